@@ -1,0 +1,25 @@
+// What a failing call throws: a code and one sentence that names argument, position, value and limit.
+#pragma once
+
+#include <exception>
+#include <string>
+
+#include "turnout/export.h"
+
+namespace turnout {
+
+enum class ErrorCode { bad_param, not_supported, alloc_failed, internal };
+
+class TURNOUT_API Error : public std::exception {
+ public:
+  Error(ErrorCode code, std::string sentence);
+  ~Error() override;
+  ErrorCode code() const noexcept { return code_; }
+  const char* what() const noexcept override { return sentence_.c_str(); }
+
+ private:
+  ErrorCode code_;
+  std::string sentence_;
+};
+
+}  // namespace turnout

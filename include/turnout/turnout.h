@@ -1,0 +1,8 @@
+// The whole C++ interface.
+#pragma once
+
+#include "turnout/context.h"
+#include "turnout/error.h"
+#include "turnout/moe_dispatch.h"
+#include "turnout/tensor.h"
+#include "turnout/version.h"

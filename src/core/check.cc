@@ -1,0 +1,308 @@
+// The checks of a Signature, and the sentence of each failure.
+#include "core/check.h"
+
+#include <bit>
+
+namespace turnout::core {
+namespace {
+
+constexpr std::int64_t kLargeElements = std::int64_t{1} << 31;
+
+std::int64_t saturating_multiply(std::int64_t a, std::int64_t b) {
+  std::int64_t product;
+  return __builtin_mul_overflow(a, b, &product) ? kSizeMax : product;
+}
+
+std::string shape_text(const Slot& slot) {
+  std::string text = "[";
+  for (int d = 0; d < slot.rank && d < kMaxRank; ++d) text += concat(d ? ", " : "", slot.shape[d]);
+  return text + "]";
+}
+
+std::string dims_text(const Argument& argument) {
+  std::string text = "[";
+  for (int d = 0; d < argument.dims.count; ++d)
+    text += concat(d ? ", " : "", argument.dims[d].text, argument.dims[d].optional ? "?" : "");
+  return text + "]";
+}
+
+std::string dtypes_text(const Signature& signature, const Argument& argument) {
+  std::string text;
+  for (int i = 0; i < kDTypeCount; ++i) {
+    if (contains(argument.dtypes, static_cast<DType>(i)))
+      text += concat(text.empty() ? "" : ", ", name_of(static_cast<DType>(i)));
+  }
+  if (argument.like < 0) return text;
+  return concat("that of ", signature.arguments[argument.like].name, text.empty() ? "" : ", or ", text);
+}
+
+std::string range_text(const Scalar& scalar) {
+  if (!scalar.values.empty()) return concat("one of 0 .. ", scalar.max, " (", scalar.values, ")");
+  if (scalar.max == kSizeMax) return concat(scalar.min, " or more");
+  return concat(scalar.min, " .. ", scalar.max);
+}
+
+// The bytes an argument can touch: [first, last).
+struct Range {
+  std::uintptr_t first, last;
+};
+Range range_of(const Slot& slot) {
+  std::int64_t low = 0, high = 1;
+  for (int d = 0; d < slot.rank; ++d) {
+    const std::int64_t reach = saturating_multiply(slot.shape[d] - 1, slot.stride[d]);
+    (reach < 0 ? low : high) += reach;
+  }
+  const auto base = std::bit_cast<std::uintptr_t>(slot.data);
+  const std::int64_t size = size_of(slot.dtype);
+  return {base + static_cast<std::uintptr_t>(low * size), base + static_cast<std::uintptr_t>(high * size)};
+}
+
+}  // namespace
+
+std::string concat_parts(std::initializer_list<std::string> parts) {
+  std::string text;
+  for (const std::string& part : parts) text += part;
+  return text;
+}
+
+std::int64_t Slot::elements() const {
+  std::int64_t count = 1;
+  bool empty = false;
+  for (int d = 0; d < rank; ++d) {
+    if (shape[d] <= 0) empty = true;
+    count = saturating_multiply(count, shape[d]);
+  }
+  return empty ? 0 : count;
+}
+
+bool Slot::is_contiguous() const {
+  std::int64_t step = 1;
+  for (int d = rank - 1; d >= 0; --d) {
+    if (shape[d] == 0) return true;
+    if (shape[d] != 1 && stride[d] != step) return elements() == 0;
+    step = saturating_multiply(step, shape[d]);
+  }
+  return true;
+}
+
+Arguments::Arguments(const Signature& signature, const Slot* slots, int slot_count,
+                     const ScalarValue* scalars, int scalar_count)
+    : signature_(signature), slots_(slots), scalars_(scalars) {
+  if (slot_count != signature.arguments.count || scalar_count != signature.scalars.count)
+    fail(ErrorCode::internal, "called with another number of arguments than its signature has");
+  for (int i = 0; i < signature.names.count; ++i) sizes_[i] = i < scalar_count ? scalars[i].value : kUnbound;
+}
+
+void Arguments::fail(ErrorCode code, const std::string& what) const {
+  throw Error(code, concat(signature_.op, ": ", what));
+}
+
+std::int64_t Arguments::evaluate(const Extent& extent) const {
+  std::int64_t value = extent.factor;
+  for (std::int8_t name : extent.names) {
+    if (sizes_[name] == kUnbound) return kUnbound;
+    value = saturating_multiply(value, size(name));
+  }
+  return value > kSizeMax - extent.add ? kSizeMax : value + extent.add;
+}
+
+bool Arguments::check() {
+  for (const Step& step : signature_.order) {
+    switch (step.check) {
+      case Check::scalars:
+        for (int i = 0; i < signature_.scalars.count; ++i) check_scalar(step, i);
+        break;
+      case Check::rules:
+        check_rules(step);
+        break;
+      case Check::any_empty:
+      case Check::outputs_empty:
+        if (any_empty(step.check == Check::outputs_empty)) return false;
+        break;
+      case Check::overlap:
+        check_overlap(step);
+        break;
+      case Check::data:
+        for (const DataCheck& data : signature_.data_checks) data.check(*this);
+        break;
+      default:
+        if (step.only.count == 0) {
+          for (int i = 0; i < signature_.arguments.count; ++i) check_argument(step, i);
+        } else {
+          for (const Selection& one : step.only) {
+            if (one.dim < 0) {
+              check_argument(step, one.argument);
+            } else if (slots_[one.argument].present) {
+              check_shape(step, one.argument, one.dim);
+            }
+          }
+        }
+        if (step.check == Check::shapes) check_vector_lengths(step);
+    }
+  }
+  return true;
+}
+
+void Arguments::check_argument(const Step& step, int i) {
+  const Argument& argument = signature_.arguments[i];
+  const Slot& slot = slots_[i];
+  if (!slot.present) {
+    if (step.check == Check::present && !argument.optional)
+      fail(step.code, concat(argument.name, " is missing"));
+    return;
+  }
+  switch (step.check) {
+    case Check::ranks: {
+      bool may_drop = false;
+      for (const Extent& dim : argument.dims) may_drop |= dim.optional;
+      if (slot.rank != argument.dims.count && !(may_drop && slot.rank == argument.dims.count - 1))
+        fail(step.code, concat(argument.name, " has ", std::int64_t{slot.rank}, " dimensions, expected ",
+                               dims_text(argument)));
+      break;
+    }
+    case Check::dtypes:
+      if (!contains(argument.dtypes, slot.dtype) &&
+          (argument.like < 0 || !slots_[argument.like].present || slots_[argument.like].dtype != slot.dtype))
+        fail(step.code, concat(argument.name, " has dtype ", name_of(slot.dtype), ", expected ",
+                               dtypes_text(signature_, argument)));
+      break;
+    case Check::shapes:
+      check_shape(step, i, -1);
+      break;
+    case Check::contiguous:
+      if (!slot.is_contiguous())
+        fail(step.code, concat(argument.name, " is strided, expected contiguous row-major memory for shape ",
+                               shape_text(slot)));
+      break;
+    case Check::large:
+      if (slot.elements() >= kLargeElements)
+        fail(step.code, concat(argument.name, " has ", slot.elements(), " elements, expected fewer than ",
+                               kLargeElements));
+      break;
+    case Check::pointers:
+      if (slot.elements() == 0) break;
+      if (slot.data == nullptr)
+        fail(step.code, concat(argument.name, ".data is null, expected memory for shape ", shape_text(slot)));
+      if (std::bit_cast<std::uintptr_t>(slot.data) % static_cast<std::uintptr_t>(size_of(slot.dtype)) != 0)
+        fail(step.code, concat(argument.name, ".data is not aligned to its element size ",
+                               size_of(slot.dtype)));
+      break;
+    default:
+      break;
+  }
+}
+
+void Arguments::check_shape(const Step& step, int i, int only_dim) {
+  const Argument& argument = signature_.arguments[i];
+  const Slot& slot = slots_[i];
+  const bool dropped = slot.rank < argument.dims.count;
+  int d = 0;  // position in the tensor; `dim` is the position in the signature
+  for (int dim = 0; dim < argument.dims.count; ++dim) {
+    const Extent& extent = argument.dims[dim];
+    if (dropped && extent.optional) {
+      std::int64_t& bound = sizes_[extent.names[0]];
+      if (bound >= 0)
+        fail(step.code, concat(argument.name, " has no dimension ", extent.text, ", expected ",
+                               dims_text(argument), " with ", extent.text, " = ", bound));
+      bound = kAbsent;
+      continue;
+    }
+    const std::int64_t actual = slot.shape[d];
+    const int position = d++;
+    if (only_dim >= 0 && only_dim != dim) continue;
+    if (actual < 0)
+      fail(step.code, concat(argument.name, ".shape[", std::int64_t{position}, "] is ", actual,
+                             ", expected 0 or more"));
+    if (extent.optional && sizes_[extent.names[0]] == kAbsent)
+      fail(step.code, concat(argument.name, " has a dimension ", extent.text,
+                             " that an earlier argument does not have; its shape is ", shape_text(slot)));
+    std::int64_t expected = evaluate(extent);
+    if (expected == kUnbound && extent.names.count == 1 && actual >= extent.add) {
+      sizes_[extent.names[0]] = (actual - extent.add) / extent.factor;
+      expected = evaluate(extent);
+    }
+    if (expected == kUnbound) expected = extent.add;
+    if (actual != expected) {
+      const bool plain = extent.names.count == 0;
+      fail(step.code, concat(argument.name, ".shape[", std::int64_t{position}, "] is ", actual, ", expected ",
+                             plain ? std::string_view() : extent.text, plain ? "" : " = ", expected));
+    }
+  }
+}
+
+void Arguments::check_scalar(const Step& step, int i) const {
+  const Scalar& scalar = signature_.scalars[i];
+  const ScalarValue& given = scalars_[i];
+  const std::int64_t count = scalar.is_vector ? given.value : 1;
+  for (std::int64_t k = 0; k < count; ++k) {
+    const std::int64_t value = scalar.is_vector ? given.values[k] : given.value;
+    if (value >= scalar.min && value <= scalar.max) continue;
+    const std::string where = scalar.is_vector ? concat("[", k, "]") : "";
+    fail(step.code, concat(scalar.name, where, " is ", value, ", expected ", range_text(scalar)));
+  }
+}
+
+void Arguments::check_vector_lengths(const Step& step) const {
+  for (int i = 0; i < signature_.scalars.count; ++i) {
+    const Scalar& scalar = signature_.scalars[i];
+    if (!scalar.is_vector || scalars_[i].value == evaluate(scalar.length)) continue;
+    fail(step.code, concat(scalar.name, " has ", scalars_[i].value, " elements, expected ",
+                           scalar.length.text, " = ", evaluate(scalar.length)));
+  }
+}
+
+void Arguments::check_rules(const Step& step) const {
+  for (const Rule& rule : signature_.rules) {
+    const std::int64_t left = evaluate(rule.left), right = evaluate(rule.right);
+    if (left > right)
+      fail(step.code, concat(rule.left.text, " is ", left, ", expected at most ", rule.right.text, " = ",
+                             right));
+  }
+}
+
+bool Arguments::any_empty(bool outputs_only) const {
+  bool any = false, all_outputs = true;
+  for (int i = 0; i < signature_.arguments.count; ++i) {
+    if (!slots_[i].present) continue;
+    const bool empty = slots_[i].elements() == 0;
+    any |= empty;
+    if (signature_.arguments[i].is_output()) all_outputs &= empty;
+  }
+  return outputs_only ? all_outputs : any;
+}
+
+void Arguments::check_overlap(const Step& step) const {
+  for (int o = 0; o < signature_.arguments.count; ++o) {
+    if (!signature_.arguments[o].is_output() || !slots_[o].present || slots_[o].elements() == 0) continue;
+    const Range output = range_of(slots_[o]);
+    for (int i = 0; i < signature_.arguments.count; ++i) {
+      // Two outputs are compared once; an output is not compared with itself.
+      if (i == o || (i < o && signature_.arguments[i].is_output())) continue;
+      if (!slots_[i].present || slots_[i].elements() == 0) continue;
+      const Range other = range_of(slots_[i]);
+      if (output.first < other.last && other.first < output.last)
+        fail(step.code, concat(signature_.arguments[o].name, " overlaps ", signature_.arguments[i].name,
+                               " in memory, expected separate buffers"));
+    }
+  }
+}
+
+std::string Arguments::describe() const {
+  std::string text;
+  for (int i = 0; i < signature_.arguments.count; ++i) {
+    if (!slots_[i].present) continue;
+    text += concat(text.empty() ? "" : ", ", signature_.arguments[i].name, " ", name_of(slots_[i].dtype),
+                   shape_text(slots_[i]));
+  }
+  for (int i = 0; i < signature_.scalars.count; ++i) {
+    text += concat(text.empty() ? "" : ", ", signature_.scalars[i].name, " ");
+    if (!signature_.scalars[i].is_vector) {
+      text += std::to_string(scalars_[i].value);
+      continue;
+    }
+    for (std::int64_t k = 0; k < scalars_[i].value; ++k) text += concat(k ? "x" : "", scalars_[i].values[k]);
+  }
+  return text;
+}
+
+}  // namespace turnout::core

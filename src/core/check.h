@@ -1,0 +1,90 @@
+// Checks the arguments of one call against its Signature.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+
+#include "core/signature.h"
+#include "turnout/tensor.h"
+
+namespace turnout::core {
+
+// One argument of one call, seen through whatever describes it.
+struct Slot {
+  const void* data = nullptr;
+  const std::int64_t* shape = nullptr;
+  const std::int64_t* stride = nullptr;
+  DType dtype = DType::f32;
+  std::int32_t rank = 0;
+  bool present = false;
+
+  Slot() = default;  // an optional argument that is not there
+  template <class Data>
+  Slot(const BasicTensor<Data>& t)  // NOLINT: a tensor is a slot
+      : data(t.data), shape(t.shape), stride(t.stride), dtype(t.dtype), rank(t.rank), present(true) {}
+  Slot(const void* data_, DType dtype_, const std::int64_t* shape_, const std::int64_t* stride_, int rank_)
+      : data(data_), shape(shape_), stride(stride_), dtype(dtype_), rank(rank_), present(true) {}
+
+  std::int64_t elements() const;  // saturates; 0 for a negative extent
+  bool is_contiguous() const;
+};
+
+struct ScalarValue {
+  const std::int64_t* values = nullptr;  // nullptr: `value` alone
+  std::int64_t value = 0;                // or the length of `values`
+
+  template <class T>
+    requires(!requires(T t) { t.data(); })
+  ScalarValue(T v) : value(static_cast<std::int64_t>(v)) {}  // NOLINT: integers, bools and enums are scalars
+  ScalarValue(const std::int64_t* data, std::int64_t count) : values(data), value(count) {}
+};
+
+inline constexpr std::int64_t kUnbound = -1;
+inline constexpr std::int64_t kAbsent = -2;  // bound: the optional dimension is not there, and counts as 1
+
+// The arguments of a call: checked in the signature's order, with every size bound.
+class Arguments {
+ public:
+  Arguments(const Signature& signature, const Slot* slots, int slot_count, const ScalarValue* scalars,
+            int scalar_count);
+
+  // Runs the steps in order. Throws Error at the first that fails; false: there is nothing to do.
+  bool check();
+
+  const Signature& signature() const { return signature_; }
+  const Slot& slot(int argument) const { return slots_[argument]; }
+  // A size or scalar by its position, Signature::size("hidden"); an absent dimension is 1.
+  std::int64_t size(int name) const { return sizes_[name] == kAbsent ? 1 : sizes_[name]; }
+  const ScalarValue& scalar(int i) const { return scalars_[i]; }
+
+  // "gates f32[3], ..., capacity 2": for the log.
+  std::string describe() const;
+  [[noreturn]] void fail(ErrorCode code, const std::string& what) const;  // "op: what"
+
+ private:
+  void check_argument(const Step& step, int argument);
+  void check_shape(const Step& step, int argument, int only_dim);
+  void check_scalar(const Step& step, int i) const;
+  void check_vector_lengths(const Step& step) const;
+  void check_rules(const Step& step) const;
+  void check_overlap(const Step& step) const;
+  bool any_empty(bool outputs_only) const;
+  std::int64_t evaluate(const Extent& extent) const;  // kUnbound when a name has no value yet
+
+  const Signature& signature_;
+  const Slot* slots_;
+  const ScalarValue* scalars_;
+  std::int64_t sizes_[kMaxNames];
+};
+
+std::string concat_parts(std::initializer_list<std::string> parts);
+inline std::string text_of(std::string_view s) { return std::string(s); }
+inline std::string text_of(std::int64_t v) { return std::to_string(v); }
+// concat("a", 3, "b"): the words of a sentence; only failing calls come here.
+template <class... T>
+std::string concat(const T&... parts) {
+  return concat_parts({text_of(parts)...});
+}
+
+}  // namespace turnout::core

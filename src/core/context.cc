@@ -1,0 +1,104 @@
+// Contexts and their scratch memory.
+#include "core/context.h"
+
+#include <cstdlib>
+#include <limits>
+#include <new>
+#include <string>
+
+#include "core/isa.h"
+#include "core/parallel.h"
+#include "turnout/error.h"
+
+namespace turnout {
+
+Executor::~Executor() = default;
+
+Context::Context(const Options& options) : state_(new State) {
+  state_->isa = core::resolve_isa(options.isa);
+  state_->executor = options.executor;
+  set_threads(options.threads);
+}
+Context::~Context() = default;
+
+int Context::threads() const {
+  return state_->executor != nullptr ? state_->executor->threads() : state_->threads.load();
+}
+
+void Context::set_threads(int threads) {
+  if (threads < 0 || threads > core::kMaxThreads)
+    throw Error(ErrorCode::bad_param, "Context: threads is " + std::to_string(threads) +
+                                          ", expected 0 (automatic) .. " + std::to_string(core::kMaxThreads));
+  state_->threads = threads > 0 ? threads : core::automatic_threads();
+}
+
+Isa Context::isa() const { return state_->isa; }
+
+void Context::set_observer(Observer observer, void* user) {
+  state_->observer = nullptr;  // no call sees the new user with the old observer
+  state_->observer_user = user;
+  state_->observer = observer;
+}
+
+void Context::trim() { state_->arenas.trim(); }
+
+Context& default_context() {
+  static Context* context = new Context;  // never destroyed: calls may come from static destructors
+  return *context;
+}
+
+namespace core {
+namespace {
+
+void destroy(Arena* arena) {
+  std::free(arena->data);
+  delete arena;
+}
+
+}  // namespace
+
+Arena* ArenaList::take(std::size_t bytes) {
+  Arena* arena = nullptr;
+  for (auto& slot : idle_) {
+    arena = slot.exchange(nullptr, std::memory_order_acquire);
+    if (arena != nullptr) break;
+  }
+  if (arena == nullptr) arena = new (std::nothrow) Arena;
+  if (arena == nullptr || arena->size >= bytes) return arena;
+  std::free(arena->data);
+  if (bytes > std::numeric_limits<std::size_t>::max() / 2) {
+    arena->data = nullptr;
+  } else {
+    arena->data = std::aligned_alloc(kScratchAlignment, padded(bytes));
+  }
+  arena->size = arena->data == nullptr ? 0 : padded(bytes);
+  if (arena->data != nullptr) return arena;
+  destroy(arena);
+  return nullptr;
+}
+
+void ArenaList::give_back(Arena* arena) {
+  for (auto& slot : idle_) {
+    Arena* empty = nullptr;
+    if (slot.compare_exchange_strong(empty, arena, std::memory_order_release, std::memory_order_relaxed))
+      return;
+  }
+  destroy(arena);
+}
+
+void ArenaList::trim() {
+  for (auto& slot : idle_)
+    if (Arena* arena = slot.exchange(nullptr, std::memory_order_acquire)) destroy(arena);
+}
+
+Scratch::Scratch(Context& context, std::size_t bytes)
+    : context_(context), arena_(context.state().arenas.take(bytes)) {
+  if (arena_ == nullptr)
+    throw Error(ErrorCode::alloc_failed, "turnout: " + std::to_string(bytes) +
+                                             " bytes of scratch memory are not available");
+  next_ = static_cast<std::byte*>(arena_->data);
+}
+Scratch::~Scratch() { context_.state().arenas.give_back(arena_); }
+
+}  // namespace core
+}  // namespace turnout

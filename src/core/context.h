@@ -1,0 +1,75 @@
+// The inside of a Context: threads, instruction set, and scratch memory that calls lease.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "turnout/context.h"
+
+namespace turnout::core {
+
+struct Arena {
+  void* data = nullptr;
+  std::size_t size = 0;
+};
+
+// Idle arenas. Slots are exchanged atomically, so there is no lock that a fork() could leave taken.
+class ArenaList {
+ public:
+  ~ArenaList() { trim(); }
+  Arena* take(std::size_t bytes);  // at least `bytes`, 64-byte aligned; nullptr when memory is out
+  void give_back(Arena* arena);
+  void trim();
+
+ private:
+  static constexpr int kSlots = 16;  // more calls at once than this and the extra arenas are freed
+  std::atomic<Arena*> idle_[kSlots] = {};
+};
+
+}  // namespace turnout::core
+
+namespace turnout {
+
+struct Context::State {
+  std::atomic<int> threads{1};
+  Isa isa = Isa::best;
+  Executor* executor = nullptr;
+  core::ArenaList arenas;
+  std::atomic<Observer> observer{nullptr};
+  std::atomic<void*> observer_user{nullptr};
+};
+
+}  // namespace turnout
+
+namespace turnout::core {
+
+inline constexpr std::size_t kScratchAlignment = 64;
+
+constexpr std::size_t padded(std::size_t bytes) {
+  return (bytes + kScratchAlignment - 1) / kScratchAlignment * kScratchAlignment;
+}
+
+// Memory for the length of one call. Taken before the first write, so that running out of memory fails cleanly.
+class Scratch {
+ public:
+  Scratch(Context& context, std::size_t bytes);  // Error(alloc_failed)
+  ~Scratch();
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+
+  // The next `count` elements; the sum of padded sizes must be within the bytes asked for.
+  template <class T>
+  T* take(std::int64_t count) {
+    T* begin = reinterpret_cast<T*>(next_);
+    next_ += padded(static_cast<std::size_t>(count) * sizeof(T));
+    return begin;
+  }
+
+ private:
+  Context& context_;
+  Arena* arena_;
+  std::byte* next_;
+};
+
+}  // namespace turnout::core

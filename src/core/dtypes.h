@@ -1,0 +1,49 @@
+// Sets of dtypes, and the step from a dtype known at run time to a type known at compile time.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+
+#include "turnout/tensor.h"
+
+namespace turnout::core {
+
+using DTypes = std::uint32_t;  // one bit per DType
+
+template <class... D>
+constexpr DTypes dtypes(D... d) {
+  return ((DTypes{1} << static_cast<int>(d)) | ...);
+}
+// A dtype of another library that has no DType is kForeign: it is in no set.
+inline constexpr DType kForeign = static_cast<DType>(31);
+constexpr bool contains(DTypes set, DType dtype) { return (set >> static_cast<int>(dtype)) & 1; }
+
+inline constexpr DTypes kFloats = dtypes(DType::f32, DType::f64, DType::f16, DType::bf16);
+inline constexpr DTypes kIndices = dtypes(DType::i32, DType::i64);
+inline constexpr DTypes kAnyDType = (DTypes{1} << kDTypeCount) - 1;
+
+template <class T>
+struct Type {
+  using type = T;
+};
+
+// f(Type<T>{}) for the float or index type T of `dtype`; the caller has checked that it is one.
+template <class F>
+decltype(auto) visit_float(DType dtype, F&& f) {
+  switch (dtype) {
+    case DType::f64:
+      return f(Type<double>{});
+    case DType::f16:
+      return f(Type<f16>{});
+    case DType::bf16:
+      return f(Type<bf16>{});
+    default:
+      return f(Type<float>{});
+  }
+}
+template <class F>
+decltype(auto) visit_index(DType dtype, F&& f) {
+  return dtype == DType::i64 ? f(Type<std::int64_t>{}) : f(Type<std::int32_t>{});
+}
+
+}  // namespace turnout::core

@@ -1,0 +1,89 @@
+// CPU detection.
+#include "core/isa.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include "turnout/error.h"
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+namespace turnout {
+
+const char* name_of(Isa isa) {
+  static constexpr const char* kNames[core::kIsaCount] = {"sse4", "avx2", "avx512", "avx512_dl", "neon"};
+  const auto i = static_cast<int>(isa);
+  return i < core::kIsaCount ? kNames[i] : "best";
+}
+
+#if defined(__x86_64__)
+namespace {
+bool has_f16c() {  // not a name clang 14 knows in __builtin_cpu_supports
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+}
+}  // namespace
+
+bool is_supported(Isa isa) {
+  __builtin_cpu_init();
+  switch (isa) {
+    case Isa::sse4:
+      return __builtin_cpu_supports("ssse3") && __builtin_cpu_supports("sse4.1") &&
+             __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("popcnt") &&
+             __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("aes");
+    case Isa::avx2:
+      return is_supported(Isa::sse4) && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+             __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") && has_f16c();
+    case Isa::avx512:
+      return is_supported(Isa::avx2) && __builtin_cpu_supports("avx512f") &&
+             __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+             __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512cd");
+    case Isa::avx512_dl:
+      return is_supported(Isa::avx512) && __builtin_cpu_supports("avx512vnni") &&
+             __builtin_cpu_supports("vpclmulqdq") && __builtin_cpu_supports("avx512vbmi") &&
+             __builtin_cpu_supports("avx512vbmi2") && __builtin_cpu_supports("avx512bitalg") &&
+             __builtin_cpu_supports("avx512vpopcntdq") && __builtin_cpu_supports("gfni");
+    default:
+      return false;
+  }
+}
+#else
+bool is_supported(Isa isa) { return isa == Isa::neon; }
+#endif
+
+namespace core {
+namespace {
+
+Isa strongest_up_to(Isa cap) {
+  for (int i = static_cast<int>(cap); i >= 0; --i)
+    if (is_supported(static_cast<Isa>(i))) return static_cast<Isa>(i);
+  throw Error(ErrorCode::not_supported,
+              "turnout: this CPU lacks SSE4.2, POPCNT, PCLMUL or AES, expected x86-64-v2 with AES or newer");
+}
+
+}  // namespace
+
+Isa best_isa() {
+#if defined(__x86_64__)
+  const char* wanted = std::getenv("TURNOUT_ISA");
+  if (wanted == nullptr || *wanted == '\0') return strongest_up_to(Isa::avx512_dl);
+  for (int i = 0; i <= static_cast<int>(Isa::avx512_dl); ++i)
+    if (std::strcmp(wanted, name_of(static_cast<Isa>(i))) == 0) return strongest_up_to(static_cast<Isa>(i));
+  throw Error(ErrorCode::bad_param, std::string("TURNOUT_ISA is '") + wanted +
+                                        "', expected one of sse4, avx2, avx512, avx512_dl");
+#else
+  return Isa::neon;
+#endif
+}
+
+Isa resolve_isa(Isa wanted) {
+  if (wanted == Isa::best) return best_isa();
+  if (is_supported(wanted)) return wanted;
+  throw Error(ErrorCode::not_supported, std::string("Options.isa is ") + name_of(wanted) +
+                                            ", expected one this CPU has, at most " + name_of(best_isa()));
+}
+
+}  // namespace core
+}  // namespace turnout

@@ -1,0 +1,22 @@
+// Which instruction set a call uses.
+#pragma once
+
+#include <array>
+
+#include "turnout/context.h"
+
+namespace turnout::core {
+
+inline constexpr int kIsaCount = 5;
+
+// The best this CPU has, capped by TURNOUT_ISA; Error(not_supported) on a CPU below x86-64-v2.
+Isa best_isa();
+
+// `wanted` if this CPU has it, else Error(not_supported).
+Isa resolve_isa(Isa wanted);
+
+// One entry per Isa; nullptr where this build has no code for it.
+template <class Kernels>
+using KernelTable = std::array<const Kernels*, kIsaCount>;
+
+}  // namespace turnout::core

@@ -1,0 +1,173 @@
+// The thread pool: one for the process, shared by all contexts. The only file that knows a thread library.
+#include "core/parallel.h"
+
+#include <pthread.h>
+#include <sched.h>
+
+#include <chrono>
+#include <csignal>
+#include <condition_variable>
+#include <cstdlib>
+#include <mutex>
+#include <string>
+#include <system_error>
+#include <thread>
+
+#include "turnout/error.h"
+
+namespace turnout::core {
+namespace {
+
+// A worker that has nothing to do looks for work this long before it sleeps: long enough for back-to-back
+// calls, too short to be seen in a CPU meter. A waiting caller does the same.
+constexpr std::chrono::microseconds kSpin{5};
+
+void pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+template <class Done>
+bool spin_until(const Done& done) {
+  const auto end = std::chrono::steady_clock::now() + kSpin;
+  do {
+    for (int i = 0; i < 16; ++i) {
+      if (done()) return true;
+      pause();
+    }
+  } while (std::chrono::steady_clock::now() < end);
+  return false;
+}
+
+// One run_on_pool call; lives on the caller's stack and in the pool's list while workers may join it.
+struct Job {
+  void (*work)(void*);
+  void* argument;
+  int open_places;  // workers that may still join
+  int inside;       // workers that are in work()
+  std::atomic<int> unfinished;  // mirrors `inside` for the caller's spin
+  std::condition_variable done;
+  Job* next;
+};
+
+class Pool {
+ public:
+  void run(int wanted, Job& job) {
+    int workers;
+    {
+      std::lock_guard lock(mutex_);
+      job.next = jobs_;
+      jobs_ = &job;
+      start_workers(wanted);
+      workers = std::min(wanted, workers_);
+      pending_.fetch_add(1, std::memory_order_release);
+    }
+    for (; workers > 0; --workers) wake_.notify_one();
+    job.work(job.argument);
+
+    std::unique_lock lock(mutex_);
+    remove(job);
+    if (job.inside == 0) return;
+    lock.unlock();
+    // The last range of a worker usually ends within microseconds of ours.
+    spin_until([&] { return job.unfinished.load(std::memory_order_acquire) == 0; });
+    lock.lock();
+    job.done.wait(lock, [&] { return job.inside == 0; });
+  }
+
+ private:
+  void start_workers(int wanted) {
+    if (workers_ >= wanted) return;
+    sigset_t all, before;  // the application's signals are not for these threads
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    try {
+      for (; workers_ < wanted; ++workers_) std::thread([this] { serve(); }).detach();
+    } catch (const std::system_error&) {
+      // The caller does the work with the threads there are.
+    }
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  }
+
+  void remove(Job& job) {
+    Job** link = &jobs_;
+    while (*link != nullptr && *link != &job) link = &(*link)->next;
+    if (*link == nullptr) return;
+    *link = job.next;
+    pending_.fetch_sub(1, std::memory_order_relaxed);
+  }
+
+  void serve() {
+    inside_parallel() = true;
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      while (jobs_ != nullptr) {
+        Job& job = *jobs_;
+        if (--job.open_places == 0) remove(job);
+        ++job.inside;
+        job.unfinished.fetch_add(1, std::memory_order_relaxed);
+        lock.unlock();
+        job.work(job.argument);
+        lock.lock();
+        remove(job);  // no range is left
+        job.unfinished.fetch_sub(1, std::memory_order_release);
+        if (--job.inside == 0) job.done.notify_one();  // under the lock: the caller's stack is still there
+      }
+      lock.unlock();
+      spin_until([&] { return pending_.load(std::memory_order_acquire) > 0; });
+      lock.lock();
+      if (jobs_ == nullptr) wake_.wait(lock, [&] { return jobs_ != nullptr; });
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  Job* jobs_ = nullptr;           // newest first
+  std::atomic<int> pending_{0};   // length of that list, readable without the lock
+  int workers_ = 0;
+};
+
+// A forked child has none of the workers and perhaps a locked mutex: it forgets the pool and makes its own.
+std::atomic<Pool*> the_pool{nullptr};
+
+Pool& pool() {
+  Pool* current = the_pool.load(std::memory_order_acquire);
+  if (current != nullptr) return *current;
+  static const int registered =
+      pthread_atfork(nullptr, nullptr, [] { the_pool.store(nullptr, std::memory_order_release); });
+  static_cast<void>(registered);
+  auto* fresh = new Pool;  // never destroyed: its threads outlive main()
+  if (the_pool.compare_exchange_strong(current, fresh, std::memory_order_acq_rel)) return *fresh;
+  delete fresh;
+  return *current;
+}
+
+}  // namespace
+
+bool& inside_parallel() {
+  thread_local bool inside = false;
+  return inside;
+}
+
+int automatic_threads() {
+  if (const char* wanted = std::getenv("TURNOUT_NUM_THREADS")) {
+    char* end = nullptr;
+    const long threads = std::strtol(wanted, &end, 10);
+    if (end == wanted || *end != '\0' || threads < 1 || threads > kMaxThreads)
+      throw Error(ErrorCode::bad_param, std::string("TURNOUT_NUM_THREADS is '") + wanted +
+                                            "', expected 1 .. " + std::to_string(kMaxThreads));
+    return static_cast<int>(threads);
+  }
+  cpu_set_t cpus;
+  CPU_ZERO(&cpus);
+  if (sched_getaffinity(0, sizeof(cpus), &cpus) == 0) return std::clamp(CPU_COUNT(&cpus), 1, kMaxThreads);
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+}
+
+void run_on_pool(int threads, void (*work)(void*), void* argument) {
+  Job job{work, argument, threads - 1, 0, 0, {}, nullptr};
+  pool().run(threads - 1, job);
+}
+
+}  // namespace turnout::core

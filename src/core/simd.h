@@ -1,0 +1,206 @@
+// SIMD: the only file that names Highway. A kernels.cc includes it like this, and everything between
+// TURNOUT_ISA_BEGIN and TURNOUT_ISA_END is compiled once per instruction set:
+//
+//   #undef HWY_TARGET_INCLUDE
+//   #define HWY_TARGET_INCLUDE "<family>/kernels.cc"
+//   #include "core/simd.h"
+//
+// Only Highway's headers are used: the choice of instruction set is core/isa.h, so nothing is linked.
+// 16-bit floats are converted here, because those of Highway 1.0.3 round wrongly (bf16 truncates, NaN becomes
+// infinite). To nearest even; NaN stays NaN with its sign and upper payload, quiet; subnormals are exact.
+#include <hwy/foreach_target.h>  // must come before highway.h
+//
+#include <hwy/cache_control.h>
+#include <hwy/highway.h>
+
+#include "core/isa.h"
+#include "turnout/tensor.h"
+
+#ifndef TURNOUT_SIMD_ONCE
+#define TURNOUT_SIMD_ONCE
+
+#define TURNOUT_ISA_BEGIN  \
+  HWY_BEFORE_NAMESPACE();  \
+  namespace turnout::core { \
+  namespace HWY_NAMESPACE {
+#define TURNOUT_ISA_END \
+  }                     \
+  }                     \
+  HWY_AFTER_NAMESPACE();
+
+// TURNOUT_KERNEL_TABLE(x): a KernelTable of each instruction set's object x.
+#if HWY_TARGETS & HWY_SSE4
+#define TURNOUT_ON_SSE4(x) &N_SSE4::x
+#else
+#define TURNOUT_ON_SSE4(x) nullptr
+#endif
+#if HWY_TARGETS & HWY_AVX2
+#define TURNOUT_ON_AVX2(x) &N_AVX2::x
+#else
+#define TURNOUT_ON_AVX2(x) nullptr
+#endif
+#if HWY_TARGETS & HWY_AVX3
+#define TURNOUT_ON_AVX512(x) &N_AVX3::x
+#else
+#define TURNOUT_ON_AVX512(x) nullptr
+#endif
+#if HWY_TARGETS & HWY_AVX3_DL
+#define TURNOUT_ON_AVX512_DL(x) &N_AVX3_DL::x
+#else
+#define TURNOUT_ON_AVX512_DL(x) nullptr
+#endif
+#if HWY_TARGETS & HWY_NEON
+#define TURNOUT_ON_NEON(x) &N_NEON::x
+#else
+#define TURNOUT_ON_NEON(x) nullptr
+#endif
+#define TURNOUT_KERNEL_TABLE(x) \
+  {TURNOUT_ON_SSE4(x), TURNOUT_ON_AVX2(x), TURNOUT_ON_AVX512(x), TURNOUT_ON_AVX512_DL(x), TURNOUT_ON_NEON(x)}
+
+#endif  // TURNOUT_SIMD_ONCE
+
+// The part below is compiled once per instruction set.
+#if defined(TURNOUT_SIMD_PER_ISA) == defined(HWY_TARGET_TOGGLE)
+#ifdef TURNOUT_SIMD_PER_ISA
+#undef TURNOUT_SIMD_PER_ISA
+#else
+#define TURNOUT_SIMD_PER_ISA
+#endif
+
+TURNOUT_ISA_BEGIN
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+// A Block<T> is what fills one vector register with T. map(op, from) widens a block to lanes of Lane<T>, applies
+// op to each vector of lanes, and rounds back to T: one step for f32 and f64, two halves for 16-bit floats.
+template <class T>
+struct Block {
+  using Lane = T;
+  using D = hn::ScalableTag<T>;         // of the lanes
+  using Storage = hn::ScalableTag<T>;   // of the register that is stored
+  template <class Op>
+  static HWY_INLINE hn::Vec<Storage> map(const Op& op, const T* from) {
+    return op(hn::LoadU(D(), from));
+  }
+  static HWY_INLINE void store(hn::Vec<Storage> v, T* to) { hn::StoreU(v, Storage(), to); }
+  static HWY_INLINE void stream(hn::Vec<Storage> v, T* to) { hn::Stream(v, Storage(), to); }
+};
+template <class T>
+constexpr std::int64_t block_size() {
+  return HWY_MAX_BYTES / sizeof(T);
+}
+
+using F32 = hn::ScalableTag<float>;
+using U32 = hn::RebindToUnsigned<F32>;
+using U16 = hn::Rebind<std::uint16_t, F32>;  // half a vector
+
+// The bits of a bf16, nearest even, of each float.
+HWY_INLINE hn::Vec<U32> bf16_bits_of(hn::Vec<F32> v) {
+  const U32 d;
+  const auto bits = hn::BitCast(d, v);
+  const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(d, 1u));
+  const auto rounded = hn::ShiftRight<16>(hn::Add(bits, hn::Add(odd, hn::Set(d, 0x7FFFu))));
+  const auto quiet = hn::Or(hn::ShiftRight<16>(bits), hn::Set(d, 0x40u));
+  return hn::IfThenElse(hn::RebindMask(d, hn::Ne(v, v)), quiet, rounded);
+}
+
+// The float of each f16, in integer steps that leave NaN and subnormals exact.
+HWY_INLINE hn::Vec<F32> float_of_f16_bits(hn::Vec<U32> half) {
+  const U32 d;
+  const F32 df;
+  const auto sign = hn::ShiftLeft<16>(hn::And(half, hn::Set(d, 0x8000u)));
+  const auto magnitude = hn::ShiftLeft<13>(hn::And(half, hn::Set(d, 0x7FFFu)));
+  const auto exponent = hn::And(magnitude, hn::Set(d, 0x0F800000u));
+  // Normal numbers: rebias by 112. Infinities and NaN: by another 112, and NaN becomes quiet.
+  const auto normal = hn::Add(magnitude, hn::Set(d, 112u << 23));
+  const auto special = hn::Add(normal, hn::Set(d, 112u << 23));
+  const auto is_nan = hn::Gt(hn::BitCast(hn::RebindToSigned<U32>(), magnitude),
+                             hn::Set(hn::RebindToSigned<U32>(), 0x0F800000));
+  const auto quiet = hn::IfThenElse(hn::RebindMask(d, is_nan), hn::Set(d, 0x00400000u), hn::Zero(d));
+  // Subnormals: 2^-14 * (1 + m/1024) - 2^-14 is exact.
+  const auto subnormal = hn::BitCast(
+      d, hn::Sub(hn::BitCast(df, hn::Add(magnitude, hn::Set(d, 113u << 23))), hn::Set(df, 6.103515625e-5f)));
+  auto bits = hn::IfThenElse(hn::Eq(exponent, hn::Zero(d)), subnormal, normal);
+  bits = hn::IfThenElse(hn::Eq(exponent, hn::Set(d, 0x0F800000u)), hn::Or(special, quiet), bits);
+  return hn::BitCast(df, hn::Or(bits, sign));
+}
+
+// The bits of an f16, nearest even, of each float.
+HWY_INLINE hn::Vec<U32> f16_bits_of(hn::Vec<F32> v) {
+  const U32 d;
+  const F32 df;
+  const hn::RebindToSigned<U32> di;
+  const auto bits = hn::BitCast(d, v);
+  const auto sign = hn::And(bits, hn::Set(d, 0x80000000u));
+  const auto magnitude = hn::Xor(bits, sign);
+  // Normal result: rebias and round on the 13 bits that go; a carry into the exponent is right, up to infinity.
+  const auto odd = hn::And(hn::ShiftRight<13>(magnitude), hn::Set(d, 1u));
+  const auto normal =
+      hn::ShiftRight<13>(hn::Add(magnitude, hn::Add(odd, hn::Set(d, 0xFFFu - (112u << 23)))));
+  // Subnormal result: adding 0.5 leaves the f16's bits, rounded by the adder, in the low mantissa.
+  const auto half = hn::Set(df, 0.5f);
+  const auto subnormal = hn::Sub(hn::BitCast(d, hn::Add(hn::BitCast(df, magnitude), half)), hn::BitCast(d, half));
+  const auto infinity = hn::Set(d, 0x7C00u);
+  const auto nan = hn::Or(hn::And(hn::ShiftRight<13>(magnitude), hn::Set(d, 0x3FFu)), hn::Set(d, 0x7E00u));
+  const auto signed_magnitude = hn::BitCast(di, magnitude);
+  const auto is_small = hn::RebindMask(d, hn::Lt(signed_magnitude, hn::Set(di, 113 << 23)));
+  const auto is_large = hn::RebindMask(d, hn::Gt(signed_magnitude, hn::Set(di, ((127 + 16) << 23) - 1)));
+  const auto is_nan = hn::RebindMask(d, hn::Gt(signed_magnitude, hn::Set(di, 0x7F800000)));
+  auto result = hn::IfThenElse(is_small, subnormal, normal);
+  result = hn::IfThenElse(is_large, infinity, result);
+  result = hn::IfThenElse(is_nan, nan, result);
+  return hn::Or(result, hn::ShiftRight<16>(sign));
+}
+
+HWY_INLINE hn::Vec<F32> widen(const bf16* from) {
+  const auto bits = hn::PromoteTo(U32(), hn::LoadU(U16(), &from->bits));
+  return hn::BitCast(F32(), hn::ShiftLeft<16>(bits));
+}
+HWY_INLINE hn::Vec<U16> narrow(bf16, hn::Vec<F32> v) {
+  return hn::DemoteTo(U16(), hn::BitCast(hn::RebindToSigned<U32>(), bf16_bits_of(v)));
+}
+
+#if HWY_TARGET == HWY_AVX2
+HWY_INLINE hn::Vec<F32> widen(const f16* from) {
+  return hn::Vec<F32>{_mm256_cvtph_ps(hn::LoadU(U16(), &from->bits).raw)};
+}
+HWY_INLINE hn::Vec<U16> narrow(f16, hn::Vec<F32> v) {
+  return hn::Vec<U16>{_mm256_cvtps_ph(v.raw, _MM_FROUND_TO_NEAREST_INT)};
+}
+#elif HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+HWY_INLINE hn::Vec<F32> widen(const f16* from) {
+  return hn::Vec<F32>{_mm512_cvtph_ps(hn::LoadU(U16(), &from->bits).raw)};
+}
+HWY_INLINE hn::Vec<U16> narrow(f16, hn::Vec<F32> v) {
+  return hn::Vec<U16>{_mm512_cvtps_ph(v.raw, _MM_FROUND_TO_NEAREST_INT)};
+}
+#else
+HWY_INLINE hn::Vec<F32> widen(const f16* from) {
+  return float_of_f16_bits(hn::PromoteTo(U32(), hn::LoadU(U16(), &from->bits)));
+}
+HWY_INLINE hn::Vec<U16> narrow(f16, hn::Vec<F32> v) {
+  return hn::DemoteTo(U16(), hn::BitCast(hn::RebindToSigned<U32>(), f16_bits_of(v)));
+}
+#endif
+
+template <class T>
+struct HalfBlock {
+  using Lane = float;
+  using D = F32;
+  using Storage = hn::ScalableTag<std::uint16_t>;
+  template <class Op>
+  static HWY_INLINE hn::Vec<Storage> map(const Op& op, const T* from) {
+    const auto low = narrow(T{}, op(widen(from)));
+    const auto high = narrow(T{}, op(widen(from + hn::Lanes(F32()))));
+    return hn::Combine(Storage(), high, low);
+  }
+  static HWY_INLINE void store(hn::Vec<Storage> v, T* to) { hn::StoreU(v, Storage(), &to->bits); }
+  static HWY_INLINE void stream(hn::Vec<Storage> v, T* to) { hn::Stream(v, Storage(), &to->bits); }
+};
+template <>
+struct Block<f16> : HalfBlock<f16> {};
+template <>
+struct Block<bf16> : HalfBlock<bf16> {};
+
+TURNOUT_ISA_END
+#endif  // per instruction set

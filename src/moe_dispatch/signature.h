@@ -1,0 +1,17 @@
+// What the operators of this family accept.
+#pragma once
+
+#include "core/signature.h"
+
+namespace turnout::core {
+
+inline constexpr Signature kMoeDispatchForward{
+    "moe_dispatch_forward",
+    "choices samples hidden",
+    {scalar("capacity", 0), scalar("num_experts", 0), choice("fill", "keep zero")},
+    {in("gates", like("input", dtypes(DType::f32)), "choices?, samples"),
+     in("indices", kIndices, "choices?, samples"), in("locations", kIndices, "choices?, samples"),
+     in("input", kFloats, "samples, hidden"),
+     inout("dispatch", like("input"), "num_experts * capacity, hidden")}};
+
+}  // namespace turnout::core
