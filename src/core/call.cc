@@ -9,42 +9,60 @@ namespace turnout {
 namespace core {
 namespace {
 
-constexpr int kUnread = -1;
-std::atomic<int> level{kUnread};
+constexpr unsigned kUnread = ~0u;
+constexpr unsigned kNobodySaid = ~1u;
+std::atomic<unsigned> chosen_lines{kUnread};
+std::atomic<unsigned> default_lines{kNoLines};
 std::atomic<LogSink> sink{nullptr};
 std::atomic<void*> sink_user{nullptr};
 
 constexpr int kCallLevel = 1;
 constexpr int kSkippedLevel = 5;
 
-std::string line_of(const CallRecord& record) {
-  if (record.error != nullptr) return concat("[turnout] failed: ", record.error, " (", record.arguments, ")");
-  if (record.skipped)
-    return concat("[turnout] ", record.op, "(", record.arguments, "): skipped, no output has an element");
+unsigned lines_of(int level) {
+  if (level >= kSkippedLevel) return kFailures | kCalls | kSkippedCalls;
+  return level >= kCallLevel ? kFailures | kCalls : kNoLines;
+}
+
+void log_line(LogLines kind, const std::string& line) {
+  if ((logged_lines() & kind) == 0) return;
+  if (LogSink to = sink.load()) {
+    to(kind == kSkippedCalls ? kSkippedLevel : kCallLevel, line.c_str(), sink_user.load());
+  } else {
+    std::fprintf(stderr, "%s\n", line.c_str());
+  }
+}
+
+void log_call(const CallRecord& record) {
   char tail[160];
   std::snprintf(tail, sizeof(tail), " isa=%s threads=%d scratch=%lld us=%.1f", name_of(record.isa),
                 record.threads, static_cast<long long>(record.scratch_bytes), record.microseconds);
-  return concat("[turnout] ", record.op, "(", record.arguments, "): algorithm=", record.algorithm, tail);
+  log_line(kCalls,
+           concat("[turnout] ", record.op, "(", record.arguments, "): algorithm=", record.algorithm, tail));
 }
 
 }  // namespace
 
-int log_level() {
-  int now = level.load(std::memory_order_relaxed);
-  if (now != kUnread) return now;
-  const char* wanted = std::getenv("TURNOUT_LOG");
-  now = wanted == nullptr ? 0 : std::atoi(wanted);
-  level = now;
-  return now;
+unsigned logged_lines() {
+  unsigned lines = chosen_lines.load(std::memory_order_relaxed);
+  if (lines == kUnread) {
+    const char* wanted = std::getenv("TURNOUT_LOG");
+    const unsigned read = wanted == nullptr ? kNobodySaid : lines_of(std::atoi(wanted));
+    // A set_log() at the same time wins.
+    if (chosen_lines.compare_exchange_strong(lines, read)) lines = read;
+  }
+  return lines == kNobodySaid ? default_lines.load(std::memory_order_relaxed) : lines;
 }
 
-void log_line(int line_level, const std::string& line) {
-  if (line_level > log_level()) return;
-  if (LogSink to = sink.load()) {
-    to(line_level, line.c_str(), sink_user.load());
-  } else {
-    std::fprintf(stderr, "%s\n", line.c_str());
-  }
+void set_default_log(unsigned lines) { default_lines = lines; }
+
+void log_failure(const char* sentence, const std::string& arguments) {
+  log_line(kFailures, concat("[turnout] failed: ", sentence, arguments.empty() ? "" : " (", arguments,
+                             arguments.empty() ? "" : ")"));
+}
+
+void log_skipped(std::string_view op, const std::string& arguments) {
+  log_line(kSkippedCalls, concat("[turnout] ", op, "(", arguments, "): skipped, nothing to do"));
 }
 
 Call::Call(Context& context, const Signature& signature, std::initializer_list<Slot> slots,
@@ -52,7 +70,8 @@ Call::Call(Context& context, const Signature& signature, std::initializer_list<S
     : context_(context),
       arguments_(signature, slots.begin(), static_cast<int>(slots.size()), scalars.begin(),
                  static_cast<int>(scalars.size())),
-      watched_(log_level() > 0 || context.state().observer.load(std::memory_order_relaxed) != nullptr) {
+      watched_(logged_lines() != kNoLines ||
+               context.state().observer.load(std::memory_order_relaxed) != nullptr) {
   if (watched_) {
     start_ = std::chrono::steady_clock::now();
     described_ = arguments_.describe();
@@ -84,18 +103,19 @@ Scratch& Call::scratch(std::size_t bytes) {
 void Call::report(const char* error) {
   const std::string op(arguments_.signature().op);
   const std::chrono::duration<double, std::micro> spent = std::chrono::steady_clock::now() - start_;
-  const CallRecord record{op.c_str(),
-                          described_.c_str(),
-                          algorithm_,
-                          error,
-                          skipped_,
-                          context_.isa(),
-                          threads_,
-                          static_cast<std::int64_t>(scratch_bytes_),
-                          spent.count()};
+  const CallRecord record{
+      op.c_str(),   described_.c_str(), algorithm_, error,
+      skipped_,     context_.isa(),     threads_,   static_cast<std::int64_t>(scratch_bytes_),
+      spent.count()};
   if (Observer observer = context_.state().observer.load())
     observer(record, context_.state().observer_user.load());
-  if (log_level() > 0) log_line(skipped_ ? kSkippedLevel : kCallLevel, line_of(record));
+  if (error != nullptr) {
+    log_failure(error, described_);
+  } else if (skipped_) {
+    log_skipped(op, described_);
+  } else {
+    log_call(record);
+  }
 }
 
 }  // namespace core
@@ -104,7 +124,7 @@ void set_log(int level, LogSink sink, void* user) {
   core::sink = nullptr;  // no line goes to the old sink with the new user
   core::sink_user = user;
   core::sink = sink;
-  core::level = level;
+  core::chosen_lines = core::lines_of(level);
 }
 
 }  // namespace turnout

@@ -5,6 +5,7 @@
 #include <initializer_list>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "core/check.h"
 #include "core/context.h"
@@ -47,8 +48,15 @@ class Call {
   std::chrono::steady_clock::time_point start_;
 };
 
-// Level 0: off. Read once from TURNOUT_LOG; set_log() changes it.
-int log_level();
-void log_line(int level, const std::string& line);
+// The kinds of lines the log has, as bits. TURNOUT_LOG and set_log() choose by level.
+enum LogLines : unsigned { kNoLines = 0, kFailures = 1, kCalls = 2, kSkippedCalls = 4 };
+unsigned logged_lines();
+// What is logged when neither TURNOUT_LOG nor set_log() says anything.
+void set_default_log(unsigned lines);
+
+// Lines of calls that end before an operator starts: the C door has checks of its own. `arguments` as from
+// Arguments::describe().
+void log_failure(const char* sentence, const std::string& arguments);
+void log_skipped(std::string_view op, const std::string& arguments);
 
 }  // namespace turnout::core
