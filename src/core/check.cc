@@ -19,23 +19,6 @@ std::string shape_text(const Slot& slot) {
   return text + "]";
 }
 
-std::string dims_text(const Argument& argument) {
-  std::string text = "[";
-  for (int d = 0; d < argument.dims.count; ++d)
-    text += concat(d ? ", " : "", argument.dims[d].text, argument.dims[d].optional ? "?" : "");
-  return text + "]";
-}
-
-std::string dtypes_text(const Signature& signature, const Argument& argument) {
-  std::string text;
-  for (int i = 0; i < kDTypeCount; ++i) {
-    if (contains(argument.dtypes, static_cast<DType>(i)))
-      text += concat(text.empty() ? "" : ", ", name_of(static_cast<DType>(i)));
-  }
-  if (argument.like < 0) return text;
-  return concat("that of ", signature.arguments[argument.like].name, text.empty() ? "" : ", or ", text);
-}
-
 std::string range_text(const Scalar& scalar) {
   if (!scalar.values.empty()) return concat("one of 0 .. ", scalar.max, " (", scalar.values, ")");
   if (scalar.max == kSizeMax) return concat(scalar.min, " or more");
@@ -58,6 +41,23 @@ Range range_of(const Slot& slot) {
 }
 
 }  // namespace
+
+std::string dims_text(const Argument& argument) {
+  std::string text = "[";
+  for (int d = 0; d < argument.dims.count; ++d)
+    text += concat(d ? ", " : "", argument.dims[d].text, argument.dims[d].optional ? "?" : "");
+  return text + "]";
+}
+
+std::string dtypes_text(const Signature& signature, const Argument& argument) {
+  std::string text;
+  for (int i = 0; i < kDTypeCount; ++i) {
+    if (contains(argument.dtypes, static_cast<DType>(i)))
+      text += concat(text.empty() ? "" : ", ", name_of(static_cast<DType>(i)));
+  }
+  if (argument.like < 0) return text;
+  return concat("that of ", signature.arguments[argument.like].name, text.empty() ? "" : ", or ", text);
+}
 
 std::string concat_parts(std::initializer_list<std::string> parts) {
   std::string text;

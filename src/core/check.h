@@ -78,6 +78,10 @@ class Arguments {
   std::int64_t sizes_[kMaxNames];
 };
 
+// "[choices?, samples]" and "that of input, or f32": for sentences and tables.
+std::string dims_text(const Argument& argument);
+std::string dtypes_text(const Signature& signature, const Argument& argument);
+
 std::string concat_parts(std::initializer_list<std::string> parts);
 inline std::string text_of(std::string_view s) { return std::string(s); }
 inline std::string text_of(std::int64_t v) { return std::to_string(v); }
