@@ -101,7 +101,11 @@ HWY_INLINE hn::Vec<U32> bf16_bits_of(hn::Vec<F32> v) {
   const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(d, 1u));
   const auto rounded = hn::ShiftRight<16>(hn::Add(bits, hn::Add(odd, hn::Set(d, 0x7FFFu))));
   const auto quiet = hn::Or(hn::ShiftRight<16>(bits), hn::Set(d, 0x40u));
-  return hn::IfThenElse(hn::RebindMask(d, hn::Ne(v, v)), quiet, rounded);
+  // Not v != v: with AVX2, Highway 1.0.3 compares in the way that is false for NaN.
+  const hn::RebindToSigned<U32> di;
+  const auto magnitude = hn::BitCast(di, hn::And(bits, hn::Set(d, 0x7FFFFFFFu)));
+  const auto is_nan = hn::RebindMask(d, hn::Gt(magnitude, hn::Set(di, 0x7F800000)));
+  return hn::IfThenElse(is_nan, quiet, rounded);
 }
 
 // The float of each f16, in integer steps that leave NaN and subnormals exact.

@@ -1,0 +1,258 @@
+// moe_dispatch against its definition: shapes x dtypes x ISA x threads x routing patterns, bit for bit.
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "core/dtypes.h"
+#include "core/isa.h"
+#include "guarded.h"
+#include "moe_dispatch/reference.h"
+#include "turnout/turnout.h"
+
+namespace turnout::test {
+namespace {
+
+enum class Routing { distinct, dropped, all_equal, sorted, reversed, random, all_dropped, extremes };
+constexpr Routing kRoutings[] = {Routing::distinct, Routing::dropped, Routing::all_equal,   Routing::sorted,
+                                 Routing::reversed, Routing::random,  Routing::all_dropped, Routing::extremes};
+
+struct Shape {
+  std::int64_t choices, samples, hidden, num_experts, capacity;
+};
+
+std::vector<Isa> isas() {
+  std::vector<Isa> all;
+  for (int i = 0; i < core::kIsaCount; ++i)
+    if (is_supported(static_cast<Isa>(i))) all.push_back(static_cast<Isa>(i));
+  return all;
+}
+
+template <class Index, class Location>
+void route(Routing routing, const Shape& s, std::mt19937& random, Guarded<Index>& indices,
+           Guarded<Location>& locations) {
+  const std::int64_t rows = s.num_experts * s.capacity;
+  const auto put = [&](std::int64_t q, std::int64_t expert, std::int64_t slot) {
+    indices[q] = static_cast<Index>(expert);
+    locations[q] = static_cast<Location>(slot);
+  };
+  std::vector<std::int64_t> shuffled(static_cast<std::size_t>(rows));
+  for (std::size_t r = 0; r < shuffled.size(); ++r) shuffled[r] = static_cast<std::int64_t>(r);
+  std::shuffle(shuffled.begin(), shuffled.end(), random);
+  const Index index_extremes[] = {std::numeric_limits<Index>::min(), std::numeric_limits<Index>::max(), -1,
+                                  static_cast<Index>(s.num_experts), 0};
+  const Location slot_extremes[] = {std::numeric_limits<Location>::min(), std::numeric_limits<Location>::max(), -1,
+                                    static_cast<Location>(s.capacity), 0};
+  for (std::int64_t q = 0; q < indices.size(); ++q) {
+    std::int64_t row = rows > 0 ? q % rows : 0;
+    if (routing == Routing::distinct && rows > 0) row = shuffled[static_cast<std::size_t>(q % rows)];
+    if (routing == Routing::all_equal) row = rows / 2;
+    if (routing == Routing::reversed && rows > 0) row = rows - 1 - q % rows;
+    if ((routing == Routing::random || routing == Routing::dropped) && rows > 0)
+      row = static_cast<std::int64_t>(random() % static_cast<unsigned>(rows));
+    const std::int64_t capacity = std::max<std::int64_t>(s.capacity, 1);
+    put(q, row / capacity, row % capacity);
+    if (routing == Routing::dropped && random() % 3 == 0) put(q, row / capacity, s.capacity + row % 3);
+    if (routing == Routing::dropped && random() % 3 == 0) put(q, -1 - row % 2, row % capacity);
+    if (routing == Routing::all_dropped) put(q, s.num_experts, s.capacity);
+    if (routing == Routing::extremes) {
+      indices[q] = index_extremes[random() % 5];
+      locations[q] = slot_extremes[random() % 5];
+    }
+  }
+}
+
+template <class T>
+void fill_values(Guarded<T>& values, std::mt19937& random) {
+  constexpr float kSpecial[] = {0.0f, -0.0f, INFINITY, -INFINITY, 1e-41f, 6e-8f, 65504.0f, 3e38f};
+  for (std::int64_t i = 0; i < values.size(); ++i) {
+    const auto r = static_cast<unsigned>(random());
+    const float v = r % 16 < 8 ? kSpecial[r % 8] : static_cast<float>(static_cast<int>(random())) * 0x1p-30f;
+    if constexpr (std::is_same_v<T, double>) {
+      values[i] = r % 16 == 9 ? 5e-324 : static_cast<double>(v) * 1.1;
+    } else {
+      values[i] = core::from_float<T>(v);
+    }
+  }
+}
+
+// Equal bits; any NaN equals any NaN, because x86 passes on one of two payloads by operand order.
+template <class T>
+bool same(T a, T b) {
+  if (std::memcmp(&a, &b, sizeof(T)) == 0) return true;
+  return std::isnan(core::to_float(a)) && std::isnan(core::to_float(b));
+}
+
+template <class T, class Gate, class Index, class Location>
+void compare(const Shape& s, Routing routing, std::int64_t offset, const std::vector<Isa>& on,
+             std::initializer_list<int> thread_counts, unsigned seed) {
+  SCOPED_TRACE(testing::Message() << "choices " << s.choices << " samples " << s.samples << " hidden " << s.hidden
+                                  << " experts " << s.num_experts << " capacity " << s.capacity << " routing "
+                                  << static_cast<int>(routing) << " offset " << offset << " "
+                                  << name_of(dtype_of<T>) << " gates " << name_of(dtype_of<Gate>) << " seed "
+                                  << seed);
+  std::mt19937 random(seed);
+  const std::int64_t rows = s.num_experts * s.capacity;
+  Guarded<Gate> gates(s.choices * s.samples, offset);
+  Guarded<Index> indices(s.choices * s.samples, offset);
+  Guarded<Location> locations(s.choices * s.samples, offset);
+  Guarded<T> input(s.samples * s.hidden, offset), before(rows * s.hidden, offset);
+  Guarded<T> expected(rows * s.hidden, offset), actual(rows * s.hidden, offset);
+  fill_values(gates, random);
+  fill_values(input, random);
+  fill_values(before, random);
+  route(routing, s, random, indices, locations);
+  for (Fill fill : {Fill::keep, Fill::zero}) {
+    const MoeDispatchParams params{.capacity = s.capacity, .num_experts = s.num_experts, .fill = fill};
+    expected.copy_from(before);
+    reference::moe_dispatch_forward(gates.data(), indices.data(), locations.data(), input.data(), expected.data(),
+                                    s.choices, s.samples, s.hidden, params);
+    for (Isa isa : on) {
+      for (int threads : thread_counts) {
+        SCOPED_TRACE(testing::Message() << name_of(isa) << " threads " << threads << " fill "
+                                        << static_cast<int>(fill));
+        Context context({.threads = threads, .isa = isa});
+        actual.copy_from(before);
+        const bool flat = s.choices == 1;
+        const auto routing_view = [&](auto& g) {
+          return flat ? view(g.data(), {s.samples}) : view(g.data(), {s.choices, s.samples});
+        };
+        moe_dispatch_forward(context, routing_view(gates), routing_view(indices), routing_view(locations),
+                             view(input.data(), {s.samples, s.hidden}), view(actual.data(), {rows, s.hidden}),
+                             params);
+        std::int64_t differing = 0;
+        for (std::int64_t x = 0; x < expected.size(); ++x) differing += !same(expected[x], actual[x]);
+        ASSERT_EQ(differing, 0);
+      }
+    }
+  }
+}
+
+template <class T, class Gate>
+void compare_small() {
+  constexpr std::int64_t kHidden[] = {1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 100, 257};
+  unsigned seed = 1;
+  for (std::int64_t hidden : kHidden) {
+    for (Routing routing : kRoutings) {
+      const std::int64_t offset = static_cast<std::int64_t>(seed % 5);
+      ++seed;
+      compare<T, Gate, std::int32_t, std::int32_t>({1, 13, hidden, 2, 8}, routing, offset, isas(), {1}, seed);
+      compare<T, Gate, std::int64_t, std::int32_t>({2, 9, hidden, 3, 5}, routing, offset, isas(), {1}, seed);
+    }
+  }
+}
+
+TEST(MoeDispatchForward, EqualsTheDefinitionF32) { compare_small<float, float>(); }
+TEST(MoeDispatchForward, EqualsTheDefinitionF64) {
+  compare_small<double, double>();
+  compare_small<double, float>();
+}
+TEST(MoeDispatchForward, EqualsTheDefinitionF16) {
+  compare_small<f16, f16>();
+  compare_small<f16, float>();
+}
+TEST(MoeDispatchForward, EqualsTheDefinitionBf16) {
+  compare_small<bf16, bf16>();
+  compare_small<bf16, float>();
+}
+
+TEST(MoeDispatchForward, IndexTypes) {
+  const Shape s{3, 11, 20, 4, 6};
+  for (Routing routing : kRoutings) {
+    compare<float, float, std::int32_t, std::int64_t>(s, routing, 0, isas(), {1}, 3);
+    compare<float, float, std::int64_t, std::int64_t>(s, routing, 1, isas(), {1}, 4);
+  }
+}
+
+// Large enough for several threads and for streamed stores, with rows that do not end on a line.
+TEST(MoeDispatchForward, SameBitsForEveryThreadCount) {
+  for (Routing routing : kRoutings) {
+    compare<float, float, std::int32_t, std::int32_t>({1, 700, 1031, 4, 200}, routing, 1, isas(), {1, 2, 5}, 11);
+    compare<bf16, float, std::int64_t, std::int32_t>({2, 900, 1001, 2, 700}, routing, 3, isas(), {2}, 12);
+  }
+  compare<double, double, std::int32_t, std::int32_t>({1, 500, 513, 3, 200}, Routing::random, 1, isas(), {2, 5}, 13);
+  compare<f16, f16, std::int32_t, std::int32_t>({1, 2000, 1024, 2, 1000}, Routing::distinct, 0, isas(), {2}, 14);
+}
+
+TEST(MoeDispatchForward, VeryLongRowsAreCutIntoPieces) {
+  compare<float, float, std::int32_t, std::int32_t>({1, 5, 300001, 1, 4}, Routing::random, 1, isas(), {1, 2, 5}, 21);
+}
+
+TEST(MoeDispatchForward, FewTokensInAVeryLargeBuffer) {
+  compare<float, float, std::int32_t, std::int32_t>({1, 5, 3, 100, 20000}, Routing::random, 0, isas(), {2}, 22);
+}
+
+TEST(MoeDispatchForward, NamedScales) {
+  const std::vector<Isa> best = {Context().isa()};
+  const Shape shapes[] = {{1, 4608, 1024, 2, 2880}, {1, 31, 10240, 2, 2880}, {1, 33, 512, 2, 10},
+                          {1, 8, 128, 2, 256},      {1, 1, 5, 1, 1}};
+  for (const Shape& s : shapes) {
+    compare<float, float, std::int32_t, std::int32_t>(s, Routing::random, 0, best, {2}, 31);
+    compare<float, float, std::int32_t, std::int32_t>(s, Routing::all_equal, 0, best, {2}, 32);
+  }
+#if defined(NDEBUG)
+  compare<float, float, std::int32_t, std::int32_t>({1, 18432, 512, 2, 11520}, Routing::distinct, 0, best, {1, 2}, 33);
+  compare<float, float, std::int32_t, std::int32_t>({1, 18432, 512, 2, 11520}, Routing::random, 0, best, {2}, 34);
+#endif
+}
+
+// The seed's cases without elements, and the ones beside them: nothing is read, pointers may be null.
+TEST(MoeDispatchForward, ZeroCases) {
+  Context context;
+  const auto call = [&](const Shape& s, void* dispatch, const void* rest, Fill fill) {
+    moe_dispatch_forward(context, ConstTensor(rest, DType::f32, {s.samples}),
+                         ConstTensor(rest, DType::i32, {s.samples}), ConstTensor(rest, DType::i32, {s.samples}),
+                         ConstTensor(rest, DType::f32, {s.samples, s.hidden}),
+                         Tensor(dispatch, DType::f32, {s.num_experts * s.capacity, s.hidden}),
+                         {.capacity = s.capacity, .num_experts = s.num_experts, .fill = fill});
+  };
+  std::vector<float> zeros(8192), out(16, 7.0f);
+  EXPECT_NO_THROW(call({1, 8192, 0, 2, 8192}, nullptr, zeros.data(), Fill::keep));
+  EXPECT_NO_THROW(call({1, 8192, 0, 2, 8192}, nullptr, nullptr, Fill::keep));
+  EXPECT_NO_THROW(call({1, 8192, 2048, 2, 0}, nullptr, nullptr, Fill::zero));
+  EXPECT_NO_THROW(call({1, 0, 0, 0, 0}, nullptr, nullptr, Fill::zero));
+  // No token, but rows to keep or to clear.
+  call({1, 0, 8, 2, 1}, out.data(), nullptr, Fill::keep);
+  EXPECT_EQ(out, std::vector<float>(16, 7.0f));
+  call({1, 0, 8, 2, 1}, out.data(), nullptr, Fill::zero);
+  EXPECT_EQ(out, std::vector<float>(16, 0.0f));
+}
+
+TEST(MoeDispatchForward, WorkedExample) {
+  // Token 0 and 2 both go to expert 1, slot 0: token 2 wins. Token 1 is beyond the capacity. Expert 0 is not named.
+  const float gates[] = {10, 20, 30}, input[] = {1, 2, 3, 4, 5, 6};
+  const std::int32_t indices[] = {1, 1, 1}, locations[] = {0, 2, 0};
+  std::vector<float> dispatch(8, -1);
+  moe_dispatch_forward(view(gates, {3}), view(indices, {3}), view(locations, {3}), view(input, {3, 2}),
+                       view(dispatch.data(), {4, 2}), {.capacity = 2, .num_experts = 2});
+  EXPECT_EQ(dispatch, (std::vector<float>{-1, -1, -1, -1, 150, 180, -1, -1}));
+  moe_dispatch_forward(view(gates, {3}), view(indices, {3}), view(locations, {3}), view(input, {3, 2}),
+                       view(dispatch.data(), {4, 2}), {.capacity = 2, .num_experts = 2, .fill = Fill::zero});
+  EXPECT_EQ(dispatch, (std::vector<float>{0, 0, 0, 0, 150, 180, 0, 0}));
+}
+
+TEST(MoeDispatchForward, ReferenceOfTheWorkedExample) {
+  const float gates[] = {10, 20, 30}, input[] = {1, 2, 3, 4, 5, 6};
+  const std::int32_t indices[] = {1, 1, 1}, locations[] = {0, 2, 0};
+  std::vector<float> dispatch(8, -1);
+  reference::moe_dispatch_forward(gates, indices, locations, input, dispatch.data(), 1, 3, 2,
+                                  {.capacity = 2, .num_experts = 2});
+  EXPECT_EQ(dispatch, (std::vector<float>{-1, -1, -1, -1, 150, 180, -1, -1}));
+}
+
+TEST(MoeDispatchForward, ZeroTimesInfinityIsNanAndMinusZeroStays) {
+  const float gates[] = {0.0f, 1.0f}, input[] = {INFINITY, -0.0f};
+  const std::int32_t indices[] = {0, 0}, locations[] = {0, 1};
+  float dispatch[2] = {};
+  moe_dispatch_forward(view(gates, {2}), view(indices, {2}), view(locations, {2}), view(input, {2, 1}),
+                       view(dispatch, {2, 1}), {.capacity = 2, .num_experts = 1});
+  EXPECT_TRUE(std::isnan(dispatch[0]));
+  EXPECT_TRUE(std::signbit(dispatch[1]));
+}
+
+}  // namespace
+}  // namespace turnout::test

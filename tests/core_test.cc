@@ -1,0 +1,229 @@
+// Tensors, contexts, scratch memory, the log, the observer, the instruction set; and that a repeated call
+// allocates nothing.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <limits>
+#include <new>
+#include <vector>
+
+#include "core/call.h"
+#include "core/isa.h"
+#include "sanitizer.h"
+#include "turnout/turnout.h"
+
+namespace {
+std::atomic<std::int64_t> allocations{0};
+}  // namespace
+
+// Counts every allocation of this program, C++ and aligned C ones.
+void* operator new(std::size_t size) {
+  ++allocations;
+  if (void* p = std::malloc(size)) return p;
+  throw std::bad_alloc();
+}
+void operator delete(void* p) noexcept { std::free(p); }
+void operator delete(void* p, std::size_t) noexcept { std::free(p); }
+#if !defined(TURNOUT_ADDRESS_SANITIZER) && !defined(TURNOUT_THREAD_SANITIZER)
+extern "C" void* aligned_alloc(std::size_t alignment, std::size_t size) {
+  ++allocations;
+  void* p = nullptr;
+  return posix_memalign(&p, alignment, size) == 0 ? p : nullptr;
+}
+#endif
+
+namespace turnout {
+namespace {
+
+// The smallest dispatch that uses the table of last writers: 2 rows of 3.
+struct Dispatch {
+  float gates[2] = {2, 3}, input[6] = {1, 2, 3, 4, 5, 6}, dispatch[6] = {};
+  std::int32_t indices[2] = {1, 0}, locations[2] = {0, 0};
+  void operator()(Context& context, Fill fill = Fill::zero) {
+    moe_dispatch_forward(context, view(gates, {2}), view(indices, {2}), view(locations, {2}), view(input, {2, 3}),
+                         view(dispatch, {2, 3}), {.capacity = 1, .num_experts = 2, .fill = fill});
+  }
+};
+
+TEST(Tensor, ViewsAreContiguous) {
+  float data[24] = {};
+  const Tensor t = view(data, {2, 3, 4});
+  EXPECT_EQ(t.rank, 3);
+  EXPECT_EQ(t.stride[0], 12);
+  EXPECT_EQ(t.stride[1], 4);
+  EXPECT_EQ(t.stride[2], 1);
+  const ConstTensor c = t;
+  EXPECT_EQ(c.data, data);
+  EXPECT_EQ(c.shape[2], 4);
+  for (int i = 0; i < kDTypeCount; ++i) EXPECT_STRNE(name_of(static_cast<DType>(i)), "unknown");
+  EXPECT_STREQ(name_of(DType::bf16), "bf16");
+  EXPECT_EQ(size_of(DType::f8_e8m0), 1);
+}
+
+TEST(Context, RepeatedCallsAllocateNothing) {
+  Context context({.threads = 2});
+  Dispatch small;
+  // Large enough for two threads, streamed stores and a table in scratch memory.
+  const std::int64_t rows = 4096, hidden = 512;
+  std::vector<float> gates(rows, 1), input(rows * hidden, 1), dispatch(rows * hidden);
+  std::vector<std::int32_t> indices(rows, 0), locations(rows);
+  for (std::int64_t i = 0; i < rows; ++i) locations[i] = static_cast<std::int32_t>(rows - 1 - i);
+  const auto large = [&] {
+    moe_dispatch_forward(context, view(gates.data(), {rows}), view(indices.data(), {rows}),
+                         view(locations.data(), {rows}), view(input.data(), {rows, hidden}),
+                         view(dispatch.data(), {rows, hidden}), {.capacity = rows, .num_experts = 1});
+  };
+  small(context);
+  small(context, Fill::keep);
+  large();
+  const std::int64_t before = allocations;
+  for (int repeat = 0; repeat < 10; ++repeat) {
+    small(context);
+    small(context, Fill::keep);
+    large();
+  }
+  EXPECT_EQ(allocations - before, 0);
+  context.trim();
+  small(context);
+  EXPECT_GT(allocations - before, 0) << "the counter counts";
+}
+
+TEST(Scratch, FailsCleanlyWhenMemoryIsOut) {
+  Context context;
+  try {
+    core::Scratch scratch(context, std::numeric_limits<std::size_t>::max() - 100);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::alloc_failed);
+  }
+  core::Scratch works(context, 100);
+  int* ints = works.take<int>(10);
+  ints[9] = 1;
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(ints) % core::kScratchAlignment, 0u);
+}
+
+TEST(Scratch, ManyLeasesAtOnceAreSeparate) {
+  Context context;
+  std::vector<std::unique_ptr<core::Scratch>> leases;
+  std::vector<int*> memory;
+  for (int i = 0; i < 40; ++i) {
+    leases.push_back(std::make_unique<core::Scratch>(context, 64));
+    memory.push_back(leases.back()->take<int>(16));
+    *memory.back() = i;
+  }
+  for (int i = 0; i < 40; ++i) EXPECT_EQ(*memory[static_cast<std::size_t>(i)], i);
+}
+
+struct Lines {
+  std::vector<std::pair<int, std::string>> all;
+  static void sink(int level, const char* line, void* user) {
+    static_cast<Lines*>(user)->all.emplace_back(level, line);
+  }
+};
+
+TEST(Log, OneLinePerCallMadeFromTheSignature) {
+  Lines lines;
+  Context context({.threads = 1});
+  Dispatch dispatch;
+  dispatch(context);
+  EXPECT_TRUE(lines.all.empty());
+  set_log(1, &Lines::sink, &lines);
+  dispatch(context);
+  set_log(0);
+  dispatch(context);
+  ASSERT_EQ(lines.all.size(), 1u);
+  const std::string expected =
+      "[turnout] moe_dispatch_forward(gates f32[2], indices i32[2], locations i32[2], input f32[2, 3], "
+      "dispatch f32[2, 3], capacity 1, num_experts 2, fill 1): algorithm=rows isa=" +
+      std::string(name_of(context.isa())) + " threads=1 scratch=16 us=";
+  EXPECT_EQ(lines.all[0].second.substr(0, expected.size()), expected) << lines.all[0].second;
+}
+
+TEST(Log, FailuresHaveTheirSentenceAndEmptyCallsAreLevelFive) {
+  Lines lines;
+  Context context;
+  const auto call = [&](std::int64_t hidden, std::int64_t wanted) {
+    moe_dispatch_forward(context, ConstTensor(nullptr, DType::f32, {0}), ConstTensor(nullptr, DType::i32, {0}),
+                         ConstTensor(nullptr, DType::i32, {0}), ConstTensor(nullptr, DType::f32, {0, hidden}),
+                         Tensor(nullptr, DType::f32, {0, wanted}), {.capacity = 0, .num_experts = 2});
+  };
+  set_log(1, &Lines::sink, &lines);
+  EXPECT_THROW(call(3, 4), Error);
+  call(3, 3);
+  set_log(5, &Lines::sink, &lines);
+  call(3, 3);
+  set_log(0);
+  ASSERT_EQ(lines.all.size(), 2u);
+  EXPECT_NE(lines.all[0].second.find("failed: moe_dispatch_forward: dispatch.shape[1] is 4, expected hidden = 3"),
+            std::string::npos)
+      << lines.all[0].second;
+  EXPECT_EQ(lines.all[1].first, 5);
+  EXPECT_NE(lines.all[1].second.find("skipped"), std::string::npos) << lines.all[1].second;
+}
+
+TEST(Log, NothingIsPrintedUnlessAsked) {
+  testing::internal::CaptureStderr();
+  testing::internal::CaptureStdout();
+  Context context;
+  Dispatch dispatch;
+  dispatch(context);
+  EXPECT_THROW(moe_dispatch_forward(context, {}, {}, {}, {}, {}, {}), Error);
+  EXPECT_EQ(testing::internal::GetCapturedStderr() + testing::internal::GetCapturedStdout(), "");
+}
+
+TEST(Observer, SeesWhatHappened) {
+  struct Seen {
+    int calls = 0;
+    std::string op, algorithm, error;
+    std::int64_t scratch = -1;
+  } seen;
+  Context context;
+  context.set_observer(
+      [](const CallRecord& record, void* user) {
+        auto& s = *static_cast<Seen*>(user);
+        ++s.calls;
+        s.op = record.op;
+        s.algorithm = record.algorithm;
+        s.error = record.error ? record.error : "";
+        s.scratch = record.scratch_bytes;
+      },
+      &seen);
+  Dispatch dispatch;
+  dispatch(context, Fill::keep);
+  EXPECT_EQ(seen.op, "moe_dispatch_forward");
+  EXPECT_EQ(seen.algorithm, "tokens");
+  EXPECT_EQ(seen.scratch, 0);
+  EXPECT_EQ(seen.error, "");
+  EXPECT_THROW(moe_dispatch_forward(context, {}, {}, {}, {}, {}, {}), Error);
+  EXPECT_EQ(seen.error, "moe_dispatch_forward: gates has 0 dimensions, expected [choices?, samples]");
+  EXPECT_EQ(seen.calls, 2);
+  context.set_observer(nullptr, nullptr);
+  dispatch(context);
+  EXPECT_EQ(seen.calls, 2);
+}
+
+TEST(IsaChoice, IsCappedByTheEnvironmentAndNeverAboveTheCpu) {
+  const Isa best = core::best_isa();
+  EXPECT_TRUE(is_supported(best));
+#if defined(__x86_64__)
+  ASSERT_EQ(setenv("TURNOUT_ISA", "sse4", 1), 0);
+  EXPECT_EQ(Context().isa(), Isa::sse4);
+  ASSERT_EQ(setenv("TURNOUT_ISA", "avx512_dl", 1), 0);
+  EXPECT_EQ(Context().isa(), best);
+  ASSERT_EQ(setenv("TURNOUT_ISA", "mmx", 1), 0);
+  EXPECT_THROW(Context(), Error);
+  unsetenv("TURNOUT_ISA");
+  EXPECT_THROW(Context({.isa = Isa::neon}), Error);
+  for (Isa isa : {Isa::sse4, Isa::avx2, Isa::avx512, Isa::avx512_dl}) {
+    if (is_supported(isa)) {
+      EXPECT_EQ(Context({.isa = isa}).isa(), isa);
+    } else {
+      EXPECT_THROW(Context({.isa = isa}), Error);
+    }
+  }
+#endif
+}
+
+}  // namespace
+}  // namespace turnout

@@ -1,0 +1,109 @@
+// A call that fits a Signature, made from the signature alone, for tests that break it.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/check.h"
+#include "core/signature.h"
+#include "turnout/tensor.h"
+
+namespace turnout::test {
+
+using core::Argument;
+using core::Extent;
+using core::Signature;
+
+struct ExampleCall {
+  const Signature& signature;
+  std::vector<std::int64_t> sizes;                         // by position in signature.names
+  std::vector<std::vector<std::int64_t>> vectors;          // of the vector scalars, by scalar
+  std::vector<std::unique_ptr<std::vector<std::uint64_t>>> memory;  // by argument
+  std::vector<Tensor> tensors;
+
+  // example: "capacity=3 samples=5": a value for every name. `drop_optional`: without the optional dimensions.
+  ExampleCall(const Signature& s, std::string_view example, bool drop_optional = false)
+      : signature(s), sizes(static_cast<std::size_t>(s.names.count), 0) {
+    core::split(example, ' ', [&](std::string_view part) {
+      const std::size_t eq = part.find('=');
+      sizes[static_cast<std::size_t>(s.size(part.substr(0, eq)))] = core::number(part.substr(eq + 1));
+    });
+    if (drop_optional) {
+      for (const Argument& argument : s.arguments)
+        for (const Extent& dim : argument.dims)
+          if (dim.optional) sizes[static_cast<std::size_t>(dim.names[0])] = 1;
+    }
+    for (const core::Scalar& scalar : s.scalars) {
+      vectors.emplace_back();
+      if (scalar.is_vector)
+        vectors.back().assign(static_cast<std::size_t>(evaluate(scalar.length)), scalar.min);
+    }
+    for (const Argument& argument : s.arguments) {
+      DType dtype = DType::f32;
+      for (const Argument* a = &argument;; a = &s.arguments[a->like]) {
+        if (a->dtypes != 0 || a->like < 0) {
+          for (int i = kDTypeCount; i-- > 0;)
+            if (core::contains(a->dtypes, static_cast<DType>(i))) dtype = static_cast<DType>(i);
+          break;
+        }
+      }
+      std::vector<std::int64_t> shape;
+      for (const Extent& dim : argument.dims)
+        if (!(drop_optional && dim.optional)) shape.push_back(evaluate(dim));
+      tensors.emplace_back(nullptr, dtype, shape.data(), static_cast<int>(shape.size()));
+      memory.emplace_back();
+      allocate(static_cast<int>(tensors.size()) - 1);
+    }
+  }
+
+  std::int64_t evaluate(const Extent& extent) const {
+    std::int64_t value = extent.factor;
+    for (std::int8_t name : extent.names) value *= sizes[static_cast<std::size_t>(name)];
+    return value + extent.add;
+  }
+
+  // Gives argument i fresh zeroed memory for its present shape and dtype, with room to spare.
+  void allocate(int i) {
+    Tensor& t = tensors[static_cast<std::size_t>(i)];
+    const std::int64_t elements = core::Slot(t).elements();
+    auto& block = memory[static_cast<std::size_t>(i)];
+    block = std::make_unique<std::vector<std::uint64_t>>(static_cast<std::size_t>(elements) + 64, 0u);
+    t.data = block->data();
+  }
+
+  std::vector<core::ScalarValue> scalar_values() const {
+    std::vector<core::ScalarValue> values;
+    for (int i = 0; i < signature.scalars.count; ++i) {
+      const auto& v = vectors[static_cast<std::size_t>(i)];
+      if (signature.scalars[i].is_vector) {
+        values.emplace_back(v.data(), static_cast<std::int64_t>(v.size()));
+      } else {
+        values.emplace_back(sizes[static_cast<std::size_t>(i)]);
+      }
+    }
+    return values;
+  }
+
+  // The bytes of all outputs, to see whether a failing call wrote something.
+  std::string output_bytes() const {
+    std::string bytes;
+    for (int i = 0; i < signature.arguments.count; ++i) {
+      if (!signature.arguments[i].is_output()) continue;
+      const auto& block = *memory[static_cast<std::size_t>(i)];
+      bytes.append(reinterpret_cast<const char*>(block.data()), block.size() * sizeof(block[0]));
+    }
+    return bytes;
+  }
+  void paint_outputs() {
+    for (int i = 0; i < signature.arguments.count; ++i) {
+      auto& block = *memory[static_cast<std::size_t>(i)];
+      if (signature.arguments[i].is_output()) std::memset(block.data(), 0x5A, block.size() * sizeof(block[0]));
+    }
+  }
+};
+
+}  // namespace turnout::test

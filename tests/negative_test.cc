@@ -1,0 +1,237 @@
+// Every operator called wrongly in every way its signature knows: each call must fail with the right code and
+// a sentence that names the culprit, and must write nothing. There is no code per operator here.
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "example_call.h"
+#include "registry.h"
+#include "turnout/error.h"
+
+namespace turnout::test {
+namespace {
+
+using core::Check;
+using core::contains;
+using core::Operator;
+using core::Role;
+
+struct Outcome {
+  bool failed = false;
+  ErrorCode code = ErrorCode::internal;
+  std::string sentence;
+};
+
+Outcome call(Context& context, const Operator& op, ExampleCall& example) {
+  example.paint_outputs();
+  const std::string before = example.output_bytes();
+  const auto scalars = example.scalar_values();
+  try {
+    op.invoke(context, example.tensors.data(), scalars.data());
+  } catch (const Error& error) {
+    EXPECT_EQ(before, example.output_bytes()) << error.what() << ": a failing call wrote to an output";
+    return {true, error.code(), error.what()};
+  }
+  return {};
+}
+
+class Negative : public testing::TestWithParam<const Operator*> {
+ protected:
+  const Operator& op = *GetParam();
+  const Signature& signature = *op.signature;
+  Context context{{.threads = 2}};
+  int generated = 0;
+
+  // The call that `damage` made of a valid one must fail, with a sentence that starts with the operator's name and
+  // contains `mention`.
+  template <class Damage>
+  void expect_rejected(std::string_view what, std::string_view mention, const Damage& damage,
+                       bool drop_optional = false) {
+    ExampleCall example(signature, op.example, drop_optional);
+    damage(example);
+    const Outcome outcome = call(context, op, example);
+    ++generated;
+    ASSERT_TRUE(outcome.failed) << what << " of " << mention << " was accepted";
+    EXPECT_EQ(outcome.code, ErrorCode::bad_param) << outcome.sentence;
+    EXPECT_EQ(outcome.sentence.rfind(std::string(signature.op) + ": ", 0), 0u) << outcome.sentence;
+    EXPECT_NE(outcome.sentence.find(mention), std::string::npos)
+        << what << ": '" << outcome.sentence << "' does not name " << mention;
+  }
+
+  // Whether another argument or scalar pins this extent, so that changing it alone is wrong.
+  bool is_pinned(int argument, const Extent& dim) const {
+    if (dim.names.count == 0) return true;
+    for (std::int8_t name : dim.names) {
+      if (name < signature.scalars.count) return true;
+      for (int other = 0; other < signature.arguments.count; ++other) {
+        if (other == argument) continue;
+        for (const Extent& d : signature.arguments[other].dims)
+          for (std::int8_t n : d.names)
+            if (n == name) return true;
+      }
+    }
+    return false;
+  }
+};
+
+TEST_P(Negative, TheExampleItselfSucceeds) {
+  for (bool drop : {false, true}) {
+    ExampleCall example(signature, op.example, drop);
+    const Outcome outcome = call(context, op, example);
+    EXPECT_FALSE(outcome.failed) << outcome.sentence;
+  }
+}
+
+TEST_P(Negative, Ranks) {
+  for (int i = 0; i < signature.arguments.count; ++i) {
+    const Argument& argument = signature.arguments[i];
+    int optional = -1;
+    for (int d = 0; d < argument.dims.count; ++d)
+      if (argument.dims[d].optional) optional = d;
+    expect_rejected("one dimension more", argument.name, [&](ExampleCall& e) {
+      Tensor& t = e.tensors[i];
+      t.shape[t.rank] = 1;
+      t.stride[t.rank] = 1;
+      ++t.rank;
+    });
+    expect_rejected(
+        "one dimension less", argument.name, [&](ExampleCall& e) { --e.tensors[i].rank; }, optional >= 0);
+    expect_rejected("nine dimensions", argument.name, [&](ExampleCall& e) { e.tensors[i].rank = 9; });
+    // The optional dimension is in all arguments that have it, or in none.
+    if (optional >= 0 && is_pinned(i, argument.dims[optional])) {
+      expect_rejected("a lone optional dimension", argument.dims[optional].text, [&](ExampleCall& e) {
+        std::vector<std::int64_t> shape;
+        Tensor& t = e.tensors[i];
+        for (int d = 0; d < t.rank; ++d)
+          if (d != optional) shape.push_back(t.shape[d]);
+        t = Tensor(t.data, t.dtype, shape.data(), static_cast<int>(shape.size()));
+      });
+    }
+  }
+}
+
+TEST_P(Negative, DTypes) {
+  for (int i = 0; i < signature.arguments.count; ++i) {
+    const Argument& argument = signature.arguments[i];
+    for (int d = 0; d < kDTypeCount; ++d) {
+      const auto dtype = static_cast<DType>(d);
+      const ExampleCall valid(signature, op.example);
+      const bool same = argument.like >= 0 && valid.tensors[argument.like].dtype == dtype;
+      if (contains(argument.dtypes, dtype) || same) continue;
+      expect_rejected(name_of(dtype), argument.name, [&](ExampleCall& e) {
+        e.tensors[i].dtype = dtype;
+        e.allocate(i);
+      });
+    }
+    expect_rejected("an unknown dtype", argument.name,
+                    [&](ExampleCall& e) { e.tensors[i].dtype = core::kForeign; });
+  }
+}
+
+TEST_P(Negative, Extents) {
+  for (int i = 0; i < signature.arguments.count; ++i) {
+    const Argument& argument = signature.arguments[i];
+    for (int d = 0; d < argument.dims.count; ++d) {
+      const auto resize = [&](std::int64_t change) {
+        return [=](ExampleCall& e) {
+          std::int64_t shape[kMaxRank];
+          Tensor& t = e.tensors[i];
+          std::copy(t.shape, t.shape + kMaxRank, shape);
+          shape[d] += change;
+          t = Tensor(t.data, t.dtype, shape, t.rank);
+          if (shape[d] >= 0) e.allocate(i);
+        };
+      };
+      expect_rejected("a negative extent", argument.name, resize(-1000));
+      if (!is_pinned(i, argument.dims[d])) continue;
+      expect_rejected("an extent one too large", ".shape[", resize(1));
+      expect_rejected("an extent one too small", ".shape[", resize(-1));
+    }
+  }
+}
+
+TEST_P(Negative, Memory) {
+  for (int i = 0; i < signature.arguments.count; ++i) {
+    const Argument& argument = signature.arguments[i];
+    expect_rejected("a null pointer", argument.name, [&](ExampleCall& e) { e.tensors[i].data = nullptr; });
+    for (int d = 0; d < argument.dims.count; ++d) {
+      expect_rejected("a strided tensor", argument.name, [&](ExampleCall& e) { e.tensors[i].stride[d] += 1; });
+    }
+    if (size_of(ExampleCall(signature, op.example).tensors[i].dtype) > 1) {
+      expect_rejected("a pointer off its element", argument.name, [&](ExampleCall& e) {
+        e.tensors[i].data = static_cast<std::byte*>(e.tensors[i].data) + 1;
+      });
+    }
+    if (!argument.is_output()) continue;
+    for (int other = 0; other < signature.arguments.count; ++other) {
+      if (other == i) continue;
+      expect_rejected("an output on top of another argument", argument.name, [&](ExampleCall& e) {
+        e.tensors[i].data = e.memory[other]->data();
+        e.memory[other]->resize(e.memory[other]->size() + e.memory[i]->size());
+        e.tensors[i].data = e.tensors[other].data = e.memory[other]->data();
+      });
+      expect_rejected("an output whose last element is another's first", argument.name, [&](ExampleCall& e) {
+        auto& block = *e.memory[i];
+        const std::int64_t bytes = core::Slot(e.tensors[i]).elements() * size_of(e.tensors[i].dtype);
+        const auto at = static_cast<std::size_t>((bytes - 1) / 8 * 8);
+        block.resize(block.size() + e.memory[other]->size());
+        e.tensors[i].data = block.data();
+        e.tensors[other].data = reinterpret_cast<std::byte*>(block.data()) + at;
+      });
+    }
+  }
+}
+
+TEST_P(Negative, Scalars) {
+  for (int i = 0; i < signature.scalars.count; ++i) {
+    const core::Scalar& scalar = signature.scalars[i];
+    const auto set = [&](std::int64_t value) {
+      return [&, value](ExampleCall& e) {
+        if (scalar.is_vector) {
+          e.vectors[i].back() = value;
+        } else {
+          e.sizes[i] = value;
+        }
+      };
+    };
+    expect_rejected("below the least", scalar.name, set(scalar.min - 1));
+    expect_rejected("far below", scalar.name, set(std::numeric_limits<std::int64_t>::min()));
+    if (scalar.max != core::kSizeMax) expect_rejected("above the greatest", scalar.name, set(scalar.max + 1));
+    if (scalar.is_vector) {
+      expect_rejected("one element more", scalar.name,
+                      [&](ExampleCall& e) { e.vectors[i].push_back(scalar.min); });
+    } else if (scalar.values.empty()) {
+      // A size that does not fit the shapes; a product that leaves int64 saturates and does not wrap.
+      expect_rejected("one more than the shapes say", scalar.name, [&](ExampleCall& e) { ++e.sizes[i]; });
+      expect_rejected("a product beyond int64", scalar.name, set(core::kSizeMax));
+    }
+  }
+}
+
+// An empty call needs no pointers, but its other arguments are still checked.
+TEST_P(Negative, EmptyOutputsNeedNoMemory) {
+  for (int name = signature.scalars.count; name < signature.names.count; ++name) {
+    ExampleCall example(signature, op.example);
+    std::string text;
+    for (int n = 0; n < signature.names.count; ++n)
+      text += std::string(signature.names[n]) + "=" +
+              std::to_string(n == name ? 0 : example.sizes[static_cast<std::size_t>(n)]) + " ";
+    ExampleCall empty(signature, text);
+    for (Tensor& t : empty.tensors)
+      if (core::Slot(t).elements() == 0) t.data = nullptr;
+    const Outcome outcome = call(context, op, empty);
+    EXPECT_FALSE(outcome.failed) << signature.names[name] << " = 0: " << outcome.sentence;
+  }
+}
+
+std::vector<const Operator*> all_operators() {
+  std::vector<const Operator*> all;
+  for (const Operator& op : core::operators()) all.push_back(&op);
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(Operators, Negative, testing::ValuesIn(all_operators()),
+                         [](const auto& one) { return std::string(one.param->signature->op); });
+
+}  // namespace
+}  // namespace turnout::test

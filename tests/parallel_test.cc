@@ -1,0 +1,176 @@
+// parallel_for and its pool: coverage, nesting, several callers, fork(), idleness.
+#include "core/parallel.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <mutex>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "sanitizer.h"
+#include "turnout/error.h"
+
+namespace turnout::core {
+namespace {
+
+TEST(ParallelFor, CoversEachItemOnceInFixedRanges) {
+  for (int threads : {1, 2, 5}) {
+    Context context({.threads = threads});
+    for (std::int64_t n : {0, 1, 7, 1000}) {
+      for (std::int64_t grain : {0, 1, 3, 1000, 5000}) {
+        std::vector<std::atomic<int>> hits(static_cast<std::size_t>(n));
+        std::mutex mutex;
+        std::set<std::pair<std::int64_t, std::int64_t>> ranges;
+        parallel_for(context, n, grain, [&](std::int64_t begin, std::int64_t end) {
+          for (std::int64_t i = begin; i < end; ++i) ++hits[static_cast<std::size_t>(i)];
+          std::lock_guard lock(mutex);
+          ranges.emplace(begin, end);
+        });
+        for (auto& hit : hits) EXPECT_EQ(hit, 1);
+        const std::int64_t step = std::max<std::int64_t>(grain, 1);
+        for (auto [begin, end] : ranges) {
+          EXPECT_EQ(begin % step, 0);
+          EXPECT_EQ(end, std::min(begin + step, n));
+        }
+      }
+    }
+  }
+}
+
+TEST(ParallelFor, UsesSeveralThreads) {
+  Context context({.threads = 2});
+  std::mutex mutex;
+  std::set<std::thread::id> ids;
+  parallel_for(context, 50, 1, [&](std::int64_t, std::int64_t) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    std::lock_guard lock(mutex);
+    ids.insert(std::this_thread::get_id());
+  });
+  EXPECT_EQ(ids.size(), 2u);
+}
+
+TEST(ParallelFor, OneRangeStaysOnTheCallersThread) {
+  Context context({.threads = 5});
+  const auto self = std::this_thread::get_id();
+  parallel_for(context, 10, 10, [&](std::int64_t, std::int64_t) { EXPECT_EQ(std::this_thread::get_id(), self); });
+}
+
+TEST(ParallelFor, NestedCallsRunInline) {
+  Context context({.threads = 2});
+  std::atomic<int> count{0};
+  parallel_for(context, 4, 1, [&](std::int64_t, std::int64_t) {
+    const auto self = std::this_thread::get_id();
+    parallel_for(context, 8, 1, [&](std::int64_t, std::int64_t) {
+      EXPECT_EQ(std::this_thread::get_id(), self);
+      ++count;
+    });
+  });
+  EXPECT_EQ(count, 32);
+}
+
+TEST(ParallelFor, ServesSeveralCallersAndContextsAtOnce) {
+  Context shared({.threads = 3});
+  std::vector<std::thread> callers;
+  std::atomic<std::int64_t> total{0};
+  for (int c = 0; c < 4; ++c) {
+    callers.emplace_back([&, c] {
+      Context own({.threads = 2 + c});
+      for (int repeat = 0; repeat < 50; ++repeat) {
+        Context& context = repeat % 2 ? shared : own;
+        parallel_for(context, 64, 1, [&](std::int64_t begin, std::int64_t end) { total += end - begin; });
+      }
+    });
+  }
+  for (std::thread& caller : callers) caller.join();
+  EXPECT_EQ(total, 4 * 50 * 64);
+}
+
+#if !defined(TURNOUT_THREAD_SANITIZER)  // which does not allow threads in a forked child
+TEST(ParallelFor, WorksInAForkedChild) {
+  Context context({.threads = 2});
+  const auto sum = [&] {
+    std::atomic<std::int64_t> total{0};
+    parallel_for(context, 100, 1, [&](std::int64_t begin, std::int64_t) { total += begin; });
+    return total.load();
+  };
+  EXPECT_EQ(sum(), 4950);
+  for (int repeat = 0; repeat < 5; ++repeat) {
+    const pid_t child = fork();
+    if (child == 0) _exit(sum() == 4950 && sum() == 4950 ? 0 : 1);
+    int status = -1;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  }
+  EXPECT_EQ(sum(), 4950);
+}
+#endif
+
+TEST(ParallelFor, AnIdlePoolBurnsNoCpu) {
+  Context context({.threads = 5});
+  parallel_for(context, 100, 1, [](std::int64_t, std::int64_t) {});
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // the workers have gone to sleep
+  const auto cpu_seconds = [] {
+    timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+  };
+  const double before = cpu_seconds();
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  EXPECT_LT(cpu_seconds() - before, 0.02);  // four spinning workers would use 0.4 or more
+}
+
+TEST(ParallelFor, SetsTheFloatingPointEnvironmentAndRestoresIt) {
+#if defined(__x86_64__)
+  const unsigned before = _mm_getcsr();
+  _mm_setcsr(0x9FC0);  // flush to zero, denormals are zero
+  Context context({.threads = 2});
+  std::atomic<int> wrong{0};
+  parallel_for(context, 64, 1, [&](std::int64_t, std::int64_t) { wrong += (_mm_getcsr() & 0xFFC0) != 0x1F80; });
+  EXPECT_EQ(wrong, 0);
+  EXPECT_EQ(_mm_getcsr(), 0x9FC0u);
+  _mm_setcsr(before);
+#endif
+}
+
+class Serial : public Executor {
+ public:
+  int threads() const override { return 7; }
+  void run(void (*work)(void*), void* argument) override {
+    ++runs;
+    work(argument);
+  }
+  int runs = 0;
+};
+
+TEST(ParallelFor, RunsOnAGivenExecutor) {
+  Serial executor;
+  Context context({.executor = &executor});
+  EXPECT_EQ(context.threads(), 7);
+  std::int64_t sum = 0;
+  parallel_for(context, 10, 1, [&](std::int64_t begin, std::int64_t) { sum += begin; });
+  EXPECT_EQ(sum, 45);
+  EXPECT_EQ(executor.runs, 1);
+}
+
+TEST(Threads, AreCheckedAndReadFromTheEnvironment) {
+  EXPECT_THROW(Context({.threads = -1}), Error);
+  EXPECT_THROW(Context({.threads = kMaxThreads + 1}), Error);
+  ASSERT_EQ(setenv("TURNOUT_NUM_THREADS", "3", 1), 0);
+  EXPECT_EQ(Context().threads(), 3);
+  ASSERT_EQ(setenv("TURNOUT_NUM_THREADS", "3x", 1), 0);
+  try {
+    Context context;
+    FAIL() << "a bad TURNOUT_NUM_THREADS was accepted";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "TURNOUT_NUM_THREADS is '3x', expected 1 .. 1024");
+  }
+  unsetenv("TURNOUT_NUM_THREADS");
+}
+
+}  // namespace
+}  // namespace turnout::core

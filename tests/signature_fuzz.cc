@@ -1,0 +1,75 @@
+// Fuzzes every operator's arguments: random dtypes, ranks, shapes, strides, null pointers, scalars. A call either
+// succeeds or throws Error and writes nothing; the sanitizers watch the memory.
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "example_call.h"
+#include "fuzz.h"
+#include "registry.h"
+#include "turnout/error.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace turnout;
+  test::FuzzInput in(data, size);
+  const auto operators = core::operators();
+  const core::Operator& op =
+      operators[static_cast<std::size_t>(in.between(0, static_cast<std::int64_t>(operators.size()) - 1))];
+  const core::Signature& signature = *op.signature;
+
+  std::string example;
+  for (std::string_view name : signature.names) example += std::string(name) + "=" + std::to_string(in.between(0, 4)) + " ";
+  test::ExampleCall call(signature, example, in.flag());
+
+  std::vector<std::size_t> alias(call.tensors.size());
+  for (std::size_t i = 0; i < alias.size(); ++i) alias[i] = i;
+  // A few random changes, each possibly harmless.
+  for (std::int64_t change = in.between(0, 3); change > 0; --change) {
+    const auto i = static_cast<std::size_t>(in.between(0, signature.arguments.count - 1));
+    Tensor& t = call.tensors[i];
+    const auto d = static_cast<std::size_t>(in.between(0, kMaxRank - 1));
+    switch (in.between(0, 6)) {
+      case 0:
+        t.dtype = static_cast<DType>(in.between(0, kDTypeCount));
+        break;
+      case 1:
+        t.rank = static_cast<std::int32_t>(in.between(0, kMaxRank + 1));
+        break;
+      case 2:
+        t.shape[d] = in.one_in(4) ? in.value<std::int64_t>() : in.between(-1, 5);
+        break;
+      case 3:
+        t.stride[d] = in.value<std::int64_t>();
+        break;
+      case 4:
+        t.data = nullptr;
+        break;
+      case 5:
+        alias[i] = static_cast<std::size_t>(in.between(0, signature.arguments.count - 1));
+        break;
+      default:
+        call.sizes[static_cast<std::size_t>(in.between(0, signature.names.count - 1))] = in.value<std::int64_t>();
+    }
+  }
+  // Memory for what the tensors now claim, where a claim is small; the others must be refused before any access.
+  constexpr std::int64_t kSmall = 64;  // fits the memory of any other argument, too
+  for (std::size_t i = 0; i < alias.size(); ++i) {
+    Tensor& t = call.tensors[i];
+    const bool is_small = t.rank >= 0 && t.rank <= kMaxRank && core::Slot(t).elements() <= kSmall * (alias[i] == i ? 999 : 1);
+    if (!is_small) t.data = nullptr;
+    if (t.data != nullptr) call.allocate(static_cast<int>(i));
+  }
+  for (std::size_t i = 0; i < alias.size(); ++i)
+    if (call.tensors[i].data != nullptr && alias[i] != i) call.tensors[i].data = call.memory[alias[i]]->data();
+  call.paint_outputs();
+  const std::string before = call.output_bytes();
+  const auto scalars = call.scalar_values();
+  static Context context({.threads = 2});
+  try {
+    op.invoke(context, call.tensors.data(), scalars.data());
+  } catch (const Error&) {
+    if (before != call.output_bytes()) std::abort();
+  }
+  return 0;
+}

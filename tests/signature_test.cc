@@ -1,0 +1,181 @@
+// The signature grammar, on signatures made for the purpose: what it accepts, what it says, in which order.
+#include "core/signature.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "core/check.h"
+
+namespace turnout::core {
+namespace {
+
+void sum_matches(const Arguments& arguments) {
+  const auto* counts = static_cast<const std::int32_t*>(arguments.slot(1).data);
+  std::int64_t sum = 0;
+  for (std::int64_t i = 0; i < arguments.size(arguments.signature().size("groups")); ++i) sum += counts[i];
+  const std::int64_t rows = arguments.size(arguments.signature().size("rows"));
+  if (sum != rows)
+    arguments.fail(ErrorCode::bad_param, concat("counts sum to ", sum, ", expected rows = ", rows));
+}
+
+constexpr Signature kGroup{"group",
+                           "batch rows D groups scale_width",
+                           {scalar("factor", 1, 64), choice("mode", "keep zero"), vector("stride", "D", 1, 9)},
+                           {in("x", kFloats, "batch?, rows, D + 1"), in("counts", dtypes(DType::i32), "groups"),
+                            optional(in("scales", like("x", dtypes(DType::f32)), "rows, scale_width?")),
+                            out("y", like("x"), "rows * factor, 4")},
+                           {at_most("groups", "rows * factor", "no more groups than rows")},
+                           {{"counts sum to rows", &sum_matches}}};
+
+class SignatureTest : public testing::Test {
+ protected:
+  float x[24] = {}, scales[8] = {}, y[64] = {};
+  std::int32_t counts[2] = {1, 2};
+  std::int64_t stride[3] = {1, 2, 3};
+  ConstTensor x_t = view(static_cast<const float*>(x), {2, 3, 4});
+  ConstTensor counts_t = view(static_cast<const std::int32_t*>(counts), {2});
+  ConstTensor scales_t = view(static_cast<const float*>(scales), {3});
+  Tensor y_t = view(y, {6, 4});
+  bool with_scales = true;
+  std::int64_t factor = 2, mode = 0, stride_count = 3;
+
+  std::string sentence() {
+    const Slot slots[] = {x_t, counts_t, with_scales ? Slot(scales_t) : Slot(), y_t};
+    const ScalarValue scalars[] = {factor, mode, {stride, stride_count}};
+    Arguments arguments(kGroup, slots, 4, scalars, 3);
+    described = arguments.describe();
+    try {
+      ran = arguments.check();
+      batch = arguments.size(kGroup.size("batch"));
+      d = arguments.size(kGroup.size("D"));
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  }
+  std::string described;
+  bool ran = false;
+  std::int64_t batch = 0, d = 0;
+};
+
+TEST_F(SignatureTest, BindsSizes) {
+  EXPECT_EQ(sentence(), "");
+  EXPECT_TRUE(ran);
+  EXPECT_EQ(batch, 2);
+  EXPECT_EQ(d, 3);
+  EXPECT_EQ(described, "x f32[2, 3, 4], counts i32[2], scales f32[3], y f32[6, 4], factor 2, mode 0, stride 1x2x3");
+}
+
+TEST_F(SignatureTest, OptionalDimensionsAndArguments) {
+  x_t = view(static_cast<const float*>(x), {3, 4});
+  EXPECT_EQ(sentence(), "");
+  EXPECT_EQ(batch, 1);
+  scales_t = view(static_cast<const float*>(scales), {3, 2});
+  EXPECT_EQ(sentence(), "");
+  with_scales = false;
+  EXPECT_EQ(sentence(), "");
+  EXPECT_EQ(described, "x f32[3, 4], counts i32[2], y f32[6, 4], factor 2, mode 0, stride 1x2x3");
+}
+
+TEST_F(SignatureTest, SentencesNameArgumentPositionValueAndLimit) {
+  struct Case {
+    std::function<void()> damage;
+    const char* sentence;
+  };
+  const auto reset = [this, x0 = x_t, c0 = counts_t, s0 = scales_t, y0 = y_t] {
+    x_t = x0, counts_t = c0, scales_t = s0, y_t = y0;
+    factor = 2, mode = 0, stride_count = 3, stride[1] = 2, counts[0] = 1;
+  };
+  const Case cases[] = {
+      {[&] { x_t.rank = 1; }, "group: x has 1 dimensions, expected [batch?, rows, D + 1]"},
+      {[&] { counts_t.dtype = DType::i64; }, "group: counts has dtype i64, expected i32"},
+      {[&] { y_t.dtype = DType::f64; }, "group: y has dtype f64, expected that of x"},
+      {[&] { scales_t.dtype = DType::i8; }, "group: scales has dtype i8, expected that of x, or f32"},
+      {[&] { factor = 65; }, "group: factor is 65, expected 1 .. 64"},
+      {[&] { mode = 2; }, "group: mode is 2, expected one of 0 .. 1 (keep zero)"},
+      {[&] { stride[1] = 0; }, "group: stride[1] is 0, expected 1 .. 9"},
+      {[&] { stride_count = 2; }, "group: stride has 2 elements, expected D = 3"},
+      {[&] { y_t.shape[0] = 7; }, "group: y.shape[0] is 7, expected rows * factor = 6"},
+      {[&] { y_t.shape[1] = 5; }, "group: y.shape[1] is 5, expected 4"},
+      {[&] { scales_t.shape[0] = 4; }, "group: scales.shape[0] is 4, expected rows = 3"},
+      {[&] { x_t.shape[2] = 0; }, "group: x.shape[2] is 0, expected D + 1 = 1"},
+      {[&] { x_t.shape[1] = -2; }, "group: x.shape[1] is -2, expected 0 or more"},
+      {[&] { counts_t.shape[0] = 7; }, "group: groups is 7, expected at most rows * factor = 6"},
+      {[&] { x_t.stride[1] = 5; },
+       "group: x is strided, expected contiguous row-major memory for shape [2, 3, 4]"},
+      {[&] { y_t.data = nullptr; }, "group: y.data is null, expected memory for shape [6, 4]"},
+      {[&] { y_t.data = reinterpret_cast<char*>(y) + 2; }, "group: y.data is not aligned to its element size 4"},
+      {[&] { y_t.data = x; }, "group: y overlaps x in memory, expected separate buffers"},
+      {[&] { counts[0] = 2; }, "group: counts sum to 4, expected rows = 3"},
+  };
+  for (const Case& one : cases) {
+    reset();
+    ASSERT_EQ(sentence(), "");
+    one.damage();
+    EXPECT_EQ(sentence(), one.sentence);
+  }
+}
+
+TEST_F(SignatureTest, EmptyOutputsEndTheCallBeforePointersAreLookedAt) {
+  x_t = ConstTensor(nullptr, DType::f32, {2, 0, 4});
+  y_t = Tensor(nullptr, DType::f32, {0, 4});
+  scales_t = ConstTensor(nullptr, DType::f32, {0});
+  counts_t = ConstTensor(nullptr, DType::i32, {0});
+  EXPECT_EQ(sentence(), "");
+  EXPECT_FALSE(ran);
+}
+
+// An order of its own, with other codes: what the C functions use.
+constexpr StepSpec kOrder[] = {{Check::dtypes, ErrorCode::not_supported, "y x"},
+                               {Check::shapes, ErrorCode::not_supported, "y.1"},
+                               {Check::shapes, ErrorCode::bad_param},
+                               {Check::any_empty},
+                               {Check::large, ErrorCode::not_supported},
+                               {Check::rules}};
+constexpr Signature kOrdered{"ordered",
+                             "n m",
+                             {},
+                             {in("x", dtypes(DType::f32), "n"), out("y", dtypes(DType::f32), "n, m")},
+                             {at_most("n", "3", "")},
+                             {},
+                             kOrder};
+
+TEST(Order, TheFirstStepThatFailsDecides) {
+  const auto code_of = [](const Tensor& x, const Tensor& y) {
+    const Slot slots[] = {x, y};
+    try {
+      return Arguments(kOrdered, slots, 2, nullptr, 0).check() ? "runs" : "skipped";
+    } catch (const Error& error) {
+      return error.code() == ErrorCode::bad_param ? "bad" : "unsupported";
+    }
+  };
+  const Tensor x(nullptr, DType::f32, {2});
+  EXPECT_STREQ(code_of(x, Tensor(nullptr, DType::f32, {2, 5})), "runs");
+  EXPECT_STREQ(code_of(x, Tensor(nullptr, DType::f32, {3, 5})), "bad");
+  EXPECT_STREQ(code_of(x, Tensor(nullptr, DType::f64, {3, 5})), "unsupported");
+  EXPECT_STREQ(code_of(x, Tensor(nullptr, DType::f32, {3, -1})), "unsupported");
+  EXPECT_STREQ(code_of(x, Tensor(nullptr, DType::f32, {2, 0})), "skipped");
+  EXPECT_STREQ(code_of(x, Tensor(nullptr, DType::f32, {2, std::int64_t{1} << 30})), "unsupported");
+  EXPECT_STREQ(code_of(Tensor(nullptr, DType::f32, {4}), Tensor(nullptr, DType::f32, {4, 1})), "bad");
+}
+
+TEST(Extents, ProductsSaturate) {
+  const std::int64_t huge = std::int64_t{1} << 40;
+  const Tensor t(nullptr, DType::f32, {huge, huge, huge});
+  EXPECT_EQ(Slot(t).elements(), kSizeMax);
+  EXPECT_EQ(Slot(Tensor(nullptr, DType::f32, {huge, huge, 0})).elements(), 0);
+}
+
+TEST(Contiguity, IgnoresUnitAndEmptyDimensions) {
+  Tensor t(nullptr, DType::f32, {3, 1, 4});
+  t.stride[1] = 99;
+  EXPECT_TRUE(Slot(t).is_contiguous());
+  t.stride[0] = 5;
+  EXPECT_FALSE(Slot(t).is_contiguous());
+  t.shape[2] = 0;
+  EXPECT_TRUE(Slot(t).is_contiguous());
+}
+
+}  // namespace
+}  // namespace turnout::core
