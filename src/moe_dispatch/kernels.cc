@@ -14,10 +14,14 @@
 TURNOUT_ISA_BEGIN
 
 constexpr std::int64_t kLine = 64;
+// While the end of a row is written, this much of the next row's start is fetched; inside a row the hardware
+// runs ahead by itself. Whole rows ahead were slower for long rows (1.17 against 1.08 times a plain copy), and
+// nothing ahead for short ones (1.21 against 1.08).
+constexpr std::int64_t kAheadBytes = 2048;
 
-// to[j] = gate * from[j]; `ahead` is where the next row but one will be read, or nullptr.
+// to[j] = gate * from[j]; `next` is what will be read after this, or nullptr.
 template <class T, class Lane>
-void scale(Lane gate, const T* from, T* to, std::int64_t n, bool stream, const T* ahead) {
+void scale(Lane gate, const T* from, T* to, std::int64_t n, bool stream, const T* next) {
   using B = Block<T>;
   constexpr std::int64_t kBlock = block_size<T>();
   constexpr std::int64_t kPerLine = kLine / static_cast<std::int64_t>(sizeof(T));
@@ -38,10 +42,16 @@ void scale(Lane gate, const T* from, T* to, std::int64_t n, bool stream, const T
     for (; j + kBlock <= head; j += kBlock) B::store(B::map(times_gate, from + j), to + j);
     if (j < head) partial(j, head - j);
     // Whole lines only: a line that is filled by two kinds of stores is slower than either.
-    for (j = head; j + kPerLine <= n; j += kPerLine) {
-      if (ahead != nullptr) hwy::Prefetch(ahead + j);
+    const auto stream_line = [&] HWY_ATTR {
       for (std::int64_t b = 0; b < kPerLine; b += kBlock)
         B::stream(B::map(times_gate, from + j + b), to + j + b);
+      j += kPerLine;
+    };
+    const std::int64_t fetch_from = next == nullptr ? n : n - kAheadBytes / std::int64_t{sizeof(T)};
+    for (j = head; j + kPerLine <= std::min(n, fetch_from);) stream_line();
+    for (const T* ahead = next; j + kPerLine <= n; ahead += kPerLine) {
+      if (next != nullptr) hwy::Prefetch(ahead);
+      stream_line();
     }
   }
   for (; j + kBlock <= n; j += kBlock) B::store(B::map(times_gate, from + j), to + j);
@@ -68,8 +78,6 @@ void clear(T* to, std::int64_t n, bool stream) {
 template <class T, class Gate>
 void rows(const DispatchTask& task, std::int64_t begin, std::int64_t end) {
   using Lane = typename Block<T>::Lane;
-  // Two rows ahead hides the latency of a row of a few hundred bytes or more; the hardware sees the rest.
-  constexpr std::int64_t kAhead = 2;
   const auto* gates = static_cast<const Gate*>(task.gates);
   const auto* input = static_cast<const T*>(task.input);
   auto* dispatch = static_cast<T*>(task.dispatch);
@@ -87,10 +95,9 @@ void rows(const DispatchTask& task, std::int64_t begin, std::int64_t end) {
       if (task.zero) clear(to, n, task.stream);
       continue;
     }
-    const T* ahead = nullptr;
-    if (row + kAhead <= last_row && task.last[row + kAhead] >= 0)
-      ahead = source(task.last[row + kAhead]) + column;
-    scale(static_cast<Lane>(to_float(gates[q])), source(q) + column, to, n, task.stream, ahead);
+    const T* next = nullptr;
+    if (row < last_row && task.last[row + 1] >= 0) next = source(task.last[row + 1]);
+    scale(static_cast<Lane>(to_float(gates[q])), source(q) + column, to, n, task.stream, next);
   }
   if (task.stream) hwy::FlushStream();
 }

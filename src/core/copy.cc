@@ -1,0 +1,50 @@
+// Streamed copies, compiled once per instruction set.
+#include "core/copy.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/parallel.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "core/copy.cc"
+#include "core/simd.h"
+
+TURNOUT_ISA_BEGIN
+
+void stream(void* to, const void* from, std::int64_t bytes) {
+  constexpr std::int64_t kLine = 64;
+  const hn::ScalableTag<std::uint8_t> d;
+  auto* out = static_cast<std::uint8_t*>(to);
+  const auto* in = static_cast<const std::uint8_t*>(from);
+  const auto misaligned = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(to) % kLine);
+  std::int64_t i = std::min(bytes, (kLine - misaligned) % kLine);
+  std::memcpy(out, in, static_cast<std::size_t>(i));
+  for (; i + kLine <= bytes; i += kLine)
+    for (std::int64_t b = 0; b < kLine; b += HWY_MAX_BYTES) hn::Stream(hn::LoadU(d, in + i + b), d, out + i + b);
+  std::memcpy(out + i, in + i, static_cast<std::size_t>(bytes - i));
+  hwy::FlushStream();
+}
+
+constexpr CopyKernels kCopyKernels = {&stream};
+
+TURNOUT_ISA_END
+
+#if HWY_ONCE
+namespace turnout::core {
+
+const CopyKernels& copy_kernels(Isa isa) {
+  static constexpr KernelTable<CopyKernels> kTable = TURNOUT_KERNEL_TABLE(kCopyKernels);
+  return *kTable[static_cast<std::size_t>(isa)];
+}
+
+void stream_copy(Context& context, void* to, const void* from, std::int64_t bytes) {
+  constexpr std::int64_t kRangeBytes = 128 << 10;
+  const auto copy = copy_kernels(context.isa()).stream;
+  parallel_for(context, bytes, kRangeBytes, [&](std::int64_t begin, std::int64_t end) {
+    copy(static_cast<std::byte*>(to) + begin, static_cast<const std::byte*>(from) + begin, end - begin);
+  });
+}
+
+}  // namespace turnout::core
+#endif
