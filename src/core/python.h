@@ -1,0 +1,77 @@
+// One call from Python: objects become tensors, the operator runs without the GIL, the result goes back.
+//
+//   nb::object scale(nb::handle x, nb::handle factor, nb::handle y, bool torch_team) {
+//     PythonCall call(kScale, torch_team);                  // arguments in the order of the signature
+//     const ConstTensor from = call.in(x);
+//     const std::int64_t by = call.scalar(factor);
+//     const Tensor to = call.out(y, {from.shape[0] * by});  // None: a new array, like the signature says
+//     call.run([&](Context& context) { turnout::scale(context, from, to, {by}); });
+//     return call.result();
+//   }
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <initializer_list>
+
+#include "core/python_export.h"
+#include "core/python_import.h"
+#include "core/signature.h"
+#include "turnout/context.h"
+
+namespace turnout::core {
+
+class PythonCall {
+ public:
+  // torch_team: the call comes from turnout.torch, which uses torch's threads and looks after gradients
+  // itself.
+  PythonCall(const Signature& signature, bool torch_team) : signature_(signature), torch_team_(torch_team) {}
+
+  ConstTensor in(nb::handle object);
+  std::int64_t scalar(nb::handle object);
+  // None makes a new array of this shape; negative extents count as 0, for the operator's check to complain.
+  Tensor out(nb::handle object, std::initializer_list<std::int64_t> shape);
+
+  template <class Body>
+  void run(const Body& body) const {
+    Context& where = context();
+    const nb::gil_scoped_release release;
+    body(where);
+  }
+
+  const nb::object& result() const { return result_; }  // of the last out()
+
+ private:
+  struct Seen {
+    nb::handle object;
+    ArrayType type;
+    DType dtype = DType::f32;
+    nb::object keep;
+  };
+
+  Context& context() const;
+  Tensor import(nb::handle object, bool for_writing);
+
+  const Signature& signature_;
+  const bool torch_team_;
+  int next_argument_ = 0;
+  int next_scalar_ = 0;
+  Seen seen_[kMaxArguments];
+  nb::object result_;
+};
+
+// Adds a function whose arguments come by position, the names being the business of python/turnout. None
+// reaches it like any other object, so that it is our sentence that says what was expected.
+template <class Result, class... Arguments>
+void define(nb::module_& module, const char* name, Result (*function)(Arguments...)) {
+  module.def(name, function, (static_cast<void>(sizeof(Arguments)), nb::arg().none())...);
+}
+
+// rows * columns for a shape; saturates, and a negative product is 0.
+std::int64_t extent_product(std::int64_t a, std::int64_t b);
+
+// turnout::Error becomes ValueError, NotImplementedError, MemoryError or RuntimeError, with the same
+// sentence.
+void register_errors();
+
+}  // namespace turnout::core

@@ -1,0 +1,25 @@
+// New Python arrays for results.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <string_view>
+
+#include "core/python_import.h"
+
+namespace turnout::core {
+
+struct NewArray {
+  nb::object object;
+  Tensor tensor;
+};
+
+// An array of the given shape with arbitrary content: torch's when `like` is, else NumPy's. Large ones come
+// from the output cache. Throws turnout::Error about `what`.
+NewArray new_array(nb::handle like, const ArrayType& like_type, DType dtype, const std::int64_t* shape,
+                   int rank, const std::string_view (&what)[2]);
+
+// The type that owns the memory of large NumPy results.
+void bind_output_memory(nb::module_& module);
+
+}  // namespace turnout::core

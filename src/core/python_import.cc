@@ -1,0 +1,289 @@
+// Three protocols, one result: where the elements are, of which type, in which shape.
+#include "core/python_import.h"
+
+#include <array>
+#include <utility>
+#include <vector>
+
+#include "core/check.h"
+#include "core/dtypes.h"
+
+namespace turnout::core {
+namespace {
+
+using What = const std::string_view (&)[2];
+
+template <class... T>
+[[noreturn]] void refuse(What what, const T&... words) {
+  throw Error(ErrorCode::bad_param, concat(what[0], ": ", what[1], words...));
+}
+
+// Attribute names are made once. Never released: modules are not unloaded.
+struct Names {
+  nb::object array_struct = nb::steal(PyUnicode_InternFromString("__array_struct__"));
+  nb::object exchange_api = nb::steal(PyUnicode_InternFromString("__dlpack_c_exchange_api__"));
+  nb::object dlpack = nb::steal(PyUnicode_InternFromString("__dlpack__"));
+  nb::object requires_grad = nb::steal(PyUnicode_InternFromString("requires_grad"));
+  nb::object dtype = nb::steal(PyUnicode_InternFromString("dtype"));
+};
+const Names& names() {
+  static const Names& all = *new Names;
+  return all;
+}
+
+// The attribute, or nothing; another exception than AttributeError passes through.
+nb::object attribute(nb::handle object, const nb::object& name) {
+  PyObject* found = PyObject_GetAttr(object.ptr(), name.ptr());
+  if (found == nullptr) {
+    if (!PyErr_ExceptionMatches(PyExc_AttributeError)) nb::raise_python_error();
+    PyErr_Clear();
+  }
+  return nb::steal(found);
+}
+
+// What the pending Python exception says; clears it.
+std::string pending_message() {
+  const nb::python_error error;
+  const nb::str text(error.value());
+  return text.c_str();
+}
+
+// -- types -------------------------------------------------------------------------------------------------
+
+const dlpack::ExchangeApi* exchange_api_of(nb::handle type) {
+  const nb::object capsule = attribute(type, names().exchange_api);
+  if (!capsule.is_valid() || !PyCapsule_CheckExact(capsule.ptr())) return nullptr;
+  auto* api = static_cast<dlpack::ExchangeApi*>(PyCapsule_GetPointer(capsule.ptr(), "dlpack_exchange_api"));
+  if (api == nullptr) PyErr_Clear();
+  while (api != nullptr && api->version.major > dlpack::kMajor) api = api->previous;
+  return api != nullptr && api->version.major == dlpack::kMajor && api->tensor_from_object ? api : nullptr;
+}
+
+bool is_torch_type(nb::handle type) {
+  // Torch is not imported for this: without it no object can be its tensor.
+  const nb::dict modules = nb::borrow<nb::dict>(PyImport_GetModuleDict());
+  if (!modules.contains("torch")) return false;
+  const nb::object tensor = attribute(modules["torch"], nb::str("Tensor"));
+  if (!tensor.is_valid() || !PyType_Check(tensor.ptr())) return false;
+  return PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(type.ptr()),
+                          reinterpret_cast<PyTypeObject*>(tensor.ptr())) != 0;
+}
+
+ArrayType examine(nb::handle type) {
+  ArrayType found{type.ptr(), Protocol::none, is_torch_type(type), nullptr};
+  if (attribute(type, names().array_struct).is_valid()) {
+    found.protocol = Protocol::array_struct;
+  } else if ((found.api = exchange_api_of(type)) != nullptr) {
+    found.protocol = Protocol::exchange_api;
+  } else if (attribute(type, names().dlpack).is_valid()) {
+    found.protocol = Protocol::capsule;
+  }
+  return found;
+}
+
+// -- dtypes ------------------------------------------------------------------------------------------------
+
+constexpr dlpack::DataType kDlpackTypes[kDTypeCount] = {
+    {dlpack::kFloat, 32, 1},       {dlpack::kFloat, 64, 1},       {dlpack::kFloat, 16, 1},
+    {dlpack::kBfloat, 16, 1},      {dlpack::kInt, 8, 1},          {dlpack::kUInt, 8, 1},
+    {dlpack::kInt, 16, 1},         {dlpack::kUInt, 16, 1},        {dlpack::kInt, 32, 1},
+    {dlpack::kUInt, 32, 1},        {dlpack::kInt, 64, 1},         {dlpack::kUInt, 64, 1},
+    {dlpack::kBool, 8, 1},         {dlpack::kFloat8E4m3fn, 8, 1}, {dlpack::kFloat8E5m2, 8, 1},
+    {dlpack::kFloat8E8m0fnu, 8, 1}};
+
+DType dtype_of(const dlpack::DataType& type) {
+  for (int i = 0; i < kDTypeCount; ++i) {
+    const dlpack::DataType& known = kDlpackTypes[i];
+    if (known.code == type.code && known.bits == type.bits && type.lanes == 1) return static_cast<DType>(i);
+  }
+  return kForeign;
+}
+
+// Types of the package ml_dtypes: NumPy sees bytes of kind 'V' (or 'f'), only the dtype's name tells them
+// apart. Asking for a name takes a microsecond, so answers are kept by dtype object, which NumPy has one of
+// per type.
+DType extension_dtype(nb::handle array) {
+  static auto& known = *new std::vector<std::pair<nb::object, DType>>;
+  constexpr std::size_t kMostKnown = 16;
+  const nb::object dtype = attribute(array, names().dtype);
+  if (!dtype.is_valid()) return kForeign;
+  for (const auto& [object, type] : known)
+    if (object.is(dtype)) return type;
+  static constexpr std::pair<std::string_view, DType> kExtensions[] = {{"bfloat16", DType::bf16},
+                                                                       {"float8_e4m3fn", DType::f8_e4m3fn},
+                                                                       {"float8_e5m2", DType::f8_e5m2},
+                                                                       {"float8_e8m0fnu", DType::f8_e8m0}};
+  const std::string name = foreign_dtype_name(array);
+  DType found = kForeign;
+  for (const auto& [extension, type] : kExtensions)
+    if (name == extension) found = type;
+  if (known.size() < kMostKnown) known.emplace_back(dtype, found);
+  return found;
+}
+
+DType numpy_dtype(nb::handle array, char kind, int size) {
+  switch (kind) {
+    case 'f':
+      if (size == 1) return extension_dtype(array);
+      return size == 4 ? DType::f32 : size == 8 ? DType::f64 : size == 2 ? DType::f16 : kForeign;
+    case 'i':
+      return size == 4 ? DType::i32 : size == 8 ? DType::i64 : size == 2 ? DType::i16 : DType::i8;
+    case 'u':
+      return size == 4 ? DType::u32 : size == 8 ? DType::u64 : size == 2 ? DType::u16 : DType::u8;
+    case 'b':
+      return DType::boolean;
+    case 'V':
+      return extension_dtype(array);
+    default:
+      return kForeign;
+  }
+}
+
+// -- protocols ---------------------------------------------------------------------------------------------
+
+// What an __array_struct__ capsule points to.
+struct ArrayInterface {
+  int two;
+  int rank;
+  char kind;
+  int item_size;
+  int flags;
+  Py_intptr_t* shape;
+  Py_intptr_t* strides;  // in bytes
+  void* data;
+  PyObject* descr;
+};
+constexpr int kNativeByteOrder = 0x200;
+constexpr int kWriteable = 0x400;
+
+void read_array_struct(nb::handle object, What what, ImportedArray& array) {
+  array.keep = attribute(object, names().array_struct);
+  const auto* from = array.keep.is_valid() && PyCapsule_CheckExact(array.keep.ptr())
+                         ? static_cast<ArrayInterface*>(PyCapsule_GetPointer(array.keep.ptr(), nullptr))
+                         : nullptr;
+  if (from == nullptr || from->two != 2) {
+    PyErr_Clear();
+    refuse(what, ".__array_struct__ is not what NumPy's protocol says");
+  }
+  Tensor& to = array.tensor;
+  to.data = from->data;
+  to.rank = from->rank;
+  to.dtype = numpy_dtype(object, from->kind, from->item_size);
+  array.read_only = (from->flags & kWriteable) == 0;
+  if ((from->flags & kNativeByteOrder) == 0 && from->item_size > 1)
+    refuse(what, " has the byte order of another kind of machine, expected this machine's");
+  for (int d = 0; d < std::min(from->rank, kMaxRank); ++d) {
+    to.shape[d] = from->shape[d];
+    to.stride[d] = from->item_size == 0 ? 0 : from->strides[d] / from->item_size;
+    if (from->shape[d] > 1 && from->strides[d] != to.stride[d] * from->item_size)
+      refuse(what, ".strides[", std::int64_t{d}, "] is ", std::int64_t{from->strides[d]},
+             " bytes, expected a multiple of the element size ", std::int64_t{from->item_size});
+  }
+}
+
+void read_dlpack(const dlpack::DLTensor& from, What what, ImportedArray& array) {
+  if (from.device.type != dlpack::kCpu && from.device.type != dlpack::kCudaHost &&
+      from.device.type != dlpack::kRocmHost)
+    refuse(what, " is on a device of DLPack type ", std::int64_t{from.device.type},
+           ", expected memory of the CPU");
+  // A data pointer that is null stays so: it is legal for an array without elements.
+  auto* data = static_cast<std::byte*>(from.data);
+  const dlpack::DataType type = from.dtype;
+  Tensor tensor(data == nullptr ? nullptr : data + from.byte_offset, dtype_of(type), from.shape, from.ndim);
+  if (from.strides != nullptr)
+    for (int d = 0; d < std::min(from.ndim, kMaxRank); ++d) tensor.stride[d] = from.strides[d];
+  array.tensor = tensor;
+}
+
+void read_exchange(nb::handle object, What what, ImportedArray& array) {
+  dlpack::DLTensor tensor;
+  if (array.type.api->tensor_from_object(object.ptr(), &tensor) != 0)
+    refuse(what, " does not give access to its memory: ", pending_message());
+  read_dlpack(tensor, what, array);
+}
+
+void read_capsule(nb::handle object, What what, ImportedArray& array) {
+  const nb::object export_ = attribute(object, names().dlpack);
+  static const nb::object& arguments = *new nb::object(nb::steal(PyTuple_New(0)));
+  nb::dict versioned;
+  versioned["max_version"] = nb::make_tuple(dlpack::kMajor, 0);
+  PyObject* capsule = PyObject_Call(export_.ptr(), arguments.ptr(), versioned.ptr());
+  if (capsule == nullptr && PyErr_ExceptionMatches(PyExc_TypeError)) {  // a producer before DLPack 1.0
+    PyErr_Clear();
+    capsule = PyObject_CallNoArgs(export_.ptr());
+  }
+  if (capsule == nullptr) refuse(what, " does not give access to its memory: ", pending_message());
+  // The capsule keeps its name, so that its own destructor gives the memory back after the call.
+  array.keep = nb::steal(capsule);
+  if (PyCapsule_IsValid(capsule, "dltensor_versioned")) {
+    const auto* managed =
+        static_cast<dlpack::ManagedTensorVersioned*>(PyCapsule_GetPointer(capsule, "dltensor_versioned"));
+    if (managed->version.major != dlpack::kMajor)
+      refuse(what, " comes as DLPack version ", std::int64_t{managed->version.major}, ", expected 1");
+    array.read_only = (managed->flags & dlpack::kReadOnly) != 0;
+    read_dlpack(managed->tensor, what, array);
+  } else if (PyCapsule_IsValid(capsule, "dltensor")) {
+    read_dlpack(static_cast<dlpack::ManagedTensor*>(PyCapsule_GetPointer(capsule, "dltensor"))->tensor, what,
+                array);
+  } else {
+    refuse(what, ".__dlpack__() returned something else than a DLPack capsule");
+  }
+}
+
+}  // namespace
+
+ArrayType array_type_of(nb::handle object) {
+  // Types live as long as this table. A program has a few array types; what does not fit is examined each
+  // time.
+  constexpr std::size_t kMostTypes = 16;
+  static auto& known = *new std::vector<ArrayType>;
+  const nb::handle type = object.type();
+  for (const ArrayType& one : known)
+    if (one.type == type.ptr()) return one;
+  const ArrayType found = examine(type);
+  if (found.protocol != Protocol::none && known.size() < kMostTypes) {
+    type.inc_ref();
+    known.push_back(found);
+  }
+  return found;
+}
+
+ImportedArray import_array(nb::handle object, What what, bool for_writing) {
+  ImportedArray array;
+  array.type = array_type_of(object);
+  // A requires_grad tensor refuses __dlpack__() in its own words; ours name the way out.
+  if (array.type.is_torch) array.requires_grad = attribute(object, names().requires_grad).is(Py_True);
+  switch (array.type.protocol) {
+    case Protocol::array_struct:
+      read_array_struct(object, what, array);
+      break;
+    case Protocol::exchange_api:
+      // A borrowed DLTensor does not say whether it may be written to; torch's always may.
+      if (for_writing && !array.type.is_torch) {
+        read_capsule(object, what, array);
+      } else {
+        read_exchange(object, what, array);
+      }
+      break;
+    case Protocol::capsule:
+      if (!array.requires_grad) read_capsule(object, what, array);
+      break;
+    case Protocol::none:
+      throw nb::type_error(concat(what[0], ": ", what[1], " is of type ",
+                                  nb::str(object.type().attr("__name__")).c_str(),
+                                  ", expected an array of NumPy or one with __dlpack__")
+                               .c_str());
+  }
+  return array;
+}
+
+std::string foreign_dtype_name(nb::handle object) {
+  const nb::object dtype = attribute(object, names().dtype);
+  if (!dtype.is_valid()) return "unknown";
+  const nb::object name = attribute(dtype, nb::str("name"));  // NumPy: "complex64"; others print well
+  return nb::str(name.is_valid() ? name : dtype).c_str();
+}
+
+dlpack::DataType dlpack_type_of(DType dtype) { return kDlpackTypes[static_cast<int>(dtype)]; }
+
+}  // namespace turnout::core

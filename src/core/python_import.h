@@ -1,0 +1,47 @@
+// The memory of Python arrays, whoever made them, as tensors.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <string>
+
+#include "core/dlpack.h"
+#include "turnout/tensor.h"
+
+namespace turnout::core {
+
+namespace nb = nanobind;
+
+// How objects of a Python type hand out their memory.
+enum class Protocol : std::uint8_t {
+  none,          // no array
+  array_struct,  // NumPy, and who imitates it
+  exchange_api,  // DLPack by function pointers: 0.1 us a tensor
+  capsule,       // DLPack by __dlpack__()
+};
+
+struct ArrayType {
+  PyObject* type = nullptr;
+  Protocol protocol = Protocol::none;
+  bool is_torch = false;
+  const dlpack::ExchangeApi* api = nullptr;
+};
+ArrayType array_type_of(nb::handle object);
+
+struct ImportedArray {
+  Tensor tensor;  // dtype is kForeign when Turnout has no such type
+  ArrayType type;
+  bool read_only = false;
+  bool requires_grad = false;
+  nb::object keep;  // must live as long as the tensor is used
+};
+
+// Throws turnout::Error about `what` ("moe_dispatch_forward: gates"), or TypeError for what is no array.
+ImportedArray import_array(nb::handle object, const std::string_view (&what)[2], bool for_writing);
+
+// The name an array's own library has for its dtype.
+std::string foreign_dtype_name(nb::handle object);
+
+dlpack::DataType dlpack_type_of(DType dtype);
+
+}  // namespace turnout::core

@@ -1,0 +1,95 @@
+// The Python extension module turnout._core: one line per family, and what is about the library as a whole.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+
+#include "core/call.h"
+#include "core/isa.h"
+#include "core/output_cache.h"
+#include "core/python.h"
+#include "core/torch_executor.h"
+#include "registry.h"
+#include "turnout/version.h"
+
+namespace turnout::core {
+
+void bind_moe_dispatch(nb::module_& module);
+
+namespace {
+
+nb::list signatures() {
+  nb::list all;
+  for (const Operator& op : operators()) {
+    const Signature& signature = *op.signature;
+    nb::list scalars, arguments;
+    for (const Scalar& scalar : signature.scalars) {
+      nb::dict row;
+      row["name"] = text_of(scalar.name);
+      row["min"] = scalar.min;
+      row["max"] = scalar.max;
+      row["values"] = text_of(scalar.values);
+      row["length"] = scalar.is_vector ? text_of(scalar.length.text) : "";
+      scalars.append(row);
+    }
+    for (const Argument& argument : signature.arguments) {
+      static constexpr const char* kRoles[] = {"in", "out", "inout"};
+      nb::dict row;
+      row["name"] = text_of(argument.name);
+      row["role"] = kRoles[static_cast<int>(argument.role)];
+      row["optional"] = argument.optional;
+      row["dtypes"] = dtypes_text(signature, argument);
+      row["dims"] = dims_text(argument);
+      arguments.append(row);
+    }
+    nb::dict entry;
+    entry["op"] = text_of(signature.op);
+    entry["scalars"] = scalars;
+    entry["arguments"] = arguments;
+    all.append(entry);
+  }
+  return all;
+}
+
+nb::dict info() {
+  nb::list supported;
+  for (int i = 0; i < kIsaCount; ++i)
+    if (is_supported(static_cast<Isa>(i))) supported.append(name_of(static_cast<Isa>(i)));
+  nb::dict entry;
+  entry["version"] = TURNOUT_VERSION;
+  entry["isa"] = name_of(default_context().isa());
+  entry["supported_isas"] = supported;
+  entry["threads"] = default_context().threads();
+  entry["output_cache_limit"] = output_cache().limit();
+  entry["output_cache_idle"] = output_cache().idle_bytes();
+  return entry;
+}
+
+void bind_library(nb::module_& module) {
+  module.attr("__version__") = TURNOUT_VERSION;
+  module.def("signatures", &signatures);
+  module.def("info", &info);
+  module.def("get_num_threads", [] { return default_context().threads(); });
+  module.def("set_num_threads", [](int threads) { default_context().set_threads(threads); });
+  module.def("set_log", [](int level) { set_log(level); });
+  module.def("output_cache_limit", [] { return output_cache().limit(); });
+  module.def("output_cache_idle", [] { return output_cache().idle_bytes(); });
+  module.def("set_output_cache_limit", [](std::size_t bytes) {
+    const nb::gil_scoped_release release;
+    output_cache().set_limit(bytes);
+  });
+  module.def("use_torch_threads", [](std::uintptr_t parallel_for, std::uintptr_t get_num_threads) {
+    use_torch_threads({reinterpret_cast<decltype(TorchFunctions::parallel_for)>(parallel_for),
+                       reinterpret_cast<decltype(TorchFunctions::get_num_threads)>(get_num_threads)});
+  });
+  module.def("torch_runs", &torch_runs);
+}
+
+}  // namespace
+}  // namespace turnout::core
+
+NB_MODULE(_core, module) {
+  using namespace turnout::core;
+  register_errors();
+  bind_library(module);
+  bind_output_memory(module);
+  bind_moe_dispatch(module);
+}

@@ -1,0 +1,29 @@
+// Python bindings of this family.
+#include "core/python.h"
+#include "moe_dispatch/signature.h"
+#include "turnout/moe_dispatch.h"
+
+namespace turnout::core {
+namespace {
+
+nb::object forward(nb::handle gates, nb::handle indices, nb::handle locations, nb::handle input,
+                   nb::handle capacity, nb::handle num_experts, nb::handle dispatch, bool torch_team) {
+  PythonCall call(kMoeDispatchForward, torch_team);
+  const ConstTensor g = call.in(gates);
+  const ConstTensor i = call.in(indices);
+  const ConstTensor l = call.in(locations);
+  const ConstTensor x = call.in(input);
+  MoeDispatchParams params;
+  params.capacity = call.scalar(capacity);
+  params.num_experts = call.scalar(num_experts);
+  params.fill = dispatch.is_none() ? Fill::zero : Fill::keep;
+  const Tensor d = call.out(dispatch, {extent_product(params.num_experts, params.capacity), x.shape[1]});
+  call.run([&](Context& context) { moe_dispatch_forward(context, g, i, l, x, d, params); });
+  return call.result();
+}
+
+}  // namespace
+
+void bind_moe_dispatch(nb::module_& module) { define(module, "moe_dispatch_forward", &forward); }
+
+}  // namespace turnout::core
