@@ -1,0 +1,27 @@
+"""Index-driven operators for machine learning on the CPU: which row goes where.
+
+Functions take NumPy arrays, and the arrays of every library that speaks DLPack; nothing but NumPy is needed.
+With PyTorch installed, ``import turnout.torch`` brings the same operators as torch operators.
+"""
+
+from turnout.library import (
+    OutputCache,
+    __version__,
+    get_num_threads,
+    output_cache,
+    set_log,
+    set_num_threads,
+    show_config,
+)
+from turnout.moe_dispatch import moe_dispatch_forward
+
+__all__ = [
+    "OutputCache",
+    "__version__",
+    "get_num_threads",
+    "moe_dispatch_forward",
+    "output_cache",
+    "set_log",
+    "set_num_threads",
+    "show_config",
+]

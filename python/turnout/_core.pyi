@@ -1,0 +1,55 @@
+# Types of the extension module; src/module.cc and src/*/python.cc are its sources.
+from typing import Any, SupportsIndex, TypedDict
+
+__version__: str
+
+class ScalarRow(TypedDict):
+    name: str
+    min: int
+    max: int
+    values: str
+    length: str
+
+class ArgumentRow(TypedDict):
+    name: str
+    role: str
+    optional: bool
+    dtypes: str
+    dims: str
+
+class SignatureRow(TypedDict):
+    op: str
+    scalars: list[ScalarRow]
+    arguments: list[ArgumentRow]
+
+class Info(TypedDict):
+    version: str
+    isa: str
+    supported_isas: list[str]
+    threads: int
+    output_cache_limit: int
+    output_cache_idle: int
+
+class OutputMemory: ...
+
+def signatures() -> list[SignatureRow]: ...
+def info() -> Info: ...
+def get_num_threads() -> int: ...
+def set_num_threads(threads: int, /) -> None: ...
+def set_log(level: int, /) -> None: ...
+def output_cache_limit() -> int: ...
+def output_cache_idle() -> int: ...
+def set_output_cache_limit(limit: int, /) -> None: ...
+def use_torch_threads(parallel_for: int, get_num_threads: int, /) -> None: ...
+def torch_runs() -> int: ...
+def moe_dispatch_forward(
+    gates: Any,
+    indices: Any,
+    locations: Any,
+    input: Any,
+    capacity: SupportsIndex,
+    num_experts: SupportsIndex,
+    out: Any | None,
+    torch_team: bool,
+    /,
+) -> Any: ...

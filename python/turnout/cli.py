@@ -1,0 +1,75 @@
+"""The shell command ``turnout``: what runs here, which operators there are, whether they are right."""
+
+from __future__ import annotations
+
+import argparse
+
+from turnout import _core
+from turnout.library import __version__, show_config
+
+_LARGEST = 2**63 - 1
+
+
+def _info() -> int:
+    show_config()
+    return 0
+
+
+def _range_of(scalar: _core.ScalarRow) -> str:
+    if scalar["values"]:
+        return scalar["values"].replace(" ", " or ")
+    return f"{scalar['min']} or more" if scalar["max"] == _LARGEST else f"{scalar['min']} .. {scalar['max']}"
+
+
+def _print_table(rows: list[tuple[str, ...]]) -> None:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        print("  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def _ops() -> int:
+    for signature in _core.signatures():
+        print(signature["op"])
+        rows = [
+            (a["name"], a["role"] + (", optional" if a["optional"] else ""), a["dims"], a["dtypes"])
+            for a in signature["arguments"]
+        ]
+        rows += [
+            (s["name"], "integer", f"[{s['length']}]" if s["length"] else "", _range_of(s))
+            for s in signature["scalars"]
+        ]
+        _print_table(rows)
+    return 0
+
+
+def _check() -> int:
+    import numpy as np
+
+    from turnout.check import CHECKS
+
+    failed = 0
+    for signature in _core.signatures():
+        op = signature["op"]
+        try:
+            CHECKS[op](np.random.default_rng(0))
+            print(f"{op}: ok")
+        except Exception as error:
+            failed = 1
+            print(f"{op}: {error}")
+    return failed
+
+
+_COMMANDS = {
+    "info": (_info, "version, instruction sets, threads, output cache"),
+    "ops": (_ops, "the operators and their arguments"),
+    "check": (_check, "run each operator and compare it with its definition in NumPy"),
+}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="turnout", description="Index-driven operators on the CPU.")
+    parser.add_argument("--version", action="version", version=f"turnout {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="command")
+    for name, (_, text) in _COMMANDS.items():
+        commands.add_parser(name, help=text, description=text)
+    return _COMMANDS[parser.parse_args(arguments).command][0]()

@@ -1,0 +1,69 @@
+"""What concerns the library as a whole: threads, log, the output cache, what runs here."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import NamedTuple
+
+from turnout import _core
+
+__version__ = _core.__version__
+
+
+class OutputCache(NamedTuple):
+    """The cache of large results, in bytes."""
+
+    limit: int
+    idle: int
+
+
+def output_cache(limit: int | None = None) -> OutputCache:
+    """State of the cache of output memory; with ``limit`` given, sets the most bytes it keeps idle.
+
+    Results of 1 MB and more come from memory that earlier results have left, because fresh pages cost more
+    than most operators. Memory returns to the cache when its array dies. The limit starts at 512 MB, or a
+    sixteenth of the memory if that is less; 0 turns the cache off and frees what is idle.
+    """
+    if limit is not None:
+        if limit < 0:
+            raise ValueError(f"output_cache: limit is {limit}, expected 0 or more")
+        _core.set_output_cache_limit(limit)
+    return OutputCache(_core.output_cache_limit(), _core.output_cache_idle())
+
+
+def set_num_threads(threads: int) -> None:
+    """How many threads a call may use; 0: TURNOUT_NUM_THREADS, or the CPUs this process may use.
+
+    Calls through ``turnout.torch`` use torch's threads instead: see ``torch.set_num_threads``.
+    """
+    _core.set_num_threads(threads)
+
+
+def get_num_threads() -> int:
+    """How many threads a call may use."""
+    return _core.get_num_threads()
+
+
+def set_log(level: int) -> None:
+    """Lines on stderr: 0 none, 1 one per call and failure, 5 also calls that had nothing to do."""
+    _core.set_log(level)
+
+
+def show_config() -> None:
+    """Prints version, instruction sets, threads, output cache and whether turnout.torch can be imported."""
+    info = _core.info()
+    has_torch = importlib.util.find_spec("torch") is not None
+    rows = {
+        "version": info["version"],
+        "instruction set": f"{info['isa']} (this CPU has {', '.join(info['supported_isas'])})",
+        "threads": info["threads"],
+        "output cache": f"{_megabytes(info['output_cache_idle'])} idle, at most "
+        f"{_megabytes(info['output_cache_limit'])}",
+        "turnout.torch": "available" if has_torch else "not available: torch is not installed",
+    }
+    for name, value in rows.items():
+        print(f"{name:16} {value}")
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 2**20:.0f} MB"

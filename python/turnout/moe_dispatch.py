@@ -1,0 +1,54 @@
+"""Mixture of experts: tokens into their experts' buffers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from turnout import _core
+
+Array = Any  # of NumPy, torch, or any library that speaks DLPack
+Int = Any  # anything with __index__
+
+
+def moe_dispatch_forward(
+    gates: Array,
+    indices: Array,
+    locations: Array,
+    input: Array,
+    capacity: Int,
+    num_experts: Int,
+    *,
+    out: Array | None = None,
+) -> Array:
+    """Copies each token, times its gate, to its slot in its expert's buffer.
+
+    ::
+
+        for k in 0 .. choices-1, i in 0 .. samples-1, in this order:
+            if 0 <= indices[k, i] < num_experts and 0 <= locations[k, i] < capacity:
+                dispatch[indices[k, i] * capacity + locations[k, i], :] = gates[k, i] * input[i, :]
+
+    A token whose expert or slot is out of range is dropped: no value of an index is an error. Of several
+    tokens on one row the last one wins. Rows that no token names are zero; with ``out`` they keep their
+    content. The product is rounded once, in the tokens' type (16-bit floats: in float32, then to nearest
+    even). The bits depend on neither the number of threads nor the instruction set.
+
+    Arrays are in CPU memory and contiguous; read-only inputs are fine. On an error nothing is written.
+
+    Args:
+        gates: weights, ``[samples]`` or ``[choices, samples]``; of the dtype of ``input``, or float32.
+        indices: expert of each token, int32 or int64, shaped like ``gates``.
+        locations: slot of each token in its expert's buffer, int32 or int64, shaped like ``gates``.
+        input: tokens, ``[samples, hidden]``, float32, float64, float16 or bfloat16.
+        capacity: slots of one expert.
+        num_experts: experts in all.
+        out: where to write, ``[num_experts * capacity, hidden]`` of the dtype of ``input``.
+
+    Returns:
+        ``out``, or a new array: a torch tensor when ``input`` is one, else a NumPy array.
+
+    Raises:
+        ValueError: arguments that do not fit together, with a sentence that names the first one.
+        TypeError: something that is no array, or no integer.
+    """
+    return _core.moe_dispatch_forward(gates, indices, locations, input, capacity, num_experts, out, False)
