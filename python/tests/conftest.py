@@ -1,0 +1,66 @@
+"""What the Python tests share: arguments of calls, and where torch may be missing."""
+
+import importlib.util
+import multiprocessing
+import os
+
+import numpy as np
+import pytest
+
+# TURNOUT_TEST_CORE=1 tests an installation without torch. Anywhere else a missing torch is an error, so that
+# no run leaves the torch tests out by accident.
+if os.environ.get("TURNOUT_TEST_CORE") == "1" and importlib.util.find_spec("torch") is None:
+    collect_ignore_glob = ["test_torch*.py"]
+
+
+def routing(rng, shape, num_experts, capacity, dtype=np.int32):
+    """Experts and slots; about a quarter of the tokens is dropped, and many share a row."""
+    indices = rng.integers(-1, num_experts + 1, shape).astype(dtype)
+    locations = rng.integers(-1, capacity + 1, shape).astype(dtype)
+    return indices, locations
+
+
+def dispatch_arguments(rng, samples=23, hidden=17, capacity=5, num_experts=3, choices=None, dtype=np.float32):
+    shape = samples if choices is None else (choices, samples)
+    gates = np.asarray(rng.standard_normal(shape)).astype(dtype)
+    indices, locations = routing(rng, shape, num_experts, capacity)
+    tokens = rng.standard_normal((samples, hidden)).astype(dtype)
+    return gates, indices, locations, tokens, capacity, num_experts
+
+
+def same_bits(a, b):
+    a, b = np.asarray(a), np.asarray(b)
+    return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
+
+
+def in_forked_child(function, *arguments):
+    """What the function returns in a forked child; a child that hangs is a failure."""
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        return pool.apply_async(function, arguments).get(timeout=60)
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(20240607)
+
+
+@pytest.fixture
+def threads():
+    """set_num_threads, undone after the test."""
+    import turnout
+
+    before = turnout.get_num_threads()
+    yield turnout.set_num_threads
+    turnout.set_num_threads(before)
+
+
+@pytest.fixture
+def cache():
+    """The output cache, empty at first, its limit restored after the test."""
+    import turnout
+
+    before = turnout.output_cache().limit
+    turnout.output_cache(0)
+    turnout.output_cache(before)
+    yield turnout.output_cache
+    turnout.output_cache(before)

@@ -1,0 +1,193 @@
+"""Every refusal is one exact sentence, and a refused call writes nothing."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+from conftest import dispatch_arguments
+from test_moe_dispatch import Producer
+
+import turnout
+
+NAMES = ("gates", "indices", "locations", "input", "capacity", "num_experts", "out")
+
+
+def broken_call(rng, **changes):
+    """The message of a call with some arguments replaced; `out` must come back untouched."""
+    arguments = dict(zip(NAMES, dispatch_arguments(rng), strict=False))
+    arguments["out"] = np.full((15, 17), 5, np.float32)
+    arguments.update({name: change(arguments) for name, change in changes.items()})
+    out = arguments["out"]
+    before = out.tobytes() if isinstance(out, np.ndarray) else None
+    with pytest.raises((ValueError, TypeError, NotImplementedError, MemoryError)) as caught:
+        turnout.moe_dispatch_forward(**arguments)
+    if before is not None:
+        assert out.tobytes() == before
+    op, _, sentence = str(caught.value).partition(": ")
+    assert op == "moe_dispatch_forward"
+    return caught.type, sentence
+
+
+def unaligned(array):
+    memory = np.empty(array.nbytes + 1, np.uint8)
+    view = memory[1:].view(array.dtype).reshape(array.shape)
+    view[:] = array
+    return view
+
+
+def read_only(array):
+    array.flags.writeable = False
+    return array
+
+
+def swapped(array):
+    return array.astype(array.dtype.newbyteorder())
+
+
+def fields(array):
+    """One field of records of 6 bytes: a stride that is no multiple of the element size."""
+    record = np.dtype({"names": ["value"], "formats": [array.dtype], "offsets": [0], "itemsize": 6})
+    return np.zeros(array.shape, record)["value"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"gates": lambda a: a["gates"][:5]}, "indices.shape[0] is 23, expected samples = 5"),
+        (
+            {"gates": lambda a: np.ones((1, 2, 23), np.float32)},
+            "gates has 3 dimensions, expected [choices?, samples]",
+        ),
+        (
+            {"gates": lambda a: np.ones((1,) * 12, np.float32)},
+            "gates has 12 dimensions, expected [choices?, samples]",
+        ),
+        (
+            {"gates": lambda a: a["gates"].astype(np.float16)},
+            "gates has dtype f16, expected that of input, or f32",
+        ),
+        ({"indices": lambda a: a["indices"].astype(np.int16)}, "indices has dtype i16, expected i32, i64"),
+        (
+            {"input": lambda a: a["input"].astype(np.complex64)},
+            "input has dtype complex64, expected f32, f64, f16, bf16",
+        ),
+        (
+            {"input": lambda a: a["input"].astype(object)},
+            "input has dtype object, expected f32, f64, f16, bf16",
+        ),
+        (
+            {"input": lambda a: a["input"].astype(np.longdouble)},
+            "input has dtype float128, expected f32, f64, f16, bf16",
+        ),
+        (
+            {"input": lambda a: a["input"].astype(ml_dtypes.float8_e5m2)},
+            "input has dtype f8_e5m2, expected f32, f64, f16, bf16",
+        ),
+        (
+            {"input": lambda a: a["input"].astype(ml_dtypes.float8_e3m4)},
+            "input has dtype float8_e3m4, expected f32, f64, f16, bf16",
+        ),
+        ({"capacity": lambda a: -1}, "capacity is -1, expected 0 or more"),
+        ({"capacity": lambda a: 6}, "dispatch.shape[0] is 15, expected num_experts * capacity = 18"),
+        ({"capacity": lambda a: 2**64}, "capacity is 18446744073709551616, expected an integer of 64 bits"),
+        ({"out": lambda a: a["out"][:, :4].copy()}, "dispatch.shape[1] is 4, expected hidden = 17"),
+        ({"out": lambda a: a["out"].astype(np.float64)}, "dispatch has dtype f64, expected that of input"),
+        (
+            {"out": lambda a: read_only(a["out"])},
+            "dispatch is read-only, expected memory that can be written to",
+        ),
+        (
+            {"out": lambda a: Producer(read_only(a["out"]))},
+            "dispatch is read-only, expected memory that can be written to",
+        ),
+        (
+            {"out": lambda a: np.zeros((17, 15), np.float32).T},
+            "dispatch is strided, expected contiguous row-major memory for shape [15, 17]",
+        ),
+        (
+            {"input": lambda a: np.zeros((23, 34), np.float32)[:, ::2]},
+            "input is strided, expected contiguous row-major memory for shape [23, 17]",
+        ),
+        (
+            {"indices": lambda a: a["indices"][::-1]},
+            "indices is strided, expected contiguous row-major memory for shape [23]",
+        ),
+        (
+            {"gates": lambda a: fields(a["gates"])},
+            "gates.strides[0] is 6 bytes, expected a multiple of the element size 4",
+        ),
+        ({"input": lambda a: unaligned(a["input"])}, "input.data is not aligned to its element size 4"),
+        (
+            {"gates": lambda a: swapped(a["gates"])},
+            "gates has the byte order of another kind of machine, expected this machine's",
+        ),
+    ],
+)
+def test_sentences(rng, changes, sentence):
+    assert broken_call(rng, **changes) == (ValueError, sentence)
+
+
+def test_overlap(rng):
+    memory = np.ones((15, 17), np.float32)
+    same = np.zeros(15, np.int32)
+    with pytest.raises(ValueError, match="dispatch overlaps input in memory, expected separate buffers"):
+        turnout.moe_dispatch_forward(np.ones(15, np.float32), same, same, memory, 5, 3, out=memory)
+    assert (memory == 1).all()
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        (
+            {"gates": lambda a: None},
+            "gates is of type NoneType, expected an array of NumPy or one with __dlpack__",
+        ),
+        (
+            {"indices": lambda a: a["indices"].tolist()},
+            "indices is of type list, expected an array of NumPy or one with __dlpack__",
+        ),
+        (
+            {"out": lambda a: "here"},
+            "dispatch is of type str, expected an array of NumPy or one with __dlpack__",
+        ),
+        ({"capacity": lambda a: 5.0}, "capacity is of type float, expected an integer"),
+    ],
+)
+def test_wrong_types(rng, changes, sentence):
+    assert broken_call(rng, **changes) == (TypeError, sentence)
+
+
+def test_result_beyond_memory(rng):
+    kind, sentence = broken_call(rng, out=lambda a: None, capacity=lambda a: 2**50)
+    assert (kind, sentence) == (
+        MemoryError,
+        f"dispatch needs {2**50 * 3 * 17 * 4} bytes, which are not available",
+    )
+    kind, sentence = broken_call(rng, out=lambda a: None, capacity=lambda a: 2**62)
+    assert (kind, sentence) == (MemoryError, "dispatch is larger than the address space")
+
+
+def test_producer_that_fails(rng):
+    class Failing:
+        def __dlpack__(self, **options):
+            raise BufferError("not today")
+
+    assert broken_call(rng, input=lambda a: Failing()) == (
+        ValueError,
+        "input does not give access to its memory: not today",
+    )
+
+
+def test_producer_of_something_else(rng):
+    class Strange:
+        def __dlpack__(self, **options):
+            return 3
+
+    assert broken_call(rng, input=lambda a: Strange()) == (
+        ValueError,
+        "input.__dlpack__() returned something else than a DLPack capsule",
+    )
+
+
+def test_threads_out_of_range():
+    with pytest.raises(ValueError, match="threads is -1, expected 0"):
+        turnout.set_num_threads(-1)

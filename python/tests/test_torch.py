@@ -1,0 +1,162 @@
+"""``turnout.torch``: operators that torch knows, on torch's threads."""
+
+import pytest
+import torch
+from conftest import dispatch_arguments, in_forked_child, same_bits
+from test_torch_arrays import tensors
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+import turnout
+import turnout.torch
+from turnout import _core, check
+
+pytestmark = pytest.mark.torch
+
+OP = torch.ops.turnout.moe_dispatch_forward.default
+# 4 MB of output: enough for the library to use several threads.
+LARGE = {"samples": 2500, "hidden": 512, "capacity": 1024, "num_experts": 2}
+
+
+@pytest.fixture
+def torch_threads():
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)
+
+
+def test_definition(rng):
+    for choices in (None, 2):
+        arguments = dispatch_arguments(rng, choices=choices)
+        result = turnout.torch.moe_dispatch_forward(*tensors(arguments))
+        assert same_bits(result.numpy(), check.moe_dispatch_forward(*arguments))
+
+
+def test_strided_tensors(rng):
+    gates, indices, locations, tokens, *sizes = tensors(dispatch_arguments(rng, choices=2))
+    strided = [t.T.contiguous().T for t in (gates, indices, locations, tokens)]
+    assert not any(t.is_contiguous() for t in strided)
+    expected = OP(gates, indices, locations, tokens, *sizes)
+    assert torch.equal(turnout.torch.moe_dispatch_forward(*strided, *sizes), expected)
+
+
+def test_same_sentences(rng):
+    gates, indices, locations, tokens, *sizes = tensors(dispatch_arguments(rng))
+    with pytest.raises(
+        ValueError, match=r"moe_dispatch_forward: indices.shape\[0\] is 23, expected samples = 5"
+    ):
+        turnout.torch.moe_dispatch_forward(gates[:5], indices, locations, tokens, *sizes)
+
+
+@pytest.mark.parametrize("choices", [None, 2])
+def test_opcheck(rng, choices):
+    torch.library.opcheck(OP, tensors(dispatch_arguments(rng, choices=choices)))
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_compile(rng, dynamic):
+    def function(gates, indices, locations, tokens, capacity, num_experts):
+        dispatch = turnout.torch.moe_dispatch_forward(
+            gates, indices, locations, tokens * 2, capacity, num_experts
+        )
+        return dispatch + 1
+
+    arguments = tensors(dispatch_arguments(rng))
+    compiled = torch.compile(function, fullgraph=True, dynamic=dynamic)
+    assert torch.equal(compiled(*arguments), function(*arguments))
+    arguments = tensors(dispatch_arguments(rng, samples=40, capacity=8))
+    assert torch.equal(compiled(*arguments), function(*arguments))
+
+
+def test_fake_and_meta(rng):
+    *arrays, capacity, num_experts = tensors(dispatch_arguments(rng, choices=2))
+    meta = OP(*(a.to("meta") for a in arrays), capacity, num_experts)
+    with FakeTensorMode() as mode:
+        fake = OP(*(mode.from_tensor(a) for a in arrays), capacity, num_experts)
+    for result in (meta, fake):
+        assert (result.shape, result.dtype) == ((15, 17), torch.float32)
+
+
+@pytest.mark.parametrize("name", ["gates", "input"])
+def test_missing_gradient_is_an_error(rng, name):
+    gates, indices, locations, tokens, *sizes = tensors(dispatch_arguments(rng))
+    {"gates": gates, "input": tokens}[name].requires_grad_()
+    arguments = (gates, indices, locations, tokens, *sizes)
+    sentence = (
+        f"moe_dispatch_forward: {name} requires grad, but this operator has no gradient yet; pass "
+        f"{name}.detach(), or call it under torch.no_grad()"
+    )
+    with pytest.raises(NotImplementedError) as caught:
+        turnout.torch.moe_dispatch_forward(*arguments)
+    assert str(caught.value) == sentence
+    with pytest.raises(Exception, match="has no gradient yet"):
+        torch.compile(turnout.torch.moe_dispatch_forward, fullgraph=True, backend="aot_eager")(*arguments)
+    with torch.no_grad():
+        assert not turnout.torch.moe_dispatch_forward(*arguments).requires_grad
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_torch_threads_do_the_work(rng, torch_threads, count):
+    arguments = dispatch_arguments(rng, **LARGE)
+    torch_threads(count)
+    before = _core.torch_runs()
+    result = turnout.torch.moe_dispatch_forward(*tensors(arguments))
+    assert _core.torch_runs() - before == (count > 1)
+    assert same_bits(result.numpy(), check.moe_dispatch_forward(*arguments))
+
+
+def test_numpy_door_leaves_torch_threads_alone(rng, threads):
+    threads(2)
+    before = _core.torch_runs()
+    turnout.moe_dispatch_forward(*tensors(dispatch_arguments(rng, **LARGE)))
+    assert _core.torch_runs() == before
+
+
+def call_in_child(door, arguments):
+    torch.set_num_threads(2)
+    before = _core.torch_runs()
+    result = door(*tensors(arguments)).numpy()
+    return result, _core.torch_runs() - before
+
+
+@pytest.mark.parametrize("door", [turnout.moe_dispatch_forward, turnout.torch.moe_dispatch_forward])
+def test_forked_child_uses_our_threads(rng, torch_threads, door):
+    torch_threads(2)
+    arguments = dispatch_arguments(rng, **LARGE)
+    expected = turnout.torch.moe_dispatch_forward(
+        *tensors(arguments)
+    ).numpy()  # torch's team runs before the fork
+    result, torch_runs = in_forked_child(call_in_child, door, arguments)
+    assert torch_runs == 0
+    assert same_bits(result, expected)
+
+
+class Batches(torch.utils.data.Dataset):
+    def __init__(self, door, calls):
+        self.door, self.calls = door, calls
+
+    def __len__(self):
+        return len(self.calls)
+
+    def __getitem__(self, i):
+        return self.door(*tensors(self.calls[i]))
+
+
+def two_threads(worker):
+    torch.set_num_threads(2)
+
+
+@pytest.mark.parametrize("worker_init_fn", [None, two_threads])
+@pytest.mark.parametrize("door", [turnout.moe_dispatch_forward, turnout.torch.moe_dispatch_forward])
+def test_forked_data_loader(rng, torch_threads, door, worker_init_fn):
+    torch_threads(2)
+    calls = [dispatch_arguments(rng, **LARGE) for _ in range(4)]
+    expected = [door(*tensors(arguments)) for arguments in calls]
+    loader = torch.utils.data.DataLoader(
+        Batches(door, calls),
+        batch_size=None,
+        num_workers=2,
+        multiprocessing_context="fork",
+        worker_init_fn=worker_init_fn,
+        timeout=60,
+    )
+    assert all(torch.equal(a, b) for a, b in zip(loader, expected, strict=True))
