@@ -1,0 +1,125 @@
+"""Times programs side by side: verified first, interleaved, medians with spread, as ratios."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+import turnout
+
+console = Console(width=120)
+
+
+@dataclass
+class Entry:
+    """One program in a comparison. `run` does the work once; `result` gives the array to verify, or None."""
+
+    name: str
+    run: Callable[[], object]
+    result: Callable[[], np.ndarray] | None = None
+
+
+@dataclass
+class Row:
+    name: str
+    median_us: float
+    low_us: float
+    high_us: float
+    ratio: float  # to the comparison's first entry
+    gb_per_s: float | None = None
+
+
+@dataclass
+class Comparison:
+    title: str
+    rows: list[Row] = field(default_factory=list)
+    target: str = ""
+    threads: int = 0
+
+
+def verify(entry: Entry, expected: np.ndarray) -> None:
+    """A program whose answer is wrong is not timed."""
+    if entry.result is None:
+        return
+    entry.run()
+    actual = entry.result()
+    if actual.tobytes() != expected.tobytes():
+        raise SystemExit(f"{entry.name}: its result differs from the definition; it is not timed")
+
+
+def compare(
+    title: str,
+    entries: list[Entry],
+    *,
+    expected: np.ndarray | None = None,
+    bytes_moved: int | None = None,
+    seconds: float = 2.0,
+    calls: int = 1,
+    target: str = "",
+) -> Comparison:
+    """Rounds of one call (or `calls` calls) of each entry, in turn, until the time is used up."""
+    for entry in entries:
+        if expected is not None:
+            verify(entry, expected)
+        entry.run()
+    times: list[list[float]] = [[] for _ in entries]
+    end = time.perf_counter() + seconds
+    with Progress(transient=True, console=console) as progress:
+        task = progress.add_task(title, total=seconds)
+        while time.perf_counter() < end or len(times[0]) < 5:
+            for entry, samples in zip(entries, times, strict=True):
+                start = time.perf_counter()
+                for _ in range(calls):
+                    entry.run()
+                samples.append((time.perf_counter() - start) / calls * 1e6)
+            progress.update(task, completed=seconds - (end - time.perf_counter()))
+    comparison = Comparison(title, target=target, threads=turnout.get_num_threads())
+    first = statistics.median(times[0])
+    for entry, samples in zip(entries, times, strict=True):
+        low, median, high = np.percentile(samples, [25, 50, 75])
+        speed = bytes_moved / median / 1e3 if bytes_moved else None
+        comparison.rows.append(Row(entry.name, median, low, high, median / first, speed))
+    show(comparison)
+    return comparison
+
+
+def show(comparison: Comparison) -> None:
+    table = Table(title=comparison.title, title_justify="left", caption=comparison.target or None)
+    for column in ("", "median us", "quartiles", "GB/s", "times the first"):
+        table.add_column(column, justify="left" if not column else "right")
+    for row in comparison.rows:
+        table.add_row(
+            row.name,
+            f"{row.median_us:,.1f}",
+            f"{row.low_us:,.1f} .. {row.high_us:,.1f}",
+            f"{row.gb_per_s:.1f}" if row.gb_per_s else "",
+            f"{row.ratio:.2f}",
+        )
+    console.print(table)
+
+
+def record(comparisons: list[Comparison], path: Path) -> None:
+    """All numbers, with what they were taken on; the plots are made from this alone."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    machine = {"cpu": _cpu(), "cpus": os.cpu_count(), "python": platform.python_version()}
+    machine |= {key: str(value) for key, value in turnout._core.info().items()}
+    path.write_text(json.dumps({"machine": machine, "comparisons": [asdict(c) for c in comparisons]}, indent=1))
+    console.print(f"recorded in {path}")
+
+
+def _cpu() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.machine()

@@ -1,0 +1,53 @@
+"""Turnout itself, and the floor: a streamed copy of the same bytes."""
+
+from __future__ import annotations
+
+import numpy as np
+from harness import Entry
+from moe_dispatch.shapes import Routed
+
+import turnout
+
+
+def copy_floor(routed: Routed) -> Entry:
+    size = int(routed.kept.sum()) * routed.scale.hidden
+    source = routed.input.reshape(-1)[:size]
+    target = np.ones(size, dtype=np.float32)
+    return Entry("streamed copy of the same bytes", lambda: turnout._core.stream_copy(target, source))
+
+
+def keep(routed: Routed, name: str = "turnout, rows kept") -> Entry:
+    scale = routed.scale
+    out = np.zeros((scale.num_experts * scale.capacity, scale.hidden), dtype=np.float32)
+
+    def run() -> None:
+        turnout.moe_dispatch_forward(
+            routed.gates,
+            routed.indices,
+            routed.locations,
+            routed.input,
+            scale.capacity,
+            scale.num_experts,
+            out=out,
+        )
+
+    return Entry(name, run, lambda: out)
+
+
+def zero(routed: Routed) -> Entry:
+    scale = routed.scale
+    kept: list[np.ndarray] = []
+
+    def run() -> None:
+        kept[:] = [
+            turnout.moe_dispatch_forward(
+                routed.gates,
+                routed.indices,
+                routed.locations,
+                routed.input,
+                scale.capacity,
+                scale.num_experts,
+            )
+        ]
+
+    return Entry("turnout, other rows zeroed", run, lambda: kept[0])
