@@ -3,6 +3,7 @@
 #include <nanobind/stl/string.h>
 
 #include "core/call.h"
+#include "core/copy.h"
 #include "core/isa.h"
 #include "core/output_cache.h"
 #include "core/python.h"
@@ -63,6 +64,19 @@ nb::dict info() {
   return entry;
 }
 
+// The floor of the benchmarks: the bytes of one array to another, past the cache, on all threads.
+void copy_bytes(nb::handle to, nb::handle from) {
+  static constexpr std::string_view kTo[2] = {"stream_copy", "to"}, kFrom[2] = {"stream_copy", "from"};
+  const ImportedArray target = import_array(to, kTo, true), source = import_array(from, kFrom, false);
+  const std::int64_t bytes = Slot(target.tensor).elements() * size_of(target.tensor.dtype);
+  const std::int64_t source_bytes = Slot(source.tensor).elements() * size_of(source.tensor.dtype);
+  if (bytes != source_bytes)
+    throw Error(ErrorCode::bad_param,
+                concat("stream_copy: from has ", source_bytes, " bytes, expected ", bytes, " as to"));
+  const nb::gil_scoped_release release;
+  stream_copy(default_context(), target.tensor.data, source.tensor.data, bytes);
+}
+
 void bind_library(nb::module_& module) {
   module.attr("__version__") = TURNOUT_VERSION;
   module.def("signatures", &signatures);
@@ -81,6 +95,7 @@ void bind_library(nb::module_& module) {
                        reinterpret_cast<decltype(TorchFunctions::get_num_threads)>(get_num_threads)});
   });
   module.def("torch_runs", &torch_runs);
+  define(module, "stream_copy", &copy_bytes);
 }
 
 }  // namespace

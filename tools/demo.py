@@ -1,0 +1,111 @@
+"""The main job, shown: each operator at its seed's scale, checked against its definition, and timed.
+
+python tools/demo.py; ./dev demo sets up and builds first. Needs NumPy alone.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+import turnout
+
+console = Console(width=110)
+
+
+@dataclass
+class Job:
+    """One operator at one scale."""
+
+    name: str
+    scale: str
+    run: Callable[[], np.ndarray]
+    definition: Callable[[], np.ndarray]
+    bytes_moved: int
+
+
+def moe_dispatch(dtype: str, fresh: bool) -> Job:
+    samples, hidden, num_experts, capacity = 18432, 512, 2, 11520
+    random = np.random.default_rng(0)
+    gates = random.random(samples, dtype=np.float32)
+    indices = random.integers(0, num_experts, samples, dtype=np.int32)
+    locations = np.zeros(samples, dtype=np.int32)
+    for expert in range(num_experts):
+        mine = np.flatnonzero(indices == expert)
+        locations[mine] = np.arange(len(mine))
+    tokens = random.random((samples, hidden), dtype=np.float32).astype(dtype)
+    out = None if fresh else np.zeros((num_experts * capacity, hidden), dtype=dtype)
+
+    def definition() -> np.ndarray:
+        """One token at a time, as the definition is written."""
+        expected = np.zeros((num_experts * capacity, hidden), dtype=dtype)
+        for i in range(samples):
+            if 0 <= indices[i] < num_experts and 0 <= locations[i] < capacity:
+                product = gates[i] * tokens[i].astype(np.float32)
+                expected[indices[i] * capacity + locations[i]] = product.astype(dtype)
+        return expected
+
+    def run() -> np.ndarray:
+        return turnout.moe_dispatch_forward(gates, indices, locations, tokens, capacity, num_experts, out=out)
+
+    rows = num_experts * capacity if fresh else samples
+    return Job(
+        "moe_dispatch_forward" + (", other rows zeroed" if fresh else ""),
+        f"{samples}x{hidden} {dtype}, {num_experts} experts",
+        run,
+        definition,
+        (samples + rows) * hidden * np.dtype(dtype).itemsize,
+    )
+
+
+def median_seconds(run: Callable[[], object], repeats: int = 15) -> float:
+    samples = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        run()
+        samples.append(time.perf_counter() - start)
+    return statistics.median(samples)
+
+
+def bandwidth(bytes_moved: int) -> float:
+    """Bytes per second of a streamed copy that moves as much, reads and writes counted."""
+    source = np.ones(bytes_moved // 2, dtype=np.uint8)
+    target = np.zeros_like(source)
+    return bytes_moved / median_seconds(lambda: turnout._core.stream_copy(target, source))
+
+
+def main() -> None:
+    turnout.show_config()
+    console.print()
+    jobs = [moe_dispatch("float32", False), moe_dispatch("float32", True), moe_dispatch("float16", False)]
+    table = Table(title="checked against the definition, then timed beside a copy of as many bytes")
+    for column in ("operator", "scale", "equal bits", "ms", "GB/s", "of the copy"):
+        table.add_column(column, justify="left" if column in ("operator", "scale") else "right")
+    wrong = 0
+    for job in track(jobs, description="running", console=console, transient=True):
+        equal = job.run().tobytes() == job.definition().tobytes()
+        wrong += not equal
+        seconds, copy = median_seconds(job.run), bandwidth(job.bytes_moved)
+        speed = job.bytes_moved / seconds
+        table.add_row(
+            job.name,
+            job.scale,
+            "yes" if equal else "[red]NO[/red]",
+            f"{seconds * 1e3:.2f}",
+            f"{speed / 1e9:.1f}",
+            f"{speed / copy:.0%}",
+        )
+    console.print(table)
+    if wrong:
+        raise SystemExit(f"{wrong} results differ from their definition")
+
+
+if __name__ == "__main__":
+    main()
