@@ -70,6 +70,7 @@ void copy_bytes(nb::handle to, nb::handle from) {
   const ImportedArray target = import_array(to, kTo, true), source = import_array(from, kFrom, false);
   const std::int64_t bytes = Slot(target.tensor).elements() * size_of(target.tensor.dtype);
   const std::int64_t source_bytes = Slot(source.tensor).elements() * size_of(source.tensor.dtype);
+  if (target.read_only) throw Error(ErrorCode::bad_param, "stream_copy: to is read-only");
   if (bytes != source_bytes)
     throw Error(ErrorCode::bad_param,
                 concat("stream_copy: from has ", source_bytes, " bytes, expected ", bytes, " as to"));

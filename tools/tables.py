@@ -1,0 +1,58 @@
+"""The argument tables of the families' READMEs, made from the signatures the library checks calls with.
+
+python tools/tables.py writes them between the markers of src/*/README.md; with --check it only compares.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+from turnout import _core
+
+ROOT = Path(__file__).resolve().parent.parent
+MARKER = re.compile(r"<!-- arguments of (\w+) -->\n.*?<!-- end -->", re.DOTALL)
+UNLIMITED = 2**63 - 1
+
+
+def scalar_range(scalar: dict) -> str:
+    if scalar["values"]:
+        return ", ".join(f"{i} {name}" for i, name in enumerate(scalar["values"].split()))
+    return f"{scalar['min']} or more" if scalar["max"] == UNLIMITED else f"{scalar['min']} .. {scalar['max']}"
+
+
+def table(signature: dict) -> str:
+    lines = ["| argument | | shape | dtype |", "|---|---|---|---|"]
+    for argument in signature["arguments"]:
+        role = argument["role"] + (", optional" if argument["optional"] else "")
+        lines.append(f"| `{argument['name']}` | {role} | {argument['dims']} | {argument['dtypes']} |")
+    for scalar in signature["scalars"]:
+        shape = f"[{scalar['length']}]" if scalar["length"] else ""
+        lines.append(f"| `{scalar['name']}` | scalar | {shape} | {scalar_range(scalar)} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    signatures = {signature["op"]: signature for signature in _core.signatures()}
+    shown, stale = set(), []
+    for path in sorted(ROOT.glob("src/*/README.md")):
+        text = path.read_text()
+        shown |= set(MARKER.findall(text))
+        fresh = MARKER.sub(
+            lambda m: f"<!-- arguments of {m[1]} -->\n{table(signatures[m[1]])}\n<!-- end -->", text
+        )
+        if fresh != text:
+            stale.append(str(path.relative_to(ROOT)))
+            if "--check" not in sys.argv:
+                path.write_text(fresh)
+    missing = sorted(set(signatures) - shown)
+    if missing:
+        raise SystemExit(f"no README has the table of {', '.join(missing)}")
+    if stale and "--check" in sys.argv:
+        raise SystemExit(f"tables differ from the signatures in {', '.join(stale)}: run tools/tables.py")
+    print(f"{len(shown)} tables, {len(stale)} {'stale' if '--check' in sys.argv else 'written'}")
+
+
+if __name__ == "__main__":
+    main()
