@@ -1,0 +1,227 @@
+// The C door, and the functions of the C interface that concern no tensor: handle, queue, names, last error.
+#include "core/c_api.h"
+
+#include <strings.h>
+
+#include <algorithm>
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <iterator>
+#include <new>
+
+#include "core/call.h"
+
+namespace turnout::core {
+namespace {
+
+// A plain array: it can say that memory is out, and needs no destructor when a thread ends.
+thread_local char last_error[1024] = "";
+
+mluOpStatus_t fail(mluOpStatus_t status, std::string_view sentence) noexcept {
+  const std::size_t length = std::min(sentence.size(), sizeof(last_error) - 1);
+  std::memmove(last_error, sentence.data(), length);
+  last_error[length] = '\0';
+  return status;
+}
+
+mluOpStatus_t status_of(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::bad_param:
+      return MLUOP_STATUS_BAD_PARAM;
+    case ErrorCode::not_supported:
+      return MLUOP_STATUS_NOT_SUPPORTED;
+    case ErrorCode::alloc_failed:
+      return MLUOP_STATUS_ALLOC_FAILED;
+    default:
+      return MLUOP_STATUS_INTERNAL_ERROR;
+  }
+}
+
+int severity(const char* text) {
+  static constexpr const char* kNames[] = {"INFO", "WARNING", "ERROR", "FATAL"};
+  for (int i = 0; i < 4; ++i)
+    if (strcasecmp(text, kNames[i]) == 0) return i;
+  return std::atoi(text);
+}
+
+// Either variable turns the log on. Calls are INFO, failures ERROR, skipped calls VLOG(5).
+unsigned lines_of_environment() {
+  constexpr int kInfo = 0, kError = 2, kSkippedVerbosity = 5;
+  const char* least = std::getenv("MLUOP_MIN_LOG_LEVEL");
+  const char* verbosity = std::getenv("MLUOP_MIN_VLOG_LEVEL");
+  if (least == nullptr && verbosity == nullptr) return kNoLines;
+  const int min = least == nullptr ? kInfo : severity(least);
+  unsigned lines = kNoLines;
+  if (min <= kInfo) lines |= kCalls;
+  if (min <= kError) lines |= kFailures;
+  if (verbosity != nullptr && std::atoi(verbosity) >= kSkippedVerbosity) lines |= kSkippedCalls;
+  return lines;
+}
+
+void read_log_environment() {
+  [[maybe_unused]] static const bool once = (set_default_log(lines_of_environment()), true);
+}
+
+void log_quietly(const char* sentence) noexcept {
+  try {
+    read_log_environment();
+    if (logged_lines() & kFailures) log_failure(sentence, "");
+  } catch (...) {  // no memory for a log line; the status matters more
+  }
+}
+
+Slot slot_of(const Described& described) {
+  if (described.desc == nullptr) return {};
+  const mluOpTensorStruct& desc = *described.desc;
+  return {described.data, dtype_of_c(desc.dtype), desc.shape.data(), desc.stride.data(),
+          static_cast<int>(desc.shape.size())};
+}
+
+Tensor tensor_of(const Slot& slot) {
+  Tensor tensor;
+  tensor.data = const_cast<void*>(slot.data);
+  tensor.dtype = slot.dtype;
+  tensor.rank = slot.rank;
+  for (int d = 0; d < slot.rank && d < kMaxRank; ++d) {
+    tensor.shape[d] = slot.shape[d];
+    tensor.stride[d] = slot.stride[d];
+  }
+  return tensor;
+}
+
+// The operator behind the door writes the log line of a call that gets that far; the others are logged here.
+bool check_and_log(Arguments& arguments) {
+  try {
+    if (arguments.check()) return true;
+  } catch (const Error& error) {
+    if (logged_lines() & kFailures) log_failure(error.what(), arguments.describe());
+    throw;
+  }
+  if (logged_lines() & kSkippedCalls) log_skipped(arguments.signature().op, arguments.describe());
+  return false;
+}
+
+}  // namespace
+
+mluOpStatus_t succeed() noexcept {
+  last_error[0] = '\0';
+  return MLUOP_STATUS_SUCCESS;
+}
+
+mluOpStatus_t refuse(std::string_view function, const char* what, ...) noexcept {
+  char sentence[sizeof(last_error)];
+  const int length =
+      std::snprintf(sentence, sizeof(sentence), "%.*s: ", static_cast<int>(function.size()), function.data());
+  va_list values;
+  va_start(values, what);
+  std::vsnprintf(sentence + length, sizeof(sentence) - static_cast<std::size_t>(length), what, values);
+  va_end(values);
+  log_quietly(sentence);
+  return fail(MLUOP_STATUS_BAD_PARAM, sentence);
+}
+
+mluOpStatus_t fail_as_thrown(bool logged) noexcept {
+  try {
+    throw;
+  } catch (const Error& error) {
+    if (!logged) log_quietly(error.what());
+    return fail(status_of(error.code()), error.what());
+  } catch (const std::bad_alloc&) {
+    return fail(MLUOP_STATUS_ALLOC_FAILED, "turnout: memory is out");
+  } catch (const std::exception& error) {
+    log_quietly(error.what());
+    return fail(MLUOP_STATUS_INTERNAL_ERROR, error.what());
+  } catch (...) {
+    return fail(MLUOP_STATUS_INTERNAL_ERROR, "turnout: an exception of unknown type");
+  }
+}
+
+mluOpStatus_t call_erased(mluOpHandle_t handle, const Signature& signature, const Described* described,
+                          int count, std::initializer_list<ScalarValue> scalars, ErasedBody run,
+                          const void* body) noexcept {
+  if (handle == nullptr) return refuse_null(signature.op, "handle");
+  try {
+    Slot slots[kMaxArguments];
+    for (int i = 0; i < count; ++i) slots[i] = slot_of(described[i]);
+    Arguments arguments(signature, slots, count, scalars.begin(), static_cast<int>(scalars.size()));
+    if (!check_and_log(arguments)) return succeed();
+    Tensor tensors[kMaxArguments];
+    for (int i = 0; i < count; ++i) tensors[i] = tensor_of(slots[i]);
+    run(body, handle->context, tensors);
+    return succeed();
+  } catch (...) {
+    return fail_as_thrown(/*logged=*/true);
+  }
+}
+
+}  // namespace turnout::core
+
+using namespace turnout::core;
+
+const char* turnoutLastError(void) { return last_error; }
+
+mluOpStatus_t mluOpCreate(mluOpHandle_t* handle) {
+  if (handle == nullptr) return refuse_null(__func__, "handle");
+  try {
+    read_log_environment();
+    *handle = new mluOpContext;
+    return succeed();
+  } catch (...) {
+    return fail_as_thrown();
+  }
+}
+
+mluOpStatus_t mluOpDestroy(mluOpHandle_t handle) {
+  if (handle == nullptr) return refuse_null(__func__, "handle");
+  delete handle;
+  return MLUOP_STATUS_SUCCESS;
+}
+
+mluOpStatus_t mluOpUpdateContextInformation(mluOpHandle_t handle) {
+  return handle == nullptr ? refuse_null(__func__, "handle") : succeed();
+}
+
+mluOpStatus_t mluOpSetQueue(mluOpHandle_t handle, cnrtQueue_t queue) {
+  return keep(__func__, "handle", handle, &mluOpContext::queue, queue);
+}
+mluOpStatus_t mluOpGetQueue(mluOpHandle_t handle, cnrtQueue_t* queue) {
+  return give(__func__, "handle", handle, &mluOpContext::queue, "queue", queue);
+}
+mluOpStatus_t mluOpSetQuantizeRoundMode(mluOpHandle_t handle, mluOpQuantizeRoundMode_t round_mode) {
+  return keep(__func__, "handle", handle, &mluOpContext::round_mode, round_mode);
+}
+mluOpStatus_t mluOpGetQuantizeRoundMode(mluOpHandle_t handle, mluOpQuantizeRoundMode_t* round_mode) {
+  return give(__func__, "handle", handle, &mluOpContext::round_mode, "round_mode", round_mode);
+}
+mluOpStatus_t mluOpSetAtomicsMode(mluOpHandle_t handle, mluOpAtomicsMode_t atomics_mode) {
+  return keep(__func__, "handle", handle, &mluOpContext::atomics_mode, atomics_mode);
+}
+mluOpStatus_t mluOpGetAtomicsMode(mluOpHandle_t handle, mluOpAtomicsMode_t* atomics_mode) {
+  return give(__func__, "handle", handle, &mluOpContext::atomics_mode, "atomics_mode", atomics_mode);
+}
+
+const char* mluOpGetErrorString(mluOpStatus_t status) {
+  static constexpr const char* kNames[] = {
+      "MLUOP_STATUS_SUCCESS",          "MLUOP_STATUS_NOT_INITIALIZED", "MLUOP_STATUS_ALLOC_FAILED",
+      "MLUOP_STATUS_BAD_PARAM",        "MLUOP_STATUS_INTERNAL_ERROR",  "MLUOP_STATUS_ARCH_MISMATCH",
+      "MLUOP_STATUS_EXECUTION_FAILED", "MLUOP_STATUS_NOT_SUPPORTED",   "MLUOP_STATUS_NUMERICAL_OVERFLOW"};
+  const auto i = static_cast<unsigned>(status);
+  return i < std::size(kNames) ? kNames[i] : "MLUOP_STATUS_UNKNOWN";
+}
+
+void mluOpGetLibVersion(int* major, int* minor, int* patch) {
+  if (major != nullptr) *major = MLUOP_MAJOR;
+  if (minor != nullptr) *minor = MLUOP_MINOR;
+  if (patch != nullptr) *patch = MLUOP_PATCHLEVEL;
+}
+
+void mluOpSetGenCaseMode(int) {}
+void mluOpSetGenCaseDirectory(const char*) {}
+void mluOpGetGenCaseDirectory(char* buffer, size_t size, size_t* length, mluOpStatus_t* status) {
+  if (buffer != nullptr && size > 0) buffer[0] = '\0';
+  if (length != nullptr) *length = 0;
+  if (status != nullptr) *status = MLUOP_STATUS_SUCCESS;
+}

@@ -1,0 +1,87 @@
+// The door of the C interface: descriptors in, a status and a sentence out. Nothing is thrown through it.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <string_view>
+#include <vector>
+
+#include "core/check.h"
+#include "turnout/context.h"
+#include "turnout/mluop/mlu_op.h"
+
+// Clients look at the first two members.
+struct mluOpContext {
+  cnrtQueue_t queue = nullptr;
+  std::int32_t arch = 592;  // the newest device MLU-OPS knows: none of its operators is refused there
+  mluOpQuantizeRoundMode_t round_mode = MLUOP_ROUND_HALF_TO_EVEN;
+  mluOpAtomicsMode_t atomics_mode = MLUOP_ATOMICS_NOT_ALLOWED;
+  turnout::Context context;
+};
+
+struct mluOpTensorStruct {
+  mluOpTensorLayout_t layout = MLUOP_LAYOUT_ARRAY;
+  mluOpDataType_t dtype = MLUOP_DTYPE_FLOAT;
+  mluOpDataType_t onchip_dtype = MLUOP_DTYPE_INVALID;
+  mluOpPointerMode_t pointer_mode = MLUOP_POINTER_MODE_DEVICE;
+  std::size_t elements = 0;
+  std::vector<std::int64_t> shape, stride;
+};
+
+namespace turnout::core {
+
+// One tensor of a C call. A null descriptor is an argument that is not there.
+struct Described {
+  mluOpTensorDescriptor_t desc;
+  const void* data;
+};
+
+// kForeign when the library has no such type.
+DType dtype_of_c(mluOpDataType_t dtype);
+
+// How the functions of the interface end: with a status, and with the thread's last error set. Only those
+// that destroy something leave the last error alone.
+mluOpStatus_t succeed() noexcept;
+// BAD_PARAM with the sentence "function: what".
+[[gnu::format(printf, 2, 3)]] mluOpStatus_t refuse(std::string_view function, const char* what, ...) noexcept;
+inline mluOpStatus_t refuse_null(std::string_view function, const char* argument) noexcept {
+  return refuse(function, "%s is NULL", argument);
+}
+// Inside a catch block: the status of what was caught. `logged`: whoever throws an Error has logged it.
+mluOpStatus_t fail_as_thrown(bool logged = false) noexcept;
+
+// Pairs of functions that keep a value in a handle or descriptor, and give it back.
+template <class Owner, class T>
+mluOpStatus_t keep(const char* function, const char* owner_name, Owner* owner, T Owner::*member,
+                   T value) noexcept {
+  if (owner == nullptr) return refuse_null(function, owner_name);
+  owner->*member = value;
+  return succeed();
+}
+template <class Owner, class T>
+mluOpStatus_t give(const char* function, const char* owner_name, const Owner* owner, T Owner::*member,
+                   const char* name, T* value) noexcept {
+  if (owner == nullptr) return refuse_null(function, owner_name);
+  if (value == nullptr) return refuse_null(function, name);
+  *value = owner->*member;
+  return succeed();
+}
+
+using ErasedBody = void (*)(const void* body, Context& context, const Tensor* tensors);
+mluOpStatus_t call_erased(mluOpHandle_t handle, const Signature& signature, const Described* described,
+                          int count, std::initializer_list<ScalarValue> scalars, ErasedBody run,
+                          const void* body) noexcept;
+
+// Checks the arguments by the signature, in its order of steps, and then runs body(context, tensors) with one
+// Tensor per argument. Without the body: when a check fails, or finds that there is nothing to do.
+template <int kCount, class Body>
+mluOpStatus_t call(mluOpHandle_t handle, const Signature& signature, const Described (&described)[kCount],
+                   std::initializer_list<ScalarValue> scalars, const Body& body) noexcept {
+  static_assert(kCount <= kMaxArguments);
+  const ErasedBody run = [](const void* erased, Context& context, const Tensor* tensors) {
+    (*static_cast<const Body*>(erased))(context, tensors);
+  };
+  return call_erased(handle, signature, described, kCount, scalars, run, &body);
+}
+
+}  // namespace turnout::core
