@@ -1,0 +1,56 @@
+// The C functions of this family, each with the order of checks that its clients rely on.
+#include "core/c_api.h"
+#include "turnout/moe_dispatch.h"
+
+namespace turnout::core {
+namespace {
+
+constexpr StepSpec kForwardSteps[] = {
+    {Check::present},
+    {Check::ranks},
+    {Check::dtypes, ErrorCode::bad_param, "indices locations input dispatch gates"},
+    {Check::scalars},
+    {Check::shapes, ErrorCode::bad_param,
+     "gates.0 indices.0 locations.0 input.0 dispatch.0 input.1 dispatch.1"},
+    {Check::contiguous, ErrorCode::not_supported},
+    {Check::large, ErrorCode::not_supported},
+    {Check::any_empty},
+    {Check::rules},
+    {Check::pointers, ErrorCode::bad_param, "indices locations input dispatch gates"}};
+
+}  // namespace
+
+extern constexpr Signature kMluOpMoeDispatchForward{
+    "mluOpMoeDispatchForward",
+    "",
+    {scalar("samples", 0), scalar("capacity", 0), scalar("hidden", 0), scalar("num_experts", 0)},
+    {in("gates", like("input"), "samples"), in("indices", dtypes(DType::i32), "samples"),
+     in("locations", dtypes(DType::i32), "samples"), in("input", dtypes(DType::f32), "samples, hidden"),
+     inout("dispatch", like("input"), "num_experts * capacity, hidden")},
+    {at_most("samples", "num_experts * capacity", "every token could have a slot of its own")},
+    {},
+    kForwardSteps};
+
+}  // namespace turnout::core
+
+using namespace turnout::core;
+
+mluOpStatus_t mluOpMoeDispatchForward(mluOpHandle_t handle, const mluOpTensorDescriptor_t gates_desc,
+                                      const void* gates, const mluOpTensorDescriptor_t indices_desc,
+                                      const void* indices, const mluOpTensorDescriptor_t locations_desc,
+                                      const void* locations, const mluOpTensorDescriptor_t input_desc,
+                                      const void* input, const int samples, const int capacity,
+                                      const int hidden, const int num_experts,
+                                      const mluOpTensorDescriptor_t dispatch_desc, void* dispatch) {
+  return call(handle, kMluOpMoeDispatchForward,
+              {{gates_desc, gates},
+               {indices_desc, indices},
+               {locations_desc, locations},
+               {input_desc, input},
+               {dispatch_desc, dispatch}},
+              {samples, capacity, hidden, num_experts},
+              [&](turnout::Context& context, const turnout::Tensor* t) {
+                turnout::moe_dispatch_forward(context, t[0], t[1], t[2], t[3], t[4],
+                                              {.capacity = capacity, .num_experts = num_experts});
+              });
+}
