@@ -1,0 +1,102 @@
+// A call of a C operator that fits its signature, with faults worked into it.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "c_registry.h"
+#include "core/c_api.h"
+#include "example_call.h"
+
+namespace turnout::test {
+
+using core::COperator;
+
+inline mluOpDataType_t c_dtype(DType dtype) {
+  for (int value = 0; value < 128; ++value)
+    if (core::dtype_of_c(static_cast<mluOpDataType_t>(value)) == dtype)
+      return static_cast<mluOpDataType_t>(value);
+  return MLUOP_DTYPE_INVALID;
+}
+
+// A call that fits the signature, and what has been done to it since. Changes add up.
+struct BrokenCall {
+  struct Part {
+    mluOpDataType_t dtype;
+    bool described = true;
+    bool strided = false;
+    bool has_data = true;
+    int rank_change = 0;
+    std::vector<std::int64_t> extent_change;
+  };
+
+  ExampleCall example;  // sizes: what the shapes are made of
+  std::vector<std::int64_t> scalar_change;
+  std::vector<Part> parts;
+  bool has_handle = true;
+
+  explicit BrokenCall(const COperator& op) : example(*op.signature, op.example) {
+    scalar_change.resize(static_cast<std::size_t>(op.signature->scalars.count));
+    for (const Tensor& t : example.tensors)
+      parts.push_back({.dtype = c_dtype(t.dtype), .extent_change = std::vector<std::int64_t>(kMaxRank)});
+  }
+
+  std::vector<std::int64_t> shape(int argument) const {
+    const Part& part = parts[static_cast<std::size_t>(argument)];
+    std::vector<std::int64_t> shape;
+    for (const Extent& dim : example.signature.arguments[argument].dims)
+      shape.push_back(example.evaluate(dim) + part.extent_change[shape.size()]);
+    shape.resize(static_cast<std::size_t>(static_cast<int>(shape.size()) + part.rank_change), 1);
+    return shape;
+  }
+  std::int64_t elements(int argument) const {
+    std::int64_t count = 1;
+    for (std::int64_t extent : shape(argument)) count *= std::max<std::int64_t>(extent, 0);
+    return count;
+  }
+  // The same call as its function sees it: shapes on one side, scalars on the other.
+  ExampleCall with_scalars_as_given() const {
+    ExampleCall given(example.signature, "");
+    given.sizes = example.sizes;
+    for (std::size_t i = 0; i < scalar_change.size(); ++i) given.sizes[i] += scalar_change[i];
+    return given;
+  }
+
+  mluOpStatus_t invoke(const COperator& op, mluOpHandle_t handle) const {
+    const Signature& signature = example.signature;
+    std::vector<Descriptor> descriptors(parts.size());
+    std::vector<mluOpTensorDescriptor_t> described;
+    std::vector<void*> data;
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      describe(static_cast<int>(i), descriptors[i].desc);
+      described.push_back(parts[i].described ? descriptors[i].desc : nullptr);
+      data.push_back(parts[i].has_data ? example.tensors[i].data : nullptr);
+    }
+    auto scalars = example.scalar_values();
+    for (std::size_t i = 0; i < scalars.size(); ++i)
+      if (!signature.scalars[static_cast<int>(i)].is_vector) scalars[i].value += scalar_change[i];
+    return op.invoke(has_handle ? handle : nullptr, described.data(), data.data(), scalars.data());
+  }
+
+ private:
+  struct Descriptor {
+    mluOpTensorDescriptor_t desc = new mluOpTensorStruct;
+    ~Descriptor() { delete desc; }
+  };
+
+  void describe(int argument, mluOpTensorDescriptor_t desc) const {
+    const Part& part = parts[static_cast<std::size_t>(argument)];
+    const std::vector<std::int64_t> sizes = shape(argument);
+    std::vector<std::int64_t> stride(sizes.size());
+    std::int64_t step = part.strided ? 2 : 1;
+    for (std::size_t d = sizes.size(); d-- > 0; step *= std::max<std::int64_t>(sizes[d], 0)) stride[d] = step;
+    if (sizes.empty()) mluOpSetTensorDescriptorPointerMode(desc, MLUOP_POINTER_MODE_HOST);
+    EXPECT_EQ(mluOpSetTensorDescriptorEx_v2(desc, MLUOP_LAYOUT_ARRAY, part.dtype,
+                                            static_cast<int>(sizes.size()), sizes.data(), stride.data()),
+              MLUOP_STATUS_SUCCESS);
+  }
+};
+
+}  // namespace turnout::test
