@@ -251,7 +251,6 @@ ArrayType array_type_of(nb::handle object) {
 ImportedArray import_array(nb::handle object, What what, bool for_writing) {
   ImportedArray array;
   array.type = array_type_of(object);
-  // A requires_grad tensor refuses __dlpack__() in its own words; ours name the way out.
   if (array.type.is_torch) array.requires_grad = attribute(object, names().requires_grad).is(Py_True);
   switch (array.type.protocol) {
     case Protocol::array_struct:
@@ -266,7 +265,8 @@ ImportedArray import_array(nb::handle object, What what, bool for_writing) {
       }
       break;
     case Protocol::capsule:
-      if (!array.requires_grad) read_capsule(object, what, array);
+      // Torch before 2.10, whose __dlpack__() refuses a tensor that requires grad; the caller judges that.
+      read_capsule(array.requires_grad ? object.attr("detach")() : nb::borrow(object), what, array);
       break;
     case Protocol::none:
       throw nb::type_error(concat(what[0], ": ", what[1], " is of type ",
