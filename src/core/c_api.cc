@@ -80,8 +80,7 @@ Slot slot_of(const Described& described) {
           static_cast<int>(desc.shape.size())};
 }
 
-Tensor tensor_of(const Slot& slot) {
-  Tensor tensor;
+void fill(Tensor& tensor, const Slot& slot) {
   tensor.data = const_cast<void*>(slot.data);
   tensor.dtype = slot.dtype;
   tensor.rank = slot.rank;
@@ -89,7 +88,6 @@ Tensor tensor_of(const Slot& slot) {
     tensor.shape[d] = slot.shape[d];
     tensor.stride[d] = slot.stride[d];
   }
-  return tensor;
 }
 
 // The operator behind the door writes the log line of a call that gets that far; the others are logged here.
@@ -140,16 +138,14 @@ mluOpStatus_t fail_as_thrown(bool logged) noexcept {
 }
 
 mluOpStatus_t call_erased(mluOpHandle_t handle, const Signature& signature, const Described* described,
-                          int count, std::initializer_list<ScalarValue> scalars, ErasedBody run,
-                          const void* body) noexcept {
+                          int count, std::initializer_list<ScalarValue> scalars, Slot* slots, Tensor* tensors,
+                          ErasedBody run, const void* body) noexcept {
   if (handle == nullptr) return refuse_null(signature.op, "handle");
   try {
-    Slot slots[kMaxArguments];
     for (int i = 0; i < count; ++i) slots[i] = slot_of(described[i]);
     Arguments arguments(signature, slots, count, scalars.begin(), static_cast<int>(scalars.size()));
     if (!check_and_log(arguments)) return succeed();
-    Tensor tensors[kMaxArguments];
-    for (int i = 0; i < count; ++i) tensors[i] = tensor_of(slots[i]);
+    for (int i = 0; i < count; ++i) fill(tensors[i], slots[i]);
     run(body, handle->context, tensors);
     return succeed();
   } catch (...) {

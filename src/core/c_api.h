@@ -69,19 +69,22 @@ mluOpStatus_t give(const char* function, const char* owner_name, const Owner* ow
 
 using ErasedBody = void (*)(const void* body, Context& context, const Tensor* tensors);
 mluOpStatus_t call_erased(mluOpHandle_t handle, const Signature& signature, const Described* described,
-                          int count, std::initializer_list<ScalarValue> scalars, ErasedBody run,
-                          const void* body) noexcept;
+                          int count, std::initializer_list<ScalarValue> scalars, Slot* slots, Tensor* tensors,
+                          ErasedBody run, const void* body) noexcept;
 
 // Checks the arguments by the signature, in its order of steps, and then runs body(context, tensors) with one
 // Tensor per argument. Without the body: when a check fails, or finds that there is nothing to do.
 template <int kCount, class Body>
 mluOpStatus_t call(mluOpHandle_t handle, const Signature& signature, const Described (&described)[kCount],
                    std::initializer_list<ScalarValue> scalars, const Body& body) noexcept {
-  static_assert(kCount <= kMaxArguments);
-  const ErasedBody run = [](const void* erased, Context& context, const Tensor* tensors) {
-    (*static_cast<const Body*>(erased))(context, tensors);
+  // Here and not behind the call, where their number is unknown: clearing room for the most there can be
+  // costs as much as all checks of a call.
+  Slot slots[kCount];
+  Tensor tensors[kCount];
+  const ErasedBody run = [](const void* erased, Context& context, const Tensor* t) {
+    (*static_cast<const Body*>(erased))(context, t);
   };
-  return call_erased(handle, signature, described, kCount, scalars, run, &body);
+  return call_erased(handle, signature, described, kCount, scalars, slots, tensors, run, &body);
 }
 
 }  // namespace turnout::core
