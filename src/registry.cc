@@ -2,7 +2,9 @@
 #include "registry.h"
 
 #include "moe_dispatch/signature.h"
+#include "moe_re_routing/signature.h"
 #include "turnout/moe_dispatch.h"
+#include "turnout/moe_re_routing.h"
 
 namespace turnout::core {
 namespace {
@@ -11,6 +13,16 @@ namespace {
 template <class Enum>
 Enum to_enum(const ScalarValue& scalar) {
   return static_cast<Enum>(scalar.value < 0 || scalar.value > 255 ? 255 : scalar.value);
+}
+
+bool given(const Tensor& t) { return t.rank >= 0; }
+
+void set_number(const Tensor& t, std::int64_t i, std::int64_t value) {
+  if (t.dtype == DType::i64) {
+    static_cast<std::int64_t*>(t.data)[i] = value;
+  } else {
+    static_cast<std::int32_t*>(t.data)[i] = static_cast<std::int32_t>(value);
+  }
 }
 
 }  // namespace
@@ -23,6 +35,23 @@ std::span<const Operator> operators() {
                               {s[0].value, s[1].value, to_enum<Fill>(s[2])});
        },
        "capacity=3 num_experts=2 fill=1 choices=2 samples=5 hidden=7"},
+      {&kMoeReRouting,
+       [](Context& context, const Tensor* t, const ScalarValue* s) {
+         const ConstTensor scales = t[2];
+         moe_re_routing(context, t[0], t[1], given(t[2]) ? &scales : nullptr, t[3],
+                        given(t[4]) ? &t[4] : nullptr, t[5], t[6],
+                        {to_enum<ExpertTokenNum>(s[0]), to_enum<TokenIdx>(s[1])});
+       },
+       "expert_token_num_type=1 idx_type=0 rows=5 hidden=3 ranks=2 experts=3 scale_width=2",
+       [](const Tensor* t) { set_number(t[1], 0, t[0].shape[0]); }},
+      {&kMoeReRoutingInverse,
+       [](Context& context, const Tensor* t, const ScalarValue* s) {
+         moe_re_routing_inverse(context, t[0], t[1], t[2], to_enum<TokenIdx>(s[0]));
+       },
+       "idx_type=0 rows=5 hidden=3",
+       [](const Tensor* t) {
+         for (std::int64_t i = 0; i < t[1].shape[0]; ++i) set_number(t[1], i, i);
+       }},
   };
   return kOperators;
 }

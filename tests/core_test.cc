@@ -2,47 +2,28 @@
 // allocates nothing.
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <cstdlib>
 #include <limits>
-#include <new>
 #include <vector>
 
 #include "core/call.h"
 #include "core/isa.h"
-#include "sanitizer.h"
+#include "count_allocations.h"
 #include "turnout/turnout.h"
-
-namespace {
-std::atomic<std::int64_t> allocations{0};
-}  // namespace
-
-// Counts every allocation of this program, C++ and aligned C ones.
-void* operator new(std::size_t size) {
-  ++allocations;
-  if (void* p = std::malloc(size)) return p;
-  throw std::bad_alloc();
-}
-void operator delete(void* p) noexcept { std::free(p); }
-void operator delete(void* p, std::size_t) noexcept { std::free(p); }
-#if !defined(TURNOUT_ADDRESS_SANITIZER) && !defined(TURNOUT_THREAD_SANITIZER)
-extern "C" void* aligned_alloc(std::size_t alignment, std::size_t size) {
-  ++allocations;
-  void* p = nullptr;
-  return posix_memalign(&p, alignment, size) == 0 ? p : nullptr;
-}
-#endif
 
 namespace turnout {
 namespace {
+
+using test::allocations;
 
 // The smallest dispatch that uses the table of last writers: 2 rows of 3.
 struct Dispatch {
   float gates[2] = {2, 3}, input[6] = {1, 2, 3, 4, 5, 6}, dispatch[6] = {};
   std::int32_t indices[2] = {1, 0}, locations[2] = {0, 0};
   void operator()(Context& context, Fill fill = Fill::zero) {
-    moe_dispatch_forward(context, view(gates, {2}), view(indices, {2}), view(locations, {2}), view(input, {2, 3}),
-                         view(dispatch, {2, 3}), {.capacity = 1, .num_experts = 2, .fill = fill});
+    moe_dispatch_forward(context, view(gates, {2}), view(indices, {2}), view(locations, {2}),
+                         view(input, {2, 3}), view(dispatch, {2, 3}),
+                         {.capacity = 1, .num_experts = 2, .fill = fill});
   }
 };
 
@@ -77,16 +58,16 @@ TEST(Context, RepeatedCallsAllocateNothing) {
   small(context);
   small(context, Fill::keep);
   large();
-  const std::int64_t before = allocations;
+  const std::int64_t before = allocations();
   for (int repeat = 0; repeat < 10; ++repeat) {
     small(context);
     small(context, Fill::keep);
     large();
   }
-  EXPECT_EQ(allocations - before, 0);
+  EXPECT_EQ(allocations() - before, 0);
   context.trim();
   small(context);
-  EXPECT_GT(allocations - before, 0) << "the counter counts";
+  EXPECT_GT(allocations() - before, 0) << "the counter counts";
 }
 
 TEST(Scratch, FailsCleanlyWhenMemoryIsOut) {
@@ -144,8 +125,9 @@ TEST(Log, FailuresHaveTheirSentenceAndEmptyCallsAreLevelFive) {
   Lines lines;
   Context context;
   const auto call = [&](std::int64_t hidden, std::int64_t wanted) {
-    moe_dispatch_forward(context, ConstTensor(nullptr, DType::f32, {0}), ConstTensor(nullptr, DType::i32, {0}),
-                         ConstTensor(nullptr, DType::i32, {0}), ConstTensor(nullptr, DType::f32, {0, hidden}),
+    moe_dispatch_forward(context, ConstTensor(nullptr, DType::f32, {0}),
+                         ConstTensor(nullptr, DType::i32, {0}), ConstTensor(nullptr, DType::i32, {0}),
+                         ConstTensor(nullptr, DType::f32, {0, hidden}),
                          Tensor(nullptr, DType::f32, {0, wanted}), {.capacity = 0, .num_experts = 2});
   };
   set_log(1, &Lines::sink, &lines);
@@ -155,8 +137,9 @@ TEST(Log, FailuresHaveTheirSentenceAndEmptyCallsAreLevelFive) {
   call(3, 3);
   set_log(0);
   ASSERT_EQ(lines.all.size(), 2u);
-  EXPECT_NE(lines.all[0].second.find("failed: moe_dispatch_forward: dispatch.shape[1] is 4, expected hidden = 3"),
-            std::string::npos)
+  EXPECT_NE(
+      lines.all[0].second.find("failed: moe_dispatch_forward: dispatch.shape[1] is 4, expected hidden = 3"),
+      std::string::npos)
       << lines.all[0].second;
   EXPECT_EQ(lines.all[1].first, 5);
   EXPECT_NE(lines.all[1].second.find("skipped"), std::string::npos) << lines.all[1].second;

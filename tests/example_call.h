@@ -20,12 +20,13 @@ using core::Signature;
 
 struct ExampleCall {
   const Signature& signature;
-  std::vector<std::int64_t> sizes;                         // by position in signature.names
-  std::vector<std::vector<std::int64_t>> vectors;          // of the vector scalars, by scalar
+  std::vector<std::int64_t> sizes;                                  // by position in signature.names
+  std::vector<std::vector<std::int64_t>> vectors;                   // of the vector scalars, by scalar
   std::vector<std::unique_ptr<std::vector<std::uint64_t>>> memory;  // by argument
   std::vector<Tensor> tensors;
 
-  // example: "capacity=3 samples=5": a value for every name. `drop_optional`: without the optional dimensions.
+  // example: "capacity=3 samples=5": a value for every name. `drop_optional`: without the optional
+  // dimensions.
   ExampleCall(const Signature& s, std::string_view example, bool drop_optional = false)
       : signature(s), sizes(static_cast<std::size_t>(s.names.count), 0) {
     core::split(example, ' ', [&](std::string_view part) {
@@ -101,7 +102,8 @@ struct ExampleCall {
   void paint_outputs() {
     for (int i = 0; i < signature.arguments.count; ++i) {
       auto& block = *memory[static_cast<std::size_t>(i)];
-      if (signature.arguments[i].is_output()) std::memset(block.data(), 0x5A, block.size() * sizeof(block[0]));
+      if (signature.arguments[i].is_output())
+        std::memset(block.data(), 0x5A, block.size() * sizeof(block[0]));
     }
   }
 };

@@ -10,7 +10,8 @@
 
 namespace turnout::test {
 
-// `count` elements of T that start `offset` elements off a 64-byte boundary. The bytes around them must not change.
+// `count` elements of T that start `offset` elements off a 64-byte boundary. The bytes around them must not
+// change.
 template <class T>
 class Guarded {
  public:

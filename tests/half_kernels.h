@@ -1,4 +1,5 @@
-// What one instruction set makes of 16-bit floats, for half_test.cc, which is compiled once per instruction set.
+// What one instruction set makes of 16-bit floats, for half_test.cc, which is compiled once per instruction
+// set.
 #pragma once
 
 #include "turnout/context.h"

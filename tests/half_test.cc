@@ -1,4 +1,5 @@
-// Conversions of 16-bit floats: the scalar ones against arithmetic, the vector ones of every ISA against those.
+// Conversions of 16-bit floats: the scalar ones against arithmetic, the vector ones of every ISA against
+// those.
 #include "core/half.h"
 
 #include <gtest/gtest.h>
@@ -80,7 +81,8 @@ TYPED_TEST(HalfTest, WideningIsTheDefinition) {
   }
 }
 
-// Numbers where rounding is decided: each half, the middle to the next one, and both neighbours of the middle.
+// Numbers where rounding is decided: each half, the middle to the next one, and both neighbours of the
+// middle.
 template <class T>
 std::vector<float> decisive_floats() {
   std::vector<float> all;
@@ -112,7 +114,8 @@ TYPED_TEST(HalfTest, NarrowingIsToNearestEven) {
     if (std::isinf(got)) {  // exactly from half a step above the greatest finite value on
       const TypeParam greatest{static_cast<std::uint16_t>((half.bits & 0x7FFF) - 1)};
       const TypeParam before{static_cast<std::uint16_t>(greatest.bits - 1)};
-      EXPECT_GE(std::abs(static_cast<double>(v)), value_of(greatest) + (value_of(greatest) - value_of(before)) / 2);
+      EXPECT_GE(std::abs(static_cast<double>(v)),
+                value_of(greatest) + (value_of(greatest) - value_of(before)) / 2);
       continue;
     }
     const double error = std::abs(got - static_cast<double>(v));
@@ -148,7 +151,8 @@ TYPED_TEST(HalfTest, EveryIsaHasTheSameBits) {
       }
       for (int k = 0; k < kBatch; ++k) {
         EXPECT_EQ(out[k].bits, from_float<TypeParam>(to_float(in[k])).bits) << base + k;
-        EXPECT_EQ(std::bit_cast<std::uint32_t>(wide[k]), std::bit_cast<std::uint32_t>(to_float(in[k]))) << base + k;
+        EXPECT_EQ(std::bit_cast<std::uint32_t>(wide[k]), std::bit_cast<std::uint32_t>(to_float(in[k])))
+            << base + k;
       }
     }
     for (std::size_t base = 0; base < floats.size(); base += kBatch) {

@@ -42,12 +42,18 @@ class Negative : public testing::TestWithParam<const Operator*> {
   Context context{{.threads = 2}};
   int generated = 0;
 
-  // The call that `damage` made of a valid one must fail, with a sentence that starts with the operator's name and
-  // contains `mention`.
+  ExampleCall valid_call(bool drop_optional = false) const {
+    ExampleCall example(signature, op.example, drop_optional);
+    if (op.prepare != nullptr) op.prepare(example.tensors.data());
+    return example;
+  }
+
+  // The call that `damage` made of a valid one must fail, with a sentence that starts with the operator's
+  // name and contains `mention`.
   template <class Damage>
   void expect_rejected(std::string_view what, std::string_view mention, const Damage& damage,
                        bool drop_optional = false) {
-    ExampleCall example(signature, op.example, drop_optional);
+    ExampleCall example = valid_call(drop_optional);
     damage(example);
     const Outcome outcome = call(context, op, example);
     ++generated;
@@ -75,10 +81,14 @@ class Negative : public testing::TestWithParam<const Operator*> {
 };
 
 TEST_P(Negative, TheExampleItselfSucceeds) {
-  for (bool drop : {false, true}) {
-    ExampleCall example(signature, op.example, drop);
-    const Outcome outcome = call(context, op, example);
-    EXPECT_FALSE(outcome.failed) << outcome.sentence;
+  for (bool drop_dimensions : {false, true}) {
+    for (bool drop_arguments : {false, true}) {
+      ExampleCall example = valid_call(drop_dimensions);
+      for (int i = 0; i < signature.arguments.count; ++i)
+        if (drop_arguments && signature.arguments[i].optional) example.tensors[i].rank = -1;
+      const Outcome outcome = call(context, op, example);
+      EXPECT_FALSE(outcome.failed) << outcome.sentence;
+    }
   }
 }
 
@@ -115,7 +125,7 @@ TEST_P(Negative, DTypes) {
     const Argument& argument = signature.arguments[i];
     for (int d = 0; d < kDTypeCount; ++d) {
       const auto dtype = static_cast<DType>(d);
-      const ExampleCall valid(signature, op.example);
+      const ExampleCall valid = valid_call();
       const bool same = argument.like >= 0 && valid.tensors[argument.like].dtype == dtype;
       if (contains(argument.dtypes, dtype) || same) continue;
       expect_rejected(name_of(dtype), argument.name, [&](ExampleCall& e) {
@@ -155,9 +165,10 @@ TEST_P(Negative, Memory) {
     const Argument& argument = signature.arguments[i];
     expect_rejected("a null pointer", argument.name, [&](ExampleCall& e) { e.tensors[i].data = nullptr; });
     for (int d = 0; d < argument.dims.count; ++d) {
-      expect_rejected("a strided tensor", argument.name, [&](ExampleCall& e) { e.tensors[i].stride[d] += 1; });
+      expect_rejected("a strided tensor", argument.name,
+                      [&](ExampleCall& e) { e.tensors[i].stride[d] += 1; });
     }
-    if (size_of(ExampleCall(signature, op.example).tensors[i].dtype) > 1) {
+    if (size_of(valid_call().tensors[i].dtype) > 1) {
       expect_rejected("a pointer off its element", argument.name, [&](ExampleCall& e) {
         e.tensors[i].data = static_cast<std::byte*>(e.tensors[i].data) + 1;
       });
@@ -208,19 +219,27 @@ TEST_P(Negative, Scalars) {
   }
 }
 
-// An empty call needs no pointers, but its other arguments are still checked.
-TEST_P(Negative, EmptyOutputsNeedNoMemory) {
+// A size of zero is legal, and tensors without elements need no memory, unless a rule asks for more.
+TEST_P(Negative, SizesOfZero) {
   for (int name = signature.scalars.count; name < signature.names.count; ++name) {
-    ExampleCall example(signature, op.example);
+    const ExampleCall example = valid_call();
     std::string text;
     for (int n = 0; n < signature.names.count; ++n)
       text += std::string(signature.names[n]) + "=" +
               std::to_string(n == name ? 0 : example.sizes[static_cast<std::size_t>(n)]) + " ";
+    bool is_refused = false;
+    for (const core::Rule& rule : signature.rules)
+      is_refused |= rule.left.names.count == 0 && rule.right.names.count == 1 && rule.right.names[0] == name;
     ExampleCall empty(signature, text);
+    if (op.prepare != nullptr && !is_refused) op.prepare(empty.tensors.data());
     for (Tensor& t : empty.tensors)
       if (core::Slot(t).elements() == 0) t.data = nullptr;
     const Outcome outcome = call(context, op, empty);
-    EXPECT_FALSE(outcome.failed) << signature.names[name] << " = 0: " << outcome.sentence;
+    EXPECT_EQ(outcome.failed, is_refused) << signature.names[name] << " = 0: " << outcome.sentence;
+    if (!is_refused) continue;
+    EXPECT_NE(outcome.sentence.find(std::string(signature.names[name]) + " is 0, expected 1 or more"),
+              std::string::npos)
+        << outcome.sentence;
   }
 }
 

@@ -57,7 +57,8 @@ TEST(ParallelFor, UsesSeveralThreads) {
 TEST(ParallelFor, OneRangeStaysOnTheCallersThread) {
   Context context({.threads = 5});
   const auto self = std::this_thread::get_id();
-  parallel_for(context, 10, 10, [&](std::int64_t, std::int64_t) { EXPECT_EQ(std::this_thread::get_id(), self); });
+  parallel_for(context, 10, 10,
+               [&](std::int64_t, std::int64_t) { EXPECT_EQ(std::this_thread::get_id(), self); });
 }
 
 TEST(ParallelFor, NestedCallsRunInline) {
@@ -130,7 +131,8 @@ TEST(ParallelFor, SetsTheFloatingPointEnvironmentAndRestoresIt) {
   _mm_setcsr(0x9FC0);  // flush to zero, denormals are zero
   Context context({.threads = 2});
   std::atomic<int> wrong{0};
-  parallel_for(context, 64, 1, [&](std::int64_t, std::int64_t) { wrong += (_mm_getcsr() & 0xFFC0) != 0x1F80; });
+  parallel_for(context, 64, 1,
+               [&](std::int64_t, std::int64_t) { wrong += (_mm_getcsr() & 0xFFC0) != 0x1F80; });
   EXPECT_EQ(wrong, 0);
   EXPECT_EQ(_mm_getcsr(), 0x9FC0u);
   _mm_setcsr(before);

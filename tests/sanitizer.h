@@ -15,3 +15,14 @@
 #if defined(__SANITIZE_ADDRESS__)
 #define TURNOUT_ADDRESS_SANITIZER 1
 #endif
+
+namespace turnout::test {
+
+// Under a sanitizer tests run 5 to 20 times slower: they leave out the largest shapes.
+#if defined(TURNOUT_ADDRESS_SANITIZER) || defined(TURNOUT_THREAD_SANITIZER)
+inline constexpr bool kReducedShapes = true;
+#else
+inline constexpr bool kReducedShapes = false;
+#endif
+
+}  // namespace turnout::test

@@ -1,5 +1,5 @@
-// Fuzzes every operator's arguments: random dtypes, ranks, shapes, strides, null pointers, scalars. A call either
-// succeeds or throws Error and writes nothing; the sanitizers watch the memory.
+// Fuzzes every operator's arguments: random dtypes, ranks, shapes, strides, null pointers, scalars. A call
+// either succeeds or throws Error and writes nothing; the sanitizers watch the memory.
 #include <cstdint>
 #include <cstdlib>
 #include <string>
@@ -19,13 +19,15 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const core::Signature& signature = *op.signature;
 
   std::string example;
-  for (std::string_view name : signature.names) example += std::string(name) + "=" + std::to_string(in.between(0, 4)) + " ";
+  for (std::string_view name : signature.names)
+    example += std::string(name) + "=" + std::to_string(in.between(0, 4)) + " ";
   test::ExampleCall call(signature, example, in.flag());
 
   std::vector<std::size_t> alias(call.tensors.size());
   for (std::size_t i = 0; i < alias.size(); ++i) alias[i] = i;
   // A few random changes, each possibly harmless.
-  for (std::int64_t change = in.between(0, 3); change > 0; --change) {
+  const std::int64_t changes = in.between(0, 3);
+  for (std::int64_t change = changes; change > 0; --change) {
     const auto i = static_cast<std::size_t>(in.between(0, signature.arguments.count - 1));
     Tensor& t = call.tensors[i];
     const auto d = static_cast<std::size_t>(in.between(0, kMaxRank - 1));
@@ -49,19 +51,28 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         alias[i] = static_cast<std::size_t>(in.between(0, signature.arguments.count - 1));
         break;
       default:
-        call.sizes[static_cast<std::size_t>(in.between(0, signature.names.count - 1))] = in.value<std::int64_t>();
+        call.sizes[static_cast<std::size_t>(in.between(0, signature.names.count - 1))] =
+            in.value<std::int64_t>();
     }
   }
-  // Memory for what the tensors now claim, where a claim is small; the others must be refused before any access.
+  // Memory for what the tensors now claim, where a claim is small; the others must be refused before any
+  // access.
   constexpr std::int64_t kSmall = 64;  // fits the memory of any other argument, too
   for (std::size_t i = 0; i < alias.size(); ++i) {
     Tensor& t = call.tensors[i];
-    const bool is_small = t.rank >= 0 && t.rank <= kMaxRank && core::Slot(t).elements() <= kSmall * (alias[i] == i ? 999 : 1);
+    const bool is_small =
+        t.rank >= 0 && t.rank <= kMaxRank && core::Slot(t).elements() <= kSmall * (alias[i] == i ? 999 : 1);
     if (!is_small) t.data = nullptr;
     if (t.data != nullptr) call.allocate(static_cast<int>(i));
   }
   for (std::size_t i = 0; i < alias.size(); ++i)
-    if (call.tensors[i].data != nullptr && alias[i] != i) call.tensors[i].data = call.memory[alias[i]]->data();
+    if (call.tensors[i].data != nullptr && alias[i] != i)
+      call.tensors[i].data = call.memory[alias[i]]->data();
+  if (op.prepare != nullptr && in.flag()) {
+    bool intact = true;
+    for (std::size_t i = 0; i < alias.size(); ++i) intact &= call.tensors[i].data != nullptr && alias[i] == i;
+    if (intact && changes == 0) op.prepare(call.tensors.data());
+  }
   call.paint_outputs();
   const std::string before = call.output_bytes();
   const auto scalars = call.scalar_values();

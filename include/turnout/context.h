@@ -26,20 +26,20 @@ class TURNOUT_API Executor {
 
 // One finished call, as an observer sees it. All pointers are valid during the callback only.
 struct CallRecord {
-  const char* op;           // "moe_dispatch_forward"
-  const char* arguments;    // "gates f32[18432], ..., capacity 11520"
-  const char* algorithm;    // what the plan chose; "" when it did not get that far
-  const char* error;        // the sentence of a failed call, else nullptr
-  bool skipped;             // nothing to do: no output has an element
+  const char* op;         // "moe_dispatch_forward"
+  const char* arguments;  // "gates f32[18432], ..., capacity 11520"
+  const char* algorithm;  // what the plan chose; "" when it did not get that far
+  const char* error;      // the sentence of a failed call, else nullptr
+  bool skipped;           // nothing to do: no output has an element
   Isa isa;
-  int threads;              // at most this many took part
+  int threads;  // at most this many took part
   std::int64_t scratch_bytes;
   double microseconds;
 };
 using Observer = void (*)(const CallRecord& record, void* user);
 
 struct Options {
-  int threads = 0;               // 0: TURNOUT_NUM_THREADS, or the CPUs this process may use
+  int threads = 0;  // 0: TURNOUT_NUM_THREADS, or the CPUs this process may use
   Isa isa = Isa::best;
   Executor* executor = nullptr;  // nullptr: the library's own pool; else must outlive the context
 };
@@ -57,7 +57,7 @@ class TURNOUT_API Context {
   void set_threads(int threads);  // 0: as in Options
   Isa isa() const;
   void set_observer(Observer observer, void* user);  // nullptr: none
-  void trim();  // gives idle scratch memory back to the system
+  void trim();                                       // gives idle scratch memory back to the system
 
   struct State;
   State& state() const { return *state_; }

@@ -96,8 +96,8 @@ struct BasicTensor {
       : BasicTensor(data_, dtype_, shape_.begin(), static_cast<int>(shape_.size())) {}
 
   template <class Other>
-    requires(!__is_same(Other, Data))
-  BasicTensor(const BasicTensor<Other>& other)  // NOLINT: a Tensor is a ConstTensor
+  requires(!__is_same(Other, Data))
+      BasicTensor(const BasicTensor<Other>& other)  // NOLINT: a Tensor is a ConstTensor
       : data(other.data), dtype(other.dtype), rank(other.rank) {
     for (int d = 0; d < kMaxRank; ++d) {
       shape[d] = other.shape[d];

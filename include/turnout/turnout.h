@@ -4,5 +4,6 @@
 #include "turnout/context.h"
 #include "turnout/error.h"
 #include "turnout/moe_dispatch.h"
+#include "turnout/moe_re_routing.h"
 #include "turnout/tensor.h"
 #include "turnout/version.h"

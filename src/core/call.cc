@@ -76,12 +76,7 @@ Call::Call(Context& context, const Signature& signature, std::initializer_list<S
     start_ = std::chrono::steady_clock::now();
     described_ = arguments_.describe();
   }
-  try {
-    skipped_ = !arguments_.check();
-  } catch (const Error& error) {
-    if (watched_) report(error.what());
-    throw;
-  }
+  check([&] { skipped_ = !arguments_.check(); });
 }
 
 Call::~Call() {
@@ -89,15 +84,14 @@ Call::~Call() {
 }
 
 Scratch& Call::scratch(std::size_t bytes) {
-  try {
-    scratch_.emplace(context_, bytes);
-  } catch (const Error& error) {
-    if (watched_) report(error.what());
-    watched_ = false;
-    throw;
-  }
+  check([&] { scratch_.emplace(context_, bytes); });
   scratch_bytes_ = bytes;
   return *scratch_;
+}
+
+void Call::fail(const char* sentence) {
+  if (watched_) report(sentence);
+  watched_ = false;  // one line per call
 }
 
 void Call::report(const char* error) {

@@ -27,6 +27,17 @@ class Call {
   // Leases memory for this call; Error(alloc_failed).
   Scratch& scratch(std::size_t bytes);
 
+  // Runs a check that the plan itself makes; a failure is logged like those of the signature.
+  template <class F>
+  void check(const F& f) {
+    try {
+      f();
+    } catch (const Error& error) {
+      fail(error.what());
+      throw;
+    }
+  }
+
   // What the plan decided, for the log line.
   void chose(const char* algorithm, int threads) {
     algorithm_ = algorithm;
@@ -34,6 +45,7 @@ class Call {
   }
 
  private:
+  void fail(const char* sentence);
   void report(const char* error);
 
   Context& context_;

@@ -184,8 +184,8 @@ void Arguments::check_argument(const Step& step, int i) {
       if (slot.data == nullptr)
         fail(step.code, concat(argument.name, ".data is null, expected memory for shape ", shape_text(slot)));
       if (std::bit_cast<std::uintptr_t>(slot.data) % static_cast<std::uintptr_t>(size_of(slot.dtype)) != 0)
-        fail(step.code, concat(argument.name, ".data is not aligned to its element size ",
-                               size_of(slot.dtype)));
+        fail(step.code,
+             concat(argument.name, ".data is not aligned to its element size ", size_of(slot.dtype)));
       break;
     default:
       break;
@@ -211,8 +211,8 @@ void Arguments::check_shape(const Step& step, int i, int only_dim) {
     const int position = d++;
     if (only_dim >= 0 && only_dim != dim) continue;
     if (actual < 0)
-      fail(step.code, concat(argument.name, ".shape[", std::int64_t{position}, "] is ", actual,
-                             ", expected 0 or more"));
+      fail(step.code,
+           concat(argument.name, ".shape[", std::int64_t{position}, "] is ", actual, ", expected 0 or more"));
     if (extent.optional && sizes_[extent.names[0]] == kAbsent)
       fail(step.code, concat(argument.name, " has a dimension ", extent.text,
                              " that an earlier argument does not have; its shape is ", shape_text(slot)));
@@ -254,9 +254,12 @@ void Arguments::check_vector_lengths(const Step& step) const {
 void Arguments::check_rules(const Step& step) const {
   for (const Rule& rule : signature_.rules) {
     const std::int64_t left = evaluate(rule.left), right = evaluate(rule.right);
-    if (left > right)
-      fail(step.code, concat(rule.left.text, " is ", left, ", expected at most ", rule.right.text, " = ",
-                             right));
+    if (left <= right) continue;
+    if (rule.left.names.count == 0)
+      fail(step.code, concat(rule.right.text, " is ", right, ", expected ", left, " or more"));
+    const bool plain = rule.right.names.count == 0;
+    fail(step.code, concat(rule.left.text, " is ", left, ", expected at most ",
+                           plain ? std::string_view() : rule.right.text, plain ? "" : " = ", right));
   }
 }
 

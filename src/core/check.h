@@ -35,8 +35,8 @@ struct ScalarValue {
   std::int64_t value = 0;                // or the length of `values`
 
   template <class T>
-    requires(!requires(T t) { t.data(); })
-  ScalarValue(T v) : value(static_cast<std::int64_t>(v)) {}  // NOLINT: integers, bools and enums are scalars
+  requires(!requires(T t) { t.data(); }) ScalarValue(T v)
+      : value(static_cast<std::int64_t>(v)) {}  // NOLINT: integers, bools and enums are scalars
   ScalarValue(const std::int64_t* data, std::int64_t count) : values(data), value(count) {}
 };
 

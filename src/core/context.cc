@@ -94,8 +94,8 @@ void ArenaList::trim() {
 Scratch::Scratch(Context& context, std::size_t bytes)
     : context_(context), arena_(context.state().arenas.take(bytes)) {
   if (arena_ == nullptr)
-    throw Error(ErrorCode::alloc_failed, "turnout: " + std::to_string(bytes) +
-                                             " bytes of scratch memory are not available");
+    throw Error(ErrorCode::alloc_failed,
+                "turnout: " + std::to_string(bytes) + " bytes of scratch memory are not available");
   next_ = static_cast<std::byte*>(arena_->data);
 }
 Scratch::~Scratch() { context_.state().arenas.give_back(arena_); }

@@ -50,7 +50,8 @@ constexpr std::size_t padded(std::size_t bytes) {
   return (bytes + kScratchAlignment - 1) / kScratchAlignment * kScratchAlignment;
 }
 
-// Memory for the length of one call. Taken before the first write, so that running out of memory fails cleanly.
+// Memory for the length of one call. Taken before the first write, so that running out of memory fails
+// cleanly.
 class Scratch {
  public:
   Scratch(Context& context, std::size_t bytes);  // Error(alloc_failed)

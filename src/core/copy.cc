@@ -12,7 +12,7 @@
 
 TURNOUT_ISA_BEGIN
 
-void stream(void* to, const void* from, std::int64_t bytes) {
+void stream(void* to, const void* from, std::int64_t bytes, const void* next) {
   constexpr std::int64_t kLine = 64;
   const hn::ScalableTag<std::uint8_t> d;
   auto* out = static_cast<std::uint8_t*>(to);
@@ -20,13 +20,22 @@ void stream(void* to, const void* from, std::int64_t bytes) {
   const auto misaligned = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(to) % kLine);
   std::int64_t i = std::min(bytes, (kLine - misaligned) % kLine);
   std::memcpy(out, in, static_cast<std::size_t>(i));
-  for (; i + kLine <= bytes; i += kLine)
-    for (std::int64_t b = 0; b < kLine; b += HWY_MAX_BYTES) hn::Stream(hn::LoadU(d, in + i + b), d, out + i + b);
+  const auto stream_line = [&] HWY_ATTR {
+    for (std::int64_t b = 0; b < kLine; b += HWY_MAX_BYTES)
+      hn::Stream(hn::LoadU(d, in + i + b), d, out + i + b);
+    i += kLine;
+  };
+  const std::int64_t fetch_from = next == nullptr ? bytes : bytes - kAheadBytes;
+  while (i + kLine <= std::min(bytes, fetch_from)) stream_line();
+  for (const auto* ahead = static_cast<const std::uint8_t*>(next); i + kLine <= bytes; ahead += kLine) {
+    if (next != nullptr) hwy::Prefetch(ahead);
+    stream_line();
+  }
   std::memcpy(out + i, in + i, static_cast<std::size_t>(bytes - i));
-  hwy::FlushStream();
 }
+void finish() { hwy::FlushStream(); }
 
-constexpr CopyKernels kCopyKernels = {&stream};
+constexpr CopyKernels kCopyKernels = {&stream, &finish};
 
 TURNOUT_ISA_END
 
@@ -40,9 +49,11 @@ const CopyKernels& copy_kernels(Isa isa) {
 
 void stream_copy(Context& context, void* to, const void* from, std::int64_t bytes) {
   constexpr std::int64_t kRangeBytes = 128 << 10;
-  const auto copy = copy_kernels(context.isa()).stream;
+  const CopyKernels& copy = copy_kernels(context.isa());
   parallel_for(context, bytes, kRangeBytes, [&](std::int64_t begin, std::int64_t end) {
-    copy(static_cast<std::byte*>(to) + begin, static_cast<const std::byte*>(from) + begin, end - begin);
+    copy.stream(static_cast<std::byte*>(to) + begin, static_cast<const std::byte*>(from) + begin, end - begin,
+                nullptr);
+    copy.finish();
   });
 }
 

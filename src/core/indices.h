@@ -3,6 +3,10 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <string_view>
+
+#include "core/check.h"
+#include "turnout/error.h"
 
 namespace turnout::core {
 
@@ -25,6 +29,22 @@ std::int64_t last_writers(std::int64_t n, const RowOf& row_of, std::int64_t* las
     last[row] = q;
   }
   return named;
+}
+
+// position[index[i]] = i for a permutation of 0 .. n-1. The first entry that is out of range, or that an
+// earlier one has named, is refused; `what` names the argument.
+template <class Index>
+void invert_permutation(std::string_view what, const Index* index, std::int64_t n, std::int64_t* position) {
+  std::fill_n(position, n, std::int64_t{-1});
+  for (std::int64_t i = 0; i < n; ++i) {
+    const std::int64_t value = index[i];
+    if (!in_range(value, n))
+      throw Error(ErrorCode::bad_param, concat(what, "[", i, "] is ", value, ", expected 0 .. ", n - 1));
+    if (position[value] >= 0)
+      throw Error(ErrorCode::bad_param, concat(what, "[", i, "] is ", value, ", which [", position[value],
+                                               "] is already, expected a permutation"));
+    position[value] = i;
+  }
 }
 
 }  // namespace turnout::core

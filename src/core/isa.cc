@@ -71,8 +71,8 @@ Isa best_isa() {
   if (wanted == nullptr || *wanted == '\0') return strongest_up_to(Isa::avx512_dl);
   for (int i = 0; i <= static_cast<int>(Isa::avx512_dl); ++i)
     if (std::strcmp(wanted, name_of(static_cast<Isa>(i))) == 0) return strongest_up_to(static_cast<Isa>(i));
-  throw Error(ErrorCode::bad_param, std::string("TURNOUT_ISA is '") + wanted +
-                                        "', expected one of sse4, avx2, avx512, avx512_dl");
+  throw Error(ErrorCode::bad_param,
+              std::string("TURNOUT_ISA is '") + wanted + "', expected one of sse4, avx2, avx512, avx512_dl");
 #else
   return Isa::neon;
 #endif

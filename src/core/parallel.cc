@@ -5,8 +5,8 @@
 #include <sched.h>
 
 #include <chrono>
-#include <csignal>
 #include <condition_variable>
+#include <csignal>
 #include <cstdlib>
 #include <mutex>
 #include <string>
@@ -44,8 +44,8 @@ bool spin_until(const Done& done) {
 struct Job {
   void (*work)(void*);
   void* argument;
-  int open_places;  // workers that may still join
-  int inside;       // workers that are in work()
+  int open_places;              // workers that may still join
+  int inside;                   // workers that are in work()
   std::atomic<int> unfinished;  // mirrors `inside` for the caller's spin
   std::condition_variable done;
   Job* next;
@@ -123,8 +123,8 @@ class Pool {
 
   std::mutex mutex_;
   std::condition_variable wake_;
-  Job* jobs_ = nullptr;           // newest first
-  std::atomic<int> pending_{0};   // length of that list, readable without the lock
+  Job* jobs_ = nullptr;          // newest first
+  std::atomic<int> pending_{0};  // length of that list, readable without the lock
   int workers_ = 0;
 };
 

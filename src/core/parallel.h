@@ -12,8 +12,8 @@ namespace turnout::core {
 
 inline constexpr int kMaxThreads = 1024;
 
-// Below this many moved bytes a second thread costs more than it gives: waking one takes 35 to 45 us, in which
-// one core moves about a megabyte.
+// Below this many moved bytes a second thread costs more than it gives: waking one takes 35 to 45 us, in
+// which one core moves about a megabyte.
 inline constexpr std::int64_t kParallelBytes = std::int64_t{3} << 19;
 
 int automatic_threads();  // TURNOUT_NUM_THREADS, or the CPUs this process may use

@@ -1,5 +1,6 @@
-// What an operator accepts, as data. One constexpr Signature beside an operator gives its checks, the sentence
-// of each failure, the negative tests, the signature fuzzer, the argument tables of the docs and the log line.
+// What an operator accepts, as data. One constexpr Signature beside an operator gives its checks, the
+// sentence of each failure, the negative tests, the signature fuzzer, the argument tables of the docs and the
+// log line.
 //
 //   inline constexpr Signature kScale{
 //       "scale", "rows columns",                                   // sizes that shapes bind, first use binds
@@ -7,7 +8,8 @@
 //       {in("x", kFloats, "batch?, rows, columns"),                // `?`: this dimension may be absent
 //        out("y", like("x"), "rows * factor, columns + 1")}};
 //
-// A name that is not declared is a compile error. What the grammar cannot say is an ordinary `if` that throws.
+// A name that is not declared is a compile error. What the grammar cannot say is an ordinary `if` that
+// throws.
 #pragma once
 
 #include <array>
@@ -77,23 +79,22 @@ struct Scalar {
 
 struct Rule {  // left <= right
   Extent left, right;
-  std::string_view text;
 };
 
 enum class Check : std::uint8_t {
-  present,      // required arguments are there
-  ranks,        // number of dimensions
-  dtypes,       //
-  scalars,      // ranges
-  shapes,       // extents, and the lengths of vector scalars
-  rules,        //
-  contiguous,   // row-major without gaps; empty tensors pass
-  large,        // fewer than 2^31 elements
-  any_empty,    // a tensor without elements ends the call: nothing to do
+  present,        // required arguments are there
+  ranks,          // number of dimensions
+  dtypes,         //
+  scalars,        // ranges
+  shapes,         // extents, and the lengths of vector scalars
+  rules,          //
+  contiguous,     // row-major without gaps; empty tensors pass
+  large,          // fewer than 2^31 elements
+  any_empty,      // a tensor without elements ends the call: nothing to do
   outputs_empty,  // so does the absence of output elements
-  pointers,     // not null, aligned to an element; empty tensors pass
-  overlap,      // no output shares memory with another argument
-  data,         // the signature's data checks
+  pointers,       // not null, aligned to an element; empty tensors pass
+  overlap,        // no output shares memory with another argument
+  data,           // the signature's data checks
 };
 
 struct Selection {  // an argument, or one dimension of it
@@ -155,11 +156,9 @@ consteval ScalarSpec vector(std::string_view name, std::string_view length, std:
 }
 
 struct RuleSpec {
-  std::string_view left, right, text;
+  std::string_view left, right;
 };
-consteval RuleSpec at_most(std::string_view left, std::string_view right, std::string_view text) {
-  return {left, right, text};
-}
+consteval RuleSpec at_most(std::string_view left, std::string_view right) { return {left, right}; }
 
 struct StepSpec {
   Check check;
@@ -175,10 +174,10 @@ struct DataCheck {
 };
 
 // The order of checks of the whole C++ and Python library.
-inline constexpr StepSpec kStandardOrder[] = {
-    {Check::present}, {Check::ranks},      {Check::dtypes},        {Check::scalars},  {Check::shapes},
-    {Check::rules},   {Check::contiguous}, {Check::outputs_empty}, {Check::pointers}, {Check::overlap},
-    {Check::data}};
+inline constexpr StepSpec kStandardOrder[] = {{Check::present},    {Check::ranks},         {Check::dtypes},
+                                              {Check::scalars},    {Check::shapes},        {Check::rules},
+                                              {Check::contiguous}, {Check::outputs_empty}, {Check::pointers},
+                                              {Check::overlap},    {Check::data}};
 
 class Signature {
  public:
@@ -285,8 +284,7 @@ consteval Signature::Signature(std::string_view op_name, std::string_view size_n
           static_cast<std::int8_t>(argument(spec.dtype.like));
     ++position;
   }
-  for (const RuleSpec& spec : rule_specs)
-    rules.push({parse_extent(spec.left), parse_extent(spec.right), spec.text});
+  for (const RuleSpec& spec : rule_specs) rules.push({parse_extent(spec.left), parse_extent(spec.right)});
   for (const DataCheck& check : checks) data_checks.push(check);
   for (const StepSpec& spec : steps) {
     Step step{spec.check, spec.code, {}};

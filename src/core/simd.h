@@ -19,8 +19,8 @@
 #ifndef TURNOUT_SIMD_ONCE
 #define TURNOUT_SIMD_ONCE
 
-#define TURNOUT_ISA_BEGIN  \
-  HWY_BEFORE_NAMESPACE();  \
+#define TURNOUT_ISA_BEGIN   \
+  HWY_BEFORE_NAMESPACE();   \
   namespace turnout::core { \
   namespace HWY_NAMESPACE {
 #define TURNOUT_ISA_END \
@@ -54,8 +54,11 @@
 #else
 #define TURNOUT_ON_NEON(x) nullptr
 #endif
-#define TURNOUT_KERNEL_TABLE(x) \
-  {TURNOUT_ON_SSE4(x), TURNOUT_ON_AVX2(x), TURNOUT_ON_AVX512(x), TURNOUT_ON_AVX512_DL(x), TURNOUT_ON_NEON(x)}
+#define TURNOUT_KERNEL_TABLE(x)                                                            \
+  {                                                                                        \
+    TURNOUT_ON_SSE4(x), TURNOUT_ON_AVX2(x), TURNOUT_ON_AVX512(x), TURNOUT_ON_AVX512_DL(x), \
+        TURNOUT_ON_NEON(x)                                                                 \
+  }
 
 #endif  // TURNOUT_SIMD_ONCE
 
@@ -71,13 +74,14 @@ TURNOUT_ISA_BEGIN
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// A Block<T> is what fills one vector register with T. map(op, from) widens a block to lanes of Lane<T>, applies
-// op to each vector of lanes, and rounds back to T: one step for f32 and f64, two halves for 16-bit floats.
+// A Block<T> is what fills one vector register with T. map(op, from) widens a block to lanes of Lane<T>,
+// applies op to each vector of lanes, and rounds back to T: one step for f32 and f64, two halves for 16-bit
+// floats.
 template <class T>
 struct Block {
   using Lane = T;
-  using D = hn::ScalableTag<T>;         // of the lanes
-  using Storage = hn::ScalableTag<T>;   // of the register that is stored
+  using D = hn::ScalableTag<T>;        // of the lanes
+  using Storage = hn::ScalableTag<T>;  // of the register that is stored
   template <class Op>
   static HWY_INLINE hn::Vec<Storage> map(const Op& op, const T* from) {
     return op(hn::LoadU(D(), from));
@@ -137,13 +141,14 @@ HWY_INLINE hn::Vec<U32> f16_bits_of(hn::Vec<F32> v) {
   const auto bits = hn::BitCast(d, v);
   const auto sign = hn::And(bits, hn::Set(d, 0x80000000u));
   const auto magnitude = hn::Xor(bits, sign);
-  // Normal result: rebias and round on the 13 bits that go; a carry into the exponent is right, up to infinity.
+  // Normal result: rebias and round on the 13 bits that go; a carry into the exponent is right, up to
+  // infinity.
   const auto odd = hn::And(hn::ShiftRight<13>(magnitude), hn::Set(d, 1u));
-  const auto normal =
-      hn::ShiftRight<13>(hn::Add(magnitude, hn::Add(odd, hn::Set(d, 0xFFFu - (112u << 23)))));
+  const auto normal = hn::ShiftRight<13>(hn::Add(magnitude, hn::Add(odd, hn::Set(d, 0xFFFu - (112u << 23)))));
   // Subnormal result: adding 0.5 leaves the f16's bits, rounded by the adder, in the low mantissa.
   const auto half = hn::Set(df, 0.5f);
-  const auto subnormal = hn::Sub(hn::BitCast(d, hn::Add(hn::BitCast(df, magnitude), half)), hn::BitCast(d, half));
+  const auto subnormal =
+      hn::Sub(hn::BitCast(d, hn::Add(hn::BitCast(df, magnitude), half)), hn::BitCast(d, half));
   const auto infinity = hn::Set(d, 0x7C00u);
   const auto nan = hn::Or(hn::And(hn::ShiftRight<13>(magnitude), hn::Set(d, 0x3FFu)), hn::Set(d, 0x7E00u));
   const auto signed_magnitude = hn::BitCast(di, magnitude);

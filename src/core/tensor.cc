@@ -8,9 +8,9 @@
 namespace turnout {
 
 const char* name_of(DType dtype) {
-  static constexpr const char* kNames[kDTypeCount] = {
-      "f32", "f64", "f16", "bf16", "i8",  "u8",      "i16",       "u16",
-      "i32", "u32", "i64", "u64",  "bool", "f8_e4m3fn", "f8_e5m2", "f8_e8m0"};
+  static constexpr const char* kNames[kDTypeCount] = {"f32",  "f64",       "f16",     "bf16",   "i8",  "u8",
+                                                      "i16",  "u16",       "i32",     "u32",    "i64", "u64",
+                                                      "bool", "f8_e4m3fn", "f8_e5m2", "f8_e8m0"};
   const auto i = static_cast<unsigned>(dtype);
   return i < kDTypeCount ? kNames[i] : "unknown";
 }

@@ -1,5 +1,6 @@
-// moe_dispatch from C++: the cost of small calls, and the large scales beside a streamed copy of the same bytes.
-// Run with --benchmark_enable_random_interleaving=true: ratios are then taken under the same conditions.
+// moe_dispatch from C++: the cost of small calls, and the large scales beside a streamed copy of the same
+// bytes. Run with --benchmark_enable_random_interleaving=true: ratios are then taken under the same
+// conditions.
 #include <benchmark/benchmark.h>
 
 #include <cstdlib>
@@ -34,7 +35,12 @@ struct Routed {
   std::vector<std::int32_t> indices, locations;
 
   Routed(std::int64_t n, std::int64_t h, std::int64_t e, std::int64_t c)
-      : samples(n), hidden(h), num_experts(e), capacity(c), input(touched(n * h)), dispatch(touched(e * c * h)) {
+      : samples(n),
+        hidden(h),
+        num_experts(e),
+        capacity(c),
+        input(touched(n * h)),
+        dispatch(touched(e * c * h)) {
     std::mt19937 random(1);
     std::vector<std::int32_t> next(static_cast<std::size_t>(e));
     for (std::int64_t i = 0; i < n; ++i) {

@@ -27,7 +27,7 @@ extern constexpr Signature kMluOpMoeDispatchForward{
     {in("gates", like("input"), "samples"), in("indices", dtypes(DType::i32), "samples"),
      in("locations", dtypes(DType::i32), "samples"), in("input", dtypes(DType::f32), "samples, hidden"),
      inout("dispatch", like("input"), "num_experts * capacity, hidden")},
-    {at_most("samples", "num_experts * capacity", "every token could have a slot of its own")},
+    {at_most("samples", "num_experts * capacity")},
     {},
     kForwardSteps};
 

@@ -29,7 +29,8 @@ void run(FuzzInput& in) {
     gates[q] = static_cast<float>(in.between(-100, 100)) * 0.25f;
     // Mostly around the legal range, now and then anything at all.
     indices[q] = in.one_in(9) ? in.value<Index>() : static_cast<Index>(in.between(-1, params.num_experts));
-    locations[q] = in.one_in(9) ? in.value<Location>() : static_cast<Location>(in.between(-1, params.capacity));
+    locations[q] =
+        in.one_in(9) ? in.value<Location>() : static_cast<Location>(in.between(-1, params.capacity));
   }
   // Finite values, so that equal results have equal bits.
   for (auto* values : {&input, &before})
@@ -43,14 +44,15 @@ void run(FuzzInput& in) {
     }
 
   std::vector<T> expected = before;
-  reference::moe_dispatch_forward(gates.data(), indices.data(), locations.data(), input.data(), expected.data(),
-                                  choices, samples, hidden, params);
+  reference::moe_dispatch_forward(gates.data(), indices.data(), locations.data(), input.data(),
+                                  expected.data(), choices, samples, hidden, params);
   for (int i = 0; i < core::kIsaCount; ++i) {
     if (!is_supported(static_cast<Isa>(i))) continue;
     for (int threads : {1, 2}) {
       Context context({.threads = threads, .isa = static_cast<Isa>(i)});
       std::vector<T> actual = before;
-      moe_dispatch_forward(context, view(gates.data(), {choices, samples}), view(indices.data(), {choices, samples}),
+      moe_dispatch_forward(context, view(gates.data(), {choices, samples}),
+                           view(indices.data(), {choices, samples}),
                            view(locations.data(), {choices, samples}), view(input.data(), {samples, hidden}),
                            view(actual.data(), {rows, hidden}), params);
       if (!actual.empty() && std::memcmp(actual.data(), expected.data(), actual.size() * sizeof(T)) != 0)

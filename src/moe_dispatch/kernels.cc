@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/copy.h"
 #include "core/dtypes.h"
 #include "core/half.h"
 
@@ -14,10 +15,6 @@
 TURNOUT_ISA_BEGIN
 
 constexpr std::int64_t kLine = 64;
-// While the end of a row is written, this much of the next row's start is fetched; inside a row the hardware
-// runs ahead by itself. Whole rows ahead were slower for long rows (1.17 against 1.08 times a plain copy), and
-// nothing ahead for short ones (1.21 against 1.08).
-constexpr std::int64_t kAheadBytes = 2048;
 
 // to[j] = gate * from[j]; `next` is what will be read after this, or nullptr.
 template <class T, class Lane>

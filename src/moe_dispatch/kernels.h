@@ -9,10 +9,10 @@
 namespace turnout::core {
 
 struct DispatchTask {
-  const void* gates;          // [choices * samples]
-  const void* input;          // [samples, hidden]
-  void* dispatch;             // [rows, hidden]
-  const std::int64_t* last;   // [rows]: position in gates of the row's last writer, or -1
+  const void* gates;         // [choices * samples]
+  const void* input;         // [samples, hidden]
+  void* dispatch;            // [rows, hidden]
+  const std::int64_t* last;  // [rows]: position in gates of the row's last writer, or -1
   std::int64_t samples;
   std::int64_t hidden;
   std::int64_t piece;           // elements of a row that are handled at once

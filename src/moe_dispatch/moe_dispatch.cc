@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/call.h"
+#include "core/copy.h"
 #include "core/indices.h"
 #include "core/parallel.h"
 #include "moe_dispatch/kernels.h"
@@ -16,8 +17,6 @@ using namespace core;
 
 // One range of output: long enough to amortise handing it out, short enough to balance two threads.
 constexpr std::int64_t kRangeBytes = 128 << 10;
-// From here on an output does not fit the caches it would displace; below, streaming costs twice as much.
-constexpr std::int64_t kStreamBytes = 2 << 20;
 // Tokens whose rows are computed at once, on the stack.
 constexpr std::int64_t kTokenBatch = 256;
 
@@ -50,12 +49,13 @@ void moe_dispatch_forward(Context& context, const ConstTensor& gates, const Cons
   const std::int64_t routed = call.size(kMoeDispatchForward.size("choices")) * input.shape[0];
   const std::int64_t row_bytes = dispatch.shape[1] * size_of(dispatch.dtype);
   const DispatchKernels& kernels = dispatch_kernels(context.isa());
-  DispatchTask task{gates.data,     input.data,        dispatch.data, nullptr, input.shape[0],
-                    input.shape[1], dispatch.shape[1], 1,             false,   false};
+  DispatchTask task{gates.data,        input.data, dispatch.data, nullptr, input.shape[0], input.shape[1],
+                    dispatch.shape[1], 1,          false,         false};
 
-  // In token order, on this thread: nothing to prepare, and the last writer wins by itself. Worth it while one
-  // thread is enough, or while a table of all rows would cost more than the rows that are written.
-  const bool few = routed * row_bytes < std::max(kParallelBytes, rows * std::int64_t{sizeof(std::int64_t)} / 2);
+  // In token order, on this thread: nothing to prepare, and the last writer wins by itself. Worth it while
+  // one thread is enough, or while a table of all rows would cost more than the rows that are written.
+  const bool few =
+      routed * row_bytes < std::max(kParallelBytes, rows * std::int64_t{sizeof(std::int64_t)} / 2);
   if (params.fill == Fill::keep && few) {
     call.chose("tokens", 1);
     const auto move = kernels.tokens(input.dtype, gates.dtype);
@@ -74,9 +74,8 @@ void moe_dispatch_forward(Context& context, const ConstTensor& gates, const Cons
   // In row order: the last writer of each row first, then every row is written once, by whichever thread.
   Scratch& scratch = call.scratch(static_cast<std::size_t>(rows) * sizeof(std::int64_t));
   auto* last = scratch.take<std::int64_t>(rows);
-  const std::int64_t named = with_row_of(indices, locations, params, [&](auto row_of) {
-    return last_writers(routed, row_of, last, rows);
-  });
+  const std::int64_t named = with_row_of(
+      indices, locations, params, [&](auto row_of) { return last_writers(routed, row_of, last, rows); });
   task.last = last;
   task.zero = params.fill == Fill::zero;
   const std::int64_t written = (task.zero ? rows : named) * row_bytes;
@@ -85,7 +84,8 @@ void moe_dispatch_forward(Context& context, const ConstTensor& gates, const Cons
   task.piece = (task.hidden - 1) / task.pieces_per_row + 1;
   const std::int64_t pieces = rows * task.pieces_per_row;
   const std::int64_t piece_bytes = task.piece * size_of(dispatch.dtype);
-  const std::int64_t grain = written < kParallelBytes ? pieces : std::max<std::int64_t>(1, kRangeBytes / piece_bytes);
+  const std::int64_t grain =
+      written < kParallelBytes ? pieces : std::max<std::int64_t>(1, kRangeBytes / piece_bytes);
   call.chose(task.stream ? "rows, streamed" : "rows", written < kParallelBytes ? 1 : context.threads());
   const auto move = kernels.rows(input.dtype, gates.dtype);
   parallel_for(context, pieces, grain, [&](std::int64_t begin, std::int64_t end) { move(task, begin, end); });

@@ -1,0 +1,87 @@
+// Differential fuzzer: any counts and any index; a legal call equals the definition, any other is refused
+// whole.
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <numeric>
+#include <vector>
+
+#include "core/isa.h"
+#include "fuzz.h"
+#include "moe_re_routing/reference.h"
+#include "turnout/turnout.h"
+
+namespace turnout::test {
+namespace {
+
+void require(bool condition) {
+  if (!condition) std::abort();
+}
+
+template <class Count>
+void run(FuzzInput& in) {
+  const std::int64_t ranks = in.between(1, 6), experts = in.between(1, 6), hidden = in.between(1, 150);
+  const std::int64_t scale_width = in.between(0, 3);
+  std::vector<Count> counts(static_cast<std::size_t>(ranks * experts));
+  for (Count& c : counts) c = in.one_in(3) ? Count{0} : static_cast<Count>(in.between(0, 6));
+  std::int64_t rows = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
+  const bool legal = !in.one_in(8);
+  if (!legal) {
+    const auto i = static_cast<std::size_t>(in.between(0, ranks * experts - 1));
+    const Count before = counts[i];
+    counts[i] = in.flag() ? in.value<Count>() : static_cast<Count>(-1);
+    if (counts[i] == before) return;
+  }
+  const MoeReRoutingParams params{in.flag() ? ExpertTokenNum::count : ExpertTokenNum::cumsum,
+                                  in.flag() ? TokenIdx::gather : TokenIdx::scatter};
+  std::vector<std::uint8_t> tokens(static_cast<std::size_t>(rows * hidden));
+  std::vector<std::uint8_t> scales(static_cast<std::size_t>(rows * scale_width));
+  for (auto* values : {&tokens, &scales})
+    for (std::uint8_t& v : *values) v = in.value<std::uint8_t>();
+  std::vector<std::uint8_t> expected(tokens.size(), 7), expected_scales(scales.size(), 7);
+  std::vector<std::int32_t> expected_idx(static_cast<std::size_t>(rows), 7);
+  std::vector<Count> expected_num(static_cast<std::size_t>(experts), 7);
+  if (legal)
+    reference::moe_re_routing(
+        reinterpret_cast<const char*>(tokens.data()), hidden, counts.data(), ranks, experts,
+        reinterpret_cast<const char*>(scales.data()), scale_width, reinterpret_cast<char*>(expected.data()),
+        reinterpret_cast<char*>(expected_scales.data()), expected_idx.data(), expected_num.data(), params);
+  for (int i = 0; i < core::kIsaCount; ++i) {
+    if (!is_supported(static_cast<Isa>(i))) continue;
+    Context context({.threads = 2, .isa = static_cast<Isa>(i)});
+    std::vector<std::uint8_t> permuted(tokens.size(), 7), permuted_scales(scales.size(), 7),
+        back(tokens.size());
+    std::vector<std::int32_t> idx(expected_idx.size(), 7);
+    std::vector<Count> num(expected_num.size(), 7);
+    const ConstTensor scales_in = view(scales.data(), {rows, scale_width});
+    const Tensor scales_out = view(permuted_scales.data(), {rows, scale_width});
+    bool refused = false;
+    try {
+      moe_re_routing(context, view(tokens.data(), {rows, hidden}), view(counts.data(), {ranks, experts}),
+                     scale_width > 0 ? &scales_in : nullptr, view(permuted.data(), {rows, hidden}),
+                     &scales_out, view(idx.data(), {rows}), view(num.data(), {experts}), params);
+    } catch (const Error&) {
+      refused = true;
+    }
+    require(refused == !legal);
+    require(permuted == expected && permuted_scales == expected_scales && idx == expected_idx &&
+            num == expected_num);
+    if (!legal) continue;
+    moe_re_routing_inverse(context, view(permuted.data(), {rows, hidden}), view(idx.data(), {rows}),
+                           view(back.data(), {rows, hidden}), params.idx_type);
+    require(back == tokens);
+  }
+}
+
+}  // namespace
+}  // namespace turnout::test
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  turnout::test::FuzzInput in(data, size);
+  if (in.flag()) {
+    turnout::test::run<std::int32_t>(in);
+  } else {
+    turnout::test::run<std::int64_t>(in);
+  }
+  return 0;
+}
