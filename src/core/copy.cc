@@ -20,15 +20,17 @@ void stream(void* to, const void* from, std::int64_t bytes, const void* next) {
   const auto misaligned = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(to) % kLine);
   std::int64_t i = std::min(bytes, (kLine - misaligned) % kLine);
   std::memcpy(out, in, static_cast<std::size_t>(i));
-  const auto stream_line = [&] HWY_ATTR {
+  const auto stream_line = [&]() HWY_ATTR {
     for (std::int64_t b = 0; b < kLine; b += HWY_MAX_BYTES)
       hn::Stream(hn::LoadU(d, in + i + b), d, out + i + b);
     i += kLine;
   };
   const std::int64_t fetch_from = next == nullptr ? bytes : bytes - kAheadBytes;
   while (i + kLine <= std::min(bytes, fetch_from)) stream_line();
-  for (const auto* ahead = static_cast<const std::uint8_t*>(next); i + kLine <= bytes; ahead += kLine) {
-    if (next != nullptr) hwy::Prefetch(ahead);
+  const auto* ahead = static_cast<const std::uint8_t*>(next);
+  while (i + kLine <= bytes) {
+    hwy::Prefetch(ahead);  // without a next there is no such line
+    ahead += kLine;
     stream_line();
   }
   std::memcpy(out + i, in + i, static_cast<std::size_t>(bytes - i));
