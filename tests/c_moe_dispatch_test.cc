@@ -1,36 +1,16 @@
 // MoE dispatch through the C interface: results equal the definition, and the statuses clients rely on.
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <climits>
 #include <cstdlib>
 #include <cstring>
 #include <limits>
-#include <new>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "moe_dispatch/reference.h"
-#include "sanitizer.h"
 #include "turnout/mluop/mlu_op.h"
-
-#if !defined(TURNOUT_ADDRESS_SANITIZER)  // which has allocation functions of its own
-#define TURNOUT_COUNTS_ALLOCATIONS 1
-namespace {
-std::atomic<long> allocations{0};
-}
-void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
-  ++allocations;
-  return std::malloc(bytes);
-}
-void* operator new(std::size_t bytes) {
-  if (void* memory = operator new(bytes, std::nothrow)) return memory;
-  throw std::bad_alloc();
-}
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
-#endif
 
 namespace turnout::test {
 namespace {
@@ -217,26 +197,6 @@ TEST_F(CMoeDispatch, OverlapIsBad) {
             kBad);
   EXPECT_EQ(before, b.dispatch);
 }
-
-#if defined(TURNOUT_COUNTS_ALLOCATIONS)
-TEST_F(CMoeDispatch, RepeatedCallsAllocateNothing) {
-  for (const Scale& s : {Scale{5, 3, 7, 2}, Scale{4608, 2880, 256, 2}}) {
-    Buffers b(s, 23);
-    const Descriptor token(MLUOP_DTYPE_FLOAT, {s.samples}), route(MLUOP_DTYPE_INT32, {s.samples}),
-        tokens(MLUOP_DTYPE_FLOAT, {s.samples, s.hidden}),
-        rows(MLUOP_DTYPE_FLOAT, {std::int64_t{s.num_experts} * s.capacity, s.hidden});
-    const auto call = [&] {
-      return mluOpMoeDispatchForward(handle, token, b.gates.data(), route, b.indices.data(), route,
-                                     b.locations.data(), tokens, b.input.data(), s.samples, s.capacity,
-                                     s.hidden, s.num_experts, rows, b.dispatch.data());
-    };
-    ASSERT_EQ(call(), kOk);
-    const long before = allocations;
-    for (int i = 0; i < 3; ++i) call();
-    EXPECT_EQ(allocations, before);
-  }
-}
-#endif
 
 }  // namespace
 }  // namespace turnout::test

@@ -1,5 +1,4 @@
-// Tensors, contexts, scratch memory, the log, the observer, the instruction set; and that a repeated call
-// allocates nothing.
+// Tensors, contexts, scratch memory, the log, the observer, the instruction set.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -8,13 +7,10 @@
 
 #include "core/call.h"
 #include "core/isa.h"
-#include "count_allocations.h"
 #include "turnout/turnout.h"
 
 namespace turnout {
 namespace {
-
-using test::allocations;
 
 // The smallest dispatch that uses the table of last writers: 2 rows of 3.
 struct Dispatch {
@@ -40,34 +36,6 @@ TEST(Tensor, ViewsAreContiguous) {
   for (int i = 0; i < kDTypeCount; ++i) EXPECT_STRNE(name_of(static_cast<DType>(i)), "unknown");
   EXPECT_STREQ(name_of(DType::bf16), "bf16");
   EXPECT_EQ(size_of(DType::f8_e8m0), 1);
-}
-
-TEST(Context, RepeatedCallsAllocateNothing) {
-  Context context({.threads = 2});
-  Dispatch small;
-  // Large enough for two threads, streamed stores and a table in scratch memory.
-  const std::int64_t rows = 4096, hidden = 512;
-  std::vector<float> gates(rows, 1), input(rows * hidden, 1), dispatch(rows * hidden);
-  std::vector<std::int32_t> indices(rows, 0), locations(rows);
-  for (std::int64_t i = 0; i < rows; ++i) locations[i] = static_cast<std::int32_t>(rows - 1 - i);
-  const auto large = [&] {
-    moe_dispatch_forward(context, view(gates.data(), {rows}), view(indices.data(), {rows}),
-                         view(locations.data(), {rows}), view(input.data(), {rows, hidden}),
-                         view(dispatch.data(), {rows, hidden}), {.capacity = rows, .num_experts = 1});
-  };
-  small(context);
-  small(context, Fill::keep);
-  large();
-  const std::int64_t before = allocations();
-  for (int repeat = 0; repeat < 10; ++repeat) {
-    small(context);
-    small(context, Fill::keep);
-    large();
-  }
-  EXPECT_EQ(allocations() - before, 0);
-  context.trim();
-  small(context);
-  EXPECT_GT(allocations() - before, 0) << "the counter counts";
 }
 
 TEST(Scratch, FailsCleanlyWhenMemoryIsOut) {

@@ -6,8 +6,6 @@
 #include <cstdlib>
 #include <new>
 
-#include "sanitizer.h"
-
 namespace {
 std::atomic<std::int64_t> count{0};
 }  // namespace
@@ -26,10 +24,8 @@ void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
 void operator delete(void* p) noexcept { std::free(p); }
 void operator delete(void* p, std::size_t) noexcept { std::free(p); }
 
-#if !defined(TURNOUT_ADDRESS_SANITIZER) && !defined(TURNOUT_THREAD_SANITIZER)  // which replace it themselves
 extern "C" void* aligned_alloc(std::size_t alignment, std::size_t size) {
   ++count;
   void* p = nullptr;
   return posix_memalign(&p, alignment, size) == 0 ? p : nullptr;
 }
-#endif

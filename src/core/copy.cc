@@ -20,18 +20,16 @@ void stream(void* to, const void* from, std::int64_t bytes, const void* next) {
   const auto misaligned = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(to) % kLine);
   std::int64_t i = std::min(bytes, (kLine - misaligned) % kLine);
   std::memcpy(out, in, static_cast<std::size_t>(i));
-  const auto stream_line = [&]() HWY_ATTR {
-    for (std::int64_t b = 0; b < kLine; b += HWY_MAX_BYTES)
-      hn::Stream(hn::LoadU(d, in + i + b), d, out + i + b);
-    i += kLine;
+  const auto stream_line = [&](std::int64_t at) HWY_ATTR {
+    for (std::int64_t b = at; b < at + kLine; b += HWY_MAX_BYTES)
+      hn::Stream(hn::LoadU(d, in + b), d, out + b);
   };
   const std::int64_t fetch_from = next == nullptr ? bytes : bytes - kAheadBytes;
-  while (i + kLine <= std::min(bytes, fetch_from)) stream_line();
+  for (; i + kLine <= std::min(bytes, fetch_from); i += kLine) stream_line(i);
   const auto* ahead = static_cast<const std::uint8_t*>(next);
-  while (i + kLine <= bytes) {
-    hwy::Prefetch(ahead);  // without a next there is no such line
-    ahead += kLine;
-    stream_line();
+  for (; i + kLine <= bytes; i += kLine, ahead += kLine) {
+    hwy::Prefetch(ahead);
+    stream_line(i);
   }
   std::memcpy(out + i, in + i, static_cast<std::size_t>(bytes - i));
 }

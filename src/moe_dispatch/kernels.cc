@@ -39,19 +39,15 @@ void scale(Lane gate, const T* from, T* to, std::int64_t n, bool stream, const T
     for (; j + kBlock <= head; j += kBlock) B::store(B::map(times_gate, from + j), to + j);
     if (j < head) partial(j, head - j);
     // Whole lines only: a line that is filled by two kinds of stores is slower than either.
-    const auto stream_line = [&]() HWY_ATTR {
-      for (std::int64_t b = 0; b < kPerLine; b += kBlock)
-        B::stream(B::map(times_gate, from + j + b), to + j + b);
-      j += kPerLine;
+    const auto stream_line = [&](std::int64_t at) HWY_ATTR {
+      for (std::int64_t b = at; b < at + kPerLine; b += kBlock)
+        B::stream(B::map(times_gate, from + b), to + b);
     };
     const std::int64_t fetch_from = next == nullptr ? n : n - kAheadBytes / std::int64_t{sizeof(T)};
-    j = head;
-    while (j + kPerLine <= std::min(n, fetch_from)) stream_line();
-    const T* ahead = next;
-    while (j + kPerLine <= n) {
-      hwy::Prefetch(ahead);  // without a next there is no such line
-      ahead += kPerLine;
-      stream_line();
+    for (j = head; j + kPerLine <= std::min(n, fetch_from); j += kPerLine) stream_line(j);
+    for (const T* ahead = next; j + kPerLine <= n; j += kPerLine, ahead += kPerLine) {
+      hwy::Prefetch(ahead);
+      stream_line(j);
     }
   }
   for (; j + kBlock <= n; j += kBlock) B::store(B::map(times_gate, from + j), to + j);

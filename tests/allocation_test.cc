@@ -1,0 +1,96 @@
+// A repeated call allocates nothing, small or large, on one thread or two.
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <vector>
+
+#include "count_allocations.h"
+#include "turnout/mluop/mlu_op.h"
+#include "turnout/turnout.h"
+
+namespace turnout::test {
+namespace {
+
+// One call of each operator on `rows` tokens of `hidden` floats.
+struct Calls {
+  std::int64_t rows, hidden;
+  std::vector<float> gates, input, output;
+  std::vector<std::int32_t> indices, locations, counts, number;
+
+  Calls(std::int64_t n, std::int64_t h)
+      : rows(n),
+        hidden(h),
+        gates(n, 1.0f),
+        input(n * h),
+        output(n * h),
+        indices(n),
+        locations(n),
+        counts(4),
+        number(2) {
+    std::iota(locations.rbegin(), locations.rend(), 0);
+    counts[1] = static_cast<std::int32_t>(n);
+  }
+  void run(Context& context) {
+    for (Fill fill : {Fill::keep, Fill::zero})
+      moe_dispatch_forward(context, view(gates.data(), {rows}), view(indices.data(), {rows}),
+                           view(locations.data(), {rows}), view(input.data(), {rows, hidden}),
+                           view(output.data(), {rows, hidden}),
+                           {.capacity = rows, .num_experts = 1, .fill = fill});
+    moe_re_routing(context, view(input.data(), {rows, hidden}), view(counts.data(), {2, 2}), nullptr,
+                   view(output.data(), {rows, hidden}), nullptr, view(indices.data(), {rows}),
+                   view(number.data(), {2}));
+    moe_re_routing_inverse(context, view(output.data(), {rows, hidden}), view(indices.data(), {rows}),
+                           view(input.data(), {rows, hidden}));
+    std::fill(indices.begin(), indices.end(), 0);
+  }
+};
+
+TEST(Allocations, ARepeatedCallMakesNone) {
+  for (int threads : {1, 2}) {
+    Context context({.threads = threads});
+    Calls small(3, 5), large(4096, 512);
+    small.run(context);
+    large.run(context);
+    const std::int64_t before = allocations();
+    for (int repeat = 0; repeat < 10; ++repeat) {
+      small.run(context);
+      large.run(context);
+    }
+    EXPECT_EQ(allocations() - before, 0) << threads << " threads";
+    context.trim();
+    large.run(context);
+    EXPECT_GT(allocations() - before, 0) << "the counter counts";
+  }
+}
+
+TEST(Allocations, ARepeatedCCallMakesNone) {
+  mluOpHandle_t handle = nullptr;
+  ASSERT_EQ(mluOpCreate(&handle), MLUOP_STATUS_SUCCESS);
+  const auto describe = [](mluOpDataType_t dtype, std::vector<int> shape) {
+    mluOpTensorDescriptor_t desc = nullptr;
+    EXPECT_EQ(mluOpCreateTensorDescriptor(&desc), MLUOP_STATUS_SUCCESS);
+    EXPECT_EQ(mluOpSetTensorDescriptor(desc, MLUOP_LAYOUT_ARRAY, dtype, static_cast<int>(shape.size()),
+                                       shape.data()),
+              MLUOP_STATUS_SUCCESS);
+    return desc;
+  };
+  for (int rows : {3, 4096}) {
+    Calls c(rows, 512);
+    const auto gates = describe(MLUOP_DTYPE_FLOAT, {rows}), route = describe(MLUOP_DTYPE_INT32, {rows});
+    const auto tokens = describe(MLUOP_DTYPE_FLOAT, {rows, 512});
+    const auto call = [&] {
+      return mluOpMoeDispatchForward(handle, gates, c.gates.data(), route, c.indices.data(), route,
+                                     c.locations.data(), tokens, c.input.data(), rows, rows, 512, 1, tokens,
+                                     c.output.data());
+    };
+    ASSERT_EQ(call(), MLUOP_STATUS_SUCCESS);
+    const std::int64_t before = allocations();
+    for (int repeat = 0; repeat < 10; ++repeat) EXPECT_EQ(call(), MLUOP_STATUS_SUCCESS);
+    EXPECT_EQ(allocations() - before, 0) << rows << " rows";
+    for (auto desc : {gates, route, tokens}) mluOpDestroyTensorDescriptor(desc);
+  }
+  mluOpDestroy(handle);
+}
+
+}  // namespace
+}  // namespace turnout::test
