@@ -54,6 +54,7 @@ bool is_supported(Isa isa) { return isa == Isa::neon; }
 #endif
 
 namespace core {
+#if defined(__x86_64__)
 namespace {
 
 Isa strongest_up_to(Isa cap) {
@@ -66,7 +67,6 @@ Isa strongest_up_to(Isa cap) {
 }  // namespace
 
 Isa best_isa() {
-#if defined(__x86_64__)
   const char* wanted = std::getenv("TURNOUT_ISA");
   if (wanted == nullptr || *wanted == '\0') return strongest_up_to(Isa::avx512_dl);
   for (int i = 0; i <= static_cast<int>(Isa::avx512_dl); ++i)
@@ -74,7 +74,7 @@ Isa best_isa() {
   throw Error(ErrorCode::bad_param,
               std::string("TURNOUT_ISA is '") + wanted + "', expected one of sse4, avx2, avx512, avx512_dl");
 #else
-  return Isa::neon;
+return Isa::neon;
 #endif
 }
 
