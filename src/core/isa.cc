@@ -73,10 +73,10 @@ Isa best_isa() {
     if (std::strcmp(wanted, name_of(static_cast<Isa>(i))) == 0) return strongest_up_to(static_cast<Isa>(i));
   throw Error(ErrorCode::bad_param,
               std::string("TURNOUT_ISA is '") + wanted + "', expected one of sse4, avx2, avx512, avx512_dl");
-#else
-return Isa::neon;
-#endif
 }
+#else
+Isa best_isa() { return Isa::neon; }
+#endif
 
 Isa resolve_isa(Isa wanted) {
   if (wanted == Isa::best) return best_isa();
