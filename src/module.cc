@@ -14,6 +14,7 @@
 namespace turnout::core {
 
 void bind_moe_dispatch(nb::module_& module);
+void bind_moe_re_routing(nb::module_& module);
 
 namespace {
 
@@ -108,4 +109,5 @@ NB_MODULE(_core, module) {
   bind_library(module);
   bind_output_memory(module);
   bind_moe_dispatch(module);
+  bind_moe_re_routing(module);
 }

@@ -54,3 +54,21 @@ def moe_dispatch_forward(
     torch_team: bool,
     /,
 ) -> Any: ...
+def moe_re_routing(
+    tokens: Any,
+    expert_token_num_per_rank: Any,
+    per_token_scales: Any | None,
+    expert_token_num_type: SupportsIndex,
+    idx_type: SupportsIndex,
+    out: tuple[Any | None, Any | None, Any | None, Any | None] | None,
+    torch_team: bool,
+    /,
+) -> tuple[Any, Any | None, Any, Any]: ...
+def moe_re_routing_inverse(
+    permute_tokens: Any,
+    permute_token_idx: Any,
+    idx_type: SupportsIndex,
+    out: Any | None,
+    torch_team: bool,
+    /,
+) -> Any: ...

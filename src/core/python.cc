@@ -1,6 +1,9 @@
 // Arguments of a call from Python, and errors back to it.
 #include "core/python.h"
 
+#include <algorithm>
+#include <bit>
+
 #include "core/check.h"
 #include "core/torch_executor.h"
 
@@ -26,21 +29,65 @@ Tensor PythonCall::import(nb::handle object, bool for_writing) {
 
 ConstTensor PythonCall::in(nb::handle object) { return import(object, false); }
 
-Tensor PythonCall::out(nb::handle object, std::initializer_list<std::int64_t> shape) {
+std::optional<ConstTensor> PythonCall::optional_in(nb::handle object) {
+  if (!object.is_none()) return in(object);
+  ++next_argument_;
+  return std::nullopt;
+}
+
+Tensor PythonCall::out(nb::handle object, const std::int64_t* shape, int rank) {
+  nb::object& result = results_[result_count_++];
   if (!object.is_none()) {
-    result_ = nb::borrow(object);
+    result = nb::borrow(object);
     return import(object, true);
   }
-  const Argument& argument = signature_.arguments[next_argument_];
+  const Argument& argument = signature_.arguments[next_argument_++];
   const std::string_view what[2] = {signature_.op, argument.name};
-  const Seen& like = seen_[argument.like];
+  const Seen& like = seen_[std::max<int>(argument.like, 0)];
+  const DType dtype = argument.like < 0 ? static_cast<DType>(std::countr_zero(argument.dtypes)) : like.dtype;
   std::int64_t dims[kMaxRank] = {};
-  int rank = 0;
-  for (std::int64_t extent : shape) dims[rank++] = std::max<std::int64_t>(extent, 0);
-  NewArray made = new_array(like.object, like.type, like.dtype, dims, rank, what);
-  ++next_argument_;
-  result_ = std::move(made.object);
+  rank = std::min(rank, kMaxRank);  // what has more is refused by the operator
+  for (int d = 0; d < rank; ++d) dims[d] = std::max<std::int64_t>(shape[d], 0);
+  NewArray made = new_array(like.object, like.type, dtype, dims, rank, what);
+  result = std::move(made.object);
   return made.tensor;
+}
+
+void PythonCall::no_out() {
+  ++next_argument_;
+  results_[result_count_++] = nb::none();
+}
+
+std::array<nb::handle, kMaxArguments> PythonCall::outs(nb::handle tuple) const {
+  std::array<nb::handle, kMaxArguments> entries;
+  entries.fill(Py_None);
+  if (tuple.is_none()) return entries;
+  std::size_t count = 0;
+  for (const Argument& argument : signature_.arguments) count += argument.is_output();
+  const auto expected = [&] {
+    std::string names;
+    for (const Argument& argument : signature_.arguments)
+      if (argument.is_output()) names += concat(names.empty() ? "" : ", ", argument.name);
+    return concat(", expected a tuple of ", names, "; None allocates");
+  };
+  if (!nb::isinstance<nb::tuple>(tuple))
+    throw nb::type_error(
+        concat(signature_.op, ": out is of type ", nb::str(tuple.type().attr("__name__")).c_str(), expected())
+            .c_str());
+  const auto given = nb::borrow<nb::tuple>(tuple);
+  if (given.size() != count)
+    throw Error(ErrorCode::bad_param,
+                concat(signature_.op, ": out has ", std::to_string(given.size()), " entries", expected()));
+  for (std::size_t i = 0; i < count; ++i) entries[i] = given[i];
+  return entries;
+}
+
+nb::object PythonCall::result() const {
+  if (result_count_ == 1) return results_[0];
+  PyObject* tuple = PyTuple_New(result_count_);
+  if (tuple == nullptr) nb::raise_python_error();
+  for (int i = 0; i < result_count_; ++i) PyTuple_SetItem(tuple, i, nb::object(results_[i]).release().ptr());
+  return nb::steal(tuple);
 }
 
 std::int64_t PythonCall::scalar(nb::handle object) {
@@ -57,6 +104,16 @@ std::int64_t PythonCall::scalar(nb::handle object) {
   if (overflow != 0)
     throw Error(ErrorCode::bad_param, concat(signature_.op, ": ", scalar.name, " is ",
                                              nb::str(number).c_str(), ", expected an integer of 64 bits"));
+  return value;
+}
+
+std::int64_t PythonCall::choice_value(nb::handle object) {
+  const std::int64_t value = scalar(object);
+  const Scalar& choice = signature_.scalars[next_scalar_ - 1];
+  if (value < choice.min || value > choice.max)
+    throw Error(ErrorCode::bad_param,
+                concat(signature_.op, ": ", choice.name, " is ", value, ", expected one of 0 .. ", choice.max,
+                       " (", choice.values, ")"));
   return value;
 }
 

@@ -12,7 +12,9 @@
 
 #include <nanobind/nanobind.h>
 
+#include <array>
 #include <initializer_list>
+#include <optional>
 
 #include "core/python_export.h"
 #include "core/python_import.h"
@@ -28,9 +30,26 @@ class PythonCall {
   PythonCall(const Signature& signature, bool torch_team) : signature_(signature), torch_team_(torch_team) {}
 
   ConstTensor in(nb::handle object);
+  std::optional<ConstTensor> optional_in(nb::handle object);  // None: absent
   std::int64_t scalar(nb::handle object);
+  // A scalar that is an enum. Refused here when out of range: the enum's type could not carry it further.
+  template <class Enum>
+  Enum choice(nb::handle object) {
+    return static_cast<Enum>(choice_value(object));
+  }
+
   // None makes a new array of this shape; negative extents count as 0, for the operator's check to complain.
-  Tensor out(nb::handle object, std::initializer_list<std::int64_t> shape);
+  // Its kind is that of the argument whose dtype it has, or of the first one.
+  Tensor out(nb::handle object, std::initializer_list<std::int64_t> shape) {
+    return out(object, shape.begin(), static_cast<int>(shape.size()));
+  }
+  Tensor out(nb::handle object, const ConstTensor& same_shape) {
+    return out(object, same_shape.shape, same_shape.rank);
+  }
+  // An optional result that this call does not have: None.
+  void no_out();
+  // out= of an operator with several results, one by one: a tuple in their order, or None for all.
+  std::array<nb::handle, kMaxArguments> outs(nb::handle tuple) const;
 
   template <class Body>
   void run(const Body& body) const {
@@ -39,7 +58,7 @@ class PythonCall {
     body(where);
   }
 
-  const nb::object& result() const { return result_; }  // of the last out()
+  nb::object result() const;  // what out() gave; several as a tuple
 
  private:
   struct Seen {
@@ -51,13 +70,16 @@ class PythonCall {
 
   Context& context() const;
   Tensor import(nb::handle object, bool for_writing);
+  std::int64_t choice_value(nb::handle object);
+  Tensor out(nb::handle object, const std::int64_t* shape, int rank);
 
   const Signature& signature_;
   const bool torch_team_;
   int next_argument_ = 0;
   int next_scalar_ = 0;
   Seen seen_[kMaxArguments];
-  nb::object result_;
+  nb::object results_[kMaxArguments];
+  int result_count_ = 0;
 };
 
 // Adds a function whose arguments come by position, the names being the business of python/turnout. None

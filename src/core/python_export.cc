@@ -47,21 +47,18 @@ nb::tuple python_shape(const std::int64_t* shape, int rank) {
   return nb::steal<nb::tuple>(tuple);
 }
 
-// NumPy's names for our dtypes; the empty ones are in ml_dtypes.
-constexpr const char* kNumpyNames[kDTypeCount] = {
-    "float32", "float64", "float16", "",       "int8", "uint8", "int16", "uint16",
-    "int32",   "uint32",  "int64",   "uint64", "bool", "",      "",      ""};
+// The names of our dtypes in NumPy and its extension package ml_dtypes, and in torch.
+constexpr const char* kLibraryNames[kDTypeCount] = {
+    "float32", "float64", "float16", "bfloat16", "int8", "uint8",         "int16",       "uint16",
+    "int32",   "uint32",  "int64",   "uint64",   "bool", "float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu"};
 
 nb::object make_numpy_dtype(DType dtype, What what) {
-  const char* name = kNumpyNames[static_cast<int>(dtype)];
+  const char* name = kLibraryNames[static_cast<int>(dtype)];
   const nb::object make = nb::module_::import_("numpy").attr("dtype");
-  if (*name != '\0') return make(name);
-  const char* extension = dtype == DType::bf16        ? "bfloat16"
-                          : dtype == DType::f8_e4m3fn ? "float8_e4m3fn"
-                          : dtype == DType::f8_e5m2   ? "float8_e5m2"
-                                                      : "float8_e8m0fnu";
+  const bool is_extension = dtype == DType::bf16 || dtype >= DType::f8_e4m3fn;
+  if (!is_extension) return make(name);
   try {
-    return make(nb::module_::import_("ml_dtypes").attr(extension));
+    return make(nb::module_::import_("ml_dtypes").attr(name));
   } catch (const nb::python_error&) {
     throw Error(ErrorCode::not_supported,
                 concat(what[0], ": ", what[1], " has dtype ", name_of(dtype),
@@ -162,7 +159,8 @@ NewArray new_array(nb::handle like, const ArrayType& like_type, DType dtype, con
   if (!like_type.is_torch) return new_numpy(dtype, shape, rank, bytes, what);
   if (like_type.api != nullptr)
     return new_torch(*like_type.api, Tensor(nullptr, dtype, shape, rank), bytes, what);
-  nb::object object = like.attr("new_empty")(python_shape(shape, rank));
+  const nb::object torch_dtype = nb::module_::import_("torch").attr(kLibraryNames[static_cast<int>(dtype)]);
+  nb::object object = like.attr("new_empty")(python_shape(shape, rank), nb::arg("dtype") = torch_dtype);
   const Tensor tensor = import_array(object, what, true).tensor;
   return {std::move(object), tensor};
 }

@@ -1,0 +1,54 @@
+// Python bindings of this family.
+#include "core/python.h"
+#include "moe_re_routing/signature.h"
+#include "turnout/moe_re_routing.h"
+
+namespace turnout::core {
+namespace {
+
+nb::object re_routing(nb::handle tokens, nb::handle expert_token_num_per_rank, nb::handle per_token_scales,
+                      nb::handle expert_token_num_type, nb::handle idx_type, nb::handle out,
+                      bool torch_team) {
+  PythonCall call(kMoeReRouting, torch_team);
+  const ConstTensor x = call.in(tokens);
+  const ConstTensor counts = call.in(expert_token_num_per_rank);
+  const std::optional<ConstTensor> scales = call.optional_in(per_token_scales);
+  MoeReRoutingParams params;
+  params.expert_token_num_type = call.choice<ExpertTokenNum>(expert_token_num_type);
+  params.idx_type = call.choice<TokenIdx>(idx_type);
+  const auto to = call.outs(out);
+  const Tensor permuted = call.out(to[0], {x.shape[0], x.shape[1]});
+  std::optional<Tensor> permuted_scales;
+  if (scales) {
+    permuted_scales = call.out(to[1], *scales);
+  } else {
+    call.no_out();
+  }
+  const Tensor idx = call.out(to[2], {x.shape[0]});
+  const Tensor num = call.out(to[3], {counts.shape[1]});
+  call.run([&](Context& context) {
+    moe_re_routing(context, x, counts, scales ? &*scales : nullptr, permuted,
+                   permuted_scales ? &*permuted_scales : nullptr, idx, num, params);
+  });
+  return call.result();
+}
+
+nb::object inverse(nb::handle permute_tokens, nb::handle permute_token_idx, nb::handle idx_type,
+                   nb::handle out, bool torch_team) {
+  PythonCall call(kMoeReRoutingInverse, torch_team);
+  const ConstTensor x = call.in(permute_tokens);
+  const ConstTensor idx = call.in(permute_token_idx);
+  const auto type = call.choice<TokenIdx>(idx_type);
+  const Tensor tokens = call.out(out, {x.shape[0], x.shape[1]});
+  call.run([&](Context& context) { moe_re_routing_inverse(context, x, idx, tokens, type); });
+  return call.result();
+}
+
+}  // namespace
+
+void bind_moe_re_routing(nb::module_& module) {
+  define(module, "moe_re_routing", &re_routing);
+  define(module, "moe_re_routing_inverse", &inverse);
+}
+
+}  // namespace turnout::core
