@@ -14,12 +14,15 @@ from turnout.library import (
     show_config,
 )
 from turnout.moe_dispatch import moe_dispatch_forward
+from turnout.moe_re_routing import moe_re_routing, moe_re_routing_inverse
 
 __all__ = [
     "OutputCache",
     "__version__",
     "get_num_threads",
     "moe_dispatch_forward",
+    "moe_re_routing",
+    "moe_re_routing_inverse",
     "output_cache",
     "set_log",
     "set_num_threads",

@@ -1,5 +1,6 @@
 """The operators for PyTorch: ``torch.ops.turnout.*``, ready for ``torch.compile``, on torch's threads."""
 
 from turnout.torch.moe_dispatch import moe_dispatch_forward
+from turnout.torch.moe_re_routing import moe_re_routing, moe_re_routing_inverse, npu_moe_re_routing
 
-__all__ = ["moe_dispatch_forward"]
+__all__ = ["moe_dispatch_forward", "moe_re_routing", "moe_re_routing_inverse", "npu_moe_re_routing"]

@@ -11,15 +11,72 @@ import torch
 from turnout import _core
 
 _library = torch.library.Library("turnout", "FRAGMENT")
+_is_grad_enabled = torch.is_grad_enabled
+_below_autograd = torch._C._after_autograd_keyset
+_cpu_key = torch._C.DispatchKey.CPU
 
 
-def define(schema: str, cpu: Callable, fake: Callable) -> torch._ops.OpOverload:
-    """Defines ``torch.ops.turnout.<schema>`` with its CPU kernel and its shape function."""
+def define(
+    schema: str,
+    cpu: Callable,
+    fake: Callable,
+    *,
+    save: Callable | None = None,
+    backward: Callable | None = None,
+) -> torch._ops.OpOverload:
+    """Defines ``torch.ops.turnout.<schema>`` with its CPU kernel and its shape function.
+
+    One with a derivative has ``save(ctx, inputs, output)`` and ``backward(ctx, *grads)`` as well, which are
+    as for ``torch.library.register_autograd``.
+    """
     name = schema[: schema.index("(")]
     _library.define(schema, tags=(torch.Tag.pt2_compliant_tag,))
     _library.impl(name, cpu, "CPU")
     torch.library.register_fake(f"turnout::{name}", fake, lib=_library)
-    return getattr(torch.ops.turnout, name).default
+    op = getattr(torch.ops.turnout, name).default
+    if backward is not None:
+        _library.impl(name, _autograd_kernel(op, cpu, save, backward), "Autograd", with_keyset=True)
+    return op
+
+
+def _autograd_kernel(op, cpu: Callable, save: Callable, backward: Callable) -> Callable:
+    """What ``torch.library.register_autograd`` makes, in half of its time.
+
+    A call that needs no gradient, on plain CPU tensors, goes to the CPU kernel without a second way through
+    the dispatcher; this is 4 us of 14.
+    """
+    arity, defaults = cpu.__code__.co_argcount, cpu.__defaults__ or ()
+    tensors = [i for i, argument in enumerate(op._schema.arguments) if "Tensor" in str(argument.type)]
+
+    def below(keyset, arguments):
+        keyset = keyset & _below_autograd
+        if keyset.highestPriorityTypeId() == _cpu_key:  # no mode, no subclass, nothing to be traced
+            return cpu(*arguments)
+        with torch._C._AutoDispatchBelowAutograd():
+            return op.redispatch(keyset, *arguments)
+
+    class Differentiable(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, *arguments_and_keyset):
+            *arguments, keyset = arguments_and_keyset
+            output = below(keyset, arguments)
+            save(ctx, arguments, output)
+            return output
+
+        @staticmethod
+        def backward(ctx, *grads):
+            return *backward(ctx, *grads), None
+
+    def kernel(keyset, *arguments):
+        if _is_grad_enabled():
+            if len(arguments) < arity:  # torch leaves out what has its default value
+                arguments += defaults[len(arguments) - arity :]
+            for i in tensors:
+                if arguments[i] is not None and arguments[i].requires_grad:
+                    return Differentiable.apply(*arguments, keyset)
+        return below(keyset, arguments)
+
+    return kernel
 
 
 def refuse_gradients(op: str, **tensors: torch.Tensor) -> None:
