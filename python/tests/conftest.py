@@ -28,6 +28,20 @@ def dispatch_arguments(rng, samples=23, hidden=17, capacity=5, num_experts=3, ch
     return gates, indices, locations, tokens, capacity, num_experts
 
 
+def any_bits(rng, shape, dtype):
+    """Elements of every bit pattern; of bool, which has two."""
+    if np.dtype(dtype) == np.bool_:
+        return rng.integers(0, 2, shape).astype(np.bool_)
+    size = np.dtype(dtype).itemsize
+    return rng.integers(0, 256, (*shape, size), np.uint8).view(dtype).reshape(shape)
+
+
+def token_counts(rng, rows, ranks, experts, dtype=np.int32):
+    """How many tokens each rank sent to each expert; about a third of the pairs has none."""
+    weights = rng.random((ranks, experts)) * (rng.random((ranks, experts)) > 0.3) + 1e-9
+    return rng.multinomial(rows, (weights / weights.sum()).ravel()).reshape(ranks, experts).astype(dtype)
+
+
 def same_bits(a, b):
     a, b = np.asarray(a), np.asarray(b)
     return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
