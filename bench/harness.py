@@ -6,6 +6,7 @@ import json
 import os
 import platform
 import statistics
+import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
@@ -46,6 +47,12 @@ class Comparison:
     rows: list[Row] = field(default_factory=list)
     target: str = ""
     threads: int = 0
+
+
+def copy_floor(source: np.ndarray) -> Entry:
+    """What no program that moves these bytes can beat by much: a streamed copy of them."""
+    target = np.ones_like(source)
+    return Entry("streamed copy of the same bytes", lambda: turnout._core.stream_copy(target, source))
 
 
 def verify(entry: Entry, expected: np.ndarray) -> None:
@@ -109,12 +116,27 @@ def show(comparison: Comparison) -> None:
     console.print(table)
 
 
+def from_cpp(family: str, arguments: str, seconds: float) -> None:
+    """The family's Google Benchmark program, where it is built; `arguments` says what its numbers mean."""
+    program = Path(f"build/dev/bench/{family}_bench")
+    if not program.exists():
+        console.print(f"{program} is not built: the numbers from C++ are left out")
+        return
+    console.print(f"from C++ (arguments: {arguments}):")
+    subprocess.run(
+        [program, f"--benchmark_min_time={seconds / 4}", "--benchmark_enable_random_interleaving=true"],
+        check=True,
+    )
+
+
 def record(comparisons: list[Comparison], path: Path) -> None:
     """All numbers, with what they were taken on; the plots are made from this alone."""
     path.parent.mkdir(parents=True, exist_ok=True)
     machine = {"cpu": _cpu(), "cpus": os.cpu_count(), "python": platform.python_version()}
     machine |= {key: str(value) for key, value in turnout._core.info().items()}
-    path.write_text(json.dumps({"machine": machine, "comparisons": [asdict(c) for c in comparisons]}, indent=1))
+    path.write_text(
+        json.dumps({"machine": machine, "comparisons": [asdict(c) for c in comparisons]}, indent=1)
+    )
     console.print(f"recorded in {path}")
 
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import multiprocessing
-import subprocess
 import time
-from pathlib import Path
 
 import numpy as np
 import torch
-from harness import Comparison, Entry, compare, console
+from harness import Comparison, Entry, compare, console, from_cpp
 from moe_dispatch import numpy_peer, torch_peer, turnout_entries
 from moe_dispatch.shapes import SEED, WIDE, Routed, Scale
 
@@ -26,7 +24,7 @@ def run(seconds: float) -> list[Comparison]:
     routed = Routed(SEED)
     done += [busy_core(routed, seconds), after_torch(routed, seconds)]
     done += small_calls(seconds)
-    from_cpp(seconds)
+    from_cpp("moe_dispatch", "scale / threads, or tokens", seconds)
     return done
 
 
@@ -147,7 +145,9 @@ def small_calls(seconds: float) -> list[Comparison]:
     for samples in (1, 16, 256):
         routed = Routed(Scale(samples, 64, 8, 64))
         scale = routed.scale
-        tensors = [torch.from_numpy(x) for x in (routed.gates, routed.indices, routed.locations, routed.input)]
+        tensors = [
+            torch.from_numpy(x) for x in (routed.gates, routed.indices, routed.locations, routed.input)
+        ]
         out = torch.zeros(scale.num_experts * scale.capacity, scale.hidden)
         op = torch.ops.turnout.moe_dispatch_forward
         entries = [
@@ -164,15 +164,3 @@ def small_calls(seconds: float) -> list[Comparison]:
         with torch.inference_mode():
             done.append(compare(title, entries, seconds=seconds / 2, calls=200, target=wanted))
     return done
-
-
-def from_cpp(seconds: float) -> None:
-    program = Path("build/dev/bench/moe_dispatch_bench")
-    if not program.exists():
-        console.print(f"{program} is not built: the numbers from C++ are left out")
-        return
-    console.print("from C++ (arguments: scale / threads, or tokens):")
-    subprocess.run(
-        [program, f"--benchmark_min_time={seconds / 4}", "--benchmark_enable_random_interleaving=true"],
-        check=True,
-    )
