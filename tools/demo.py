@@ -65,6 +65,38 @@ def moe_dispatch(dtype: str, fresh: bool) -> Job:
     )
 
 
+def moe_re_routing() -> Job:
+    rows, hidden, ranks, experts = 16384, 7168, 8, 32
+    random = np.random.default_rng(0)
+    pairs = ranks * experts
+    counts = random.multinomial(rows, np.full(pairs, 1 / pairs)).reshape(ranks, experts).astype(np.int32)
+    tokens = random.integers(-128, 128, (rows, hidden), dtype=np.int8)
+    out = (
+        np.empty_like(tokens),
+        None,
+        np.empty(rows, dtype=np.int32),
+        np.empty(experts, dtype=np.int32),
+    )
+
+    def definition() -> np.ndarray:
+        """One run of tokens at a time, at the offsets of the definition."""
+        expected = np.empty_like(tokens)
+        for r in range(ranks):
+            for e in range(experts):
+                source = counts[:r].sum() + counts[r, :e].sum()
+                row = counts[:, :e].sum() + counts[:r, e].sum()
+                expected[row : row + counts[r, e]] = tokens[source : source + counts[r, e]]
+        return expected
+
+    return Job(
+        "moe_re_routing",
+        f"{rows}x{hidden} int8, {ranks} ranks, {experts} experts",
+        lambda: turnout.moe_re_routing(tokens, counts, out=out)[0],
+        definition,
+        2 * tokens.nbytes,
+    )
+
+
 def median_seconds(run: Callable[[], object], repeats: int = 15) -> float:
     samples = []
     for _ in range(repeats):
@@ -84,7 +116,12 @@ def bandwidth(bytes_moved: int) -> float:
 def main() -> None:
     turnout.show_config()
     console.print()
-    jobs = [moe_dispatch("float32", False), moe_dispatch("float32", True), moe_dispatch("float16", False)]
+    jobs = [
+        moe_dispatch("float32", False),
+        moe_dispatch("float32", True),
+        moe_dispatch("float16", False),
+        moe_re_routing(),
+    ]
     table = Table(title="checked against the definition, then timed beside a copy of as many bytes")
     for column in ("operator", "scale", "equal bits", "ms", "GB/s", "of the copy"):
         table.add_column(column, justify="left" if column in ("operator", "scale") else "right")
