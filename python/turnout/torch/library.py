@@ -40,10 +40,10 @@ def define(
 
 
 def _autograd_kernel(op, cpu: Callable, save: Callable, backward: Callable) -> Callable:
-    """What ``torch.library.register_autograd`` makes, in half of its time.
+    """What ``torch.library.register_autograd`` makes, with less around the call.
 
-    A call that needs no gradient, on plain CPU tensors, goes to the CPU kernel without a second way through
-    the dispatcher; this is 4 us of 14.
+    On plain CPU tensors the CPU kernel is called without a second way through the dispatcher. A small
+    moe_re_routing takes 10 us instead of 14, and 26 instead of 44 when a gradient is recorded.
     """
     arity, defaults = cpu.__code__.co_argcount, cpu.__defaults__ or ()
     tensors = [i for i, argument in enumerate(op._schema.arguments) if "Tensor" in str(argument.type)]
