@@ -1,4 +1,4 @@
-"""Draws a recorded benchmark: python bench/plot.py results.json. One bar per program, one panel per comparison."""
+"""Draws a recorded benchmark, one panel per comparison: python bench/plot.py results.json."""
 
 from __future__ import annotations
 
