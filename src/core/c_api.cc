@@ -74,7 +74,11 @@ void log_quietly(const char* sentence) noexcept {
 }
 
 Slot slot_of(const Described& described) {
-  if (described.desc == nullptr) return {};
+  if (described.desc == nullptr) {
+    Slot absent;
+    absent.data = described.data;  // for the check that refuses data without a descriptor
+    return absent;
+  }
   const mluOpTensorStruct& desc = *described.desc;
   return {described.data, dtype_of_c(desc.dtype), desc.shape.data(), desc.stride.data(),
           static_cast<int>(desc.shape.size())};
@@ -138,15 +142,32 @@ mluOpStatus_t fail_as_thrown(bool logged) noexcept {
 }
 
 mluOpStatus_t call_erased(mluOpHandle_t handle, const Signature& signature, const Described* described,
-                          int count, std::initializer_list<ScalarValue> scalars, Slot* slots, Tensor* tensors,
-                          ErasedBody run, const void* body) noexcept {
+                          int count, std::initializer_list<ScalarValue> scalars, const Workspace& workspace,
+                          Slot* slots, Tensor* tensors, ErasedBody run, const void* body) noexcept {
   if (handle == nullptr) return refuse_null(signature.op, "handle");
   try {
     for (int i = 0; i < count; ++i) slots[i] = slot_of(described[i]);
-    Arguments arguments(signature, slots, count, scalars.begin(), static_cast<int>(scalars.size()));
+    Arguments arguments(signature, slots, count, scalars.begin(), static_cast<int>(scalars.size()),
+                        workspace);
     if (!check_and_log(arguments)) return succeed();
     for (int i = 0; i < count; ++i) fill(tensors[i], slots[i]);
+    const Loan loan(workspace.data, workspace.size);
     run(body, handle->context, tensors);
+    return succeed();
+  } catch (...) {
+    return fail_as_thrown(/*logged=*/true);
+  }
+}
+
+mluOpStatus_t query_erased(mluOpHandle_t handle, const Signature& signature, const Described* described,
+                           int count, std::initializer_list<ScalarValue> scalars, Slot* slots,
+                           std::size_t* workspace_size) noexcept {
+  if (handle == nullptr) return refuse_null(signature.op, "handle");
+  if (workspace_size == nullptr) return refuse_null(signature.op, "workspace_size");
+  try {
+    for (int i = 0; i < count; ++i) slots[i] = slot_of(described[i]);
+    Arguments arguments(signature, slots, count, scalars.begin(), static_cast<int>(scalars.size()));
+    *workspace_size = check_and_log(arguments) ? arguments.workspace_bytes() : 0;
     return succeed();
   } catch (...) {
     return fail_as_thrown(/*logged=*/true);

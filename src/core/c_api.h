@@ -69,14 +69,16 @@ mluOpStatus_t give(const char* function, const char* owner_name, const Owner* ow
 
 using ErasedBody = void (*)(const void* body, Context& context, const Tensor* tensors);
 mluOpStatus_t call_erased(mluOpHandle_t handle, const Signature& signature, const Described* described,
-                          int count, std::initializer_list<ScalarValue> scalars, Slot* slots, Tensor* tensors,
-                          ErasedBody run, const void* body) noexcept;
+                          int count, std::initializer_list<ScalarValue> scalars, const Workspace& workspace,
+                          Slot* slots, Tensor* tensors, ErasedBody run, const void* body) noexcept;
 
 // Checks the arguments by the signature, in its order of steps, and then runs body(context, tensors) with one
-// Tensor per argument. Without the body: when a check fails, or finds that there is nothing to do.
+// Tensor per argument. Without the body: when a check fails, or finds that there is nothing to do. The
+// scratch memory of the operator that the body calls lies in the workspace, where there is one.
 template <int kCount, class Body>
 mluOpStatus_t call(mluOpHandle_t handle, const Signature& signature, const Described (&described)[kCount],
-                   std::initializer_list<ScalarValue> scalars, const Body& body) noexcept {
+                   std::initializer_list<ScalarValue> scalars, const Body& body,
+                   const Workspace& workspace = {}) noexcept {
   // Here and not behind the call, where their number is unknown: clearing room for the most there can be
   // costs as much as all checks of a call.
   Slot slots[kCount];
@@ -84,7 +86,22 @@ mluOpStatus_t call(mluOpHandle_t handle, const Signature& signature, const Descr
   const ErasedBody run = [](const void* erased, Context& context, const Tensor* t) {
     (*static_cast<const Body*>(erased))(context, t);
   };
-  return call_erased(handle, signature, described, kCount, scalars, slots, tensors, run, &body);
+  return call_erased(handle, signature, described, kCount, scalars, workspace, slots, tensors, run, &body);
+}
+
+// Functions that ask for the size of a workspace: the arguments are checked likewise, and *workspace_size is
+// what the signature's plan needs, or 0 when there is nothing to do.
+mluOpStatus_t query_erased(mluOpHandle_t handle, const Signature& signature, const Described* described,
+                           int count, std::initializer_list<ScalarValue> scalars, Slot* slots,
+                           std::size_t* workspace_size) noexcept;
+template <int kCount>
+mluOpStatus_t query(mluOpHandle_t handle, const Signature& signature,
+                    const mluOpTensorDescriptor_t (&descriptors)[kCount],
+                    std::initializer_list<ScalarValue> scalars, std::size_t* workspace_size) noexcept {
+  Slot slots[kCount];
+  Described described[kCount];
+  for (int i = 0; i < kCount; ++i) described[i] = {descriptors[i], nullptr};
+  return query_erased(handle, signature, described, kCount, scalars, slots, workspace_size);
 }
 
 }  // namespace turnout::core

@@ -1,7 +1,10 @@
 // The checks of a Signature, and the sentence of each failure.
 #include "core/check.h"
 
+#include <algorithm>
 #include <bit>
+
+#include "core/context.h"
 
 namespace turnout::core {
 namespace {
@@ -86,8 +89,8 @@ bool Slot::is_contiguous() const {
 }
 
 Arguments::Arguments(const Signature& signature, const Slot* slots, int slot_count,
-                     const ScalarValue* scalars, int scalar_count)
-    : signature_(signature), slots_(slots), scalars_(scalars) {
+                     const ScalarValue* scalars, int scalar_count, const Workspace& workspace)
+    : signature_(signature), slots_(slots), scalars_(scalars), workspace_(workspace) {
   if (slot_count != signature.arguments.count || scalar_count != signature.scalars.count)
     fail(ErrorCode::internal, "called with another number of arguments than its signature has");
   for (int i = 0; i < signature.names.count; ++i) sizes_[i] = i < scalar_count ? scalars[i].value : kUnbound;
@@ -119,6 +122,9 @@ bool Arguments::check() {
       case Check::outputs_empty:
         if (any_empty(step.check == Check::outputs_empty)) return false;
         break;
+      case Check::workspace:
+        check_workspace(step);
+        break;
       case Check::overlap:
         check_overlap(step);
         break;
@@ -146,11 +152,7 @@ bool Arguments::check() {
 void Arguments::check_argument(const Step& step, int i) {
   const Argument& argument = signature_.arguments[i];
   const Slot& slot = slots_[i];
-  if (!slot.present) {
-    if (step.check == Check::present && !argument.optional)
-      fail(step.code, concat(argument.name, " is missing"));
-    return;
-  }
+  if (!slot.present) return check_absent(step, argument, slot.data);
   switch (step.check) {
     case Check::ranks: {
       bool may_drop = false;
@@ -160,12 +162,17 @@ void Arguments::check_argument(const Step& step, int i) {
                                dims_text(argument)));
       break;
     }
-    case Check::dtypes:
-      if (!contains(argument.dtypes, slot.dtype) &&
-          (argument.like < 0 || !slots_[argument.like].present || slots_[argument.like].dtype != slot.dtype))
+    case Check::dtypes: {
+      bool fits = contains(argument.dtypes, slot.dtype);
+      if (argument.like >= 0) {
+        const Slot& other = slots_[argument.like];
+        fits |= other.present ? other.dtype == slot.dtype : contains(kAnyDType, slot.dtype);
+      }
+      if (!fits)
         fail(step.code, concat(argument.name, " has dtype ", name_of(slot.dtype), ", expected ",
                                dtypes_text(signature_, argument)));
       break;
+    }
     case Check::shapes:
       check_shape(step, i, -1);
       break;
@@ -189,6 +196,20 @@ void Arguments::check_argument(const Step& step, int i) {
       break;
     default:
       break;
+  }
+}
+
+void Arguments::check_absent(const Step& step, const Argument& argument, const void* data) const {
+  if (step.check == Check::present) {
+    if (!argument.optional) fail(step.code, concat(argument.name, " is missing"));
+    if (argument.required_with >= 0 && slots_[argument.required_with].present)
+      fail(step.code, concat(argument.name, " is missing, expected beside ",
+                             signature_.arguments[argument.required_with].name));
+  }
+  if (step.check == Check::pointers && data != nullptr) {
+    const bool is_empty = std::any_of(argument.dims.begin(), argument.dims.end(),
+                                      [&](const Extent& dim) { return evaluate(dim) == 0; });
+    if (!is_empty) fail(step.code, concat(argument.name, ".data is given, but nothing describes it"));
   }
 }
 
@@ -272,6 +293,21 @@ bool Arguments::any_empty(bool outputs_only) const {
     if (signature_.arguments[i].is_output()) all_outputs &= empty;
   }
   return outputs_only ? all_outputs : any;
+}
+
+std::size_t Arguments::workspace_bytes() const {
+  const std::size_t bytes = signature_.scratch(*this);
+  return bytes == 0 ? 0 : bytes + kScratchAlignment - 1;
+}
+
+void Arguments::check_workspace(const Step& step) const {
+  const std::size_t required = workspace_bytes();
+  if (workspace_.size > 0 && workspace_.data == nullptr)
+    fail(step.code, concat("workspace is NULL and workspace_size is not 0, expected memory for ",
+                           static_cast<std::int64_t>(required), " bytes or more"));
+  if (workspace_.size < required)
+    fail(step.code, concat("workspace_size is ", static_cast<std::int64_t>(workspace_.size),
+                           " bytes, expected ", static_cast<std::int64_t>(required), " or more"));
 }
 
 void Arguments::check_overlap(const Step& step) const {

@@ -40,6 +40,12 @@ struct ScalarValue {
   ScalarValue(const std::int64_t* data, std::int64_t count) : values(data), value(count) {}
 };
 
+// Memory that the caller lends to a call.
+struct Workspace {
+  void* data = nullptr;
+  std::size_t size = 0;
+};
+
 inline constexpr std::int64_t kUnbound = -1;
 inline constexpr std::int64_t kAbsent = -2;  // bound: the optional dimension is not there, and counts as 1
 
@@ -47,7 +53,7 @@ inline constexpr std::int64_t kAbsent = -2;  // bound: the optional dimension is
 class Arguments {
  public:
   Arguments(const Signature& signature, const Slot* slots, int slot_count, const ScalarValue* scalars,
-            int scalar_count);
+            int scalar_count, const Workspace& workspace = {});
 
   // Runs the steps in order. Throws Error at the first that fails; false: there is nothing to do.
   bool check();
@@ -57,6 +63,8 @@ class Arguments {
   // A size or scalar by its position, Signature::size("hidden"); an absent dimension is 1.
   std::int64_t size(int name) const { return sizes_[name] == kAbsent ? 1 : sizes_[name]; }
   const ScalarValue& scalar(int i) const { return scalars_[i]; }
+  // Bytes of a workspace, wherever it begins, for the plan's scratch; 0 when the plan needs none.
+  std::size_t workspace_bytes() const;
 
   // "gates f32[3], ..., capacity 2": for the log.
   std::string describe() const;
@@ -64,10 +72,12 @@ class Arguments {
 
  private:
   void check_argument(const Step& step, int argument);
+  void check_absent(const Step& step, const Argument& argument, const void* data) const;
   void check_shape(const Step& step, int argument, int only_dim);
   void check_scalar(const Step& step, int i) const;
   void check_vector_lengths(const Step& step) const;
   void check_rules(const Step& step) const;
+  void check_workspace(const Step& step) const;
   void check_overlap(const Step& step) const;
   bool any_empty(bool outputs_only) const;
   std::int64_t evaluate(const Extent& extent) const;  // kUnbound when a name has no value yet
@@ -75,6 +85,7 @@ class Arguments {
   const Signature& signature_;
   const Slot* slots_;
   const ScalarValue* scalars_;
+  Workspace workspace_;
   std::int64_t sizes_[kMaxNames];
 };
 

@@ -3,6 +3,7 @@
 
 #include <cstdlib>
 #include <limits>
+#include <memory>
 #include <new>
 #include <string>
 
@@ -55,7 +56,20 @@ void destroy(Arena* arena) {
   delete arena;
 }
 
+thread_local Arena lent;
+
+// An aligned part of what is lent, once; nullptr: nothing is, or too little.
+void* take_lent(std::size_t bytes) {
+  Arena loan = lent;
+  void* aligned = std::align(kScratchAlignment, bytes, loan.data, loan.size);
+  if (aligned != nullptr) lent = {};
+  return aligned;
+}
+
 }  // namespace
+
+Loan::Loan(void* data, std::size_t size) : before_(lent) { lent = {data, size}; }
+Loan::~Loan() { lent = before_; }
 
 Arena* ArenaList::take(std::size_t bytes) {
   Arena* arena = nullptr;
@@ -92,13 +106,17 @@ void ArenaList::trim() {
 }
 
 Scratch::Scratch(Context& context, std::size_t bytes)
-    : context_(context), arena_(context.state().arenas.take(bytes)) {
+    : context_(context), next_(static_cast<std::byte*>(take_lent(bytes))) {
+  if (next_ != nullptr) return;
+  arena_ = context.state().arenas.take(bytes);
   if (arena_ == nullptr)
     throw Error(ErrorCode::alloc_failed,
                 "turnout: " + std::to_string(bytes) + " bytes of scratch memory are not available");
   next_ = static_cast<std::byte*>(arena_->data);
 }
-Scratch::~Scratch() { context_.state().arenas.give_back(arena_); }
+Scratch::~Scratch() {
+  if (arena_ != nullptr) context_.state().arenas.give_back(arena_);
+}
 
 }  // namespace core
 }  // namespace turnout

@@ -50,6 +50,18 @@ constexpr std::size_t padded(std::size_t bytes) {
   return (bytes + kScratchAlignment - 1) / kScratchAlignment * kScratchAlignment;
 }
 
+// Memory that the caller of an operator lends to this thread: the next Scratch lies there if there is room.
+class Loan {
+ public:
+  Loan(void* data, std::size_t size);
+  ~Loan();
+  Loan(const Loan&) = delete;
+  Loan& operator=(const Loan&) = delete;
+
+ private:
+  Arena before_;
+};
+
 // Memory for the length of one call. Taken before the first write, so that running out of memory fails
 // cleanly.
 class Scratch {
@@ -69,7 +81,7 @@ class Scratch {
 
  private:
   Context& context_;
-  Arena* arena_;
+  Arena* arena_ = nullptr;  // none when the memory is a loan
   std::byte* next_;
 };
 

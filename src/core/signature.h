@@ -62,8 +62,9 @@ struct Argument {
   std::string_view name;
   Role role = Role::in;
   bool optional = false;
+  std::int8_t required_with = -1;  // an optional argument that must be there when that one is
   DTypes dtypes = 0;
-  std::int8_t like = -1;  // also (or only, when dtypes is empty) the dtype of that argument
+  std::int8_t like = -1;  // also (or only, when dtypes is empty) the dtype of that argument, if it is there
   List<Extent, kMaxRank> dims;
   constexpr bool is_output() const { return role != Role::in; }
 };
@@ -92,6 +93,7 @@ enum class Check : std::uint8_t {
   large,          // fewer than 2^31 elements
   any_empty,      // a tensor without elements ends the call: nothing to do
   outputs_empty,  // so does the absence of output elements
+  workspace,      // the caller's memory is as large as the plan's scratch
   pointers,       // not null, aligned to an element; empty tensors pass
   overlap,        // no output shares memory with another argument
   data,           // the signature's data checks
@@ -123,6 +125,7 @@ struct ArgumentSpec {
   DTypeSpec dtype;
   std::string_view dims;
   bool is_optional = false;
+  std::string_view required_with = {};
 };
 consteval ArgumentSpec in(std::string_view name, DTypeSpec dtype, std::string_view dims) {
   return {name, Role::in, dtype, dims};
@@ -135,6 +138,12 @@ consteval ArgumentSpec inout(std::string_view name, DTypeSpec dtype, std::string
 }
 consteval ArgumentSpec optional(ArgumentSpec argument) {
   argument.is_optional = true;
+  return argument;
+}
+// Optional, unless the argument of that name is there.
+consteval ArgumentSpec required_with(std::string_view name, ArgumentSpec argument) {
+  argument.is_optional = true;
+  argument.required_with = name;
   return argument;
 }
 
@@ -173,6 +182,9 @@ struct DataCheck {
   void (*check)(const Arguments& arguments) = nullptr;
 };
 
+// Bytes of scratch memory that the plan takes for arguments whose shapes agree: what a workspace is for.
+using ScratchBytes = std::size_t (*)(const Arguments& arguments);
+
 // The order of checks of the whole C++ and Python library.
 inline constexpr StepSpec kStandardOrder[] = {{Check::present},    {Check::ranks},         {Check::dtypes},
                                               {Check::scalars},    {Check::shapes},        {Check::rules},
@@ -186,7 +198,7 @@ class Signature {
                       std::initializer_list<ArgumentSpec> argument_specs,
                       std::initializer_list<RuleSpec> rule_specs = {},
                       std::initializer_list<DataCheck> checks = {},
-                      std::span<const StepSpec> steps = kStandardOrder);
+                      std::span<const StepSpec> steps = kStandardOrder, ScratchBytes scratch_bytes = nullptr);
 
   constexpr int argument(std::string_view name) const {
     for (int i = 0; i < arguments.count; ++i)
@@ -207,6 +219,7 @@ class Signature {
   List<Rule, kMaxRules> rules;
   List<DataCheck, kMaxRules> data_checks;
   List<Step, kMaxSteps> order;
+  ScratchBytes scratch = nullptr;  // where there is a workspace, or a query of its size
 
  private:
   constexpr Extent parse_extent(std::string_view text) const;
@@ -263,8 +276,9 @@ consteval Signature::Signature(std::string_view op_name, std::string_view size_n
                                std::initializer_list<ScalarSpec> scalar_specs,
                                std::initializer_list<ArgumentSpec> argument_specs,
                                std::initializer_list<RuleSpec> rule_specs,
-                               std::initializer_list<DataCheck> checks, std::span<const StepSpec> steps)
-    : op(op_name) {
+                               std::initializer_list<DataCheck> checks, std::span<const StepSpec> steps,
+                               ScratchBytes scratch_bytes)
+    : op(op_name), scratch(scratch_bytes) {
   for (const ScalarSpec& spec : scalar_specs) names.push(spec.scalar.name);
   split(size_names, ' ', [&](std::string_view name) { names.push(name); });
   for (const ScalarSpec& spec : scalar_specs) {
@@ -273,20 +287,21 @@ consteval Signature::Signature(std::string_view op_name, std::string_view size_n
       scalars.items[static_cast<std::size_t>(scalars.count - 1)].length = parse_extent(spec.length);
   }
   for (const ArgumentSpec& spec : argument_specs) {
-    Argument argument{spec.name, spec.role, spec.is_optional, spec.dtype.dtypes, -1, {}};
+    Argument argument{spec.name, spec.role, spec.is_optional, -1, spec.dtype.dtypes, -1, {}};
     split(spec.dims, ',', [&](std::string_view dim) { argument.dims.push(parse_extent(dim)); });
     arguments.push(argument);
   }
   int position = 0;
   for (const ArgumentSpec& spec : argument_specs) {
-    if (!spec.dtype.like.empty())
-      arguments.items[static_cast<std::size_t>(position)].like =
-          static_cast<std::int8_t>(argument(spec.dtype.like));
-    ++position;
+    Argument& parsed = arguments.items[static_cast<std::size_t>(position++)];
+    if (!spec.dtype.like.empty()) parsed.like = static_cast<std::int8_t>(argument(spec.dtype.like));
+    if (!spec.required_with.empty())
+      parsed.required_with = static_cast<std::int8_t>(argument(spec.required_with));
   }
   for (const RuleSpec& spec : rule_specs) rules.push({parse_extent(spec.left), parse_extent(spec.right)});
   for (const DataCheck& check : checks) data_checks.push(check);
   for (const StepSpec& spec : steps) {
+    if (spec.check == Check::workspace && scratch == nullptr) throw "no size to compare a workspace with";
     Step step{spec.check, spec.code, {}};
     split(spec.only, ' ', [&](std::string_view part) {
       const std::size_t dot = part.find('.');

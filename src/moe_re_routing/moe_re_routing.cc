@@ -149,6 +149,13 @@ void write_expert_token_num(const Count* counts, std::int64_t ranks, std::int64_
 
 }  // namespace
 
+// The list of runs, and where each rank's next run begins. Nothing for no rows.
+std::size_t core::moe_re_routing_scratch(std::int64_t rows, std::int64_t ranks, std::int64_t experts) {
+  if (rows == 0) return 0;
+  return padded(static_cast<std::size_t>(ranks * experts + 1) * sizeof(Run)) +
+         padded(static_cast<std::size_t>(ranks) * sizeof(std::int64_t));
+}
+
 void core::check_counts(const Arguments& arguments) {
   const Signature& signature = arguments.signature();
   const int argument = signature.argument("expert_token_num_per_rank");
@@ -182,28 +189,25 @@ void moe_re_routing(Context& context, const ConstTensor& tokens, const ConstTens
                     const Tensor* permute_per_token_scales, const Tensor& permute_token_idx,
                     const Tensor& expert_token_num, const MoeReRoutingParams& params) {
   const bool scaled = per_token_scales != nullptr;
-  if (scaled && permute_per_token_scales == nullptr)
-    throw Error(ErrorCode::bad_param,
-                "moe_re_routing: permute_per_token_scales is missing, expected memory for the scales given");
-  Call call(context, kMoeReRouting,
-            {tokens, expert_token_num_per_rank, scaled ? Slot(*per_token_scales) : Slot(), permute_tokens,
-             scaled ? Slot(*permute_per_token_scales) : Slot(), permute_token_idx, expert_token_num},
-            {params.expert_token_num_type, params.idx_type});
+  const bool has_scale_output = scaled && permute_per_token_scales != nullptr;
+  Call call(
+      context, kMoeReRouting,
+      {tokens, expert_token_num_per_rank, scaled ? Slot(*per_token_scales) : Slot(), permute_tokens,
+       has_scale_output ? Slot(*permute_per_token_scales) : Slot(), permute_token_idx, expert_token_num},
+      {params.expert_token_num_type, params.idx_type});
   if (call.nothing_to_do()) return;
 
   const std::int64_t ranks = expert_token_num_per_rank.shape[0], experts = expert_token_num_per_rank.shape[1];
   const std::int64_t rows = tokens.shape[0];
-  const auto run_bytes = static_cast<std::size_t>(ranks * experts + 1) * sizeof(Run);
-  Scratch& scratch =
-      call.scratch(padded(run_bytes) + padded(static_cast<std::size_t>(ranks) * sizeof(std::int64_t)));
-  auto* run_memory = scratch.take<Run>(ranks * experts + 1);
-  auto* next_of_rank = scratch.take<std::int64_t>(ranks);
-  const RunList runs = visit_index(expert_token_num_per_rank.dtype, [&](auto type) {
+  Scratch& scratch = call.scratch(moe_re_routing_scratch(rows, ranks, experts));
+  const RunList runs = visit_index(expert_token_num_per_rank.dtype, [&](auto type) -> RunList {
     using Count = typename decltype(type)::type;
     const auto* counts = static_cast<const Count*>(expert_token_num_per_rank.data);
     write_expert_token_num(counts, ranks, experts, params.expert_token_num_type,
                            static_cast<Count*>(expert_token_num.data));
-    return make_runs(counts, ranks, experts, rows, run_memory, next_of_rank);
+    if (rows == 0) return {};
+    auto* run_memory = scratch.take<Run>(ranks * experts + 1);
+    return make_runs(counts, ranks, experts, rows, run_memory, scratch.take<std::int64_t>(ranks));
   });
   if (rows == 0) return;
 

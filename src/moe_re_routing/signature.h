@@ -9,6 +9,9 @@ namespace turnout::core {
 // Each count is 0 or more, and they sum to rows. Throws Error naming rank and expert.
 void check_counts(const Arguments& arguments);
 
+// Bytes of scratch memory of moe_re_routing's plan.
+std::size_t moe_re_routing_scratch(std::int64_t rows, std::int64_t ranks, std::int64_t experts);
+
 inline constexpr Signature kMoeReRouting{
     "moe_re_routing",
     "rows hidden ranks experts scale_width",
@@ -16,7 +19,8 @@ inline constexpr Signature kMoeReRouting{
     {in("tokens", kAnyDType, "rows, hidden"), in("expert_token_num_per_rank", kIndices, "ranks, experts"),
      optional(in("per_token_scales", kAnyDType, "rows, scale_width?")),
      out("permute_tokens", like("tokens"), "rows, hidden"),
-     optional(out("permute_per_token_scales", like("per_token_scales"), "rows, scale_width?")),
+     required_with("per_token_scales",
+                   out("permute_per_token_scales", like("per_token_scales"), "rows, scale_width?")),
      out("permute_token_idx", dtypes(DType::i32), "rows"),
      out("expert_token_num", like("expert_token_num_per_rank"), "experts")},
     {at_most("1", "hidden"), at_most("1", "ranks"), at_most("1", "experts"), at_most("rows", "2147483647")},
