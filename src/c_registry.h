@@ -13,9 +13,14 @@ struct COperator {
   const Signature* signature;
   // Calls the C function with arguments and scalars in the signature's order.
   mluOpStatus_t (*invoke)(mluOpHandle_t handle, const mluOpTensorDescriptor_t* descriptors, void* const* data,
-                          const ScalarValue* scalars);
+                          const ScalarValue* scalars, const Workspace& workspace);
   // A call that succeeds, from which the tests break one thing at a time: a value for every size and scalar.
   std::string_view example;
+  // Makes the data of such a call legal, where zeros are not.
+  void (*prepare)(const Tensor* arguments) = nullptr;
+  // Asks how large the workspace must be; nullptr: the function takes none.
+  mluOpStatus_t (*query)(mluOpHandle_t handle, const mluOpTensorDescriptor_t* descriptors,
+                         const ScalarValue* scalars, std::size_t* workspace_size) = nullptr;
 };
 
 std::span<const COperator> c_operators();

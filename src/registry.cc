@@ -2,6 +2,7 @@
 #include "registry.h"
 
 #include "moe_dispatch/signature.h"
+#include "moe_re_routing/example.h"
 #include "moe_re_routing/signature.h"
 #include "turnout/moe_dispatch.h"
 #include "turnout/moe_re_routing.h"
@@ -16,14 +17,6 @@ Enum to_enum(const ScalarValue& scalar) {
 }
 
 bool given(const Tensor& t) { return t.rank >= 0; }
-
-void set_number(const Tensor& t, std::int64_t i, std::int64_t value) {
-  if (t.dtype == DType::i64) {
-    static_cast<std::int64_t*>(t.data)[i] = value;
-  } else {
-    static_cast<std::int32_t*>(t.data)[i] = static_cast<std::int32_t>(value);
-  }
-}
 
 }  // namespace
 
@@ -43,15 +36,12 @@ std::span<const Operator> operators() {
                         {to_enum<ExpertTokenNum>(s[0]), to_enum<TokenIdx>(s[1])});
        },
        "expert_token_num_type=1 idx_type=0 rows=5 hidden=3 ranks=2 experts=3 scale_width=2",
-       [](const Tensor* t) { set_number(t[1], 0, t[0].shape[0]); }},
+       [](const Tensor* t) { fill_counts(t[0], t[1]); }},
       {&kMoeReRoutingInverse,
        [](Context& context, const Tensor* t, const ScalarValue* s) {
          moe_re_routing_inverse(context, t[0], t[1], t[2], to_enum<TokenIdx>(s[0]));
        },
-       "idx_type=0 rows=5 hidden=3",
-       [](const Tensor* t) {
-         for (std::int64_t i = 0; i < t[1].shape[0]; ++i) set_number(t[1], i, i);
-       }},
+       "idx_type=0 rows=5 hidden=3", [](const Tensor* t) { fill_identity(t[1]); }},
   };
   return kOperators;
 }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <string_view>
 #include <vector>
 
 #include "c_registry.h"
@@ -28,6 +29,7 @@ struct BrokenCall {
     bool described = true;
     bool strided = false;
     bool has_data = true;
+    bool without_optional_dim = false;
     int rank_change = 0;
     std::vector<std::int64_t> extent_change;
   };
@@ -36,8 +38,12 @@ struct BrokenCall {
   std::vector<std::int64_t> scalar_change;
   std::vector<Part> parts;
   bool has_handle = true;
+  bool has_workspace = true;
+  std::size_t missing_workspace = 0;  // bytes less than the query asks for
 
-  explicit BrokenCall(const COperator& op) : example(*op.signature, op.example) {
+  explicit BrokenCall(const COperator& op) : BrokenCall(op, op.example) {}
+  BrokenCall(const COperator& op, std::string_view sizes) : example(*op.signature, sizes) {
+    if (op.prepare != nullptr) op.prepare(example.tensors.data());
     scalar_change.resize(static_cast<std::size_t>(op.signature->scalars.count));
     for (const Tensor& t : example.tensors)
       parts.push_back({.dtype = c_dtype(t.dtype), .extent_change = std::vector<std::int64_t>(kMaxRank)});
@@ -47,7 +53,8 @@ struct BrokenCall {
     const Part& part = parts[static_cast<std::size_t>(argument)];
     std::vector<std::int64_t> shape;
     for (const Extent& dim : example.signature.arguments[argument].dims)
-      shape.push_back(example.evaluate(dim) + part.extent_change[shape.size()]);
+      if (!part.without_optional_dim || !dim.optional)
+        shape.push_back(example.evaluate(dim) + part.extent_change[shape.size()]);
     shape.resize(static_cast<std::size_t>(static_cast<int>(shape.size()) + part.rank_change), 1);
     return shape;
   }
@@ -64,27 +71,45 @@ struct BrokenCall {
     return given;
   }
 
-  mluOpStatus_t invoke(const COperator& op, mluOpHandle_t handle) const {
-    const Signature& signature = example.signature;
-    std::vector<Descriptor> descriptors(parts.size());
-    std::vector<mluOpTensorDescriptor_t> described;
-    std::vector<void*> data;
-    for (std::size_t i = 0; i < parts.size(); ++i) {
-      describe(static_cast<int>(i), descriptors[i].desc);
-      described.push_back(parts[i].described ? descriptors[i].desc : nullptr);
-      data.push_back(parts[i].has_data ? example.tensors[i].data : nullptr);
+  // What the function's query says of this call; 0 when it has none.
+  std::size_t workspace_size(const COperator& op, mluOpHandle_t handle) const {
+    std::size_t size = 0;
+    if (op.query != nullptr) {
+      EXPECT_EQ(op.query(handle, Descriptors(*this).given.data(), scalars().data(), &size),
+                MLUOP_STATUS_SUCCESS)
+          << turnoutLastError();
     }
-    auto scalars = example.scalar_values();
-    for (std::size_t i = 0; i < scalars.size(); ++i)
-      if (!signature.scalars[static_cast<int>(i)].is_vector) scalars[i].value += scalar_change[i];
-    return op.invoke(has_handle ? handle : nullptr, described.data(), data.data(), scalars.data());
+    return size;
+  }
+
+  // required: the workspace_size() of the call before it was broken.
+  mluOpStatus_t invoke(const COperator& op, mluOpHandle_t handle, std::size_t required) const {
+    std::vector<void*> data;
+    for (std::size_t i = 0; i < parts.size(); ++i)
+      data.push_back(parts[i].has_data ? example.tensors[i].data : nullptr);
+    std::vector<std::byte> memory(required - missing_workspace);
+    return op.invoke(has_handle ? handle : nullptr, Descriptors(*this).given.data(), data.data(),
+                     scalars().data(), {has_workspace ? memory.data() : nullptr, memory.size()});
   }
 
  private:
-  struct Descriptor {
-    mluOpTensorDescriptor_t desc = new mluOpTensorStruct;
-    ~Descriptor() { delete desc; }
+  struct Descriptors {
+    std::vector<mluOpTensorStruct> all;
+    std::vector<mluOpTensorDescriptor_t> given;  // nullptr: not described
+    explicit Descriptors(const BrokenCall& call) : all(call.parts.size()) {
+      for (std::size_t i = 0; i < all.size(); ++i) {
+        call.describe(static_cast<int>(i), &all[i]);
+        given.push_back(call.parts[i].described ? &all[i] : nullptr);
+      }
+    }
   };
+
+  std::vector<core::ScalarValue> scalars() const {
+    auto values = example.scalar_values();
+    for (std::size_t i = 0; i < values.size(); ++i)
+      if (!example.signature.scalars[static_cast<int>(i)].is_vector) values[i].value += scalar_change[i];
+    return values;
+  }
 
   void describe(int argument, mluOpTensorDescriptor_t desc) const {
     const Part& part = parts[static_cast<std::size_t>(argument)];

@@ -35,10 +35,12 @@ class CNegative : public testing::TestWithParam<const COperator*> {
   const COperator& op = *GetParam();
   const Signature& signature = *op.signature;
   mluOpHandle_t handle = nullptr;
+  std::size_t workspace_size = 0;  // of the example
   std::vector<Fault> faults;
 
   void SetUp() override {
     ASSERT_EQ(mluOpCreate(&handle), MLUOP_STATUS_SUCCESS);
+    workspace_size = BrokenCall(op).workspace_size(op, handle);
     generate();
   }
   void TearDown() override { mluOpDestroy(handle); }
@@ -74,24 +76,47 @@ class CNegative : public testing::TestWithParam<const COperator*> {
     for (int i = 0; i < signature.scalars.count; ++i) generate_scalar(i);
     for (const Rule& rule : signature.rules) generate_rule(rule);
     for (int name = 0; name < signature.names.count; ++name) {
-      add({.what = std::string(signature.names[name]) + " = 0",
-           .check = ends_when_any_is_empty() ? Check::any_empty : Check::outputs_empty,
-           .apply = [=](BrokenCall& call) { call.example.sizes[static_cast<std::size_t>(name)] = 0; }});
-      if (!holds(faults.back())) faults.pop_back();
+      const Fault fault{
+          .what = std::string(signature.names[name]) + " = 0",
+          .check = ends_when_any_is_empty() ? Check::any_empty : Check::outputs_empty,
+          .apply = [=](BrokenCall& call) { call.example.sizes[static_cast<std::size_t>(name)] = 0; }};
+      if (holds(fault) && !refused_by_rules_before(fault)) add(fault);
     }
+    if (op.query != nullptr) generate_workspace();
+  }
+
+  void generate_workspace() {
+    const auto fault = [&](const char* what, std::function<void(BrokenCall&)> apply) {
+      add({.what = what, .check = Check::workspace, .mentions = {"workspace"}, .apply = std::move(apply)});
+    };
+    fault("workspace NULL", [](BrokenCall& c) { c.has_workspace = false; });
+    fault("workspace one byte too small", [](BrokenCall& c) { c.missing_workspace = 1; });
+    fault("no workspace", [all = workspace_size](BrokenCall& c) {
+      c.has_workspace = false;
+      c.missing_workspace = all;
+    });
   }
 
   void generate_argument(int i) {
     const auto n = static_cast<std::size_t>(i);
     const Argument& argument = signature.arguments[i];
     const BrokenCall valid(op);
-    const auto fault = [&](const std::string& what, Check check, std::function<void(BrokenCall&)> apply,
-                           int dim = -1) {
-      add({std::string(argument.name) + " " + what, check, i, dim, {argument.name}, std::move(apply)});
+    const auto fault = [&](const std::string& what, Check check, std::function<void(BrokenCall&)> apply) {
+      add({std::string(argument.name) + " " + what, check, i, -1, {argument.name}, std::move(apply)});
     };
-    if (!argument.optional)
-      fault("without descriptor", Check::present, [=](BrokenCall& c) { c.parts[n].described = false; });
-    for (int change : {-1, 1, kMaxRank})
+    // An optional argument may be absent, but not by half.
+    const bool required = !argument.optional || argument.required_with >= 0;
+    fault("without descriptor", required ? Check::present : Check::pointers,
+          [=](BrokenCall& c) { c.parts[n].described = false; });
+    const int optional = optional_dim(argument);
+    if (optional >= 0 && is_pinned(i, argument.dims[optional]))
+      add({std::string(argument.name) + " alone without " + std::string(argument.dims[optional].text),
+           Check::shapes,
+           i,
+           optional,
+           {argument.dims[optional].text},
+           [=](BrokenCall& c) { c.parts[n].without_optional_dim = true; }});
+    for (int change : {optional >= 0 ? -2 : -1, 1, kMaxRank})
       fault("rank " + std::to_string(change), Check::ranks,
             [=](BrokenCall& c) { c.parts[n].rank_change = change; });
     for (int value = 0; value < 128; ++value) {
@@ -106,9 +131,13 @@ class CNegative : public testing::TestWithParam<const COperator*> {
     for (int d = 0; d < argument.dims.count; ++d) {
       for (std::int64_t change : {-1000, -1, 1}) {
         if (change > -1000 && !is_pinned(i, argument.dims[d])) continue;
-        fault(
-            "extent " + std::to_string(d) + " by " + std::to_string(change), Check::shapes,
-            [=](BrokenCall& c) { c.parts[n].extent_change[static_cast<std::size_t>(d)] += change; }, d);
+        // The sentence is about the first of two arguments that disagree on a size, or about the other.
+        add({std::string(argument.name) + " extent " + std::to_string(d) + " by " + std::to_string(change),
+             Check::shapes,
+             i,
+             d,
+             {argument.name, argument.dims[d].text},
+             [=](BrokenCall& c) { c.parts[n].extent_change[static_cast<std::size_t>(d)] += change; }});
       }
       for (std::int8_t name : argument.dims[d].names) generate_large(i, name);
     }
@@ -131,13 +160,7 @@ class CNegative : public testing::TestWithParam<const COperator*> {
         .check = Check::large,
         .argument = i,
         .apply = [=](BrokenCall& call) { call.example.sizes[n] = value; }};
-    BrokenCall large(op);
-    fault.apply(large);
-    for (const core::Step& step : signature.order) {
-      if (step.check == Check::large) break;
-      if (step.check == Check::rules && breaks_a_rule(large)) return;
-    }
-    add(fault);
+    if (!refused_by_rules_before(fault)) add(fault);
   }
 
   void generate_scalar(int i) {
@@ -170,6 +193,16 @@ class CNegative : public testing::TestWithParam<const COperator*> {
 
   // A call whose shapes agree and whose left side is one too large.
   void generate_rule(const Rule& rule) {
+    if (rule.left.names.count == 0) {  // "1 or more"; its right side is a name
+      add({std::string(rule.right.text) + " below " + std::string(rule.left.text),
+           Check::rules,
+           -1,
+           -1,
+           {rule.right.text},
+           [n = static_cast<std::size_t>(rule.right.names[0]), least = rule.left.factor](BrokenCall& call) {
+             call.example.sizes[n] = least - 1;
+           }});
+    }
     for (std::int8_t name : rule.left.names) {
       if (uses(rule.right, name)) continue;
       const BrokenCall valid(op);
@@ -198,6 +231,11 @@ class CNegative : public testing::TestWithParam<const COperator*> {
     }
     return pinned;
   }
+  static int optional_dim(const Argument& argument) {
+    for (int d = 0; d < argument.dims.count; ++d)
+      if (argument.dims[d].optional) return d;
+    return -1;
+  }
   bool ends_when_any_is_empty() const {
     for (const core::Step& step : signature.order)
       if (step.check == Check::any_empty) return true;
@@ -209,6 +247,16 @@ class CNegative : public testing::TestWithParam<const COperator*> {
       if (given.evaluate(rule.left) > given.evaluate(rule.right)) return true;
     return false;
   }
+  // Whether a rule ends the call before the check that the fault is for.
+  bool refused_by_rules_before(const Fault& fault) const {
+    BrokenCall call(op);
+    fault.apply(call);
+    for (const core::Step& step : signature.order) {
+      if (step.check == fault.check) return false;
+      if (step.check == Check::rules && breaks_a_rule(call)) return true;
+    }
+    return false;
+  }
 
   bool holds(const Fault& fault) const {
     BrokenCall call(op);
@@ -217,18 +265,22 @@ class CNegative : public testing::TestWithParam<const COperator*> {
   }
   // Whether the fault is still one after another has been added to the call.
   bool holds(const Fault& fault, const BrokenCall& call) const {
+    const bool described =
+        fault.argument < 0 || call.parts[static_cast<std::size_t>(fault.argument)].described;
     switch (fault.check) {
       case Check::shapes: {
-        const ExampleCall given = call.with_scalars_as_given();
-        const auto& dims = signature.arguments[fault.argument].dims;
-        const auto shape = call.shape(fault.argument);
-        return given.evaluate(dims[fault.dim]) != shape[static_cast<std::size_t>(fault.dim)];
+        if (call.parts[static_cast<std::size_t>(fault.argument)].without_optional_dim) return true;
+        const Extent& dim = signature.arguments[fault.argument].dims[fault.dim];
+        const std::int64_t extent = call.shape(fault.argument)[static_cast<std::size_t>(fault.dim)];
+        return extent < 0 ||
+               (is_pinned(fault.argument, dim) && call.with_scalars_as_given().evaluate(dim) != extent);
       }
       case Check::contiguous:
+        return described && call.elements(fault.argument) > 0;
       case Check::pointers:
         return call.elements(fault.argument) > 0;
       case Check::large:
-        return call.elements(fault.argument) >= kLarge;
+        return described && call.elements(fault.argument) >= kLarge;
       case Check::any_empty:
       case Check::outputs_empty: {
         bool any = false, all_outputs = true;
@@ -246,7 +298,7 @@ class CNegative : public testing::TestWithParam<const COperator*> {
   }
 
   mluOpStatus_t invoke(BrokenCall& call) const {
-    const mluOpStatus_t status = call.invoke(op, handle);
+    const mluOpStatus_t status = call.invoke(op, handle, workspace_size);
     last_sentence = turnoutLastError();
     return status;
   }
@@ -277,6 +329,42 @@ TEST_P(CNegative, TheExampleItselfSucceeds) {
   BrokenCall call(op);
   EXPECT_EQ(invoke(call), MLUOP_STATUS_SUCCESS) << last_sentence;
   EXPECT_EQ(last_sentence, "");
+}
+
+TEST_P(CNegative, OptionalArgumentsAndDimensionsMayBeAbsent) {
+  for (bool without_dimensions : {false, true}) {
+    for (bool without_arguments : {false, true}) {
+      BrokenCall call(op);
+      for (int i = 0; i < signature.arguments.count; ++i) {
+        BrokenCall::Part& part = call.parts[static_cast<std::size_t>(i)];
+        part.without_optional_dim = without_dimensions;
+        part.described = part.has_data = !(without_arguments && signature.arguments[i].optional);
+      }
+      EXPECT_EQ(invoke(call), MLUOP_STATUS_SUCCESS) << last_sentence;
+    }
+  }
+}
+
+// Tensors without elements need no memory, and calls without work no workspace.
+TEST_P(CNegative, EmptyTensorsNeedNoMemory) {
+  for (int name = 0; name < signature.names.count; ++name) {
+    const auto n = static_cast<std::size_t>(name);
+    const BrokenCall full(op);
+    std::string sizes;
+    for (std::size_t i = 0; i < full.example.sizes.size(); ++i)
+      sizes += std::string(signature.names[static_cast<int>(i)]) + "=" +
+               std::to_string(i == n ? 0 : full.example.sizes[i]) + " ";
+    bool refused = false;
+    for (const Rule& rule : signature.rules) refused |= rule.left.names.count == 0 && uses(rule.right, name);
+    if (refused) continue;
+    BrokenCall call(op, sizes);
+    for (int i = 0; i < signature.arguments.count; ++i)
+      if (call.elements(i) == 0) call.parts[static_cast<std::size_t>(i)].has_data = false;
+    const std::size_t required = call.workspace_size(op, handle);
+    call.has_workspace = required > 0;
+    EXPECT_EQ(call.invoke(op, handle, required), MLUOP_STATUS_SUCCESS)
+        << signature.names[name] << " = 0: " << turnoutLastError();
+  }
 }
 
 TEST_P(CNegative, OneFault) {

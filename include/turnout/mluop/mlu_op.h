@@ -132,5 +132,7 @@ mluOpGetTensorDescriptorOnchipDataType(const mluOpTensorDescriptor_t desc, mluOp
 
 /* The operators. */
 #include "moe_dispatch.h"
+/* Those that MLU-OPS does not have. */
+#include "moe_re_routing.h"
 
 #endif /* TURNOUT_MLUOP_MLU_OP_H_ */
