@@ -4,8 +4,8 @@
 #include <numeric>
 #include <vector>
 
+#include "c_descriptor.h"
 #include "count_allocations.h"
-#include "turnout/mluop/mlu_op.h"
 #include "turnout/turnout.h"
 
 namespace turnout::test {
@@ -66,18 +66,10 @@ TEST(Allocations, ARepeatedCallMakesNone) {
 TEST(Allocations, ARepeatedCCallMakesNone) {
   mluOpHandle_t handle = nullptr;
   ASSERT_EQ(mluOpCreate(&handle), MLUOP_STATUS_SUCCESS);
-  const auto describe = [](mluOpDataType_t dtype, std::vector<int> shape) {
-    mluOpTensorDescriptor_t desc = nullptr;
-    EXPECT_EQ(mluOpCreateTensorDescriptor(&desc), MLUOP_STATUS_SUCCESS);
-    EXPECT_EQ(mluOpSetTensorDescriptor(desc, MLUOP_LAYOUT_ARRAY, dtype, static_cast<int>(shape.size()),
-                                       shape.data()),
-              MLUOP_STATUS_SUCCESS);
-    return desc;
-  };
   for (int rows : {3, 4096}) {
     Calls c(rows, 512);
-    const auto gates = describe(MLUOP_DTYPE_FLOAT, {rows}), route = describe(MLUOP_DTYPE_INT32, {rows});
-    const auto tokens = describe(MLUOP_DTYPE_FLOAT, {rows, 512});
+    const Descriptor gates(MLUOP_DTYPE_FLOAT, {rows}), route(MLUOP_DTYPE_INT32, {rows}),
+        tokens(MLUOP_DTYPE_FLOAT, {rows, 512});
     const auto call = [&] {
       return mluOpMoeDispatchForward(handle, gates, c.gates.data(), route, c.indices.data(), route,
                                      c.locations.data(), tokens, c.input.data(), rows, rows, 512, 1, tokens,
@@ -87,8 +79,26 @@ TEST(Allocations, ARepeatedCCallMakesNone) {
     const std::int64_t before = allocations();
     for (int repeat = 0; repeat < 10; ++repeat) EXPECT_EQ(call(), MLUOP_STATUS_SUCCESS);
     EXPECT_EQ(allocations() - before, 0) << rows << " rows";
-    for (auto desc : {gates, route, tokens}) mluOpDestroyTensorDescriptor(desc);
   }
+  mluOpDestroy(handle);
+}
+
+TEST(Allocations, ACCallWithAWorkspaceMakesNoneFromTheFirstOn) {
+  mluOpHandle_t handle = nullptr;
+  ASSERT_EQ(mluOpCreate(&handle), MLUOP_STATUS_SUCCESS);
+  Calls c(3, 5);
+  const Descriptor tokens(MLUOP_DTYPE_FLOAT, {3, 5}), counts(MLUOP_DTYPE_INT32, {2, 2}),
+      idx(MLUOP_DTYPE_INT32, {3}), number(MLUOP_DTYPE_INT32, {2});
+  std::size_t size = 0;
+  ASSERT_EQ(mluOpGetMoeReRoutingWorkspaceSize(handle, tokens, counts, nullptr, &size), MLUOP_STATUS_SUCCESS);
+  std::vector<char> workspace(size);
+  const std::int64_t before = allocations();
+  for (int repeat = 0; repeat < 3; ++repeat)
+    EXPECT_EQ(mluOpMoeReRouting(handle, tokens, c.input.data(), counts, c.counts.data(), nullptr, nullptr, 1,
+                                0, workspace.data(), size, tokens, c.output.data(), nullptr, nullptr, idx,
+                                c.indices.data(), number, c.number.data()),
+              MLUOP_STATUS_SUCCESS);
+  EXPECT_EQ(allocations() - before, 0);
   mluOpDestroy(handle);
 }
 

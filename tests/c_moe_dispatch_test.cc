@@ -9,32 +9,12 @@
 #include <string>
 #include <vector>
 
+#include "c_descriptor.h"
 #include "moe_dispatch/reference.h"
 #include "turnout/mluop/mlu_op.h"
 
 namespace turnout::test {
 namespace {
-
-constexpr auto kOk = MLUOP_STATUS_SUCCESS;
-constexpr auto kBad = MLUOP_STATUS_BAD_PARAM;
-constexpr auto kUnsupported = MLUOP_STATUS_NOT_SUPPORTED;
-
-class Descriptor {
- public:
-  Descriptor(mluOpDataType_t dtype, std::vector<std::int64_t> shape) {
-    EXPECT_EQ(mluOpCreateTensorDescriptor(&desc_), kOk);
-    EXPECT_EQ(mluOpSetTensorDescriptor_v2(desc_, MLUOP_LAYOUT_ARRAY, dtype, static_cast<int>(shape.size()),
-                                          shape.data()),
-              kOk);
-  }
-  ~Descriptor() { mluOpDestroyTensorDescriptor(desc_); }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  operator mluOpTensorDescriptor_t() const { return desc_; }
-
- private:
-  mluOpTensorDescriptor_t desc_ = nullptr;
-};
 
 // Scalars in the order of the C function: tokens, capacity, hidden, experts.
 struct Scale {

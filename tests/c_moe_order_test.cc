@@ -2,11 +2,7 @@
 // right one thing at a time. The generated negative tests trust the signature; this test does not.
 #include <gtest/gtest.h>
 
-#include <functional>
-#include <string>
-#include <vector>
-
-#include "turnout/mluop/mlu_op.h"
+#include "c_stairs.h"
 
 namespace turnout::test {
 namespace {
@@ -59,54 +55,33 @@ struct Call {
 };
 
 TEST(CMoeDispatchOrder, IsTheContract) {
-  struct Stair {
-    mluOpStatus_t status;
-    std::string sentence;  // how it begins
-    std::function<void(Call&)> repair;
-  };
-  std::vector<Stair> stairs;
-  const auto bad = [&](const std::string& sentence, std::function<void(Call&)> repair) {
-    stairs.push_back({MLUOP_STATUS_BAD_PARAM, sentence, std::move(repair)});
-  };
-  const auto unsupported = [&](const std::string& sentence, std::function<void(Call&)> repair) {
-    stairs.push_back({MLUOP_STATUS_NOT_SUPPORTED, sentence, std::move(repair)});
-  };
+  Stairs<Call> stairs("mluOpMoeDispatchForward");
   const auto name = [](int i) { return std::string(kNames[i]); };
 
-  bad("handle is NULL", [](Call& c) { c.has_handle = true; });
-  for (int i = 0; i < kTensors; ++i) bad(name(i) + " is missing", [i](Call& c) { c.described[i] = true; });
-  for (int i = 0; i < kTensors; ++i) bad(name(i) + " has ", [i](Call& c) { c.right_rank[i] = true; });
+  stairs.bad("handle is NULL", [](Call& c) { c.has_handle = true; });
+  for (int i = 0; i < kTensors; ++i)
+    stairs.bad(name(i) + " is missing", [i](Call& c) { c.described[i] = true; });
+  for (int i = 0; i < kTensors; ++i) stairs.bad(name(i) + " has ", [i](Call& c) { c.right_rank[i] = true; });
   // gates and dispatch are judged by input; while input is int32 both of them agree with it.
   for (int i : {kIndices, kLocations, kInput, kDispatch, kGates})
-    bad(name(i) + " has dtype ", [i](Call& c) { c.right_dtype[i] = true; });
+    stairs.bad(name(i) + " has dtype ", [i](Call& c) { c.right_dtype[i] = true; });
   const char* const scalars[] = {"samples", "capacity", "hidden", "num_experts"};
   for (int i = 0; i < 4; ++i)
-    bad(std::string(scalars[i]) + " is -1", [i](Call& c) { c.negative[i] = false; });
+    stairs.bad(std::string(scalars[i]) + " is -1", [i](Call& c) { c.negative[i] = false; });
   const int extents[][2] = {{kGates, 0},    {kIndices, 0}, {kLocations, 0}, {kInput, 0},
                             {kDispatch, 0}, {kInput, 1},   {kDispatch, 1}};
   for (const auto& [i, d] : extents)
-    bad(name(i) + ".shape[" + std::to_string(d) + "]", [i = i, d = d](Call& c) { c.wrong_extent[i][d] = 0; });
+    stairs.bad(name(i) + ".shape[" + std::to_string(d) + "]",
+               [i = i, d = d](Call& c) { c.wrong_extent[i][d] = 0; });
   for (int i = 0; i < kTensors; ++i)
-    unsupported(name(i) + " is strided", [i](Call& c) { c.strided[i] = false; });
-  unsupported("input has 19327352832 elements", [](Call& c) { c.hidden = 0; });
-  stairs.push_back({MLUOP_STATUS_SUCCESS, "", [](Call& c) { c.hidden = 3; }});  // empty
-  bad("samples is 18, expected at most num_experts * capacity = 16", [](Call& c) { c.samples = 4; });
+    stairs.unsupported(name(i) + " is strided", [i](Call& c) { c.strided[i] = false; });
+  stairs.unsupported("input has 19327352832 elements", [](Call& c) { c.hidden = 0; });
+  stairs.succeeds([](Call& c) { c.hidden = 3; });  // empty
+  stairs.bad("samples is 18, expected at most num_experts * capacity = 16", [](Call& c) { c.samples = 4; });
   for (int i : {kIndices, kLocations, kInput, kDispatch, kGates})
-    bad(name(i) + ".data is null", [i](Call& c) { c.has_data[i] = true; });
-  stairs.push_back({MLUOP_STATUS_SUCCESS, "", [](Call&) {}});
-
-  mluOpHandle_t handle = nullptr;
-  ASSERT_EQ(mluOpCreate(&handle), MLUOP_STATUS_SUCCESS);
-  Call call;
-  for (const Stair& stair : stairs) {
-    ASSERT_EQ(call.run(handle), stair.status) << stair.sentence << " / " << turnoutLastError();
-    const std::string expected = stair.sentence.empty() ? "" : "mluOpMoeDispatchForward: " + stair.sentence;
-    EXPECT_EQ(
-        std::string(turnoutLastError()).substr(0, expected.empty() ? std::string::npos : expected.size()),
-        expected);
-    stair.repair(call);
-  }
-  EXPECT_EQ(mluOpDestroy(handle), MLUOP_STATUS_SUCCESS);
+    stairs.bad(name(i) + ".data is null", [i](Call& c) { c.has_data[i] = true; });
+  stairs.succeeds();
+  stairs.climb();
 }
 
 }  // namespace

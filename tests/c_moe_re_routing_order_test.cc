@@ -1,0 +1,171 @@
+// The orders of checks of the re-routing functions, written out by hand. The generated negative tests trust
+// the signatures; these tests do not.
+#include <gtest/gtest.h>
+
+#include <optional>
+
+#include "c_stairs.h"
+
+namespace turnout::test {
+namespace {
+
+using Shape = std::vector<std::int64_t>;
+
+// What can be wrong with one tensor; at first all of it is.
+struct Part {
+  bool described = false, right_rank = false, right_dtype = false, strided = true, has_data = false;
+  Shape wrong_extent;  // added to the right shape
+};
+
+// Descriptors and pointers of the parts, for one call.
+struct Given {
+  std::vector<std::optional<Descriptor>> memory;
+  std::vector<mluOpTensorDescriptor_t> desc;
+  std::vector<void*> data;
+
+  explicit Given(std::size_t count) : memory(count) {}
+  void add(const Part& part, Shape shape, mluOpDataType_t dtype, void* block) {
+    for (std::size_t d = 0; d < shape.size(); ++d) shape[d] += part.wrong_extent[d];
+    if (!part.right_rank) shape.push_back(1);
+    Shape stride(shape.size(), part.strided ? 2 : 1);
+    for (std::size_t d = shape.size() - 1; d-- > 0;) stride[d] = stride[d + 1] * shape[d + 1];
+    const Descriptor& made =
+        memory[desc.size()].emplace(part.right_dtype ? dtype : MLUOP_DTYPE_COMPLEX_FLOAT, shape, stride);
+    desc.push_back(made.when(part.described));
+    data.push_back(part.has_data ? block : nullptr);
+  }
+};
+
+// Adds the stairs of one kind of fault, one for each tensor.
+template <class Call>
+struct EachTensor {
+  Stairs<Call>& stairs;
+  std::vector<std::string> names;
+
+  void missing(std::size_t i, const std::string& more = "") const {
+    stairs.bad(names[i] + " is missing" + more, [i](Call& c) { c.parts[i].described = true; });
+  }
+  void ranks() const {
+    for (std::size_t i = 0; i < names.size(); ++i)
+      stairs.bad(names[i] + " has ", [i](Call& c) { c.parts[i].right_rank = true; });
+  }
+  void dtypes() const {
+    for (std::size_t i = 0; i < names.size(); ++i)
+      stairs.bad(names[i] + " has dtype ", [i](Call& c) { c.parts[i].right_dtype = true; });
+  }
+  void extents() const {
+    const Call call;
+    for (std::size_t i = 0; i < names.size(); ++i)
+      for (std::size_t d = 0; d < call.parts[i].wrong_extent.size(); ++d)
+        stairs.bad(names[i] + ".shape[" + std::to_string(d) + "] is ",
+                   [i, d](Call& c) { c.parts[i].wrong_extent[d] = 0; });
+  }
+  void strided() const {
+    for (std::size_t i = 0; i < names.size(); ++i)
+      stairs.unsupported(names[i] + " is strided", [i](Call& c) { c.parts[i].strided = false; });
+  }
+  void data() const {
+    for (std::size_t i = 0; i < names.size(); ++i)
+      stairs.bad(names[i] + ".data is null", [i](Call& c) { c.parts[i].has_data = true; });
+  }
+};
+
+constexpr std::int64_t kNegative = -(std::int64_t{1} << 40), kTooManyRows = std::int64_t{1} << 31;
+
+struct ReRoutingCall {
+  bool has_handle = false, has_workspace = false;
+  std::size_t workspace_size = 10;
+  std::int64_t rows = kTooManyRows, hidden = 0, ranks = 0, experts = 0, number_type = 2, idx_type = -1;
+  // The first tensor with a size says what it is, and is wrong when negative.
+  std::vector<Part> parts = {{.wrong_extent = {kNegative, kNegative}},
+                             {.wrong_extent = {kNegative, kNegative}},
+                             {.described = true, .wrong_extent = {1, kNegative}},
+                             {.wrong_extent = {1, 1}},
+                             {.wrong_extent = {1, 1}},
+                             {.wrong_extent = {1}},
+                             {.wrong_extent = {1}}};
+
+  mluOpStatus_t run(mluOpHandle_t handle) const {
+    static float tokens[8], scales[12], permuted[8], permuted_scales[12];
+    static std::int32_t counts[] = {1, 0, 2, 1}, idx[4], number[2];
+    static char workspace[512];
+    Given g(parts.size());
+    g.add(parts[0], {rows, hidden}, MLUOP_DTYPE_FLOAT, tokens);
+    g.add(parts[1], {ranks, experts}, MLUOP_DTYPE_INT32, counts);
+    g.add(parts[2], {rows, 3}, MLUOP_DTYPE_FLOAT, scales);
+    g.add(parts[3], {rows, hidden}, MLUOP_DTYPE_FLOAT, permuted);
+    g.add(parts[4], {rows, 3}, MLUOP_DTYPE_FLOAT, permuted_scales);
+    g.add(parts[5], {rows}, MLUOP_DTYPE_INT32, idx);
+    g.add(parts[6], {experts}, MLUOP_DTYPE_INT32, number);
+    return mluOpMoeReRouting(has_handle ? handle : nullptr, g.desc[0], g.data[0], g.desc[1], g.data[1],
+                             g.desc[2], g.data[2], number_type, idx_type, has_workspace ? workspace : nullptr,
+                             workspace_size, g.desc[3], g.data[3], g.desc[4], g.data[4], g.desc[5], g.data[5],
+                             g.desc[6], g.data[6]);
+  }
+};
+
+TEST(CMoeReRoutingOrder, IsTheContract) {
+  using Call = ReRoutingCall;
+  Stairs<Call> stairs("mluOpMoeReRouting");
+  const EachTensor<Call> each{
+      stairs, {"tokens", "counts", "scales", "permute_tokens", "permute_scales", "idx", "expert_token_num"}};
+  stairs.bad("handle is NULL", [](Call& c) { c.has_handle = true; });
+  for (std::size_t i : {0, 1, 3}) each.missing(i);
+  each.missing(4, ", expected beside scales");
+  for (std::size_t i : {5, 6}) each.missing(i);
+  each.ranks();
+  each.dtypes();
+  stairs.bad("expert_token_num_type is 2", [](Call& c) { c.number_type = 0; });
+  stairs.bad("idx_type is -1", [](Call& c) { c.idx_type = 1; });
+  each.extents();
+  stairs.bad("hidden is 0, expected 1 or more", [](Call& c) { c.hidden = 2; });
+  stairs.bad("ranks is 0, expected 1 or more", [](Call& c) { c.ranks = 2; });
+  stairs.bad("experts is 0, expected 1 or more", [](Call& c) { c.experts = 2; });
+  each.strided();
+  stairs.unsupported("tokens has 4294967296 elements", [](Call& c) { c.rows = 4; });
+  stairs.bad("workspace is NULL", [](Call& c) { c.has_workspace = true; });
+  stairs.bad("workspace_size is 10 bytes, expected ", [](Call& c) { c.workspace_size = 512; });
+  each.data();
+  stairs.succeeds();
+  stairs.climb();
+}
+
+struct InverseCall {
+  bool has_handle = false;
+  std::int64_t rows = kTooManyRows, hidden = 0, idx_type = 2;
+  std::vector<Part> parts = {
+      {.wrong_extent = {kNegative, kNegative}}, {.wrong_extent = {1}}, {.wrong_extent = {1, 1}}};
+
+  mluOpStatus_t run(mluOpHandle_t handle) const {
+    static float permuted[8], tokens[8];
+    static std::int32_t idx[] = {3, 1, 0, 2};
+    Given g(parts.size());
+    g.add(parts[0], {rows, hidden}, MLUOP_DTYPE_FLOAT, permuted);
+    g.add(parts[1], {rows}, MLUOP_DTYPE_INT32, idx);
+    g.add(parts[2], {rows, hidden}, MLUOP_DTYPE_FLOAT, tokens);
+    return mluOpMoeReRoutingInverse(has_handle ? handle : nullptr, g.desc[0], g.data[0], g.desc[1], g.data[1],
+                                    idx_type, g.desc[2], g.data[2]);
+  }
+};
+
+TEST(CMoeReRoutingOrder, OfTheInverseIsTheContract) {
+  using Call = InverseCall;
+  Stairs<Call> stairs("mluOpMoeReRoutingInverse");
+  const EachTensor<Call> each{stairs, {"permute_tokens", "idx", "tokens"}};
+  stairs.bad("handle is NULL", [](Call& c) { c.has_handle = true; });
+  for (std::size_t i : {0, 1, 2}) each.missing(i);
+  each.ranks();
+  each.dtypes();
+  stairs.bad("idx_type is 2", [](Call& c) { c.idx_type = 0; });
+  each.extents();
+  stairs.bad("hidden is 0, expected 1 or more", [](Call& c) { c.hidden = 2; });
+  each.strided();
+  stairs.unsupported("permute_tokens has 4294967296 elements", [](Call& c) { c.rows = 0; });
+  stairs.succeeds([](Call& c) { c.rows = 4; });  // empty
+  each.data();
+  stairs.succeeds();
+  stairs.climb();
+}
+
+}  // namespace
+}  // namespace turnout::test
