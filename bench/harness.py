@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import Progress
 from rich.table import Table
 
@@ -107,7 +108,7 @@ def show(comparison: Comparison) -> None:
         table.add_column(column, justify="left" if not column else "right")
     for row in comparison.rows:
         table.add_row(
-            row.name,
+            escape(row.name),  # out[rows] is no markup
             f"{row.median_us:,.1f}",
             f"{row.low_us:,.1f} .. {row.high_us:,.1f}",
             f"{row.gb_per_s:.1f}" if row.gb_per_s else "",
