@@ -48,8 +48,7 @@ std::string stderr_with(const std::string& variables) {
   char self[4096] = "";
   EXPECT_GT(readlink("/proc/self/exe", self, sizeof(self) - 1), 0);
   const std::string command = "env -u TURNOUT_LOG -u MLUOP_MIN_LOG_LEVEL -u MLUOP_MIN_VLOG_LEVEL " +
-                              variables + " '" + self +
-                              "' --gtest_filter=CLog.Calls" +
+                              variables + " '" + self + "' --gtest_filter=CLog.Calls" +
                               " --gtest_output= 2>&1 >/dev/null";
   std::FILE* pipe = popen(command.c_str(), "r");
   std::string text;

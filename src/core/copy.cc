@@ -48,7 +48,6 @@ const CopyKernels& copy_kernels(Isa isa) {
 }
 
 void stream_copy(Context& context, void* to, const void* from, std::int64_t bytes) {
-  constexpr std::int64_t kRangeBytes = 128 << 10;
   const CopyKernels& copy = copy_kernels(context.isa());
   parallel_for(context, bytes, kRangeBytes, [&](std::int64_t begin, std::int64_t end) {
     copy.stream(static_cast<std::byte*>(to) + begin, static_cast<const std::byte*>(from) + begin, end - begin,

@@ -15,8 +15,6 @@ namespace {
 
 using namespace core;
 
-// One range of output: long enough to amortise handing it out, short enough to balance two threads.
-constexpr std::int64_t kRangeBytes = 128 << 10;
 // Tokens whose rows are computed at once, on the stack.
 constexpr std::int64_t kTokenBatch = 256;
 

@@ -15,9 +15,6 @@ namespace {
 
 using namespace core;
 
-// One range of output bytes: a few dozen tokens, or a part of one very long token.
-constexpr std::int64_t kRangeBytes = 256 << 10;
-
 // Output rows row .. row+count-1 are input rows source .. source+count-1.
 struct Run {
   std::int64_t row, source, count;
