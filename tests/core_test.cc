@@ -84,7 +84,7 @@ TEST(Log, OneLinePerCallMadeFromTheSignature) {
   ASSERT_EQ(lines.all.size(), 1u);
   const std::string expected =
       "[turnout] moe_dispatch_forward(gates f32[2], indices i32[2], locations i32[2], input f32[2, 3], "
-      "dispatch f32[2, 3], capacity 1, num_experts 2, fill 1): algorithm=rows isa=" +
+      "dispatch f32[2, 3], capacity 1, num_experts 2, fill 1): algorithm=last writers isa=" +
       std::string(name_of(context.isa())) + " threads=1 scratch=16 us=";
   EXPECT_EQ(lines.all[0].second.substr(0, expected.size()), expected) << lines.all[0].second;
 }
@@ -143,7 +143,7 @@ TEST(Observer, SeesWhatHappened) {
   Dispatch dispatch;
   dispatch(context, Fill::keep);
   EXPECT_EQ(seen.op, "moe_dispatch_forward");
-  EXPECT_EQ(seen.algorithm, "tokens");
+  EXPECT_EQ(seen.algorithm, "in order");
   EXPECT_EQ(seen.scratch, 0);
   EXPECT_EQ(seen.error, "");
   EXPECT_THROW(moe_dispatch_forward(context, {}, {}, {}, {}, {}, {}), Error);

@@ -12,30 +12,38 @@
 
 TURNOUT_ISA_BEGIN
 
-void stream(void* to, const void* from, std::int64_t bytes, const void* next) {
+// Calls line(i) for each whole line of the target and edge(i, n) for the bytes before and behind them.
+template <class Line, class Edge>
+HWY_INLINE void by_lines(const void* to, std::int64_t bytes, const Line& line, const Edge& edge) {
   constexpr std::int64_t kLine = 64;
+  const auto misaligned = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(to) % kLine);
+  std::int64_t i = std::min(bytes, (kLine - misaligned) % kLine);
+  edge(std::int64_t{0}, static_cast<std::size_t>(i));
+  for (; i + kLine <= bytes; i += kLine)
+    for (std::int64_t b = i; b < i + kLine; b += HWY_MAX_BYTES) line(b);
+  edge(i, static_cast<std::size_t>(bytes - i));
+}
+
+void stream(void* to, const void* from, std::int64_t bytes) {
   const hn::ScalableTag<std::uint8_t> d;
   auto* out = static_cast<std::uint8_t*>(to);
   const auto* in = static_cast<const std::uint8_t*>(from);
-  const auto misaligned = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(to) % kLine);
-  std::int64_t i = std::min(bytes, (kLine - misaligned) % kLine);
-  std::memcpy(out, in, static_cast<std::size_t>(i));
-  const auto stream_line = [&](std::int64_t at) HWY_ATTR {
-    for (std::int64_t b = at; b < at + kLine; b += HWY_MAX_BYTES)
-      hn::Stream(hn::LoadU(d, in + b), d, out + b);
-  };
-  const std::int64_t fetch_from = next == nullptr ? bytes : bytes - kAheadBytes;
-  for (; i + kLine <= std::min(bytes, fetch_from); i += kLine) stream_line(i);
-  const auto* ahead = static_cast<const std::uint8_t*>(next);
-  for (; i + kLine <= bytes; i += kLine, ahead += kLine) {
-    hwy::Prefetch(ahead);
-    stream_line(i);
-  }
-  std::memcpy(out + i, in + i, static_cast<std::size_t>(bytes - i));
+  by_lines(
+      to, bytes, [&](std::int64_t i) HWY_ATTR { hn::Stream(hn::LoadU(d, in + i), d, out + i); },
+      [&](std::int64_t i, std::size_t n) { std::memcpy(out + i, in + i, n); });
 }
+
+void clear(void* to, std::int64_t bytes) {
+  const hn::ScalableTag<std::uint8_t> d;
+  auto* out = static_cast<std::uint8_t*>(to);
+  by_lines(
+      to, bytes, [&](std::int64_t i) HWY_ATTR { hn::Stream(hn::Zero(d), d, out + i); },
+      [&](std::int64_t i, std::size_t n) { std::memset(out + i, 0, n); });
+}
+
 void finish() { hwy::FlushStream(); }
 
-constexpr CopyKernels kCopyKernels = {&stream, &finish};
+constexpr CopyKernels kCopyKernels = {&stream, &clear, &finish};
 
 TURNOUT_ISA_END
 
@@ -50,8 +58,8 @@ const CopyKernels& copy_kernels(Isa isa) {
 void stream_copy(Context& context, void* to, const void* from, std::int64_t bytes) {
   const CopyKernels& copy = copy_kernels(context.isa());
   parallel_for(context, bytes, kRangeBytes, [&](std::int64_t begin, std::int64_t end) {
-    copy.stream(static_cast<std::byte*>(to) + begin, static_cast<const std::byte*>(from) + begin, end - begin,
-                nullptr);
+    copy.stream(static_cast<std::byte*>(to) + begin, static_cast<const std::byte*>(from) + begin,
+                end - begin);
     copy.finish();
   });
 }

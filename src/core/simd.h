@@ -19,11 +19,14 @@
 #ifndef TURNOUT_SIMD_ONCE
 #define TURNOUT_SIMD_ONCE
 
+// What is inside belongs to its file alone: two kernel files may use the same names.
 #define TURNOUT_ISA_BEGIN   \
   HWY_BEFORE_NAMESPACE();   \
   namespace turnout::core { \
-  namespace HWY_NAMESPACE {
+  namespace HWY_NAMESPACE { \
+  namespace {
 #define TURNOUT_ISA_END \
+  }                     \
   }                     \
   }                     \
   HWY_AFTER_NAMESPACE();

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "core/copy.h"
 #include "core/dtypes.h"
 #include "core/half.h"
 
@@ -16,9 +15,9 @@ TURNOUT_ISA_BEGIN
 
 constexpr std::int64_t kLine = 64;
 
-// to[j] = gate * from[j]; `next` is what will be read after this, or nullptr.
+// to[j] = gate * from[j]
 template <class T, class Lane>
-void scale(Lane gate, const T* from, T* to, std::int64_t n, bool stream, const T* next) {
+void scale(Lane gate, const T* from, T* to, std::int64_t n, bool stream) {
   using B = Block<T>;
   constexpr std::int64_t kBlock = block_size<T>();
   constexpr std::int64_t kPerLine = kLine / static_cast<std::int64_t>(sizeof(T));
@@ -39,100 +38,38 @@ void scale(Lane gate, const T* from, T* to, std::int64_t n, bool stream, const T
     for (; j + kBlock <= head; j += kBlock) B::store(B::map(times_gate, from + j), to + j);
     if (j < head) partial(j, head - j);
     // Whole lines only: a line that is filled by two kinds of stores is slower than either.
-    const auto stream_line = [&](std::int64_t at) HWY_ATTR {
-      for (std::int64_t b = at; b < at + kPerLine; b += kBlock)
-        B::stream(B::map(times_gate, from + b), to + b);
-    };
-    const std::int64_t fetch_from = next == nullptr ? n : n - kAheadBytes / std::int64_t{sizeof(T)};
-    for (j = head; j + kPerLine <= std::min(n, fetch_from); j += kPerLine) stream_line(j);
-    for (const T* ahead = next; j + kPerLine <= n; j += kPerLine, ahead += kPerLine) {
-      hwy::Prefetch(ahead);
-      stream_line(j);
-    }
+    for (j = head; j + kPerLine <= n; j += kPerLine)
+      for (std::int64_t b = j; b < j + kPerLine; b += kBlock) B::stream(B::map(times_gate, from + b), to + b);
   }
   for (; j + kBlock <= n; j += kBlock) B::store(B::map(times_gate, from + j), to + j);
   if (j < n) partial(j, n - j);
 }
 
-template <class T>
-void clear(T* to, std::int64_t n, bool stream) {
-  if (!stream) {
-    std::memset(to, 0, static_cast<std::size_t>(n) * sizeof(T));
-    return;
-  }
-  const hn::ScalableTag<std::uint8_t> d;
-  auto* bytes = reinterpret_cast<std::uint8_t*>(to);
-  const std::int64_t size = n * std::int64_t{sizeof(T)};
-  const auto misaligned = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(to) % kLine);
-  std::int64_t j = std::min(size, (kLine - misaligned) % kLine);
-  std::memset(bytes, 0, static_cast<std::size_t>(j));
-  for (; j + kLine <= size; j += kLine)
-    for (std::int64_t b = 0; b < kLine; b += HWY_MAX_BYTES) hn::Stream(hn::Zero(d), d, bytes + j + b);
-  std::memset(bytes + j, 0, static_cast<std::size_t>(size - j));
-}
-
 template <class T, class Gate>
-void rows(const DispatchTask& task, std::int64_t begin, std::int64_t end) {
+void tokens(const DispatchTask& task, const std::int64_t* rows, std::int64_t token, std::int64_t count,
+            std::int64_t choice, std::int64_t choices, Columns columns) {
   using Lane = typename Block<T>::Lane;
-  const auto* gates = static_cast<const Gate*>(task.gates);
-  const auto* input = static_cast<const T*>(task.input);
-  auto* dispatch = static_cast<T*>(task.dispatch);
-  const std::int64_t last_row = (end - 1) / task.pieces_per_row;
-  const auto source = [&](std::int64_t q) {
-    return input + (q < task.samples ? q : q % task.samples) * task.hidden;
-  };
-  for (std::int64_t p = begin; p < end; ++p) {
-    const std::int64_t row = task.pieces_per_row == 1 ? p : p / task.pieces_per_row;
-    const std::int64_t column = (p - row * task.pieces_per_row) * task.piece;
-    const std::int64_t n = std::min(task.piece, task.hidden - column);
-    T* to = dispatch + row * task.hidden + column;
-    const std::int64_t q = task.last[row];
-    if (q < 0) {
-      if (task.zero) clear(to, n, task.stream);
-      continue;
+  const auto* input = static_cast<const T*>(task.input) + columns.first;
+  auto* dispatch = static_cast<T*>(task.dispatch) + columns.first;
+  for (std::int64_t i = token; i < token + count; ++i) {
+    const auto* gate = static_cast<const Gate*>(task.gates) + choice * task.samples + i;
+    for (std::int64_t k = 0; k < choices; ++k, gate += task.samples) {
+      const std::int64_t row = *rows++;
+      if (row < 0) continue;
+      scale<T>(static_cast<Lane>(to_float(*gate)), input + i * task.hidden, dispatch + row * task.hidden,
+               columns.count, task.stream);
     }
-    const T* next = nullptr;
-    if (row < last_row && task.last[row + 1] >= 0) next = source(task.last[row + 1]);
-    scale(static_cast<Lane>(to_float(gates[q])), source(q) + column, to, n, task.stream, next);
-  }
-  if (task.stream) hwy::FlushStream();
-}
-
-template <class T, class Gate>
-void tokens(const DispatchTask& task, const std::int64_t* to_row, std::int64_t first, std::int64_t count) {
-  using Lane = typename Block<T>::Lane;
-  const auto* gates = static_cast<const Gate*>(task.gates);
-  const auto* input = static_cast<const T*>(task.input);
-  auto* dispatch = static_cast<T*>(task.dispatch);
-  std::int64_t token = first % task.samples;
-  for (std::int64_t i = 0; i < count; ++i) {
-    if (to_row[i] >= 0)
-      scale<T>(static_cast<Lane>(to_float(gates[first + i])), input + token * task.hidden,
-               dispatch + to_row[i] * task.hidden, task.hidden, false, nullptr);
-    if (++token == task.samples) token = 0;
   }
 }
 
-template <class Pick>
-auto pick(DType token, DType gate, const Pick& with) {
-  return visit_float(token, [&](auto t) {
-    using T = typename decltype(t)::type;
-    return gate == DType::f32 ? with(t, Type<float>{}) : with(t, Type<T>{});
-  });
-}
-
-DispatchKernels::Rows pick_rows(DType token, DType gate) {
-  return pick(token, gate, [](auto t, auto g) -> DispatchKernels::Rows {
-    return &rows<typename decltype(t)::type, typename decltype(g)::type>;
-  });
-}
 DispatchKernels::Tokens pick_tokens(DType token, DType gate) {
-  return pick(token, gate, [](auto t, auto g) -> DispatchKernels::Tokens {
-    return &tokens<typename decltype(t)::type, typename decltype(g)::type>;
+  return visit_float(token, [&](auto type) -> DispatchKernels::Tokens {
+    using T = typename decltype(type)::type;
+    return gate == DType::f32 ? &tokens<T, float> : &tokens<T, T>;
   });
 }
 
-constexpr DispatchKernels kDispatchKernels = {&pick_rows, &pick_tokens};
+constexpr DispatchKernels kDispatchKernels = {&pick_tokens};
 
 TURNOUT_ISA_END
 

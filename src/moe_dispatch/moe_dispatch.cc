@@ -2,6 +2,7 @@
 #include "turnout/moe_dispatch.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "core/call.h"
 #include "core/copy.h"
@@ -15,8 +16,8 @@ namespace {
 
 using namespace core;
 
-// Tokens whose rows are computed at once, on the stack.
-constexpr std::int64_t kTokenBatch = 256;
+// Rows that are computed at once, on the stack.
+constexpr std::int64_t kBatch = 256;
 
 // f(row_of) where row_of(q) is the row of routing position q, or -1.
 template <class F>
@@ -43,50 +44,99 @@ void moe_dispatch_forward(Context& context, const ConstTensor& gates, const Cons
             {params.capacity, params.num_experts, params.fill});
   if (call.nothing_to_do()) return;
 
-  const std::int64_t rows = dispatch.shape[0];
-  const std::int64_t routed = call.size(kMoeDispatchForward.size("choices")) * input.shape[0];
-  const std::int64_t row_bytes = dispatch.shape[1] * size_of(dispatch.dtype);
-  const DispatchKernels& kernels = dispatch_kernels(context.isa());
-  DispatchTask task{gates.data,        input.data, dispatch.data, nullptr, input.shape[0], input.shape[1],
-                    dispatch.shape[1], 1,          false,         false};
+  const std::int64_t rows = dispatch.shape[0], samples = input.shape[0], hidden = input.shape[1];
+  const std::int64_t choices = call.size(kMoeDispatchForward.size("choices"));
+  const std::int64_t row_bytes = hidden * size_of(dispatch.dtype);
+  const auto move = dispatch_kernels(context.isa()).tokens(input.dtype, gates.dtype);
+  DispatchTask task{gates.data, input.data, dispatch.data, samples, hidden, false};
 
-  // In token order, on this thread: nothing to prepare, and the last writer wins by itself. Worth it while
-  // one thread is enough, or while a table of all rows would cost more than the rows that are written.
-  const bool few =
-      routed * row_bytes < std::max(kParallelBytes, rows * std::int64_t{sizeof(std::int64_t)} / 2);
+  // One choice after the other, on this thread: nothing to prepare, and the last writer wins by itself. Worth
+  // it while one thread is enough, or while a table of all rows would cost more than the rows that are
+  // written.
+  const std::int64_t most = samples * choices * row_bytes;
+  const bool few = most < std::max(kParallelBytes, rows * std::int64_t{sizeof(std::int64_t)} / 2);
   if (params.fill == Fill::keep && few) {
-    call.chose("tokens", 1);
-    const auto move = kernels.tokens(input.dtype, gates.dtype);
+    call.chose("in order", 1);
     with_row_of(indices, locations, params, [&](auto row_of) {
       const FpEnvironment environment;
-      std::int64_t batch[kTokenBatch];
-      for (std::int64_t first = 0; first < routed; first += kTokenBatch) {
-        const std::int64_t count = std::min(kTokenBatch, routed - first);
-        for (std::int64_t i = 0; i < count; ++i) batch[i] = row_of(first + i);
-        move(task, batch, first, count);
+      std::int64_t batch[kBatch];
+      for (std::int64_t k = 0; k < choices; ++k) {
+        for (std::int64_t first = 0; first < samples; first += kBatch) {
+          const std::int64_t count = std::min(kBatch, samples - first);
+          for (std::int64_t i = 0; i < count; ++i) batch[i] = row_of(k * samples + first + i);
+          move(task, batch, first, count, k, 1, {0, hidden});
+        }
       }
     });
     return;
   }
 
-  // In row order: the last writer of each row first, then every row is written once, by whichever thread.
+  // The last writer of each row first. Then tokens are read in order, by whichever thread, and written to the
+  // rows of which they are the last writer; rows without a writer are cleared beside that.
   Scratch& scratch = call.scratch(static_cast<std::size_t>(rows) * sizeof(std::int64_t));
   auto* last = scratch.take<std::int64_t>(rows);
-  const std::int64_t named = with_row_of(
-      indices, locations, params, [&](auto row_of) { return last_writers(routed, row_of, last, rows); });
-  task.last = last;
-  task.zero = params.fill == Fill::zero;
-  const std::int64_t written = (task.zero ? rows : named) * row_bytes;
-  task.stream = written >= kStreamBytes;
-  task.pieces_per_row = (row_bytes - 1) / kRangeBytes + 1;
-  task.piece = (task.hidden - 1) / task.pieces_per_row + 1;
-  const std::int64_t pieces = rows * task.pieces_per_row;
-  const std::int64_t piece_bytes = task.piece * size_of(dispatch.dtype);
-  const std::int64_t grain =
-      written < kParallelBytes ? pieces : std::max<std::int64_t>(1, kRangeBytes / piece_bytes);
-  call.chose(task.stream ? "rows, streamed" : "rows", written < kParallelBytes ? 1 : context.threads());
-  const auto move = kernels.rows(input.dtype, gates.dtype);
-  parallel_for(context, pieces, grain, [&](std::int64_t begin, std::int64_t end) { move(task, begin, end); });
+  with_row_of(indices, locations, params, [&](auto row_of) {
+    const std::int64_t named = last_writers(samples * choices, row_of, last, rows);
+    const bool zero = params.fill == Fill::zero;
+    const std::int64_t written = (zero ? rows : named) * row_bytes;
+    const bool parallel = written >= kParallelBytes;
+    task.stream = written >= kStreamBytes;
+    call.chose(task.stream ? "last writers, streamed" : "last writers", parallel ? context.threads() : 1);
+
+    // A range is a few tokens, or a piece of one very long token; the same for rows.
+    const std::int64_t pieces = parallel ? (row_bytes - 1) / kRangeBytes + 1 : 1;
+    const std::int64_t width = (hidden - 1) / pieces + 1;
+    const std::int64_t per_range = parallel ? std::max<std::int64_t>(1, kRangeBytes / row_bytes) : kSizeMax;
+    const auto ranges_of = [&](std::int64_t items) {
+      return items == 0 ? 0 : ((items - 1) / per_range + 1) * pieces;
+    };
+    const std::int64_t token_ranges = ranges_of(samples), row_ranges = zero ? ranges_of(rows) : 0;
+
+    const auto move_range = [&](std::int64_t first, std::int64_t end, Columns columns) {
+      std::int64_t batch[kBatch];
+      const std::int64_t together = std::min(choices, kBatch);
+      for (std::int64_t k = 0; k < choices; k += together) {
+        const std::int64_t some = std::min(together, choices - k);
+        for (std::int64_t i = first; i < end; i += kBatch / some) {
+          const std::int64_t count = std::min(kBatch / some, end - i);
+          std::int64_t* next = batch;
+          for (std::int64_t token = i; token < i + count; ++token) {
+            for (std::int64_t q = k * samples + token; q < (k + some) * samples; q += samples) {
+              const std::int64_t row = row_of(q);
+              *next++ = row >= 0 && last[row] == q ? row : -1;
+            }
+          }
+          move(task, batch, i, count, k, some, columns);
+        }
+      }
+    };
+    const CopyKernels& copy = copy_kernels(context.isa());
+    const auto clear_range = [&](std::int64_t first, std::int64_t end, Columns columns) {
+      const std::int64_t size = size_of(dispatch.dtype), bytes = columns.count * size;
+      for (std::int64_t row = first; row < end; ++row) {
+        if (last[row] >= 0) continue;
+        auto* to = static_cast<std::byte*>(dispatch.data) + (row * hidden + columns.first) * size;
+        if (task.stream) {
+          copy.clear(to, bytes);
+        } else {
+          std::memset(to, 0, static_cast<std::size_t>(bytes));
+        }
+      }
+    };
+    parallel_for(context, token_ranges + row_ranges, 1, [&](std::int64_t begin, std::int64_t) {
+      const bool is_rows = begin >= token_ranges;
+      const std::int64_t range = is_rows ? begin - token_ranges : begin, items = is_rows ? rows : samples;
+      const std::int64_t first = range / pieces * per_range, column = range % pieces * width;
+      const std::int64_t end = first + std::min(per_range, items - first);
+      const Columns columns{column, std::min(width, hidden - column)};
+      if (is_rows) {
+        clear_range(first, end, columns);
+      } else {
+        move_range(first, end, columns);
+      }
+      if (task.stream) copy.finish();
+    });
+  });
 }
 
 }  // namespace turnout

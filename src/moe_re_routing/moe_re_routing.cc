@@ -15,9 +15,9 @@ namespace {
 
 using namespace core;
 
-// Output rows row .. row+count-1 are input rows source .. source+count-1.
+// Input rows source .. source+count-1 become output rows target .. target+count-1.
 struct Run {
-  std::int64_t row, source, count;
+  std::int64_t source, target, count;
 };
 
 std::byte* at(const Tensor& t, std::int64_t byte) { return static_cast<std::byte*>(t.data) + byte; }
@@ -31,9 +31,9 @@ std::int64_t row_bytes_of(const AnyTensor& t) {
   return (t.rank == 2 ? t.shape[1] : 1) * size_of(t.dtype);
 }
 
-// to[row] = from[source of row] for all rows, cut by bytes. runs.find(row) is a place whose `run` holds that
-// row, and whose advance() goes to the run behind it; with_rows(run) does what else there is to do, once for
-// each row.
+// to[target of row] = from[row] for all rows, read in order and cut by bytes. runs.find(row) is a place whose
+// `run` holds that input row, and whose advance() goes to the run behind it; with_rows(run) does what else
+// there is to do, once for each row.
 template <class Runs, class WithRows>
 void move_rows(Context& context, Call& call, const ConstTensor& from, const Tensor& to, const Runs& runs,
                const WithRows& with_rows) {
@@ -43,31 +43,27 @@ void move_rows(Context& context, Call& call, const ConstTensor& from, const Tens
   const CopyKernels& copy = copy_kernels(context.isa());
   parallel_for(context, bytes, parallel ? kRangeBytes : bytes, [&](std::int64_t begin, std::int64_t end) {
     const std::int64_t last_row = (end - 1) / row_bytes;
-    auto place = runs.find(begin / row_bytes);
-    for (Run run = place.run; run.row <= last_row;) {
-      place.advance();
-      const Run next = place.run;
+    for (auto place = runs.find(begin / row_bytes); place.run.source <= last_row; place.advance()) {
+      const Run& run = place.run;
       // A row belongs to the range in which it starts.
-      const std::int64_t first = std::max(run.row, (begin + row_bytes - 1) / row_bytes);
-      const std::int64_t count = std::min(run.row + run.count, last_row + 1) - first;
-      if (count > 0) with_rows(Run{first, run.source + first - run.row, count});
+      const std::int64_t first = std::max(run.source, (begin + row_bytes - 1) / row_bytes);
+      const std::int64_t count = std::min(run.source + run.count, last_row + 1) - first;
+      if (count > 0) with_rows(Run{first, run.target + first - run.source, count});
 
-      const std::int64_t low = std::max(run.row * row_bytes, begin);
-      const std::int64_t high = std::min((run.row + run.count) * row_bytes, end);
-      const std::byte* source = at(from, run.source * row_bytes + low - run.row * row_bytes);
+      const std::int64_t low = std::max(run.source * row_bytes, begin);
+      const std::int64_t high = std::min((run.source + run.count) * row_bytes, end);
+      std::byte* target = at(to, low + (run.target - run.source) * row_bytes);
       if (stream) {
-        copy.stream(at(to, low), source, high - low,
-                    next.row <= last_row ? at(from, next.source * row_bytes) : nullptr);
+        copy.stream(target, at(from, low), high - low);
       } else {
-        std::memcpy(at(to, low), source, static_cast<std::size_t>(high - low));
+        std::memcpy(target, at(from, low), static_cast<std::size_t>(high - low));
       }
-      run = next;
     }
     if (stream) copy.finish();
   });
 }
 
-// The runs of moe_re_routing: a list in output order, with neighbours merged, and one past the end.
+// The runs of moe_re_routing: a list in input order, with neighbours merged, and one past the end.
 struct RunList {
   const Run* runs;
   std::int64_t count;
@@ -79,54 +75,54 @@ struct RunList {
   };
   Place find(std::int64_t row) const {
     const Run* after =
-        std::upper_bound(runs, runs + count, row, [](std::int64_t r, const Run& x) { return r < x.row; });
+        std::upper_bound(runs, runs + count, row, [](std::int64_t r, const Run& x) { return r < x.source; });
     return {after - 1, *(after - 1)};
   }
 };
 
-// The runs of the inverse: source(row) read as it goes, neighbours merged.
-template <class Source>
-struct GatherRuns {
-  Source& source;
+// The runs of the inverse: target(row) read as it goes, neighbours merged.
+template <class Target>
+struct IndexedRuns {
+  Target& target;
   std::int64_t rows;
   std::int64_t longest;  // rows in one run at most: no need to look beyond a range
 
   struct Place {
-    const GatherRuns& all;
+    const IndexedRuns& all;
     Run run;
-    void advance() { run = all.run_at(run.row + run.count); }
+    void advance() { run = all.run_at(run.source + run.count); }
   };
   Place find(std::int64_t row) const { return {*this, run_at(row)}; }
   Run run_at(std::int64_t row) const {
     if (row >= rows) return {row, 0, 1};
-    const std::int64_t first = source(row);
+    const std::int64_t first = target(row);
     std::int64_t count = 1;
     const std::int64_t end = std::min(rows, row + longest);
-    while (row + count < end && source(row + count) == first + count) ++count;
+    while (row + count < end && target(row + count) == first + count) ++count;
     return {row, first, count};
   }
 };
 
 template <class Count>
 RunList make_runs(const Count* counts, std::int64_t ranks, std::int64_t experts, std::int64_t rows, Run* runs,
-                  std::int64_t* next_of_rank) {
-  std::int64_t source = 0;
-  for (std::int64_t r = 0; r < ranks; ++r) {
-    next_of_rank[r] = source;
-    for (std::int64_t e = 0; e < experts; ++e) source += counts[r * experts + e];
-  }
-  std::int64_t count = 0, row = 0;
+                  std::int64_t* next_of_expert) {
+  std::int64_t target = 0;
   for (std::int64_t e = 0; e < experts; ++e) {
-    for (std::int64_t r = 0; r < ranks; ++r) {
+    next_of_expert[e] = target;
+    for (std::int64_t r = 0; r < ranks; ++r) target += counts[r * experts + e];
+  }
+  std::int64_t count = 0, source = 0;
+  for (std::int64_t r = 0; r < ranks; ++r) {
+    for (std::int64_t e = 0; e < experts; ++e) {
       const std::int64_t here = counts[r * experts + e];
       if (here == 0) continue;
-      if (count > 0 && runs[count - 1].source + runs[count - 1].count == next_of_rank[r]) {
+      if (count > 0 && runs[count - 1].target + runs[count - 1].count == next_of_expert[e]) {
         runs[count - 1].count += here;
       } else {
-        runs[count++] = {row, next_of_rank[r], here};
+        runs[count++] = {source, next_of_expert[e], here};
       }
-      next_of_rank[r] += here;
-      row += here;
+      next_of_expert[e] += here;
+      source += here;
     }
   }
   runs[count] = {rows, 0, 1};
@@ -146,11 +142,11 @@ void write_expert_token_num(const Count* counts, std::int64_t ranks, std::int64_
 
 }  // namespace
 
-// The list of runs, and where each rank's next run begins. Nothing for no rows.
+// The list of runs, and where each expert's next run goes. Nothing for no rows.
 std::size_t core::moe_re_routing_scratch(std::int64_t rows, std::int64_t ranks, std::int64_t experts) {
   if (rows == 0) return 0;
   return padded(static_cast<std::size_t>(ranks * experts + 1) * sizeof(Run)) +
-         padded(static_cast<std::size_t>(ranks) * sizeof(std::int64_t));
+         padded(static_cast<std::size_t>(experts) * sizeof(std::int64_t));
 }
 
 void core::check_counts(const Arguments& arguments) {
@@ -204,7 +200,7 @@ void moe_re_routing(Context& context, const ConstTensor& tokens, const ConstTens
                            static_cast<Count*>(expert_token_num.data));
     if (rows == 0) return {};
     auto* run_memory = scratch.take<Run>(ranks * experts + 1);
-    return make_runs(counts, ranks, experts, rows, run_memory, scratch.take<std::int64_t>(ranks));
+    return make_runs(counts, ranks, experts, rows, run_memory, scratch.take<std::int64_t>(experts));
   });
   if (rows == 0) return;
 
@@ -212,11 +208,11 @@ void moe_re_routing(Context& context, const ConstTensor& tokens, const ConstTens
   const std::int64_t scale_bytes = scaled ? row_bytes_of(*per_token_scales) : 0;
   move_rows(context, call, tokens, permute_tokens, runs, [&](const Run& run) {
     const bool gather = params.idx_type == TokenIdx::gather;
-    auto* first = idx + (gather ? run.row : run.source);
-    auto value = static_cast<std::int32_t>(gather ? run.source : run.row);
+    auto* first = idx + (gather ? run.target : run.source);
+    auto value = static_cast<std::int32_t>(gather ? run.source : run.target);
     for (std::int64_t k = 0; k < run.count; ++k) first[k] = value++;
     if (scale_bytes > 0)
-      std::memcpy(at(*permute_per_token_scales, run.row * scale_bytes),
+      std::memcpy(at(*permute_per_token_scales, run.target * scale_bytes),
                   at(*per_token_scales, run.source * scale_bytes),
                   static_cast<std::size_t>(run.count * scale_bytes));
   });
@@ -233,14 +229,14 @@ void moe_re_routing_inverse(Context& context, const ConstTensor& permute_tokens,
     const auto* idx = static_cast<const typename decltype(type)::type*>(permute_token_idx.data);
     call.check([&] { invert_permutation("moe_re_routing_inverse: permute_token_idx", idx, rows, position); });
     const std::int64_t longest = std::max<std::int64_t>(1, kRangeBytes / row_bytes_of(tokens));
-    const auto move = [&](const auto& source) {
-      move_rows(context, call, permute_tokens, tokens, GatherRuns<decltype(source)>{source, rows, longest},
+    const auto move = [&](const auto& target) {
+      move_rows(context, call, permute_tokens, tokens, IndexedRuns<decltype(target)>{target, rows, longest},
                 [](const Run&) {});
     };
     if (idx_type == TokenIdx::gather) {
-      move([&](std::int64_t row) { return position[row]; });
-    } else {
       move([&](std::int64_t row) -> std::int64_t { return idx[row]; });
+    } else {
+      move([&](std::int64_t row) { return position[row]; });
     }
   });
 }
