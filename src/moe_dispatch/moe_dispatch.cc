@@ -35,6 +35,98 @@ auto with_row_of(const ConstTensor& indices, const ConstTensor& locations, const
   });
 }
 
+// One call after its checks: what both algorithms need.
+struct Dispatch {
+  Context& context;
+  DispatchTask task;
+  DispatchKernels::Tokens move;
+  std::int64_t choices, rows, element_bytes;
+
+  std::int64_t row_bytes() const { return task.hidden * element_bytes; }
+};
+
+// One choice after the other, on this thread: nothing to prepare, and the last writer wins by itself.
+template <class RowOf>
+void move_in_order(const Dispatch& d, const RowOf& row_of) {
+  const FpEnvironment environment;
+  std::int64_t batch[kBatch];
+  for (std::int64_t k = 0; k < d.choices; ++k) {
+    for (std::int64_t first = 0; first < d.task.samples; first += kBatch) {
+      const std::int64_t count = std::min(kBatch, d.task.samples - first);
+      for (std::int64_t i = 0; i < count; ++i) batch[i] = row_of(k * d.task.samples + first + i);
+      d.move(d.task, batch, first, count, k, 1, {0, d.task.hidden});
+    }
+  }
+}
+
+// Tokens first .. end-1 to the rows of which they are the last writer; each is read once for all its choices.
+template <class RowOf>
+void move_tokens(const Dispatch& d, const RowOf& row_of, const std::int64_t* last, std::int64_t first,
+                 std::int64_t end, Columns columns) {
+  std::int64_t batch[kBatch];
+  const std::int64_t samples = d.task.samples, most = std::min(d.choices, kBatch);
+  for (std::int64_t k = 0; k < d.choices; k += most) {
+    const std::int64_t choices = std::min(most, d.choices - k), together = kBatch / choices;
+    for (std::int64_t i = first; i < end; i += together) {
+      const std::int64_t count = std::min(together, end - i);
+      std::int64_t* next = batch;
+      for (std::int64_t token = i; token < i + count; ++token) {
+        for (std::int64_t q = k * samples + token; q < (k + choices) * samples; q += samples) {
+          const std::int64_t row = row_of(q);
+          *next++ = row >= 0 && last[row] == q ? row : -1;
+        }
+      }
+      d.move(d.task, batch, i, count, k, choices, columns);
+    }
+  }
+}
+
+// Those of rows first .. end-1 that have no writer become zero; rows that lie together are cleared together.
+void clear_rows(const Dispatch& d, const CopyKernels& copy, const std::int64_t* last, std::int64_t first,
+                std::int64_t end, Columns columns) {
+  for (std::int64_t row = first; row < end; ++row) {
+    if (last[row] >= 0) continue;
+    const std::int64_t begin = row;
+    while (row + 1 < end && last[row + 1] < 0) ++row;
+    auto* to =
+        static_cast<std::byte*>(d.task.dispatch) + (begin * d.task.hidden + columns.first) * d.element_bytes;
+    const std::int64_t bytes = (row + 1 - begin) * columns.count * d.element_bytes;
+    if (d.task.stream) {
+      copy.clear(to, bytes);
+    } else {
+      std::memset(to, 0, static_cast<std::size_t>(bytes));
+    }
+  }
+}
+
+// Every row is written once, by its last writer or with zeros, so that it does not matter who runs a range. A
+// range is whole tokens (or rows), or a piece of one very long one.
+template <class RowOf>
+void move_by_last_writer(const Dispatch& d, const RowOf& row_of, const std::int64_t* last, bool parallel,
+                         bool zero) {
+  const std::int64_t pieces = parallel ? (d.row_bytes() - 1) / kRangeBytes + 1 : 1;
+  const std::int64_t width = (d.task.hidden - 1) / pieces + 1;
+  const std::int64_t per_range = parallel ? std::max<std::int64_t>(1, kRangeBytes / d.row_bytes()) : kSizeMax;
+  const auto ranges_of = [&](std::int64_t items) {
+    return items == 0 ? 0 : ((items - 1) / per_range + 1) * pieces;
+  };
+  const std::int64_t token_ranges = ranges_of(d.task.samples), row_ranges = zero ? ranges_of(d.rows) : 0;
+  const CopyKernels& copy = copy_kernels(d.context.isa());
+  parallel_for(d.context, token_ranges + row_ranges, 1, [&](std::int64_t begin, std::int64_t) {
+    const bool is_rows = begin >= token_ranges;
+    const std::int64_t range = is_rows ? begin - token_ranges : begin;
+    const std::int64_t first = range / pieces * per_range, column = range % pieces * width;
+    const std::int64_t end = first + std::min(per_range, (is_rows ? d.rows : d.task.samples) - first);
+    const Columns columns{column, std::clamp<std::int64_t>(d.task.hidden - column, 0, width)};
+    if (is_rows) {
+      clear_rows(d, copy, last, first, end, columns);
+    } else {
+      move_tokens(d, row_of, last, first, end, columns);
+    }
+    if (d.task.stream) copy.finish();
+  });
+}
+
 }  // namespace
 
 void moe_dispatch_forward(Context& context, const ConstTensor& gates, const ConstTensor& indices,
@@ -44,98 +136,33 @@ void moe_dispatch_forward(Context& context, const ConstTensor& gates, const Cons
             {params.capacity, params.num_experts, params.fill});
   if (call.nothing_to_do()) return;
 
-  const std::int64_t rows = dispatch.shape[0], samples = input.shape[0], hidden = input.shape[1];
-  const std::int64_t choices = call.size(kMoeDispatchForward.size("choices"));
-  const std::int64_t row_bytes = hidden * size_of(dispatch.dtype);
-  const auto move = dispatch_kernels(context.isa()).tokens(input.dtype, gates.dtype);
-  DispatchTask task{gates.data, input.data, dispatch.data, samples, hidden, false};
+  Dispatch d{context,
+             {gates.data, input.data, dispatch.data, input.shape[0], input.shape[1], false},
+             dispatch_kernels(context.isa()).tokens(input.dtype, gates.dtype),
+             call.size(kMoeDispatchForward.size("choices")),
+             dispatch.shape[0],
+             size_of(dispatch.dtype)};
+  const std::int64_t routed = d.choices * d.task.samples;
+  const auto table_bytes = static_cast<std::size_t>(d.rows) * sizeof(std::int64_t);
 
-  // One choice after the other, on this thread: nothing to prepare, and the last writer wins by itself. Worth
-  // it while one thread is enough, or while a table of all rows would cost more than the rows that are
-  // written.
-  const std::int64_t most = samples * choices * row_bytes;
-  const bool few = most < std::max(kParallelBytes, rows * std::int64_t{sizeof(std::int64_t)} / 2);
+  // Without a table, while one thread is enough or the table would cost more than the rows that are written.
+  const bool few =
+      routed * d.row_bytes() < std::max(kParallelBytes, static_cast<std::int64_t>(table_bytes / 2));
   if (params.fill == Fill::keep && few) {
     call.chose("in order", 1);
-    with_row_of(indices, locations, params, [&](auto row_of) {
-      const FpEnvironment environment;
-      std::int64_t batch[kBatch];
-      for (std::int64_t k = 0; k < choices; ++k) {
-        for (std::int64_t first = 0; first < samples; first += kBatch) {
-          const std::int64_t count = std::min(kBatch, samples - first);
-          for (std::int64_t i = 0; i < count; ++i) batch[i] = row_of(k * samples + first + i);
-          move(task, batch, first, count, k, 1, {0, hidden});
-        }
-      }
-    });
+    with_row_of(indices, locations, params, [&](auto row_of) { move_in_order(d, row_of); });
     return;
   }
 
-  // The last writer of each row first. Then tokens are read in order, by whichever thread, and written to the
-  // rows of which they are the last writer; rows without a writer are cleared beside that.
-  Scratch& scratch = call.scratch(static_cast<std::size_t>(rows) * sizeof(std::int64_t));
-  auto* last = scratch.take<std::int64_t>(rows);
+  auto* last = call.scratch(table_bytes).take<std::int64_t>(d.rows);
   with_row_of(indices, locations, params, [&](auto row_of) {
-    const std::int64_t named = last_writers(samples * choices, row_of, last, rows);
+    const std::int64_t named = last_writers(routed, row_of, last, d.rows);
     const bool zero = params.fill == Fill::zero;
-    const std::int64_t written = (zero ? rows : named) * row_bytes;
+    const std::int64_t written = (zero ? d.rows : named) * d.row_bytes();
     const bool parallel = written >= kParallelBytes;
-    task.stream = written >= kStreamBytes;
-    call.chose(task.stream ? "last writers, streamed" : "last writers", parallel ? context.threads() : 1);
-
-    // A range is a few tokens, or a piece of one very long token; the same for rows.
-    const std::int64_t pieces = parallel ? (row_bytes - 1) / kRangeBytes + 1 : 1;
-    const std::int64_t width = (hidden - 1) / pieces + 1;
-    const std::int64_t per_range = parallel ? std::max<std::int64_t>(1, kRangeBytes / row_bytes) : kSizeMax;
-    const auto ranges_of = [&](std::int64_t items) {
-      return items == 0 ? 0 : ((items - 1) / per_range + 1) * pieces;
-    };
-    const std::int64_t token_ranges = ranges_of(samples), row_ranges = zero ? ranges_of(rows) : 0;
-
-    const auto move_range = [&](std::int64_t first, std::int64_t end, Columns columns) {
-      std::int64_t batch[kBatch];
-      const std::int64_t together = std::min(choices, kBatch);
-      for (std::int64_t k = 0; k < choices; k += together) {
-        const std::int64_t some = std::min(together, choices - k);
-        for (std::int64_t i = first; i < end; i += kBatch / some) {
-          const std::int64_t count = std::min(kBatch / some, end - i);
-          std::int64_t* next = batch;
-          for (std::int64_t token = i; token < i + count; ++token) {
-            for (std::int64_t q = k * samples + token; q < (k + some) * samples; q += samples) {
-              const std::int64_t row = row_of(q);
-              *next++ = row >= 0 && last[row] == q ? row : -1;
-            }
-          }
-          move(task, batch, i, count, k, some, columns);
-        }
-      }
-    };
-    const CopyKernels& copy = copy_kernels(context.isa());
-    const auto clear_range = [&](std::int64_t first, std::int64_t end, Columns columns) {
-      const std::int64_t size = size_of(dispatch.dtype), bytes = columns.count * size;
-      for (std::int64_t row = first; row < end; ++row) {
-        if (last[row] >= 0) continue;
-        auto* to = static_cast<std::byte*>(dispatch.data) + (row * hidden + columns.first) * size;
-        if (task.stream) {
-          copy.clear(to, bytes);
-        } else {
-          std::memset(to, 0, static_cast<std::size_t>(bytes));
-        }
-      }
-    };
-    parallel_for(context, token_ranges + row_ranges, 1, [&](std::int64_t begin, std::int64_t) {
-      const bool is_rows = begin >= token_ranges;
-      const std::int64_t range = is_rows ? begin - token_ranges : begin, items = is_rows ? rows : samples;
-      const std::int64_t first = range / pieces * per_range, column = range % pieces * width;
-      const std::int64_t end = first + std::min(per_range, items - first);
-      const Columns columns{column, std::min(width, hidden - column)};
-      if (is_rows) {
-        clear_range(first, end, columns);
-      } else {
-        move_range(first, end, columns);
-      }
-      if (task.stream) copy.finish();
-    });
+    d.task.stream = written >= kStreamBytes;
+    call.chose(d.task.stream ? "last writers, streamed" : "last writers", parallel ? context.threads() : 1);
+    move_by_last_writer(d, row_of, last, parallel, zero);
   });
 }
 
