@@ -5,8 +5,8 @@
 #include <cstring>
 #include <vector>
 
-#include "core/isa.h"
 #include "fuzz.h"
+#include "isas.h"
 #include "moe_dispatch/reference.h"
 #include "turnout/turnout.h"
 
@@ -46,10 +46,9 @@ void run(FuzzInput& in) {
   std::vector<T> expected = before;
   reference::moe_dispatch_forward(gates.data(), indices.data(), locations.data(), input.data(),
                                   expected.data(), choices, samples, hidden, params);
-  for (int i = 0; i < core::kIsaCount; ++i) {
-    if (!is_supported(static_cast<Isa>(i))) continue;
+  for (Isa isa : supported_isas()) {
     for (int threads : {1, 2}) {
-      Context context({.threads = threads, .isa = static_cast<Isa>(i)});
+      Context context({.threads = threads, .isa = isa});
       std::vector<T> actual = before;
       moe_dispatch_forward(context, view(gates.data(), {choices, samples}),
                            view(indices.data(), {choices, samples}),

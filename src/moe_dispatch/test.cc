@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "core/dtypes.h"
-#include "core/isa.h"
 #include "guarded.h"
+#include "isas.h"
 #include "moe_dispatch/reference.h"
 #include "sanitizer.h"
 #include "turnout/turnout.h"
@@ -26,13 +26,6 @@ constexpr Routing kRoutings[] = {Routing::distinct,    Routing::dropped,  Routin
 struct Shape {
   std::int64_t choices, samples, hidden, num_experts, capacity;
 };
-
-std::vector<Isa> isas() {
-  std::vector<Isa> all;
-  for (int i = 0; i < core::kIsaCount; ++i)
-    if (is_supported(static_cast<Isa>(i))) all.push_back(static_cast<Isa>(i));
-  return all;
-}
 
 template <class Index, class Location>
 void route(Routing routing, const Shape& s, std::mt19937& random, Guarded<Index>& indices,
@@ -143,8 +136,10 @@ void compare_small() {
     for (Routing routing : kRoutings) {
       const std::int64_t offset = static_cast<std::int64_t>(seed % 5);
       ++seed;
-      compare<T, Gate, std::int32_t, std::int32_t>({1, 13, hidden, 2, 8}, routing, offset, isas(), {1}, seed);
-      compare<T, Gate, std::int64_t, std::int32_t>({2, 9, hidden, 3, 5}, routing, offset, isas(), {1}, seed);
+      compare<T, Gate, std::int32_t, std::int32_t>({1, 13, hidden, 2, 8}, routing, offset, supported_isas(),
+                                                   {1}, seed);
+      compare<T, Gate, std::int64_t, std::int32_t>({2, 9, hidden, 3, 5}, routing, offset, supported_isas(),
+                                                   {1}, seed);
     }
   }
 }
@@ -166,32 +161,33 @@ TEST(MoeDispatchForward, EqualsTheDefinitionBf16) {
 TEST(MoeDispatchForward, IndexTypes) {
   const Shape s{3, 11, 20, 4, 6};
   for (Routing routing : kRoutings) {
-    compare<float, float, std::int32_t, std::int64_t>(s, routing, 0, isas(), {1}, 3);
-    compare<float, float, std::int64_t, std::int64_t>(s, routing, 1, isas(), {1}, 4);
+    compare<float, float, std::int32_t, std::int64_t>(s, routing, 0, supported_isas(), {1}, 3);
+    compare<float, float, std::int64_t, std::int64_t>(s, routing, 1, supported_isas(), {1}, 4);
   }
 }
 
 // Large enough for several threads and for streamed stores, with rows that do not end on a line.
 TEST(MoeDispatchForward, SameBitsForEveryThreadCount) {
   for (Routing routing : kRoutings) {
-    compare<float, float, std::int32_t, std::int32_t>({1, 700, 1031, 4, 200}, routing, 1, isas(), {1, 2, 5},
-                                                      11);
-    compare<bf16, float, std::int64_t, std::int32_t>({2, 900, 1001, 2, 700}, routing, 3, isas(), {2}, 12);
+    compare<float, float, std::int32_t, std::int32_t>({1, 700, 1031, 4, 200}, routing, 1, supported_isas(),
+                                                      {1, 2, 5}, 11);
+    compare<bf16, float, std::int64_t, std::int32_t>({2, 900, 1001, 2, 700}, routing, 3, supported_isas(),
+                                                     {2}, 12);
   }
-  compare<double, double, std::int32_t, std::int32_t>({1, 500, 513, 3, 200}, Routing::random, 1, isas(),
-                                                      {2, 5}, 13);
-  compare<f16, f16, std::int32_t, std::int32_t>({1, 2000, 1024, 2, 1000}, Routing::distinct, 0, isas(), {2},
-                                                14);
+  compare<double, double, std::int32_t, std::int32_t>({1, 500, 513, 3, 200}, Routing::random, 1,
+                                                      supported_isas(), {2, 5}, 13);
+  compare<f16, f16, std::int32_t, std::int32_t>({1, 2000, 1024, 2, 1000}, Routing::distinct, 0,
+                                                supported_isas(), {2}, 14);
 }
 
 TEST(MoeDispatchForward, VeryLongRowsAreCutIntoPieces) {
-  compare<float, float, std::int32_t, std::int32_t>({1, 5, 300001, 1, 4}, Routing::random, 1, isas(),
-                                                    {1, 2, 5}, 21);
+  compare<float, float, std::int32_t, std::int32_t>({1, 5, 300001, 1, 4}, Routing::random, 1,
+                                                    supported_isas(), {1, 2, 5}, 21);
 }
 
 TEST(MoeDispatchForward, FewTokensInAVeryLargeBuffer) {
-  compare<float, float, std::int32_t, std::int32_t>({1, 5, 3, 100, 20000}, Routing::random, 0, isas(), {2},
-                                                    22);
+  compare<float, float, std::int32_t, std::int32_t>({1, 5, 3, 100, 20000}, Routing::random, 0,
+                                                    supported_isas(), {2}, 22);
 }
 
 TEST(MoeDispatchForward, NamedScales) {

@@ -6,8 +6,8 @@
 #include <numeric>
 #include <vector>
 
-#include "core/isa.h"
 #include "fuzz.h"
+#include "isas.h"
 #include "moe_re_routing/reference.h"
 #include "turnout/turnout.h"
 
@@ -46,9 +46,8 @@ void run(FuzzInput& in) {
         reinterpret_cast<const char*>(tokens.data()), hidden, counts.data(), ranks, experts,
         reinterpret_cast<const char*>(scales.data()), scale_width, reinterpret_cast<char*>(expected.data()),
         reinterpret_cast<char*>(expected_scales.data()), expected_idx.data(), expected_num.data(), params);
-  for (int i = 0; i < core::kIsaCount; ++i) {
-    if (!is_supported(static_cast<Isa>(i))) continue;
-    Context context({.threads = 2, .isa = static_cast<Isa>(i)});
+  for (Isa isa : supported_isas()) {
+    Context context({.threads = 2, .isa = isa});
     std::vector<std::uint8_t> permuted(tokens.size(), 7), permuted_scales(scales.size(), 7),
         back(tokens.size());
     std::vector<std::int32_t> idx(expected_idx.size(), 7);

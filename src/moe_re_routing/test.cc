@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "core/isa.h"
 #include "guarded.h"
+#include "isas.h"
 #include "moe_re_routing/reference.h"
 #include "sanitizer.h"
 #include "turnout/turnout.h"
@@ -55,13 +55,6 @@ void fill_bytes(Guarded<T>& values, std::mt19937& random) {
   const auto start = static_cast<std::uint32_t>(random());
   for (std::size_t i = 0; i < values.bytes(); ++i)
     bytes[i] = static_cast<unsigned char>((start + i) * 2654435761u >> 24);
-}
-
-std::vector<Isa> isas() {
-  std::vector<Isa> all;
-  for (int i = 0; i < core::kIsaCount; ++i)
-    if (is_supported(static_cast<Isa>(i))) all.push_back(static_cast<Isa>(i));
-  return all;
 }
 
 template <class T, class Count>
@@ -125,11 +118,11 @@ TEST(MoeReRouting, EqualsTheDefinition) {
     for (Counts pattern : kCounts) {
       ++seed;
       const std::int64_t offset = seed % 4;
-      compare<std::int8_t, std::int32_t>({23, hidden, 3, 4, 3}, pattern, offset, isas(), {1}, seed);
-      compare<bf16, std::int64_t>({17, hidden, 2, 5, -1}, pattern, offset, isas(), {1}, seed);
-      compare<float, std::int32_t>({40, hidden, 7, 2, 0}, pattern, offset, isas(), {1}, seed);
-      compare<double, std::int64_t>({9, hidden, 1, 3, 1}, pattern, offset, isas(), {1}, seed);
-      compare<f16, std::int32_t>({9, hidden, 4, 1, 2}, pattern, offset, isas(), {1}, seed);
+      compare<std::int8_t, std::int32_t>({23, hidden, 3, 4, 3}, pattern, offset, supported_isas(), {1}, seed);
+      compare<bf16, std::int64_t>({17, hidden, 2, 5, -1}, pattern, offset, supported_isas(), {1}, seed);
+      compare<float, std::int32_t>({40, hidden, 7, 2, 0}, pattern, offset, supported_isas(), {1}, seed);
+      compare<double, std::int64_t>({9, hidden, 1, 3, 1}, pattern, offset, supported_isas(), {1}, seed);
+      compare<f16, std::int32_t>({9, hidden, 4, 1, 2}, pattern, offset, supported_isas(), {1}, seed);
     }
   }
 }
@@ -139,8 +132,8 @@ TEST(MoeReRouting, SameBitsForEveryThreadCount) {
   unsigned seed = 100;
   for (Counts pattern : kCounts) {
     ++seed;
-    compare<std::int8_t, std::int32_t>({1200, 2049, 8, 4, -1}, pattern, 1, isas(), {1, 2, 5}, seed);
-    compare<bf16, std::int64_t>({600, 2048, 4, 8, 3}, pattern, 0, isas(), {2, 5}, seed);
+    compare<std::int8_t, std::int32_t>({1200, 2049, 8, 4, -1}, pattern, 1, supported_isas(), {1, 2, 5}, seed);
+    compare<bf16, std::int64_t>({600, 2048, 4, 8, 3}, pattern, 0, supported_isas(), {2, 5}, seed);
   }
 }
 
@@ -166,7 +159,8 @@ TEST(MoeReRouting, NamedScales) {
 }
 
 TEST(MoeReRouting, VeryLongRowsAreCutIntoRanges) {
-  compare<std::int8_t, std::int32_t>({5, 3'000'001, 2, 2, -1}, Counts::random, 1, isas(), {1, 2, 5}, 400);
+  compare<std::int8_t, std::int32_t>({5, 3'000'001, 2, 2, -1}, Counts::random, 1, supported_isas(), {1, 2, 5},
+                                     400);
 }
 
 TEST(MoeReRouting, WorkedExample) {

@@ -1,0 +1,327 @@
+// The faults a signature knows, each worked into a call of the C operator, and the step that must find it.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <climits>
+#include <functional>
+#include <set>
+
+#include "c_broken_call.h"
+
+namespace turnout::test {
+
+using core::Check;
+using core::contains;
+using core::Rule;
+using core::Scalar;
+
+inline constexpr std::int64_t kLarge = std::int64_t{1} << 31;
+inline constexpr int kHandle = -1;  // the step before all steps
+
+struct Fault {
+  std::string what = {};
+  Check check = Check::present;
+  int argument = -1;
+  int dim = -1;
+  std::set<std::string_view> mentions = {};  // one of them is in the sentence
+  std::function<void(BrokenCall&)> apply = {};
+  int step = kHandle;
+};
+
+class CNegative : public testing::TestWithParam<const COperator*> {
+ protected:
+  const COperator& op = *GetParam();
+  const Signature& signature = *op.signature;
+  mluOpHandle_t handle = nullptr;
+  std::size_t workspace_size = 0;  // of the example
+  std::vector<Fault> faults;
+
+  void SetUp() override {
+    ASSERT_EQ(mluOpCreate(&handle), MLUOP_STATUS_SUCCESS);
+    workspace_size = BrokenCall(op).workspace_size(op, handle);
+    generate();
+  }
+  void TearDown() override { mluOpDestroy(handle); }
+
+  mluOpStatus_t status_of(const Fault& fault) const {
+    if (fault.step == kHandle) return MLUOP_STATUS_BAD_PARAM;
+    const core::Step& step = signature.order[fault.step];
+    if (step.check == Check::any_empty || step.check == Check::outputs_empty) return MLUOP_STATUS_SUCCESS;
+    return step.code == ErrorCode::bad_param ? MLUOP_STATUS_BAD_PARAM : MLUOP_STATUS_NOT_SUPPORTED;
+  }
+
+  // Keeps the fault when some step concerns it. A kind of check that leaves an argument out is a mistake.
+  void add(Fault fault) {
+    bool known = false;
+    for (int s = signature.order.count; s-- > 0;) {
+      const core::Step& step = signature.order[s];
+      if (step.check != fault.check) continue;
+      known = true;
+      bool concerned = step.only.count == 0 || fault.argument < 0;
+      for (const core::Selection& one : step.only)
+        concerned |= one.argument == fault.argument && (one.dim < 0 || one.dim == fault.dim);
+      if (concerned) fault.step = s;
+    }
+    EXPECT_TRUE(!known || fault.step != kHandle) << "no step looks at " << fault.what;
+    if (fault.step != kHandle) faults.push_back(fault);
+  }
+
+  void generate() {
+    faults.push_back({.what = "handle NULL", .mentions = {"handle"}, .apply = [](BrokenCall& call) {
+                        call.has_handle = false;
+                      }});
+    for (int i = 0; i < signature.arguments.count; ++i) generate_argument(i);
+    for (int i = 0; i < signature.scalars.count; ++i) generate_scalar(i);
+    for (const Rule& rule : signature.rules) generate_rule(rule);
+    for (int name = 0; name < signature.names.count; ++name) {
+      const Fault fault{
+          .what = std::string(signature.names[name]) + " = 0",
+          .check = ends_when_any_is_empty() ? Check::any_empty : Check::outputs_empty,
+          .apply = [=](BrokenCall& call) { call.example.sizes[static_cast<std::size_t>(name)] = 0; }};
+      if (holds(fault) && !refused_by_rules_before(fault)) add(fault);
+    }
+    if (op.query != nullptr) generate_workspace();
+  }
+
+  void generate_workspace() {
+    const auto fault = [&](const char* what, std::function<void(BrokenCall&)> apply) {
+      add({.what = what, .check = Check::workspace, .mentions = {"workspace"}, .apply = std::move(apply)});
+    };
+    fault("workspace NULL", [](BrokenCall& c) { c.has_workspace = false; });
+    fault("workspace one byte too small", [](BrokenCall& c) { c.missing_workspace = 1; });
+    fault("no workspace", [all = workspace_size](BrokenCall& c) {
+      c.has_workspace = false;
+      c.missing_workspace = all;
+    });
+  }
+
+  void generate_argument(int i) {
+    const auto n = static_cast<std::size_t>(i);
+    const Argument& argument = signature.arguments[i];
+    const BrokenCall valid(op);
+    const auto fault = [&](const std::string& what, Check check, std::function<void(BrokenCall&)> apply) {
+      add({std::string(argument.name) + " " + what, check, i, -1, {argument.name}, std::move(apply)});
+    };
+    // An optional argument may be absent, but not by half.
+    const bool required = !argument.optional || argument.required_with >= 0;
+    fault("without descriptor", required ? Check::present : Check::pointers,
+          [=](BrokenCall& c) { c.parts[n].described = false; });
+    const int optional = optional_dim(argument);
+    if (optional >= 0 && is_pinned(i, argument.dims[optional]))
+      add({std::string(argument.name) + " alone without " + std::string(argument.dims[optional].text),
+           Check::shapes,
+           i,
+           optional,
+           {argument.dims[optional].text},
+           [=](BrokenCall& c) { c.parts[n].without_optional_dim = true; }});
+    for (int change : {optional >= 0 ? -2 : -1, 1, kMaxRank})
+      fault("rank " + std::to_string(change), Check::ranks,
+            [=](BrokenCall& c) { c.parts[n].rank_change = change; });
+    for (int value = 0; value < 128; ++value) {
+      const auto dtype = static_cast<mluOpDataType_t>(value);
+      const DType known = core::dtype_of_c(dtype);
+      if (contains(argument.dtypes, known)) continue;
+      if (argument.like >= 0 && valid.example.tensors[static_cast<std::size_t>(argument.like)].dtype == known)
+        continue;
+      fault("dtype " + std::to_string(value), Check::dtypes,
+            [=](BrokenCall& c) { c.parts[n].dtype = dtype; });
+    }
+    for (int d = 0; d < argument.dims.count; ++d) {
+      for (std::int64_t change : {-1000, -1, 1}) {
+        if (change > -1000 && !is_pinned(i, argument.dims[d])) continue;
+        // The sentence is about the first of two arguments that disagree on a size, or about the other.
+        add({std::string(argument.name) + " extent " + std::to_string(d) + " by " + std::to_string(change),
+             Check::shapes,
+             i,
+             d,
+             {argument.name, argument.dims[d].text},
+             [=](BrokenCall& c) { c.parts[n].extent_change[static_cast<std::size_t>(d)] += change; }});
+      }
+      for (std::int8_t name : argument.dims[d].names) generate_large(i, name);
+    }
+    fault("strided", Check::contiguous, [=](BrokenCall& c) { c.parts[n].strided = true; });
+    fault("without data", Check::pointers, [=](BrokenCall& c) { c.parts[n].has_data = false; });
+  }
+
+  // Argument i with 2^31 elements or a few more, in a call whose shapes agree. An int cannot say more than
+  // INT_MAX.
+  void generate_large(int i, int name) {
+    const auto n = static_cast<std::size_t>(name);
+    const BrokenCall valid(op);
+    const std::int64_t others = valid.elements(i) / valid.example.sizes[n];
+    const std::int64_t value = (kLarge + others - 1) / others;
+    if (name < signature.scalars.count &&
+        value > std::min<std::int64_t>(INT_MAX, signature.scalars[name].max))
+      return;
+    Fault fault{
+        .what = std::string(signature.arguments[i].name) + " large by " + std::string(signature.names[name]),
+        .check = Check::large,
+        .argument = i,
+        .apply = [=](BrokenCall& call) { call.example.sizes[n] = value; }};
+    if (!refused_by_rules_before(fault)) add(fault);
+  }
+
+  void generate_scalar(int i) {
+    const auto n = static_cast<std::size_t>(i);
+    const Scalar& scalar = signature.scalars[i];
+    const std::string name(scalar.name);
+    const auto change_by = [=, is_vector = scalar.is_vector](std::int64_t change) {
+      return [=](BrokenCall& c) { (is_vector ? c.example.vectors[n].back() : c.scalar_change[n]) += change; };
+    };
+    const BrokenCall valid(op);
+    const std::int64_t value = scalar.is_vector ? valid.example.vectors[n].back() : valid.example.sizes[n];
+    for (std::int64_t wrong :
+         {scalar.min - 1, scalar.max + (scalar.max < INT_MAX ? 1 : 0), std::int64_t{INT_MIN}})
+      if (wrong < scalar.min || (wrong > scalar.max && wrong <= INT_MAX))
+        add({name + " = " + std::to_string(wrong),
+             Check::scalars,
+             -1,
+             -1,
+             {scalar.name},
+             change_by(wrong - value)});
+    for (int a = 0; a < signature.arguments.count && !scalar.is_vector; ++a) {
+      for (int d = 0; d < signature.arguments[a].dims.count; ++d) {
+        if (!uses(signature.arguments[a].dims[d], i)) continue;
+        add({name + " one more", Check::shapes, a, d, {scalar.name}, change_by(1)});
+        add({name + " one less", Check::shapes, a, d, {scalar.name}, change_by(-1)});
+        return;  // one dimension is enough: the step that looks at it first
+      }
+    }
+  }
+
+  // A call whose shapes agree and whose left side is one too large.
+  void generate_rule(const Rule& rule) {
+    if (rule.left.names.count == 0) {  // "1 or more"; its right side is a name
+      add({std::string(rule.right.text) + " below " + std::string(rule.left.text),
+           Check::rules,
+           -1,
+           -1,
+           {rule.right.text},
+           [n = static_cast<std::size_t>(rule.right.names[0]), least = rule.left.factor](BrokenCall& call) {
+             call.example.sizes[n] = least - 1;
+           }});
+    }
+    for (std::int8_t name : rule.left.names) {
+      if (uses(rule.right, name)) continue;
+      const BrokenCall valid(op);
+      const auto n = static_cast<std::size_t>(name);
+      const std::int64_t rest = valid.example.evaluate(rule.left) / valid.example.sizes[n];
+      const std::int64_t value = valid.example.evaluate(rule.right) / rest + 1;
+      add({std::string(rule.left.text) + " above " + std::string(rule.right.text),
+           Check::rules,
+           -1,
+           -1,
+           {rule.left.text},
+           [=](BrokenCall& call) { call.example.sizes[n] = value; }});
+    }
+  }
+
+  static bool uses(const Extent& extent, int name) {
+    return std::find(extent.names.begin(), extent.names.end(), name) != extent.names.end();
+  }
+  // Whether a scalar or another argument says what this extent is.
+  bool is_pinned(int argument, const Extent& dim) const {
+    bool pinned = dim.names.count == 0;
+    for (std::int8_t name : dim.names) {
+      pinned |= name < signature.scalars.count;
+      for (int other = 0; other < signature.arguments.count; ++other)
+        for (const Extent& d : signature.arguments[other].dims) pinned |= other != argument && uses(d, name);
+    }
+    return pinned;
+  }
+  static int optional_dim(const Argument& argument) {
+    for (int d = 0; d < argument.dims.count; ++d)
+      if (argument.dims[d].optional) return d;
+    return -1;
+  }
+  bool ends_when_any_is_empty() const {
+    for (const core::Step& step : signature.order)
+      if (step.check == Check::any_empty) return true;
+    return false;
+  }
+  bool breaks_a_rule(const BrokenCall& call) const {
+    const ExampleCall given = call.with_scalars_as_given();
+    for (const Rule& rule : signature.rules)
+      if (given.evaluate(rule.left) > given.evaluate(rule.right)) return true;
+    return false;
+  }
+  // Whether a rule ends the call before the check that the fault is for.
+  bool refused_by_rules_before(const Fault& fault) const {
+    BrokenCall call(op);
+    fault.apply(call);
+    for (const core::Step& step : signature.order) {
+      if (step.check == fault.check) return false;
+      if (step.check == Check::rules && breaks_a_rule(call)) return true;
+    }
+    return false;
+  }
+
+  bool holds(const Fault& fault) const {
+    BrokenCall call(op);
+    fault.apply(call);
+    return holds(fault, call);
+  }
+  // Whether the fault is still one after another has been added to the call.
+  bool holds(const Fault& fault, const BrokenCall& call) const {
+    const bool described =
+        fault.argument < 0 || call.parts[static_cast<std::size_t>(fault.argument)].described;
+    switch (fault.check) {
+      case Check::shapes: {
+        if (call.parts[static_cast<std::size_t>(fault.argument)].without_optional_dim) return true;
+        const Extent& dim = signature.arguments[fault.argument].dims[fault.dim];
+        const std::int64_t extent = call.shape(fault.argument)[static_cast<std::size_t>(fault.dim)];
+        return extent < 0 ||
+               (is_pinned(fault.argument, dim) && call.with_scalars_as_given().evaluate(dim) != extent);
+      }
+      case Check::contiguous:
+        return described && call.elements(fault.argument) > 0;
+      case Check::pointers:
+        return call.elements(fault.argument) > 0;
+      case Check::large:
+        return described && call.elements(fault.argument) >= kLarge;
+      case Check::any_empty:
+      case Check::outputs_empty: {
+        bool any = false, all_outputs = true;
+        for (int i = 0; i < signature.arguments.count; ++i) {
+          any |= call.elements(i) == 0;
+          if (signature.arguments[i].is_output()) all_outputs &= call.elements(i) == 0;
+        }
+        return fault.check == Check::any_empty ? any : all_outputs;
+      }
+      case Check::rules:
+        return breaks_a_rule(call);
+      default:
+        return true;
+    }
+  }
+
+  mluOpStatus_t invoke(BrokenCall& call) const {
+    const mluOpStatus_t status = call.invoke(op, handle, workspace_size);
+    last_sentence = turnoutLastError();
+    return status;
+  }
+
+  // The call must end at `fault`, whatever else is wrong with it.
+  void expect_end(const Fault& fault, BrokenCall& call, const std::string& what) const {
+    call.example.paint_outputs();
+    const std::string before = call.example.output_bytes();
+    ASSERT_EQ(invoke(call), status_of(fault)) << what << ": " << last_sentence;
+    EXPECT_EQ(before, call.example.output_bytes()) << what << ": the call wrote to an output";
+    if (status_of(fault) == MLUOP_STATUS_SUCCESS) {
+      EXPECT_EQ(last_sentence, "") << what;
+      return;
+    }
+    EXPECT_EQ(last_sentence.rfind(std::string(signature.op) + ": ", 0), 0u) << last_sentence;
+    bool mentioned = false;
+    for (int i = 0; i < signature.arguments.count; ++i)  // any of several large tensors may be named
+      mentioned |= fault.check == Check::large && call.elements(i) >= kLarge &&
+                   last_sentence.find(signature.arguments[i].name) != std::string::npos;
+    for (std::string_view name : fault.mentions) mentioned |= last_sentence.find(name) != std::string::npos;
+    EXPECT_TRUE(mentioned) << what << ": '" << last_sentence << "' names something else";
+  }
+
+  mutable std::string last_sentence;
+};
+
+}  // namespace turnout::test
