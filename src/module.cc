@@ -69,6 +69,12 @@ nb::dict info() {
 void copy_bytes(nb::handle to, nb::handle from) {
   static constexpr std::string_view kTo[2] = {"stream_copy", "to"}, kFrom[2] = {"stream_copy", "from"};
   const ImportedArray target = import_array(to, kTo, true), source = import_array(from, kFrom, false);
+  for (const auto* array : {&target, &source}) {
+    const Slot slot(array->tensor);
+    if (slot.rank > kMaxRank || slot.dtype == kForeign || !slot.is_contiguous())
+      throw Error(ErrorCode::bad_param,
+                  "stream_copy: an array is strided or of another type, expected plain memory");
+  }
   const std::int64_t bytes = Slot(target.tensor).elements() * size_of(target.tensor.dtype);
   const std::int64_t source_bytes = Slot(source.tensor).elements() * size_of(source.tensor.dtype);
   if (target.read_only) throw Error(ErrorCode::bad_param, "stream_copy: to is read-only");
@@ -105,6 +111,7 @@ void bind_library(nb::module_& module) {
 
 NB_MODULE(_core, module) {
   using namespace turnout::core;
+  nb::set_leak_warnings(false);  // nothing is printed unasked, not even about arrays alive at exit
   register_errors();
   bind_library(module);
   bind_output_memory(module);

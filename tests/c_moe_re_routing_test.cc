@@ -221,6 +221,9 @@ TEST_F(CMoeReRouting, WithoutTokensTheExpertsAreStillCounted) {
         << turnoutLastError();
     EXPECT_EQ(call.number, (std::vector{0, 0, 0}));
   }
+  call.number_type = 1;
+  EXPECT_EQ(call.run(nullptr, 64), kOk)
+      << "a call without tokens needs no workspace, whatever its size is said to be";
   call.counts[4] = 1;
   call.number_type = 1;
   EXPECT_EQ(call.run(nullptr, 0), kBad);
@@ -237,6 +240,17 @@ TEST_F(CMoeReRouting, WorkspaceProtocol) {
   EXPECT_EQ(call.run(call.workspace.data(), call.required - 1), kBad);
   EXPECT_EQ(turnoutLastError(), "mluOpMoeReRouting: workspace_size is " + std::to_string(call.required - 1) +
                                     " bytes, expected " + std::to_string(call.required) + " or more");
+  // Memory that a tensor lies in: the plan would write over what it has checked.
+  Bytes shared(call.required + call.counts.size() * sizeof(std::int32_t) + 64);
+  auto* inside = reinterpret_cast<std::int32_t*>(shared.data()) + 8;
+  std::copy(call.counts.begin(), call.counts.end(), inside);
+  EXPECT_EQ(mluOpMoeReRouting(handle, call.tokens_desc, call.tokens.data(), call.counts_desc, inside, nullptr,
+                              nullptr, 1, 0, shared.data(), shared.size(), call.tokens_desc,
+                              call.permuted.data(), nullptr, nullptr, call.idx_desc, call.idx.data(),
+                              call.number_desc, call.number.data()),
+            kBad);
+  EXPECT_STREQ(turnoutLastError(),
+               "mluOpMoeReRouting: workspace overlaps counts in memory, expected separate buffers");
   call.expect_untouched();
   call.expect_equal_to_definition();
 }

@@ -1,8 +1,10 @@
 // Tensors, contexts, scratch memory, the log, the observer, the instruction set.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <limits>
+#include <thread>
 #include <vector>
 
 #include "core/call.h"
@@ -152,6 +154,39 @@ TEST(Observer, SeesWhatHappened) {
   context.set_observer(nullptr, nullptr);
   dispatch(context);
   EXPECT_EQ(seen.calls, 2);
+}
+
+// What is logged or observed cannot end the process, and a pair of callback and user is never mixed.
+TEST(Observer, MayThrowAndBeReplacedWhileOthersCall) {
+  Context context({.threads = 1});
+  context.set_observer([](const CallRecord&, void*) { throw 1; }, nullptr);
+  Dispatch dispatch;
+  EXPECT_NO_THROW(dispatch(context));
+
+  struct Tagged {
+    int tag;
+    std::atomic<int> wrong{0};
+  } one{1}, two{2};
+  const auto see = [](int tag) {
+    return tag == 1 ? +[](const CallRecord&, void* user) {
+      auto& t = *static_cast<Tagged*>(user);
+      t.wrong += t.tag != 1;
+    }
+                    : +[](const CallRecord&, void* user) {
+      auto& t = *static_cast<Tagged*>(user);
+      t.wrong += t.tag != 2;
+    };
+  };
+  std::atomic<bool> stop{false};
+  std::thread caller([&] {
+    Dispatch mine;
+    while (!stop) mine(context);
+  });
+  for (int i = 0; i < 500; ++i) context.set_observer(see(i % 2 + 1), i % 2 ? &two : &one);
+  stop = true;
+  caller.join();
+  context.set_observer(nullptr, nullptr);
+  EXPECT_EQ(one.wrong + two.wrong, 0);
 }
 
 TEST(IsaChoice, IsCappedByTheEnvironmentAndNeverAboveTheCpu) {

@@ -156,6 +156,7 @@ def small_calls(seconds: float) -> list[Comparison]:
                 "turnout, torch tensors, out=",
                 lambda t=tensors, o=out: turnout.moe_dispatch_forward(*t, 64, 8, out=o),
             ),
+            turnout_entries.zero(routed, "turnout, NumPy arrays, new result"),
             Entry("torch.ops.turnout", lambda t=tensors, op=op: op(*t, 64, 8)),
             torch_peer.index_copy(routed),
         ]

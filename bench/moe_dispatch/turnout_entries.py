@@ -33,7 +33,7 @@ def keep(routed: Routed, name: str = "turnout, rows kept") -> Entry:
     return Entry(name, run, lambda: out)
 
 
-def zero(routed: Routed) -> Entry:
+def zero(routed: Routed, name: str = "turnout, other rows zeroed") -> Entry:
     scale = routed.scale
     kept: list[np.ndarray] = []
 
@@ -49,4 +49,4 @@ def zero(routed: Routed) -> Entry:
             )
         ]
 
-    return Entry("turnout, other rows zeroed", run, lambda: kept[0])
+    return Entry(name, run, lambda: kept[0])

@@ -114,3 +114,11 @@ def test_unknown_dtype(rng):
     assert str(caught.value) == (
         "moe_dispatch_forward: input has dtype torch.complex64, expected f32, f64, f16, bf16"
     )
+
+
+def test_negated_views_are_refused():
+    """Their memory holds the opposite of what they stand for; turnout.torch resolves them by contiguous()."""
+    tokens, index = torch._neg_view(torch.ones(2, 3)), torch.arange(2, dtype=torch.int32)
+    with pytest.raises(ValueError, match="permute_tokens is a negated view"):
+        turnout.moe_re_routing_inverse(tokens, index)
+    turnout.moe_re_routing_inverse(tokens.resolve_neg(), index)

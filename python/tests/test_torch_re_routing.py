@@ -134,6 +134,28 @@ def test_torch_npu_names(rng):
     assert_like_definition(results, tokens, counts, scales, 0, 1)
 
 
+def test_torch_npu_wants_e8m0_scales_beside_8_bit_floats():
+    tokens = torch.zeros(4, 8, dtype=torch.uint8).view(torch.float8_e4m3fn)
+    counts = torch.tensor([[3, 1]], dtype=torch.int32)
+    with pytest.raises(
+        ValueError, match=r"per_token_scales has dtype torch\.float32, expected torch\.float8_e8m0fnu"
+    ):
+        turnout.torch.npu_moe_re_routing(tokens, counts, per_token_scales=torch.ones(4))
+    scales = torch.zeros(4, dtype=torch.uint8).view(torch.float8_e8m0fnu)
+    turnout.torch.npu_moe_re_routing(tokens, counts, per_token_scales=scales)
+    turnout.torch.moe_re_routing(tokens, counts, per_token_scales=torch.ones(4))
+
+
+def test_absent_scales_do_not_follow_the_default_dtype(rng):
+    tokens, counts, _ = tensor_arguments(rng)
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert OP(tokens, counts)[1].dtype == torch.float32
+    finally:
+        torch.set_default_dtype(before)
+
+
 def test_strided_tensors(rng):
     tokens, counts, scales = tensor_arguments(rng, scale_width=3)
     strided = [t.T.contiguous().T for t in (tokens, counts, scales)]

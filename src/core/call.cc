@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
 
 namespace turnout {
 namespace core {
@@ -13,8 +14,11 @@ constexpr unsigned kUnread = ~0u;
 constexpr unsigned kNobodySaid = ~1u;
 std::atomic<unsigned> chosen_lines{kUnread};
 std::atomic<unsigned> default_lines{kNoLines};
-std::atomic<LogSink> sink{nullptr};
-std::atomic<void*> sink_user{nullptr};
+// Never destroyed: calls may come until the process ends.
+WatcherSlot<LogSink>& sink() {
+  static auto& slot = *new WatcherSlot<LogSink>;
+  return slot;
+}
 
 constexpr int kCallLevel = 1;
 constexpr int kSkippedLevel = 5;
@@ -26,8 +30,8 @@ unsigned lines_of(int level) {
 
 void log_line(LogLines kind, const std::string& line) {
   if ((logged_lines() & kind) == 0) return;
-  if (LogSink to = sink.load()) {
-    to(kind == kSkippedCalls ? kSkippedLevel : kCallLevel, line.c_str(), sink_user.load());
+  if (const auto* to = sink().get()) {
+    to->call(kind == kSkippedCalls ? kSkippedLevel : kCallLevel, line.c_str(), to->user);
   } else {
     std::fprintf(stderr, "%s\n", line.c_str());
   }
@@ -70,8 +74,7 @@ Call::Call(Context& context, const Signature& signature, std::initializer_list<S
     : context_(context),
       arguments_(signature, slots.begin(), static_cast<int>(slots.size()), scalars.begin(),
                  static_cast<int>(scalars.size())),
-      watched_(logged_lines() != kNoLines ||
-               context.state().observer.load(std::memory_order_relaxed) != nullptr) {
+      watched_(logged_lines() != kNoLines || context.state().observer.get() != nullptr) {
   if (watched_) {
     start_ = std::chrono::steady_clock::now();
     described_ = arguments_.describe();
@@ -80,7 +83,11 @@ Call::Call(Context& context, const Signature& signature, std::initializer_list<S
 }
 
 Call::~Call() {
-  if (watched_) report(nullptr);
+  if (!watched_) return;
+  try {
+    report(std::uncaught_exceptions() > exceptions_ ? "turnout: the call was given up" : nullptr);
+  } catch (...) {  // a line that cannot be written is no reason to end the process
+  }
 }
 
 Scratch& Call::scratch(std::size_t bytes) {
@@ -90,8 +97,9 @@ Scratch& Call::scratch(std::size_t bytes) {
 }
 
 void Call::fail(const char* sentence) {
-  if (watched_) report(sentence);
+  const bool watched = watched_;
   watched_ = false;  // one line per call
+  if (watched) report(sentence);
 }
 
 void Call::report(const char* error) {
@@ -101,8 +109,7 @@ void Call::report(const char* error) {
       op.c_str(),   described_.c_str(), algorithm_, error,
       skipped_,     context_.isa(),     threads_,   static_cast<std::int64_t>(scratch_bytes_),
       spent.count()};
-  if (Observer observer = context_.state().observer.load())
-    observer(record, context_.state().observer_user.load());
+  if (const auto* observer = context_.state().observer.get()) observer->call(record, observer->user);
   if (error != nullptr) {
     log_failure(error, described_);
   } else if (skipped_) {
@@ -115,9 +122,7 @@ void Call::report(const char* error) {
 }  // namespace core
 
 void set_log(int level, LogSink sink, void* user) {
-  core::sink = nullptr;  // no line goes to the old sink with the new user
-  core::sink_user = user;
-  core::sink = sink;
+  core::sink().set(sink, user);
   core::chosen_lines = core::lines_of(level);
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <exception>
 #include <initializer_list>
 #include <optional>
 #include <string>
@@ -52,6 +53,7 @@ class Call {
   Arguments arguments_;
   bool skipped_ = false;
   bool watched_;
+  const int exceptions_ = std::uncaught_exceptions();  // when the call began
   const char* algorithm_ = "";
   int threads_ = 1;
   std::size_t scratch_bytes_ = 0;

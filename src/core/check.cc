@@ -36,11 +36,13 @@ Range range_of(const Slot& slot) {
   std::int64_t low = 0, high = 1;
   for (int d = 0; d < slot.rank; ++d) {
     const std::int64_t reach = saturating_multiply(slot.shape[d] - 1, slot.stride[d]);
-    (reach < 0 ? low : high) += reach;
+    std::int64_t& end = reach < 0 ? low : high;
+    if (__builtin_add_overflow(end, reach, &end)) end = reach < 0 ? -kSizeMax : kSizeMax;
   }
   const auto base = std::bit_cast<std::uintptr_t>(slot.data);
   const std::int64_t size = size_of(slot.dtype);
-  return {base + static_cast<std::uintptr_t>(low * size), base + static_cast<std::uintptr_t>(high * size)};
+  return {base + static_cast<std::uintptr_t>(saturating_multiply(low, size)),
+          base + static_cast<std::uintptr_t>(saturating_multiply(high, size))};
 }
 
 }  // namespace
@@ -302,12 +304,21 @@ std::size_t Arguments::workspace_bytes() const {
 
 void Arguments::check_workspace(const Step& step) const {
   const std::size_t required = workspace_bytes();
+  if (required == 0) return;  // whatever is given is not looked at
   if (workspace_.size > 0 && workspace_.data == nullptr)
     fail(step.code, concat("workspace is NULL and workspace_size is not 0, expected memory for ",
                            static_cast<std::int64_t>(required), " bytes or more"));
   if (workspace_.size < required)
     fail(step.code, concat("workspace_size is ", static_cast<std::int64_t>(workspace_.size),
                            " bytes, expected ", static_cast<std::int64_t>(required), " or more"));
+  const auto first = std::bit_cast<std::uintptr_t>(workspace_.data);
+  for (int i = 0; i < signature_.arguments.count; ++i) {
+    if (!slots_[i].present || slots_[i].data == nullptr || slots_[i].elements() == 0) continue;
+    const Range range = range_of(slots_[i]);
+    if (range.first < first + workspace_.size && first < range.last)
+      fail(step.code, concat("workspace overlaps ", signature_.arguments[i].name,
+                             " in memory, expected separate buffers"));
+  }
 }
 
 void Arguments::check_overlap(const Step& step) const {

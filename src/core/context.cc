@@ -35,11 +35,7 @@ void Context::set_threads(int threads) {
 
 Isa Context::isa() const { return state_->isa; }
 
-void Context::set_observer(Observer observer, void* user) {
-  state_->observer = nullptr;  // no call sees the new user with the old observer
-  state_->observer_user = user;
-  state_->observer = observer;
-}
+void Context::set_observer(Observer observer, void* user) { state_->observer.set(observer, user); }
 
 void Context::trim() { state_->arenas.trim(); }
 

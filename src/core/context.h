@@ -27,6 +27,43 @@ class ArenaList {
   std::atomic<Arena*> idle_[kSlots] = {};
 };
 
+// A callback and its user data, replaced together while other threads call: those see the old pair or the new
+// one. Replaced pairs stay until the slot goes, because a thread may still hold one.
+template <class Callback>
+class WatcherSlot {
+ public:
+  struct Watcher {
+    Callback call;
+    void* user;
+    const Watcher* replaced;
+  };
+
+  WatcherSlot() = default;
+  WatcherSlot(const WatcherSlot&) = delete;
+  WatcherSlot& operator=(const WatcherSlot&) = delete;
+  ~WatcherSlot() {
+    for (const Watcher* watcher = newest_.load(); watcher != nullptr;) {
+      const Watcher* replaced = watcher->replaced;
+      delete watcher;
+      watcher = replaced;
+    }
+  }
+
+  void set(Callback call, void* user) {
+    auto* fresh = new Watcher{call, user, newest_.load()};
+    while (!newest_.compare_exchange_weak(fresh->replaced, fresh, std::memory_order_acq_rel)) {
+    }
+  }
+  // nullptr when there is no callback.
+  const Watcher* get() const {
+    const Watcher* watcher = newest_.load(std::memory_order_acquire);
+    return watcher == nullptr || watcher->call == nullptr ? nullptr : watcher;
+  }
+
+ private:
+  std::atomic<const Watcher*> newest_{nullptr};
+};
+
 }  // namespace turnout::core
 
 namespace turnout {
@@ -36,8 +73,7 @@ struct Context::State {
   Isa isa = Isa::best;
   Executor* executor = nullptr;
   core::ArenaList arenas;
-  std::atomic<Observer> observer{nullptr};
-  std::atomic<void*> observer_user{nullptr};
+  core::WatcherSlot<Observer> observer;
 };
 
 }  // namespace turnout

@@ -70,6 +70,7 @@ OutputBuffer OutputCache::take(std::size_t bytes) {
 }
 
 void OutputCache::give_back(OutputBuffer buffer) noexcept {
+  if (buffer.capacity > limit()) return unmap(buffer);  // it would only drive out the others
   try {
     std::lock_guard lock(mutex_);
     idle_.push_back(buffer);

@@ -1,4 +1,4 @@
-// The thread pool: one for the process, shared by all contexts. The only file that knows a thread library.
+// The thread pool: one for the process, shared by all contexts. The only file that starts threads.
 #include "core/parallel.h"
 
 #include <pthread.h>
@@ -10,7 +10,6 @@
 #include <cstdlib>
 #include <mutex>
 #include <string>
-#include <system_error>
 #include <thread>
 
 #include "turnout/error.h"
@@ -84,7 +83,7 @@ class Pool {
     pthread_sigmask(SIG_SETMASK, &all, &before);
     try {
       for (; workers_ < wanted; ++workers_) std::thread([this] { serve(); }).detach();
-    } catch (const std::system_error&) {
+    } catch (...) {  // no thread or no memory
       // The caller does the work with the threads there are.
     }
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
@@ -162,7 +161,7 @@ int automatic_threads() {
   cpu_set_t cpus;
   CPU_ZERO(&cpus);
   if (sched_getaffinity(0, sizeof(cpus), &cpus) == 0) return std::clamp(CPU_COUNT(&cpus), 1, kMaxThreads);
-  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  return std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, kMaxThreads);
 }
 
 void run_on_pool(int threads, void (*work)(void*), void* argument) {

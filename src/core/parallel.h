@@ -56,13 +56,16 @@ void parallel_for(Context& context, std::int64_t n, std::int64_t grain, const Bo
     Job::work(&job);
     return;
   }
-  inside = true;
+  struct Inside {  // also when the pool cannot be made
+    explicit Inside(bool& f) : flag(f) { flag = true; }
+    ~Inside() { flag = false; }
+    bool& flag;
+  } const mark(inside);
   if (Executor* executor = context.state().executor) {
     executor->run(&Job::work, &job);
   } else {
     run_on_pool(threads, &Job::work, &job);
   }
-  inside = false;
 }
 
 }  // namespace turnout::core

@@ -24,6 +24,7 @@ struct Names {
   nb::object exchange_api = nb::steal(PyUnicode_InternFromString("__dlpack_c_exchange_api__"));
   nb::object dlpack = nb::steal(PyUnicode_InternFromString("__dlpack__"));
   nb::object requires_grad = nb::steal(PyUnicode_InternFromString("requires_grad"));
+  nb::object is_neg = nb::steal(PyUnicode_InternFromString("is_neg"));
   nb::object dtype = nb::steal(PyUnicode_InternFromString("dtype"));
 };
 const Names& names() {
@@ -251,7 +252,12 @@ ArrayType array_type_of(nb::handle object) {
 ImportedArray import_array(nb::handle object, What what, bool for_writing) {
   ImportedArray array;
   array.type = array_type_of(object);
-  if (array.type.is_torch) array.requires_grad = attribute(object, names().requires_grad).is(Py_True);
+  if (array.type.is_torch) {
+    array.requires_grad = attribute(object, names().requires_grad).is(Py_True);
+    // Such a tensor stands for the negative of what its memory holds.
+    if (nb::steal(PyObject_CallMethodNoArgs(object.ptr(), names().is_neg.ptr())).is(Py_True))
+      refuse(what, " is a negated view, expected a plain tensor; pass ", what[1], ".resolve_neg()");
+  }
   switch (array.type.protocol) {
     case Protocol::array_struct:
       read_array_struct(object, what, array);

@@ -1,4 +1,4 @@
-// Plans of the MoE dispatch operators: which algorithm, how much scratch, how the output is cut.
+// Plans of the MoE dispatch operators: which algorithm, how much scratch, how the work is cut.
 #include "turnout/moe_dispatch.h"
 
 #include <algorithm>
@@ -112,9 +112,9 @@ void move_by_last_writer(const Dispatch& d, const RowOf& row_of, const std::int6
   };
   const std::int64_t token_ranges = ranges_of(d.task.samples), row_ranges = zero ? ranges_of(d.rows) : 0;
   const CopyKernels& copy = copy_kernels(d.context.isa());
-  parallel_for(d.context, token_ranges + row_ranges, 1, [&](std::int64_t begin, std::int64_t) {
-    const bool is_rows = begin >= token_ranges;
-    const std::int64_t range = is_rows ? begin - token_ranges : begin;
+  const auto run_range = [&](std::int64_t position) {
+    const bool is_rows = position >= token_ranges;
+    const std::int64_t range = is_rows ? position - token_ranges : position;
     const std::int64_t first = range / pieces * per_range, column = range % pieces * width;
     const std::int64_t end = first + std::min(per_range, (is_rows ? d.rows : d.task.samples) - first);
     const Columns columns{column, std::clamp<std::int64_t>(d.task.hidden - column, 0, width)};
@@ -124,6 +124,10 @@ void move_by_last_writer(const Dispatch& d, const RowOf& row_of, const std::int6
       move_tokens(d, row_of, last, first, end, columns);
     }
     if (d.task.stream) copy.finish();
+  };
+  const std::int64_t ranges = token_ranges + row_ranges;
+  parallel_for(d.context, ranges, parallel ? 1 : ranges, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t position = begin; position < end; ++position) run_range(position);
   });
 }
 

@@ -253,6 +253,35 @@ TEST(MoeDispatchForward, ReferenceOfTheWorkedExample) {
   EXPECT_EQ(dispatch, (std::vector<float>{-1, -1, -1, -1, 150, 180, -1, -1}));
 }
 
+// Counts how often work is handed out.
+class CountingExecutor : public Executor {
+ public:
+  int threads() const override { return 2; }
+  void run(void (*work)(void*), void* argument) override {
+    ++runs;
+    work(argument);
+  }
+  int runs = 0;
+};
+
+TEST(MoeDispatchForward, SmallCallsStayOnTheCallersThread) {
+  CountingExecutor executor;
+  Context context({.executor = &executor});
+  const auto call = [&](std::int64_t hidden, Fill fill) {
+    const float gates[] = {1, 2};
+    const std::int32_t indices[] = {0, 1}, locations[] = {0, 0};
+    std::vector<float> input(static_cast<std::size_t>(2 * hidden)), dispatch(input.size());
+    moe_dispatch_forward(context, view(gates, {2}), view(indices, {2}), view(locations, {2}),
+                         view(input.data(), {2, hidden}), view(dispatch.data(), {2, hidden}),
+                         {.capacity = 1, .num_experts = 2, .fill = fill});
+  };
+  call(8, Fill::keep);
+  call(8, Fill::zero);
+  EXPECT_EQ(executor.runs, 0);
+  call(1 << 20, Fill::zero);
+  EXPECT_EQ(executor.runs, 1);
+}
+
 TEST(MoeDispatchForward, ZeroTimesInfinityIsNanAndMinusZeroStays) {
   const float gates[] = {0.0f, 1.0f}, input[] = {INFINITY, -0.0f};
   const std::int32_t indices[] = {0, 0}, locations[] = {0, 1};

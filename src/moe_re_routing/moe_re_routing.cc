@@ -33,15 +33,19 @@ std::int64_t row_bytes_of(const AnyTensor& t) {
 
 // to[target of row] = from[row] for all rows, read in order and cut by bytes. runs.find(row) is a place whose
 // `run` holds that input row, and whose advance() goes to the run behind it; with_rows(run) does what else
-// there is to do, once for each row.
+// there is to do, once for each row; that moves side_bytes more.
 template <class Runs, class WithRows>
 void move_rows(Context& context, Call& call, const ConstTensor& from, const Tensor& to, const Runs& runs,
-               const WithRows& with_rows) {
+               std::int64_t side_bytes, const WithRows& with_rows) {
   const std::int64_t row_bytes = row_bytes_of(to), bytes = to.shape[0] * row_bytes;
-  const bool stream = bytes >= kStreamBytes, parallel = bytes >= kParallelBytes;
+  const bool stream = bytes >= kStreamBytes;
+  const bool parallel = bytes + to.shape[0] * side_bytes >= kParallelBytes;
+  // Ranges are of the rows' own bytes, and smaller where much goes with a row.
+  const std::int64_t range = std::max<std::int64_t>(1, kRangeBytes / (row_bytes + side_bytes)) * row_bytes;
   call.chose(stream ? "runs, streamed" : "runs", parallel ? context.threads() : 1);
   const CopyKernels& copy = copy_kernels(context.isa());
-  parallel_for(context, bytes, parallel ? kRangeBytes : bytes, [&](std::int64_t begin, std::int64_t end) {
+  const std::int64_t grain = parallel ? std::min(range, kRangeBytes) : bytes;
+  parallel_for(context, bytes, grain, [&](std::int64_t begin, std::int64_t end) {
     const std::int64_t last_row = (end - 1) / row_bytes;
     for (auto place = runs.find(begin / row_bytes); place.run.source <= last_row; place.advance()) {
       const Run& run = place.run;
@@ -206,7 +210,7 @@ void moe_re_routing(Context& context, const ConstTensor& tokens, const ConstTens
 
   auto* idx = static_cast<std::int32_t*>(permute_token_idx.data);
   const std::int64_t scale_bytes = scaled ? row_bytes_of(*per_token_scales) : 0;
-  move_rows(context, call, tokens, permute_tokens, runs, [&](const Run& run) {
+  move_rows(context, call, tokens, permute_tokens, runs, scale_bytes, [&](const Run& run) {
     const bool gather = params.idx_type == TokenIdx::gather;
     auto* first = idx + (gather ? run.target : run.source);
     auto value = static_cast<std::int32_t>(gather ? run.source : run.target);
@@ -231,7 +235,7 @@ void moe_re_routing_inverse(Context& context, const ConstTensor& permute_tokens,
     const std::int64_t longest = std::max<std::int64_t>(1, kRangeBytes / row_bytes_of(tokens));
     const auto move = [&](const auto& target) {
       move_rows(context, call, permute_tokens, tokens, IndexedRuns<decltype(target)>{target, rows, longest},
-                [](const Run&) {});
+                0, [](const Run&) {});
     };
     if (idx_type == TokenIdx::gather) {
       move([&](std::int64_t row) -> std::int64_t { return idx[row]; });

@@ -12,7 +12,7 @@
 extern "C" {
 #endif
 
-/* Why this thread's last call of this interface failed, as one sentence that names the function, the
+/* Why this thread's last call of this interface failed, as one sentence that names the operator, the
  * argument, its value and what was expected; "" after a success. Destroying something leaves it as it is, so
  * that cleaning up does not hide it. Valid until the thread's next call. */
 TURNOUT_MLUOP_API const char* MLUOP_WIN_API turnoutLastError(void);

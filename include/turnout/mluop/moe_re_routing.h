@@ -13,8 +13,8 @@ extern "C" {
  * need none.
  *
  * In this order:
- *   BAD_PARAM      handle, workspace_size or a descriptor is NULL; then what mluOpMoeReRouting says of the
- *                  descriptors, up to and with NOT_SUPPORTED
+ *   BAD_PARAM      handle, workspace_size or a descriptor is NULL
+ *   then           what mluOpMoeReRouting says of descriptors, up to and with NOT_SUPPORTED
  */
 TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API
 mluOpGetMoeReRoutingWorkspaceSize(mluOpHandle_t handle, const mluOpTensorDescriptor_t tokens_desc,
@@ -40,12 +40,14 @@ mluOpGetMoeReRoutingWorkspaceSize(mluOpHandle_t handle, const mluOpTensorDescrip
  * and its content is lost. Nothing else is written unless the status is SUCCESS.
  *
  * In this order:
- *   BAD_PARAM      handle or a descriptor is NULL, permute_scales_desc only beside scales_desc; number of
- *                  dimensions; dtype; expert_token_num_type or idx_type is neither 0 nor 1; shapes disagree
- * or are negative; H, N or E is 0 NOT_SUPPORTED  a tensor is strided; a tensor has 2^31 elements or more
- *   BAD_PARAM      workspace is NULL with a size above 0; workspace_size is less than the query says; the
- * data pointer of a tensor with elements is NULL or not aligned to its element; with A > 0, scale data
- * without a descriptor; an output overlaps another tensor; a count is negative; the counts do not sum to A
+ *   BAD_PARAM      handle or a descriptor is NULL, permute_scales_desc only beside scales_desc
+ *   BAD_PARAM      number of dimensions; dtype; expert_token_num_type or idx_type is neither 0 nor 1
+ *   BAD_PARAM      shapes disagree or are negative; H, N or E is 0
+ *   NOT_SUPPORTED  a tensor is strided; a tensor has 2^31 elements or more
+ *   BAD_PARAM      with A > 0: workspace is NULL, too small, or overlaps a tensor
+ *   BAD_PARAM      data of a tensor with elements is NULL or not aligned to its element
+ *   BAD_PARAM      with A > 0: scale data without a descriptor; an output overlaps another tensor
+ *   BAD_PARAM      a count is negative; the counts do not sum to A
  */
 TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpMoeReRouting(
     mluOpHandle_t handle, const mluOpTensorDescriptor_t tokens_desc, const void* tokens,
@@ -66,8 +68,8 @@ TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpMoeReRouting(
  *                  shapes disagree or are negative; H is 0
  *   NOT_SUPPORTED  a tensor is strided; a tensor has 2^31 elements or more
  *   SUCCESS        A == 0: nothing is read or written, data pointers may be NULL
- *   BAD_PARAM      a data pointer is NULL or not aligned to its element; tokens overlaps another tensor; idx
- * is no permutation
+ *   BAD_PARAM      a data pointer is NULL or not aligned to its element
+ *   BAD_PARAM      tokens overlaps another tensor; idx is no permutation
  */
 TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API
 mluOpMoeReRoutingInverse(mluOpHandle_t handle, const mluOpTensorDescriptor_t permute_tokens_desc,
