@@ -17,7 +17,8 @@ def copy_floor(routed: Routed) -> Entry:
 
 def keep(routed: Routed, name: str = "turnout, rows kept") -> Entry:
     scale = routed.scale
-    out = np.zeros((scale.num_experts * scale.capacity, scale.hidden), dtype=np.float32)
+    # Not np.zeros, whose pages are small and still to be made: all entries write to memory of one kind.
+    out = np.full((scale.num_experts * scale.capacity, scale.hidden), 0, dtype=np.float32)
 
     def run() -> None:
         turnout.moe_dispatch_forward(

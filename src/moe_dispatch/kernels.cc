@@ -51,9 +51,21 @@ void tokens(const DispatchTask& task, const std::int64_t* rows, std::int64_t tok
   using Lane = typename Block<T>::Lane;
   const auto* input = static_cast<const T*>(task.input) + columns.first;
   auto* dispatch = static_cast<T*>(task.dispatch) + columns.first;
+  // Rows that do not start on a line share their first and last line with their neighbours. Those lines are
+  // stored through the cache, and fetched some rows ahead: waiting for them costs a fifth of the time at 2 KB
+  // a row.
+  constexpr std::int64_t kAhead = 4;
+  const bool shares_lines = task.stream && (reinterpret_cast<std::uintptr_t>(dispatch) % kLine != 0 ||
+                                            task.hidden * std::int64_t{sizeof(T)} % kLine != 0);
+  const std::int64_t* const end = rows + count * choices;
   for (std::int64_t i = token; i < token + count; ++i) {
     const auto* gate = static_cast<const Gate*>(task.gates) + choice * task.samples + i;
     for (std::int64_t k = 0; k < choices; ++k, gate += task.samples) {
+      if (shares_lines && end - rows > kAhead && rows[kAhead] >= 0) {
+        const T* to = dispatch + rows[kAhead] * task.hidden;
+        hwy::Prefetch(to);
+        hwy::Prefetch(to + columns.count - 1);
+      }
       const std::int64_t row = *rows++;
       if (row < 0) continue;
       scale<T>(static_cast<Lane>(to_float(*gate)), input + i * task.hidden, dispatch + row * task.hidden,
