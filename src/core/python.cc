@@ -19,6 +19,9 @@ Tensor PythonCall::import(nb::handle object, bool for_writing) {
   if (array.requires_grad && !torch_team_)
     refuse(" requires grad, which only turnout.torch follows; use that, or pass " + text_of(argument.name) +
            ".detach()");
+  // torch itself resolves such a tensor before it calls a kernel of ours.
+  if (!torch_team_ && array.type.is_torch && is_negated(object))
+    refuse(concat(" is a negated view, expected a plain tensor; pass ", argument.name, ".resolve_neg()"));
   if (array.tensor.dtype == kForeign)
     refuse(
         concat(" has dtype ", foreign_dtype_name(object), ", expected ", dtypes_text(signature_, argument)));

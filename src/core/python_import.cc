@@ -252,12 +252,7 @@ ArrayType array_type_of(nb::handle object) {
 ImportedArray import_array(nb::handle object, What what, bool for_writing) {
   ImportedArray array;
   array.type = array_type_of(object);
-  if (array.type.is_torch) {
-    array.requires_grad = attribute(object, names().requires_grad).is(Py_True);
-    // Such a tensor stands for the negative of what its memory holds.
-    if (nb::steal(PyObject_CallMethodNoArgs(object.ptr(), names().is_neg.ptr())).is(Py_True))
-      refuse(what, " is a negated view, expected a plain tensor; pass ", what[1], ".resolve_neg()");
-  }
+  if (array.type.is_torch) array.requires_grad = attribute(object, names().requires_grad).is(Py_True);
   switch (array.type.protocol) {
     case Protocol::array_struct:
       read_array_struct(object, what, array);
@@ -281,6 +276,10 @@ ImportedArray import_array(nb::handle object, What what, bool for_writing) {
                                .c_str());
   }
   return array;
+}
+
+bool is_negated(nb::handle tensor) {
+  return nb::steal(PyObject_CallMethodNoArgs(tensor.ptr(), names().is_neg.ptr())).is(Py_True);
 }
 
 std::string foreign_dtype_name(nb::handle object) {

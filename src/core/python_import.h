@@ -39,6 +39,9 @@ struct ImportedArray {
 // Throws turnout::Error about `what` ("moe_dispatch_forward: gates"), or TypeError for what is no array.
 ImportedArray import_array(nb::handle object, const std::string_view (&what)[2], bool for_writing);
 
+// Whether a torch tensor stands for the negative of what its memory holds.
+bool is_negated(nb::handle tensor);
+
 // The name an array's own library has for its dtype.
 std::string foreign_dtype_name(nb::handle object);
 
