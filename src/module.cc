@@ -2,6 +2,8 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 
+#include <bit>
+
 #include "core/call.h"
 #include "core/copy.h"
 #include "core/isa.h"
@@ -99,8 +101,8 @@ void bind_library(nb::module_& module) {
     output_cache().set_limit(bytes);
   });
   module.def("use_torch_threads", [](std::uintptr_t parallel_for, std::uintptr_t get_num_threads) {
-    use_torch_threads({reinterpret_cast<decltype(TorchFunctions::parallel_for)>(parallel_for),
-                       reinterpret_cast<decltype(TorchFunctions::get_num_threads)>(get_num_threads)});
+    use_torch_threads({std::bit_cast<decltype(TorchFunctions::parallel_for)>(parallel_for),
+                       std::bit_cast<decltype(TorchFunctions::get_num_threads)>(get_num_threads)});
   });
   module.def("torch_runs", &torch_runs);
   define(module, "stream_copy", &copy_bytes);
