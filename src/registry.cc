@@ -4,8 +4,10 @@
 #include "moe_dispatch/signature.h"
 #include "moe_re_routing/example.h"
 #include "moe_re_routing/signature.h"
+#include "sparse_conv/signature.h"
 #include "turnout/moe_dispatch.h"
 #include "turnout/moe_re_routing.h"
+#include "turnout/sparse_conv.h"
 
 namespace turnout::core {
 namespace {
@@ -15,6 +17,8 @@ template <class Enum>
 Enum to_enum(const ScalarValue& scalar) {
   return static_cast<Enum>(scalar.value < 0 || scalar.value > 255 ? 255 : scalar.value);
 }
+
+Dims to_dims(const ScalarValue& scalar) { return {scalar.values, static_cast<int>(scalar.value)}; }
 
 bool given(const Tensor& t) { return t.rank >= 0; }
 
@@ -42,6 +46,21 @@ std::span<const Operator> operators() {
          moe_re_routing_inverse(context, t[0], t[1], t[2], to_enum<TokenIdx>(s[0]));
        },
        "idx_type=0 rows=5 hidden=3", [](const Tensor* t) { fill_identity(t[1]); }},
+      {&kGetIndicePairs,
+       [](Context& context, const Tensor* t, const ScalarValue* s) {
+         get_indice_pairs(context, t[0], t[1], t[2], t[3],
+                          {.batch_size = s[0].value,
+                           .spatial_shape = to_dims(s[1]),
+                           .kernel_size = to_dims(s[2]),
+                           .stride = to_dims(s[3]),
+                           .padding = to_dims(s[4]),
+                           .dilation = to_dims(s[5]),
+                           .output_shape = to_dims(s[6]),
+                           .mode = to_enum<ConvMode>(s[7])});
+       },
+       "batch_size=2 spatial_shape=4 kernel_size=3 stride=1 padding=1 dilation=1 output_shape=4 mode=0 "
+       "rows=5 "
+       "dims=3 out_rows=9"},
   };
   return kOperators;
 }

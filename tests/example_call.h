@@ -1,6 +1,7 @@
 // A call that fits a Signature, made from the signature alone, for tests that break it.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -25,8 +26,8 @@ struct ExampleCall {
   std::vector<std::unique_ptr<std::vector<std::uint64_t>>> memory;  // by argument
   std::vector<Tensor> tensors;
 
-  // example: "capacity=3 samples=5": a value for every name. `drop_optional`: without the optional
-  // dimensions.
+  // example: "capacity=3 samples=5": a value for every name, that of a vector for each of its elements.
+  // `drop_optional`: without the optional dimensions.
   ExampleCall(const Signature& s, std::string_view example, bool drop_optional = false)
       : signature(s), sizes(static_cast<std::size_t>(s.names.count), 0) {
     core::split(example, ' ', [&](std::string_view part) {
@@ -40,8 +41,11 @@ struct ExampleCall {
     }
     for (const core::Scalar& scalar : s.scalars) {
       vectors.emplace_back();
-      if (scalar.is_vector)
-        vectors.back().assign(static_cast<std::size_t>(evaluate(scalar.length)), scalar.min);
+      if (!scalar.is_vector) continue;
+      std::int64_t& element = sizes[vectors.size() - 1];  // from here on the vector's volume
+      vectors.back().assign(static_cast<std::size_t>(evaluate(scalar.length)), std::max(scalar.min, element));
+      element = 1;
+      for (std::int64_t value : vectors.back()) element *= value;
     }
     for (const Argument& argument : s.arguments) {
       DType dtype = DType::f32;

@@ -5,5 +5,6 @@
 #include "turnout/error.h"
 #include "turnout/moe_dispatch.h"
 #include "turnout/moe_re_routing.h"
+#include "turnout/sparse_conv.h"
 #include "turnout/tensor.h"
 #include "turnout/version.h"

@@ -16,6 +16,14 @@ std::int64_t saturating_multiply(std::int64_t a, std::int64_t b) {
   return __builtin_mul_overflow(a, b, &product) ? kSizeMax : product;
 }
 
+// The product of a vector's elements; 0 when one is negative.
+std::int64_t volume_of(const ScalarValue& vector) {
+  std::int64_t volume = 1;
+  for (std::int64_t k = 0; k < vector.value; ++k)
+    volume = saturating_multiply(volume, std::max<std::int64_t>(0, vector.values[k]));
+  return volume;
+}
+
 std::string shape_text(const Slot& slot) {
   std::string text = "[";
   for (int d = 0; d < slot.rank && d < kMaxRank; ++d) text += concat(d ? ", " : "", slot.shape[d]);
@@ -96,6 +104,8 @@ Arguments::Arguments(const Signature& signature, const Slot* slots, int slot_cou
   if (slot_count != signature.arguments.count || scalar_count != signature.scalars.count)
     fail(ErrorCode::internal, "called with another number of arguments than its signature has");
   for (int i = 0; i < signature.names.count; ++i) sizes_[i] = i < scalar_count ? scalars[i].value : kUnbound;
+  for (int i = 0; i < scalar_count; ++i)
+    if (signature.scalars[i].is_vector) sizes_[i] = volume_of(scalars[i]);
 }
 
 void Arguments::fail(ErrorCode code, const std::string& what) const {

@@ -8,6 +8,7 @@
 //       {in("x", kFloats, "batch?, rows, columns"),                // `?`: this dimension may be absent
 //        out("y", like("x"), "rows * factor, columns + 1")}};
 //
+// volume(v) is the product of the elements of a vector scalar v.
 // A name that is not declared is a compile error. What the grammar cannot say is an ordinary `if` that
 // throws.
 #pragma once
@@ -265,6 +266,10 @@ constexpr Extent Signature::parse_extent(std::string_view text) const {
   split(text, '*', [&](std::string_view factor) {
     if (is_number(factor)) {
       extent.factor *= number(factor);
+    } else if (factor.substr(0, 7) == "volume(" && factor.back() == ')') {
+      const int vector = size(factor.substr(7, factor.size() - 8));
+      if (vector >= scalars.count || !scalars[vector].is_vector) throw "volume of what is no vector";
+      extent.names.push(static_cast<std::int8_t>(vector));
     } else {
       extent.names.push(static_cast<std::int8_t>(size(factor)));
     }
