@@ -15,11 +15,14 @@ from turnout.library import (
 )
 from turnout.moe_dispatch import moe_dispatch_forward
 from turnout.moe_re_routing import moe_re_routing, moe_re_routing_inverse
+from turnout.sparse_conv import get_indice_pairs, indice_pairs_output_shape
 
 __all__ = [
     "OutputCache",
     "__version__",
+    "get_indice_pairs",
     "get_num_threads",
+    "indice_pairs_output_shape",
     "moe_dispatch_forward",
     "moe_re_routing",
     "moe_re_routing_inverse",

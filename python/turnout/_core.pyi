@@ -1,4 +1,5 @@
 # Types of the extension module; src/module.cc and src/*/python.cc are its sources.
+from collections.abc import Sequence
 from typing import Any, SupportsIndex, TypedDict
 
 __version__: str
@@ -72,3 +73,29 @@ def moe_re_routing_inverse(
     torch_team: bool,
     /,
 ) -> Any: ...
+def get_indice_pairs(
+    indices: Any,
+    batch_size: SupportsIndex,
+    spatial_shape: Sequence[SupportsIndex],
+    kernel_size: SupportsIndex | Sequence[SupportsIndex],
+    stride: SupportsIndex | Sequence[SupportsIndex],
+    padding: SupportsIndex | Sequence[SupportsIndex],
+    dilation: SupportsIndex | Sequence[SupportsIndex],
+    output_padding: SupportsIndex | Sequence[SupportsIndex],
+    subm: bool,
+    transpose: bool,
+    out: tuple[Any | None, Any | None, Any | None] | None,
+    torch_team: bool,
+    /,
+) -> tuple[Any, Any, Any]: ...
+def indice_pairs_output_shape(
+    spatial_shape: Sequence[SupportsIndex],
+    kernel_size: SupportsIndex | Sequence[SupportsIndex],
+    stride: SupportsIndex | Sequence[SupportsIndex],
+    padding: SupportsIndex | Sequence[SupportsIndex],
+    dilation: SupportsIndex | Sequence[SupportsIndex],
+    output_padding: SupportsIndex | Sequence[SupportsIndex],
+    subm: bool,
+    transpose: bool,
+    /,
+) -> tuple[int, ...]: ...

@@ -93,21 +93,80 @@ nb::object PythonCall::result() const {
   return nb::steal(tuple);
 }
 
-std::int64_t PythonCall::scalar(nb::handle object) {
-  const Scalar& scalar = signature_.scalars[next_scalar_++];
+void PythonCall::refuse_type(nb::handle object, const std::string& name, const char* expected) const {
+  throw nb::type_error(concat(signature_.op, ": ", name, " is of type ",
+                              nb::str(object.type().attr("__name__")).c_str(), ", expected ", expected)
+                           .c_str());
+}
+
+std::int64_t PythonCall::integer(nb::handle object, const std::string& name) const {
   const nb::object number = nb::steal(PyNumber_Index(object.ptr()));
   if (!number.is_valid()) {
     PyErr_Clear();
-    throw nb::type_error(concat(signature_.op, ": ", scalar.name, " is of type ",
-                                nb::str(object.type().attr("__name__")).c_str(), ", expected an integer")
-                             .c_str());
+    refuse_type(object, name, "an integer");
   }
   int overflow = 0;
   const long long value = PyLong_AsLongLongAndOverflow(number.ptr(), &overflow);
   if (overflow != 0)
-    throw Error(ErrorCode::bad_param, concat(signature_.op, ": ", scalar.name, " is ",
-                                             nb::str(number).c_str(), ", expected an integer of 64 bits"));
+    throw Error(ErrorCode::bad_param, concat(signature_.op, ": ", name, " is ", nb::str(number).c_str(),
+                                             ", expected an integer of 64 bits"));
   return value;
+}
+
+std::int64_t PythonCall::scalar(nb::handle object) {
+  return integer(object, text_of(signature_.scalars[next_scalar_++].name));
+}
+
+std::vector<std::int64_t> PythonCall::integers(nb::handle object, std::string_view name,
+                                               std::optional<std::int64_t> length,
+                                               std::string_view length_name) const {
+  const std::string whole(name);
+  const auto one = [&](nb::handle entry, const std::string& where) {
+    if (PyBool_Check(entry.ptr())) refuse_type(entry, where, "an integer");  // a flag in the wrong place
+    return integer(entry, where);
+  };
+  // An array without dimensions looks like a sequence until it is asked for its length.
+  const Py_ssize_t count = PySequence_Check(object.ptr()) ? PySequence_Size(object.ptr()) : -1;
+  if (count < 0) {
+    PyErr_Clear();
+    if (!length) refuse_type(object, whole, "a sequence of integers");
+    if (PyBool_Check(object.ptr()) || !PyIndex_Check(object.ptr()))
+      refuse_type(object, whole, "an integer or a sequence of them");
+    return std::vector<std::int64_t>(static_cast<std::size_t>(*length), one(object, whole));
+  }
+  if (length && count != *length)
+    throw Error(ErrorCode::bad_param, concat(signature_.op, ": ", name, " has ", std::int64_t{count},
+                                             " elements, expected ", length_name, " = ", *length));
+  std::vector<std::int64_t> values;
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    const nb::object entry = nb::steal(PySequence_GetItem(object.ptr(), i));
+    if (!entry.is_valid()) nb::raise_python_error();
+    values.push_back(one(entry, concat(name, "[", std::int64_t{i}, "]")));
+  }
+  return values;
+}
+
+std::vector<std::int64_t> PythonCall::vector(nb::handle object, std::optional<std::int64_t> length) {
+  const Scalar& scalar = signature_.scalars[next_scalar_++];
+  return integers(object, scalar.name, length, scalar.length.text);
+}
+
+std::vector<std::int64_t> PythonCall::vector(nb::handle object, std::int64_t length, std::string_view name,
+                                             std::string_view length_name) const {
+  return integers(object, name, length, length_name);
+}
+
+bool PythonCall::flag(nb::handle object, std::string_view name) const {
+  // NumPy's own bool is no integer; its type is called bool, or bool_ before NumPy 2.
+  const bool is_bool =
+      std::string_view(nb::str(object.type().attr("__name__")).c_str()).substr(0, 4) == "bool";
+  if (is_bool) return PyObject_IsTrue(object.ptr()) == 1;
+  if (!PyIndex_Check(object.ptr())) refuse_type(object, text_of(name), "True or False");
+  const std::int64_t value = integer(object, text_of(name));
+  if (value != 0 && value != 1)
+    throw Error(ErrorCode::bad_param,
+                concat(signature_.op, ": ", name, " is ", value, ", expected True or False"));
+  return value == 1;
 }
 
 std::int64_t PythonCall::choice_value(nb::handle object) {

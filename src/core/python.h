@@ -15,6 +15,7 @@
 #include <array>
 #include <initializer_list>
 #include <optional>
+#include <vector>
 
 #include "core/python_export.h"
 #include "core/python_import.h"
@@ -38,6 +39,14 @@ class PythonCall {
     return static_cast<Enum>(choice_value(object));
   }
 
+  // A vector scalar: a sequence of integers. With a length, the sequence has it, and one integer stands for
+  // that many.
+  std::vector<std::int64_t> vector(nb::handle object, std::optional<std::int64_t> length = {});
+  // The same for a value that the signature does not have; `length_name` is what sentences call its length.
+  std::vector<std::int64_t> vector(nb::handle object, std::int64_t length, std::string_view name,
+                                   std::string_view length_name) const;
+  bool flag(nb::handle object, std::string_view name) const;  // True or False, also as 1 or 0
+
   // None makes a new array of this shape; negative extents count as 0, for the operator's check to complain.
   // Its kind is that of the argument whose dtype it has, or of the first one.
   Tensor out(nb::handle object, std::initializer_list<std::int64_t> shape) {
@@ -51,6 +60,7 @@ class PythonCall {
   // out= of an operator with several results, one by one: a tuple in their order, or None for all.
   std::array<nb::handle, kMaxArguments> outs(nb::handle tuple) const;
 
+  // An operator that says first how large its results are runs twice, with out() in between.
   template <class Body>
   void run(const Body& body) const {
     Context& where = context();
@@ -70,6 +80,10 @@ class PythonCall {
 
   Context& context() const;
   Tensor import(nb::handle object, bool for_writing);
+  std::int64_t integer(nb::handle object, const std::string& name) const;
+  std::vector<std::int64_t> integers(nb::handle object, std::string_view name,
+                                     std::optional<std::int64_t> length, std::string_view length_name) const;
+  [[noreturn]] void refuse_type(nb::handle object, const std::string& name, const char* expected) const;
   std::int64_t choice_value(nb::handle object);
   Tensor out(nb::handle object, const std::int64_t* shape, int rank);
 

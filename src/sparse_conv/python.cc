@@ -1,0 +1,134 @@
+// Python bindings of this family.
+#include "core/python.h"
+#include "core/check.h"
+#include "sparse_conv/signature.h"
+#include "turnout/sparse_conv.h"
+
+namespace turnout::core {
+namespace {
+
+inline constexpr StepSpec kScalarsOnly[] = {{Check::scalars}};
+inline constexpr Signature kOutputShape{
+    "indice_pairs_output_shape",
+    "dims",
+    {vector("spatial_shape", "dims", 1, kMaxSpatial), vector("kernel_size", "dims", 1, kMaxSpatial),
+     vector("stride", "dims", 1, kMaxSpatial), vector("padding", "dims", 0, kMaxSpatial),
+     vector("dilation", "dims", 1, kMaxSpatial), vector("output_padding", "dims", 0, kMaxSpatial),
+     vector("output_shape", "dims", 1, kMaxSpatial)},
+    {},
+    {},
+    {},
+    kScalarsOnly};
+
+// What describes a convolution beside its input, as it comes from Python.
+struct Geometry {
+  nb::handle spatial_shape, kernel_size, stride, padding, dilation, output_padding, subm, transpose;
+};
+
+Dims to_dims(const std::vector<std::int64_t>& values) {
+  return {values.data(), static_cast<int>(values.size())};
+}
+
+[[noreturn]] void refuse(std::string_view op, const std::string& why) {
+  throw Error(ErrorCode::bad_param, concat(op, ": ", why));
+}
+
+// The scalars from spatial_shape on; those but spatial_shape may be one integer for all dimensions. `dims`:
+// how many `indices` has, if it is there and says so.
+IndicePairsParams read(PythonCall& call, std::string_view op, const Geometry& from,
+                       std::optional<std::int64_t> dims) {
+  IndicePairsParams p;
+  const bool is_subm = call.flag(from.subm, "subm"), is_transposed = call.flag(from.transpose, "transpose");
+  if (is_subm && is_transposed) refuse(op, "subm and transpose are both True, expected one of them at most");
+  if (is_subm) p.mode = ConvMode::submanifold;
+  if (is_transposed) p.mode = ConvMode::transposed;
+
+  const std::vector<std::int64_t> shape = call.vector(from.spatial_shape);
+  const auto length = static_cast<std::int64_t>(shape.size());
+  if (dims && length != *dims)
+    refuse(op, concat("spatial_shape has ", length, " elements, expected dims = ", *dims));
+  if (length < 1 || length > Dims::kMax)
+    refuse(op, concat("spatial_shape has ", length, " elements, expected 1 .. ", std::int64_t{Dims::kMax}));
+  p.spatial_shape = to_dims(shape);
+  p.kernel_size = to_dims(call.vector(from.kernel_size, length));
+  p.stride = to_dims(call.vector(from.stride, length));
+  p.padding = to_dims(call.vector(from.padding, length));
+  p.dilation = to_dims(call.vector(from.dilation, length));
+  p.output_padding = to_dims(call.vector(from.output_padding, length, "output_padding", "dims"));
+  for (int d = 0; d < p.kernel_size.count(); ++d) {
+    const auto refuse_kernel = [&](const char* expected) {
+      refuse(op, concat("kernel_size[", std::int64_t{d}, "] is ", p.kernel_size[d], ", expected ", expected));
+    };
+    if (is_subm && (p.kernel_size[d] < 1 || p.kernel_size[d] % 2 == 0))
+      refuse_kernel("an odd number in submanifold mode");
+    if (is_transposed && p.kernel_size[d] == -1) refuse_kernel("1 or more in transposed mode");
+    if (p.output_padding[d] < 0)
+      refuse(op, concat("output_padding[", std::int64_t{d}, "] is ", p.output_padding[d],
+                        ", expected 0 or more"));
+  }
+  // Submanifold: the centre of the kernel lies on its site, whatever padding was given.
+  if (is_subm) p.padding = {};
+  return p;
+}
+
+nb::object indice_pairs(nb::handle indices, nb::handle batch_size, nb::handle spatial_shape,
+                        nb::handle kernel_size, nb::handle stride, nb::handle padding, nb::handle dilation,
+                        nb::handle output_padding, nb::handle subm, nb::handle transpose, nb::handle out,
+                        bool torch_team) {
+  PythonCall call(kGetIndicePairs, torch_team);
+  const ConstTensor sites = call.in(indices);
+  std::optional<std::int64_t> dims;
+  if (sites.rank == 2) {
+    dims = sites.shape[1] - 1;
+    if (*dims < 1 || *dims > Dims::kMax)
+      refuse(kGetIndicePairs.op, concat("indices.shape[1] is ", sites.shape[1], ", expected 2 .. ",
+                                        std::int64_t{Dims::kMax + 1}, ": a batch number and coordinates"));
+  }
+  const std::int64_t batches = call.scalar(batch_size);
+  IndicePairsParams params =
+      read(call, kGetIndicePairs.op,
+           {spatial_shape, kernel_size, stride, padding, dilation, output_padding, subm, transpose}, dims);
+  params.batch_size = batches;
+  const auto to = call.outs(out);
+
+  std::optional<IndicePairs> index;
+  call.run([&](Context& context) { index.emplace(context, sites, params); });
+  const Tensor out_indices = call.out(to[0], {index->num_act_out(), sites.shape[1]});
+  const Tensor pairs = call.out(to[1], {index->kernel_volume(), 2, sites.shape[0]});
+  const Tensor num = call.out(to[2], {index->kernel_volume()});
+  call.run([&](Context&) {
+    index->write(out_indices, pairs, num);
+    index.reset();  // its memory is large, and nobody should wait for it with the GIL
+  });
+  return call.result();
+}
+
+nb::object output_shape(nb::handle spatial_shape, nb::handle kernel_size, nb::handle stride,
+                        nb::handle padding, nb::handle dilation, nb::handle output_padding, nb::handle subm,
+                        nb::handle transpose) {
+  PythonCall call(kOutputShape, false);
+  const IndicePairsParams p =
+      read(call, kOutputShape.op,
+           {spatial_shape, kernel_size, stride, padding, dilation, output_padding, subm, transpose}, {});
+  const Dims shape = indice_pairs_output_shape(p);
+  Dims kernel = p.kernel_size;
+  for (int d = 0; d < kernel.count(); ++d)
+    if (kernel[d] == -1) kernel[d] = p.spatial_shape[d];
+  const auto value = [](const Dims& dims) { return ScalarValue(dims.data(), dims.count()); };
+  const ScalarValue scalars[] = {
+      value(p.spatial_shape), value(kernel),           value(p.stride), value(p.padding),
+      value(p.dilation),      value(p.output_padding), value(shape)};
+  Arguments(kOutputShape, nullptr, 0, scalars, static_cast<int>(std::size(scalars))).check();
+  nb::list extents;
+  for (int d = 0; d < shape.count(); ++d) extents.append(shape[d]);
+  return nb::tuple(extents);
+}
+
+}  // namespace
+
+void bind_sparse_conv(nb::module_& module) {
+  define(module, "get_indice_pairs", &indice_pairs);
+  define(module, "indice_pairs_output_shape", &output_shape);
+}
+
+}  // namespace turnout::core
