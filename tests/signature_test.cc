@@ -158,6 +158,61 @@ TEST(Order, TheFirstStepThatFailsDecides) {
   EXPECT_STREQ(code_of(Tensor(nullptr, DType::f32, {4}), Tensor(nullptr, DType::f32, {4, 1})), "bad");
 }
 
+// Rules and data checks at different places of one order, chosen by position.
+void odd_is_bad(const Arguments& arguments) {
+  if (arguments.size(0) % 2 != 0) arguments.fail(ErrorCode::bad_param, "n is odd");
+}
+void four_is_internal(const Arguments& arguments) {
+  if (arguments.size(0) == 4) arguments.fail(ErrorCode::internal, "n is four");
+}
+constexpr StepSpec kPickedSteps[] = {{Check::shapes},
+                                     {Check::rules, ErrorCode::not_supported, "1"},
+                                     {Check::data, ErrorCode::bad_param, "1"},
+                                     {Check::rules, ErrorCode::bad_param, "0 2"},
+                                     {Check::any_empty},
+                                     {Check::data, ErrorCode::bad_param, "0"}};
+constexpr Signature kPicked{"picked",
+                            "n",
+                            {},
+                            {in("x", dtypes(DType::f32), "n")},
+                            {at_most("n", "3"), at_most("n", "9"), at_most("2 * n", "3")},
+                            {{"n is even", &odd_is_bad}, {"n is not four", &four_is_internal}},
+                            kPickedSteps};
+
+TEST(Order, RulesAndDataChecksMayBePicked) {
+  const auto sentence = [](std::int64_t n) -> std::string {
+    const Tensor x(nullptr, DType::f32, {n});
+    const Slot slots[] = {x};
+    try {
+      return Arguments(kPicked, slots, 1, nullptr, 0).check() ? "runs" : "skipped";
+    } catch (const Error& error) {
+      return std::to_string(static_cast<int>(error.code())) + " " + error.what();
+    }
+  };
+  const auto with_code = [](ErrorCode code, const std::string& text) {
+    return std::to_string(static_cast<int>(code)) + " picked: " + text;
+  };
+  EXPECT_EQ(sentence(11), with_code(ErrorCode::not_supported, "n is 11, expected at most 9"));
+  EXPECT_EQ(sentence(4), with_code(ErrorCode::internal, "n is four"));
+  EXPECT_EQ(sentence(5), with_code(ErrorCode::bad_param, "n is 5, expected at most 3"));
+  EXPECT_EQ(sentence(3), with_code(ErrorCode::bad_param, "2 * n is 6, expected at most 3"));
+  EXPECT_EQ(sentence(0), "skipped");
+  EXPECT_EQ(sentence(1), with_code(ErrorCode::bad_param, "n is odd"));
+}
+
+TEST(Order, NegativeExtentsAreNotEmpty) {
+  constexpr std::int64_t kNone[1] = {};
+  const auto is_empty = [](std::initializer_list<std::int64_t> shape) {
+    return Slot(Tensor(nullptr, DType::f32, shape)).is_empty();
+  };
+  EXPECT_FALSE(is_empty({}));
+  EXPECT_FALSE(is_empty({2, -1}));
+  EXPECT_TRUE(is_empty({2, 0}));
+  EXPECT_TRUE(is_empty({0, -1}));
+  EXPECT_FALSE(Slot(nullptr, DType::f32, kNone, kNone, 0).is_empty());
+  EXPECT_TRUE(Slot(nullptr, DType::f32, nullptr, nullptr, 0).is_empty());
+}
+
 constexpr Signature kCopy{
     "copy", "n", {}, {in("x", dtypes(DType::f32), "n"), out("y", dtypes(DType::f32), "n")}};
 

@@ -88,6 +88,8 @@ std::int64_t Slot::elements() const {
   return empty ? 0 : count;
 }
 
+bool Slot::is_empty() const { return shape == nullptr || std::find(shape, shape + rank, 0) != shape + rank; }
+
 bool Slot::is_contiguous() const {
   std::int64_t step = 1;
   for (int d = rank - 1; d >= 0; --d) {
@@ -141,7 +143,8 @@ bool Arguments::check() {
         check_overlap(step);
         break;
       case Check::data:
-        for (const DataCheck& data : signature_.data_checks) data.check(*this);
+        for (int i = 0; i < signature_.data_checks.count; ++i)
+          if (step.looks_at(i)) signature_.data_checks[i].check(*this);
         break;
       default:
         if (step.only.count == 0) {
@@ -285,7 +288,9 @@ void Arguments::check_vector_lengths(const Step& step) const {
 }
 
 void Arguments::check_rules(const Step& step) const {
-  for (const Rule& rule : signature_.rules) {
+  for (int i = 0; i < signature_.rules.count; ++i) {
+    if (!step.looks_at(i)) continue;
+    const Rule& rule = signature_.rules[i];
     const std::int64_t left = evaluate(rule.left), right = evaluate(rule.right);
     if (left <= right) continue;
     if (rule.left.names.count == 0)
@@ -300,7 +305,7 @@ bool Arguments::any_empty(bool outputs_only) const {
   bool any = false, all_outputs = true;
   for (int i = 0; i < signature_.arguments.count; ++i) {
     if (!slots_[i].present) continue;
-    const bool empty = slots_[i].elements() == 0;
+    const bool empty = slots_[i].is_empty();
     any |= empty;
     if (signature_.arguments[i].is_output()) all_outputs &= empty;
   }

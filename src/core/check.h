@@ -27,6 +27,8 @@ struct Slot {
       : data(data_), shape(shape_), stride(stride_), dtype(dtype_), rank(rank_), present(true) {}
 
   std::int64_t elements() const;  // saturates; 0 for a negative extent
+  // An extent is 0, or there is no shape at all. Negative extents are for the checks of shapes to refuse.
+  bool is_empty() const;
   bool is_contiguous() const;
 };
 

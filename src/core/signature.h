@@ -9,8 +9,9 @@
 //        out("y", like("x"), "rows * factor, columns + 1")}};
 //
 // volume(v) is the product of the elements of a vector scalar v.
-// A name that is not declared is a compile error. What the grammar cannot say is an ordinary `if` that
-// throws.
+// An order of steps may look at a part of what it checks: {Check::shapes, code, "x.1 y"} at one dimension of
+// x and all of y, {Check::rules, code, "0 2"} at the first rule and the third; likewise data checks. A name
+// that is not declared is a compile error. What the grammar cannot say is an ordinary `if` that throws.
 #pragma once
 
 #include <array>
@@ -97,18 +98,28 @@ enum class Check : std::uint8_t {
   workspace,      // the caller's memory is as large as the plan's scratch
   pointers,       // not null, aligned to an element; empty tensors pass
   overlap,        // no output shares memory with another argument
-  data,           // the signature's data checks
+  data,           // the signature's data checks: what only a function can say
 };
 
-struct Selection {  // an argument, or one dimension of it
-  std::int8_t argument = -1;
+struct Selection {            // an argument, or one dimension of it
+  std::int8_t argument = -1;  // of the steps `rules` and `data`: the position of a rule or data check
   std::int8_t dim = -1;
 };
 
 struct Step {
   Check check = Check::present;
   ErrorCode code = ErrorCode::bad_param;
-  List<Selection, 16> only;  // empty: all arguments, in order
+  List<Selection, 16> only;  // empty: all there is, in order
+
+  constexpr bool selects_positions() const { return check == Check::rules || check == Check::data; }
+  // Whether the step looks at this dimension of an argument (-1: at any of it), or at the rule or data check
+  // at this position.
+  constexpr bool looks_at(int position, int dim = -1) const {
+    if (only.count == 0) return true;
+    for (const Selection& one : only)
+      if (one.argument == position && (one.dim < 0 || one.dim == dim)) return true;
+    return false;
+  }
 };
 
 // What the consteval helpers below hand to Signature's constructor.
@@ -173,11 +184,12 @@ consteval RuleSpec at_most(std::string_view left, std::string_view right) { retu
 struct StepSpec {
   Check check;
   ErrorCode code = ErrorCode::bad_param;
-  std::string_view only = {};  // "input.1 dispatch": arguments, or single dimensions
+  std::string_view only = {};  // "input.1 dispatch": arguments, or single dimensions; "0 2": positions
 };
 
 class Arguments;
-// A check of the data itself; throws Error. It runs last, on arguments that passed everything else.
+// A check of the data, or of scalars beyond their ranges; throws Error. It sees arguments that passed the
+// steps before its own: all others in the standard order.
 struct DataCheck {
   std::string_view name;
   void (*check)(const Arguments& arguments) = nullptr;
@@ -309,6 +321,12 @@ consteval Signature::Signature(std::string_view op_name, std::string_view size_n
     if (spec.check == Check::workspace && scratch == nullptr) throw "no size to compare a workspace with";
     Step step{spec.check, spec.code, {}};
     split(spec.only, ' ', [&](std::string_view part) {
+      if (step.selects_positions()) {
+        if (number(part) >= (spec.check == Check::rules ? rules.count : data_checks.count))
+          throw "no such rule or data check";
+        step.only.push({static_cast<std::int8_t>(number(part)), -1});
+        return;
+      }
       const std::size_t dot = part.find('.');
       Selection selection{static_cast<std::int8_t>(argument(part.substr(0, dot))), -1};
       if (dot != std::string_view::npos) {
