@@ -2,5 +2,12 @@
 
 from turnout.torch.moe_dispatch import moe_dispatch_forward
 from turnout.torch.moe_re_routing import moe_re_routing, moe_re_routing_inverse, npu_moe_re_routing
+from turnout.torch.sparse_conv import get_indice_pairs
 
-__all__ = ["moe_dispatch_forward", "moe_re_routing", "moe_re_routing_inverse", "npu_moe_re_routing"]
+__all__ = [
+    "get_indice_pairs",
+    "moe_dispatch_forward",
+    "moe_re_routing",
+    "moe_re_routing_inverse",
+    "npu_moe_re_routing",
+]
