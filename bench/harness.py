@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import itertools
 import json
 import os
 import platform
@@ -9,6 +11,7 @@ import statistics
 import subprocess
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -30,6 +33,7 @@ class Entry:
     name: str
     run: Callable[[], object]
     result: Callable[[], np.ndarray] | None = None
+    every: int = 1  # a slow one is timed in one round of so many
 
 
 @dataclass
@@ -38,7 +42,7 @@ class Row:
     median_us: float
     low_us: float
     high_us: float
-    ratio: float  # to the comparison's first entry
+    ratio: float  # to the comparison's first entry, or the fastest of its floors
     gb_per_s: float | None = None
 
 
@@ -48,12 +52,36 @@ class Comparison:
     rows: list[Row] = field(default_factory=list)
     target: str = ""
     threads: int = 0
+    # For a plot of time over size, one line per series and row.
+    sites: int = 0
+    series: str = ""
+    scratch_bytes: int | None = None
 
 
 def copy_floor(source: np.ndarray) -> Entry:
     """What no program that moves these bytes can beat by much: a streamed copy of them."""
     target = np.ones_like(source)
     return Entry("streamed copy of the same bytes", lambda: turnout._core.stream_copy(target, source))
+
+
+def fill_floors(target: np.ndarray, what: str) -> list[Entry]:
+    """`target` filled with -1 on all threads, by libc and by torch."""
+    import torch
+
+    tensor, pool = torch.from_numpy(target), ThreadPoolExecutor()
+    memset = ctypes.CDLL(None).memset  # a call through ctypes lets other Python threads run
+    memset.argtypes, memset.restype = (ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t), None
+
+    def parts() -> None:
+        threads = turnout.get_num_threads()
+        ends = [target.nbytes * t // threads // 64 * 64 for t in range(threads)] + [target.nbytes]
+        spans = [(target.ctypes.data + a, 255, b - a) for a, b in itertools.pairwise(ends)]
+        others = [pool.submit(memset, *span) for span in spans[1:]]
+        memset(*spans[0])
+        for other in others:
+            other.result()
+
+    return [Entry(f"{what}, memset", parts), Entry(f"{what}, torch fill_", lambda: tensor.fill_(-1))]
 
 
 def verify(entry: Entry, expected: np.ndarray) -> None:
@@ -75,8 +103,14 @@ def compare(
     seconds: float = 2.0,
     calls: int = 1,
     target: str = "",
+    floors: int = 1,
+    settle: float = 0.0,
 ) -> Comparison:
-    """Rounds of one call (or `calls` calls) of each entry, in turn, until the time is used up."""
+    """Rounds of one call (or `calls` calls) of each entry, in turn, until the time is used up.
+
+    The first `floors` entries do the same work: the fastest one is what the others are compared with. Each
+    call is made `settle` seconds after the one before, when workers of another library no longer spin.
+    """
     for entry in entries:
         if expected is not None:
             verify(entry, expected)
@@ -85,15 +119,21 @@ def compare(
     end = time.perf_counter() + seconds
     with Progress(transient=True, console=console) as progress:
         task = progress.add_task(title, total=seconds)
-        while time.perf_counter() < end or len(times[0]) < 5:
+        turns = itertools.count()
+        while time.perf_counter() < end or min(map(len, times)) < 5:
+            turn = next(turns)
             for entry, samples in zip(entries, times, strict=True):
+                if turn % entry.every != 0:
+                    continue
+                if settle:
+                    time.sleep(settle)
                 start = time.perf_counter()
                 for _ in range(calls):
                     entry.run()
                 samples.append((time.perf_counter() - start) / calls * 1e6)
             progress.update(task, completed=seconds - (end - time.perf_counter()))
     comparison = Comparison(title, target=target, threads=turnout.get_num_threads())
-    first = statistics.median(times[0])
+    first = min(statistics.median(samples) for samples in times[:floors])
     for entry, samples in zip(entries, times, strict=True):
         low, median, high = np.percentile(samples, [25, 50, 75])
         speed = bytes_moved / median / 1e3 if bytes_moved else None

@@ -1,4 +1,4 @@
-"""Draws a recorded benchmark, one panel per comparison: python bench/plot.py results.json."""
+"""Draws a recorded benchmark, a panel per comparison and a figure of what grows: plot.py results.json."""
 
 from __future__ import annotations
 
@@ -12,9 +12,27 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 
-def plot(path: Path) -> Path:
+def plot(path: Path) -> list[Path]:
     data = json.loads(path.read_text())
-    comparisons = data["comparisons"]
+    growing = [comparison for comparison in data["comparisons"] if comparison.get("series")]
+    others = [comparison for comparison in data["comparisons"] if not comparison.get("series")]
+    made = []
+    if others:
+        made.append(save(bars(others), data, path.with_suffix(".png")))
+    if growing:
+        made.append(save(lines(growing), data, path.with_name(f"{path.stem}_growth.png")))
+    return made
+
+
+def save(figure: plt.Figure, data: dict, target: Path) -> Path:
+    figure.suptitle(data["machine"]["cpu"], fontsize=9)
+    figure.savefig(target, dpi=120)
+    plt.close(figure)
+    print(f"plotted in {target}")
+    return target
+
+
+def bars(comparisons: list[dict]) -> plt.Figure:
     figure, panels = plt.subplots(
         len(comparisons), 1, figsize=(9, 1.1 + 1.9 * len(comparisons)), squeeze=False, layout="constrained"
     )
@@ -34,12 +52,35 @@ def plot(path: Path) -> Path:
         panel.tick_params(labelsize=8)
         panel.spines[["top", "right"]].set_visible(False)
         panel.margins(x=0.12)
-    figure.suptitle(data["machine"]["cpu"], fontsize=9)
-    target = path.with_suffix(".png")
-    figure.savefig(target, dpi=120)
-    plt.close(figure)
-    print(f"plotted in {target}")
-    return target
+    return figure
+
+
+def lines(comparisons: list[dict]) -> plt.Figure:
+    """Time, time per site and scratch memory per site over the sites; one line per series and program."""
+    figure, (times, shares, scratch) = plt.subplots(1, 3, figsize=(15, 4.6), layout="constrained")
+    names = list(dict.fromkeys(row["name"] for comparison in comparisons for row in comparison["rows"]))
+    series = list(dict.fromkeys(comparison["series"] for comparison in comparisons))
+    for one, style in zip(series, ("-", "--", ":", "-."), strict=False):
+        points = [comparison for comparison in comparisons if comparison["series"] == one]
+        sites = [point["sites"] for point in points]
+        for number, name in enumerate(names):
+            medians = [next(r["median_us"] for r in point["rows"] if r["name"] == name) for point in points]
+            look = {"linestyle": style, "color": f"C{number}", "marker": "o", "markersize": 3}
+            times.plot(sites, [us / 1e3 for us in medians], label=f"{name}; {one}", **look)
+            shares.plot(sites, [us * 1e3 / n for us, n in zip(medians, sites, strict=True)], **look)
+        known = [point for point in points if point["scratch_bytes"] is not None]
+        each = [point["scratch_bytes"] / point["sites"] for point in known]
+        scratch.plot([point["sites"] for point in known], each, style, marker="o", markersize=3, label=one)
+    times.set_ylabel("milliseconds")
+    shares.set_ylabel("nanoseconds per site")
+    scratch.set_ylabel("scratch bytes per site")
+    for panel in (times, shares, scratch):
+        panel.set(xscale="log", yscale="log", xlabel="sites")
+        panel.grid(alpha=0.3)
+        panel.spines[["top", "right"]].set_visible(False)
+    times.legend(fontsize=6)
+    scratch.legend(fontsize=7)
+    return figure
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import harness
 import plot
 
-FAMILIES = ["moe_dispatch", "moe_re_routing"]
+FAMILIES = ["moe_dispatch", "moe_re_routing", "sparse_conv"]
 
 
 def main() -> None:

@@ -1,0 +1,220 @@
+"""What is compared for the index pairs: orders of sites, threads, new memory, growth, small calls."""
+
+from __future__ import annotations
+
+import torch
+from harness import Comparison, Entry, compare, console, from_cpp
+from rich.table import Table
+from sparse_conv import spconv_peer, torch_peer, turnout_entries
+from sparse_conv.shapes import SPARSE, SUBM, Scale, Sites, flat, growing
+
+import turnout
+
+ORDERS = [
+    ("lidar", "scan"),
+    ("lidar", "shuffled"),
+    ("lidar", "sorted"),
+    ("uniform", "shuffled"),
+    ("uniform", "sorted"),
+]
+SIZES = [10_000, 30_000, 100_000, 300_000, 1_000_000, 2_000_000]
+SETTLE = 0.01  # seconds until torch's workers no longer spin
+
+
+def run(seconds: float) -> list[Comparison]:
+    torch.set_num_threads(turnout.get_num_threads())
+    spconv = spconv_peer.load()
+    goals = Goals()
+    done = []
+    for scale in (SUBM, SPARSE):
+        for kind, order in ORDERS:
+            done.append(side_by_side(Sites(scale, kind, order), spconv, seconds, goals))
+    sites = Sites(SUBM, "lidar", "scan")
+    done += [new_memory(sites, spconv, seconds, goals), threads(sites, spconv, seconds)]
+    for kind in ("lidar", "uniform"):
+        done += [growth(rows, kind, spconv, seconds, goals) for rows in SIZES]
+    done += small_calls(spconv, seconds)
+    from_cpp("sparse_conv", "sites", seconds)
+    goals.show()
+    return done
+
+
+class Goals:
+    """What was wanted and what came out, in one table at the end."""
+
+    def __init__(self) -> None:
+        self.table = Table(title="wanted and reached", title_justify="left")
+        for column in ("", "", "wanted", "reached", ""):
+            self.table.add_column(column)
+
+    def most(self, where: str, what: str, limit: float, value: float) -> None:
+        self.table.add_row(
+            where, what, f"at most {limit:g}", f"{value:.2f}", "" if value <= limit else "MISSED"
+        )
+
+    def least(self, where: str, what: str, limit: float, value: float) -> None:
+        self.table.add_row(
+            where, what, f"at least {limit:g}", f"{value:.1f}", "" if value >= limit else "MISSED"
+        )
+
+    def scratch(self, where: str, comparison: Comparison) -> None:
+        beyond = max(0, comparison.scratch_bytes - 16 * 2**20) / comparison.sites
+        self.most(where, "scratch beyond 16 MB, bytes per site", 100, beyond)
+
+    def show(self) -> None:
+        console.print(self.table)
+
+
+def median(comparison: Comparison, name: str) -> float:
+    return next(row.median_us for row in comparison.rows if row.name.startswith(name))
+
+
+def wanted_most(sites: Sites) -> float:
+    """Times the memset. Uniform sites have no neighbours, and every look at one misses the cache."""
+    if not sites.scale.subm:
+        return 4.5
+    if sites.kind == "uniform" or sites.order == "shuffled":
+        return 6.5
+    return 4 if sites.order == "sorted" else 5
+
+
+def side_by_side(sites: Sites, spconv: bool, seconds: float, goals: Goals) -> Comparison:
+    most, least = wanted_most(sites), 30 if sites.scale.subm else 25
+    entries = [
+        *turnout_entries.floors(sites),
+        turnout_entries.warm(sites),
+        turnout_entries.fresh(sites),
+        turnout_entries.torch_op(sites),
+    ]
+    if spconv:
+        entries += [spconv_peer.warm(sites), spconv_peer.fresh(sites)]
+    if sites.scale.subm and (sites.kind, sites.order) == ORDERS[0]:
+        entries.append(torch_peer.dense_grid(sites))
+    comparison = compare(
+        f"get_indice_pairs {sites.name}, {turnout.get_num_threads()} threads",
+        entries,
+        expected=flat(sites.definition()),
+        bytes_moved=sites.pairs_bytes,
+        seconds=3 * seconds,
+        floors=2,
+        settle=SETTLE,
+        target=f"wanted: out= reused at most {most:g} times the fill; spconv at least {least} times ours",
+    )
+    note_scratch(comparison, sites)
+    ours = median(comparison, "turnout, out=")
+    goals.most(sites.name, "times the fill", most, ours / fastest_fill(comparison))
+    if spconv:
+        goals.least(
+            sites.name, "spconv's loop / ours, reused", least, median(comparison, "spconv, its") / ours
+        )
+    goals.scratch(sites.name, comparison)
+    return comparison
+
+
+def fastest_fill(comparison: Comparison) -> float:
+    return min(row.median_us for row in comparison.rows[:2])
+
+
+def note_scratch(comparison: Comparison, sites: Sites) -> None:
+    comparison.sites = sites.scale.rows
+    comparison.scratch_bytes = turnout_entries.scratch_bytes(sites)
+    console.print(
+        f"scratch: {comparison.scratch_bytes / 2**20:.1f} MB,"
+        f" {comparison.scratch_bytes / comparison.sites:.0f} bytes per site (wanted: at most 100, plus 16 MB)"
+    )
+
+
+def new_memory(sites: Sites, spconv: bool, seconds: float, goals: Goals) -> Comparison:
+    """Results on pages that the system has yet to make, for both: turnout's cache of buffers is off."""
+    pairs = sites.scale.pairs_shape
+    entries = [
+        Entry(
+            "the pairs made and filled with -1, torch.full", lambda: torch.full(pairs, -1, dtype=torch.int32)
+        ),
+        turnout_entries.fresh(sites),
+    ]
+    if spconv:
+        entries.append(spconv_peer.fresh(sites))
+    limit = turnout._core.output_cache_limit()
+    turnout._core.set_output_cache_limit(0)
+    comparison = compare(
+        f"new memory for each result, {sites.name}",
+        entries,
+        expected=flat(sites.definition()),
+        seconds=2 * seconds,
+        settle=SETTLE,
+        target="wanted: spconv at least 12 times ours",
+    )
+    turnout._core.set_output_cache_limit(limit)
+    if spconv:
+        ratio = median(comparison, "spconv") / median(comparison, "turnout")
+        goals.least(sites.name, "spconv / ours, new memory", 12, ratio)
+    return comparison
+
+
+def with_threads(count: int, entry: Entry) -> Entry:
+    def run() -> None:
+        turnout.set_num_threads(count)
+        torch.set_num_threads(count)
+        entry.run()
+
+    return Entry(f"{entry.name}, {count} thread{'s' if count > 1 else ''}", run, every=entry.every)
+
+
+def threads(sites: Sites, spconv: bool, seconds: float) -> Comparison:
+    before = turnout.get_num_threads(), torch.get_num_threads()
+    entries = [turnout_entries.warm(sites), turnout_entries.floors(sites)[0], turnout_entries.torch_op(sites)]
+    if spconv:
+        entries.append(spconv_peer.fresh(sites))
+    entries = [with_threads(count, entry) for entry in entries for count in (1, 2)]
+    comparison = compare(f"threads, {sites.name}", entries, seconds=2 * seconds, settle=SETTLE)
+    turnout.set_num_threads(before[0])
+    torch.set_num_threads(before[1])
+    return comparison
+
+
+def growth(rows: int, kind: str, spconv: bool, seconds: float, goals: Goals) -> Comparison:
+    scale = growing(rows, kind)
+    sites = Sites(scale, kind, "scan" if kind == "lidar" else "shuffled")
+    entries = [*turnout_entries.floors(sites), turnout_entries.warm(sites)]
+    if spconv:
+        entries.append(spconv_peer.warm(sites))
+    series = "LiDAR, more frames" if kind == "lidar" else "uniform, four samples"
+    comparison = compare(
+        f"growth: {sites.name}, batch {scale.batch}",
+        entries,
+        expected=flat(sites.definition()),
+        bytes_moved=sites.pairs_bytes,
+        seconds=seconds,
+        floors=2,
+        settle=SETTLE,
+    )
+    comparison.series = series
+    note_scratch(comparison, sites)
+    goals.scratch(comparison.title, comparison)
+    return comparison
+
+
+def small_calls(spconv: bool, seconds: float) -> list[Comparison]:
+    done = []
+    for rows in (1, 16, 256):
+        sites = Sites(Scale(rows, 1, (16, 64, 64), subm=True), "uniform", "shuffled")
+        entries = [
+            turnout_entries.warm(sites, "turnout, NumPy arrays, out="),
+            turnout_entries.fresh(sites),
+            turnout_entries.torch_op(sites),
+        ]
+        if spconv:
+            entries += [spconv_peer.warm(sites), spconv_peer.fresh(sites)]
+        with torch.inference_mode():
+            done.append(
+                compare(
+                    f"small calls, {rows} sites",
+                    entries,
+                    expected=flat(sites.definition()),
+                    seconds=seconds / 2,
+                    calls=100,
+                    target="wanted: 5 us from turnout and 10 through torch.ops, over the work itself",
+                )
+            )
+    return done

@@ -1,0 +1,113 @@
+"""spconv on the CPU, where it is installed: its Python function, and its loop alone with everything prepared.
+
+It does a little less than the definition asks for: in submanifold mode it counts only the offsets before the
+centre, and lists the others by output row; outputs are in the order in which they are found. What that leaves
+to do is done in `result` and not timed.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import torch
+from harness import Entry, console
+from sparse_conv.shapes import Result, Scale, Sites, flat
+
+SLOW = 4  # rounds for one of it
+
+
+def load() -> bool:
+    """Whether spconv is there. ./dev bench installs it into .venv/peers, which nothing else looks at."""
+    peers = str(Path(sys.prefix) / "peers")
+    if peers not in sys.path:
+        sys.path.append(peers)  # last: .venv's own packages go first
+    try:
+        importlib.import_module("spconv.pytorch.ops")
+    except Exception as error:  # its start-up runs much code that may not like this torch
+        console.print(f"spconv is left out: {type(error).__name__}: {error}", markup=False)
+        return False
+    return True
+
+
+def fresh(sites: Sites) -> Entry:
+    """As its modules call it: every tensor is allocated and filled in each call."""
+    scale, indices = sites.scale, torch.from_numpy(sites.indices)
+    ops, algorithm = _module("spconv.pytorch.ops"), _module("spconv.core").ConvAlgo.Native
+    one, zero = [1] * len(scale.space), [0] * len(scale.space)
+    sizes = [list(x) for x in (scale.kernel, scale.stride, scale.padding)]
+    kept: list[torch.Tensor] = []
+
+    def run() -> None:
+        kept[:] = ops.get_indice_pairs(
+            indices, scale.batch, list(scale.space), algorithm, *sizes, one, zero, scale.subm, False
+        )
+
+    def result() -> np.ndarray:
+        out_indices, pairs, counts = (x.numpy() for x in kept)
+        return flat(normal(scale, out_indices, pairs, counts))
+
+    return Entry("spconv, new results", run, result, every=SLOW)
+
+
+def warm(sites: Sites) -> Entry:
+    """Its best case, which its Python interface does not offer: the loop in C++, its tensors reused.
+
+    Pairs of the previous call are overwritten by the same ones, so even the fill with -1 is left out.
+    """
+    scale, indices = sites.scale, torch.from_numpy(sites.indices)
+    loops = _module("spconv.core_cc.csrc.sparse.all").SpconvOps
+    to_tv = _module("spconv.pytorch.cppcore").torch_tensor_to_tv
+    pairs = torch.full((2, scale.volume, scale.rows), -1, dtype=torch.int32)
+    counts = torch.zeros(scale.volume, dtype=torch.int32)
+    # Room for every pair to have an output of its own, as its own function makes it.
+    outputs = (
+        indices
+        if scale.subm
+        else torch.zeros(scale.volume * scale.rows, 1 + len(scale.space), dtype=torch.int32)
+    )
+    tensors = [to_tv(x) for x in (indices, pairs, outputs, counts)]
+    one = [1] * len(scale.space)
+    kernel, stride, padding = (list(x) for x in (scale.kernel, scale.stride, scale.padding))
+    count = [scale.rows]
+
+    def run() -> None:
+        counts.zero_()
+        if scale.subm:
+            loops.generate_subm_conv_inds_cpu(*tensors, scale.batch, list(scale.space), kernel, one)
+        else:
+            spaces = list(scale.output_space), list(scale.space)
+            count[0] = loops.generate_conv_inds_cpu(
+                *tensors, scale.batch, *spaces, kernel, stride, padding, one
+            )
+
+    def result() -> np.ndarray:
+        return flat(normal(scale, outputs.numpy()[: count[0]], pairs.numpy(), counts.numpy()))
+
+    return Entry("spconv, its C++ loop alone, tensors reused, no fill", run, result, every=SLOW)
+
+
+def _module(name: str) -> ModuleType:
+    return importlib.import_module(name)
+
+
+def normal(scale: Scale, out_indices: np.ndarray, pairs: np.ndarray, counts: np.ndarray) -> Result:
+    """Its answer in the order of the definition; whatever it got wrong stays wrong."""
+    counts = counts.copy()
+    if scale.subm:  # offset k before the centre and its mirror image have the same pairs, turned round
+        centre = scale.volume // 2
+        counts[centre] = scale.rows
+        counts[centre + 1 :] = counts[:centre][::-1]
+    else:
+        order = np.lexsort(out_indices.T[::-1])
+        place = np.empty(len(order) + 1, dtype=np.int32)
+        place[order], place[-1] = np.arange(len(order), dtype=np.int32), -1  # the last for -1 itself
+        out_indices, pairs = out_indices[order], np.stack((pairs[0], place[pairs[1]]))
+    ordered = pairs.transpose(1, 0, 2).copy()
+    for k, count in enumerate(counts):
+        listed = ordered[k, :, :count]
+        listed[:] = listed[:, np.argsort(listed[0], kind="stable")]
+    return out_indices, ordered, counts

@@ -1,0 +1,87 @@
+"""Turnout itself, from NumPy and from torch, its scratch memory, and the floor: a memset of the pairs."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+
+import harness
+import numpy as np
+import torch
+from harness import Entry
+from sparse_conv.shapes import Scale, Sites, flat
+
+import turnout
+import turnout.torch
+
+
+def arguments(scale: Scale) -> dict:
+    return {
+        "batch_size": scale.batch,
+        "spatial_shape": scale.space,
+        "kernel_size": scale.kernel,
+        "stride": scale.stride,
+        "padding": scale.padding,
+        "subm": scale.subm,
+    }
+
+
+def warm(sites: Sites, name: str = "turnout, out= reused") -> Entry:
+    # np.full: pages are there, of the kind that every entry writes to.
+    outputs = len(turnout.get_indice_pairs(sites.indices, **arguments(sites.scale))[0])
+    out = (
+        np.full((outputs, sites.indices.shape[1]), 0, dtype=np.int32),
+        np.full(sites.scale.pairs_shape, 0, dtype=np.int32),
+        np.full(sites.scale.volume, 0, dtype=np.int32),
+    )
+    options = arguments(sites.scale)
+    return Entry(name, lambda: turnout.get_indice_pairs(sites.indices, **options, out=out), lambda: flat(out))
+
+
+def fresh(sites: Sites) -> Entry:
+    """New arrays in each call; turnout's cache of buffers, when it is on, has their memory."""
+    options = arguments(sites.scale)
+    kept: list[np.ndarray] = []
+
+    def run() -> None:
+        kept[:] = turnout.get_indice_pairs(sites.indices, **options)
+
+    return Entry("turnout, new results", run, lambda: flat(tuple(kept)))
+
+
+def torch_op(sites: Sites) -> Entry:
+    indices, options = torch.from_numpy(sites.indices), arguments(sites.scale)
+    op = torch.ops.turnout.get_indice_pairs
+    kept: list[torch.Tensor] = []
+
+    def run() -> None:
+        kept[:] = op(indices, **options)
+
+    return Entry("torch.ops.turnout, new results", run, lambda: flat(tuple(x.numpy() for x in kept)))
+
+
+def floors(sites: Sites) -> list[Entry]:
+    return harness.fill_floors(
+        np.full(sites.scale.pairs_shape, 0, dtype=np.int32), "the pairs filled with -1"
+    )
+
+
+def scratch_bytes(sites: Sites) -> int:
+    """What one call says in the log about its scratch memory. The log goes to file 2, whoever owns it."""
+    options = arguments(sites.scale)
+    stderr = os.dup(2)
+    with tempfile.TemporaryFile("w+") as log:
+        os.dup2(log.fileno(), 2)
+        turnout._core.set_log(1)
+        try:
+            turnout.get_indice_pairs(sites.indices, **options)
+        finally:
+            turnout._core.set_log(0)
+            os.dup2(stderr, 2)
+            os.close(stderr)
+        log.seek(0)
+        steps = re.findall(r"get_indice_pairs\(.* scratch=(\d+) ", log.read())
+    if not steps:
+        raise SystemExit("the log does not say how much scratch memory get_indice_pairs takes")
+    return sum(map(int, steps))  # the index is kept while the pairs are written
