@@ -49,6 +49,17 @@ struct IndicePairsParams {
 // transposed   (spatial_shape - 1) stride - 2 padding + kernel_size + output_padding
 TURNOUT_API Dims indice_pairs_output_shape(const IndicePairsParams& params);
 
+// Both steps of IndicePairs at once, for results that have room for all outputs. Returns num_act_out;
+// Error(bad_param), and nothing written, when out_indices has fewer rows.
+TURNOUT_API std::int64_t get_indice_pairs(Context& context, const ConstTensor& indices,
+                                          const Tensor& out_indices, const Tensor& indice_pairs,
+                                          const Tensor& indice_num, const IndicePairsParams& params);
+inline std::int64_t get_indice_pairs(const ConstTensor& indices, const Tensor& out_indices,
+                                     const Tensor& indice_pairs, const Tensor& indice_num,
+                                     const IndicePairsParams& params) {
+  return get_indice_pairs(default_context(), indices, out_indices, indice_pairs, indice_num, params);
+}
+
 // The pairs of a sparse convolution, in two steps because the number of outputs is in the data:
 //
 //   IndicePairs pairs(context, indices, {.batch_size = 4, .spatial_shape = {41, 1440, 1440},
@@ -84,20 +95,14 @@ class TURNOUT_API IndicePairs {
   // input rows and [k][1] the output rows, then -1. indice_num [kernel_volume] int32: how many.
   void write(const Tensor& out_indices, const Tensor& indice_pairs, const Tensor& indice_num) const;
 
- private:
   struct State;
+
+ private:
+  friend std::int64_t get_indice_pairs(Context& context, const ConstTensor& indices,
+                                       const Tensor& out_indices, const Tensor& indice_pairs,
+                                       const Tensor& indice_num, const IndicePairsParams& params);
+  explicit IndicePairs(State* state) : state_(state) {}
   State* state_;
 };
-
-// Both steps at once, for results that have room for all outputs. Returns num_act_out; Error(bad_param), and
-// nothing written, when out_indices has fewer rows.
-TURNOUT_API std::int64_t get_indice_pairs(Context& context, const ConstTensor& indices,
-                                          const Tensor& out_indices, const Tensor& indice_pairs,
-                                          const Tensor& indice_num, const IndicePairsParams& params);
-inline std::int64_t get_indice_pairs(const ConstTensor& indices, const Tensor& out_indices,
-                                     const Tensor& indice_pairs, const Tensor& indice_num,
-                                     const IndicePairsParams& params) {
-  return get_indice_pairs(default_context(), indices, out_indices, indice_pairs, indice_num, params);
-}
 
 }  // namespace turnout

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <utility>
 
 namespace turnout {
 namespace core {
@@ -70,9 +71,9 @@ void log_skipped(std::string_view op, const std::string& arguments) {
 }
 
 Call::Call(Context& context, const Signature& signature, std::initializer_list<Slot> slots,
-           std::initializer_list<ScalarValue> scalars)
+           std::span<const ScalarValue> scalars)
     : context_(context),
-      arguments_(signature, slots.begin(), static_cast<int>(slots.size()), scalars.begin(),
+      arguments_(signature, slots.begin(), static_cast<int>(slots.size()), scalars.data(),
                  static_cast<int>(scalars.size())),
       watched_(logged_lines() != kNoLines || context.state().observer.get() != nullptr) {
   if (watched_) {
@@ -90,10 +91,13 @@ Call::~Call() {
   }
 }
 
-Scratch& Call::scratch(std::size_t bytes) {
-  check([&] { scratch_.emplace(context_, bytes); });
-  scratch_bytes_ = bytes;
-  return *scratch_;
+Scratch& Call::scratch(std::size_t bytes) { return scratch_.emplace(lease(bytes)); }
+
+Scratch Call::lease(std::size_t bytes) {
+  std::optional<Scratch> memory;
+  check([&] { memory.emplace(context_, bytes); });
+  scratch_bytes_ += bytes;
+  return std::move(*memory);
 }
 
 void Call::fail(const char* sentence) {

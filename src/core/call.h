@@ -5,6 +5,7 @@
 #include <exception>
 #include <initializer_list>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -17,7 +18,10 @@ class Call {
  public:
   // Throws Error when the arguments do not fit the signature.
   Call(Context& context, const Signature& signature, std::initializer_list<Slot> slots,
-       std::initializer_list<ScalarValue> scalars);
+       std::span<const ScalarValue> scalars);
+  Call(Context& context, const Signature& signature, std::initializer_list<Slot> slots,
+       std::initializer_list<ScalarValue> scalars)
+      : Call(context, signature, slots, std::span(scalars.begin(), scalars.size())) {}
   ~Call();
   Call(const Call&) = delete;
   Call& operator=(const Call&) = delete;
@@ -27,6 +31,8 @@ class Call {
 
   // Leases memory for this call; Error(alloc_failed).
   Scratch& scratch(std::size_t bytes);
+  // Likewise memory that may outlive it.
+  Scratch lease(std::size_t bytes);
 
   // Runs a check that the plan itself makes; a failure is logged like those of the signature.
   template <class F>

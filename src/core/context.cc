@@ -6,6 +6,7 @@
 #include <memory>
 #include <new>
 #include <string>
+#include <utility>
 
 #include "core/isa.h"
 #include "core/parallel.h"
@@ -110,6 +111,10 @@ Scratch::Scratch(Context& context, std::size_t bytes)
                 "turnout: " + std::to_string(bytes) + " bytes of scratch memory are not available");
   next_ = static_cast<std::byte*>(arena_->data);
 }
+Scratch::Scratch(Scratch&& other) noexcept
+    : context_(other.context_),
+      arena_(std::exchange(other.arena_, nullptr)),
+      next_(std::exchange(other.next_, nullptr)) {}
 Scratch::~Scratch() {
   if (arena_ != nullptr) context_.state().arenas.give_back(arena_);
 }

@@ -104,6 +104,7 @@ class Scratch {
  public:
   Scratch(Context& context, std::size_t bytes);  // Error(alloc_failed)
   ~Scratch();
+  Scratch(Scratch&& other) noexcept;  // `other` has nothing left to take or to give back
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;
 

@@ -3,6 +3,7 @@
 
 #include "core/check.h"
 #include "core/signature.h"
+#include "turnout/sparse_conv.h"
 
 namespace turnout::core {
 
@@ -12,6 +13,9 @@ inline constexpr std::int64_t kMaxSpatial = 2147483647;  // coordinates and offs
 void check_mode(const Arguments& arguments);
 // Every batch number and coordinate is in range. Throws Error naming the first row that is not.
 void check_coordinates(const Arguments& arguments);
+
+// Bytes of the plan's first scratch memory: what the shapes alone decide.
+std::size_t indice_pairs_scratch(std::int64_t rows, const IndicePairsParams& params);
 
 // The order of checks when only `indices` is known: IndicePairs checks its results when it gets them.
 inline constexpr StepSpec kIndexOrder[] = {{Check::present, ErrorCode::bad_param, "indices"},
@@ -38,7 +42,8 @@ consteval Signature indice_pairs_signature(std::span<const StepSpec> order) {
       {in("indices", kIndices, "rows, dims + 1"), out("out_indices", like("indices"), "out_rows, dims + 1"),
        out("indice_pairs", dtypes(DType::i32), "volume(kernel_size), 2, rows"),
        out("indice_num", dtypes(DType::i32), "volume(kernel_size)")},
-      {at_most("1", "dims"), at_most("dims", "4"), at_most("rows", "2147483647")},
+      {at_most("1", "dims"), at_most("dims", "4"), at_most("rows", "2147483647"),
+       at_most("volume(kernel_size)", "16777216")},
       {{"submanifold: stride is 1, output_shape is spatial_shape", &check_mode},
        {"batch numbers and coordinates are in range", &check_coordinates}},
       order};

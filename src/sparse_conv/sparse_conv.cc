@@ -2,11 +2,17 @@
 #include "turnout/sparse_conv.h"
 
 #include <algorithm>
-#include <vector>
+#include <array>
+#include <cstring>
+#include <new>
+#include <utility>
 
 #include "core/call.h"
+#include "core/copy.h"
 #include "core/indices.h"
-#include "sparse_conv/reference.h"
+#include "core/parallel.h"
+#include "sparse_conv/index.h"
+#include "sparse_conv/kernels.h"
 #include "sparse_conv/signature.h"
 
 namespace turnout {
@@ -14,10 +20,20 @@ namespace {
 
 using namespace core;
 
-ScalarValue vector_value(const Dims& dims) { return {dims.data(), dims.count()}; }
+constexpr std::int64_t kPairBytes = 2 * sizeof(std::int32_t);
+constexpr std::int64_t kLeastBlock = 8192;  // sites that are worth a block of their own
 
 // floor(a / b) for b > 0.
 std::int64_t floor_divide(std::int64_t a, std::int64_t b) { return a / b - (a % b < 0); }
+
+std::int64_t output_size(const IndicePairsParams& p, int d) {
+  const std::int64_t in = p.spatial_shape[d], kernel = p.kernel_size[d];
+  if (kernel == -1) return 1;
+  if (p.mode == ConvMode::transposed)
+    return (in - 1) * p.stride[d] - 2 * p.padding[d] + kernel + p.output_padding[d];
+  const std::int64_t reach = in + 2 * p.padding[d] - p.dilation[d] * (kernel - 1) - 1;
+  return p.stride[d] > 0 ? floor_divide(reach, p.stride[d]) + 1 : 0;
+}
 
 // Defaults filled in; what has another length than spatial_shape stays, for the checks to refuse.
 IndicePairsParams resolved(const IndicePairsParams& given) {
@@ -26,14 +42,28 @@ IndicePairsParams resolved(const IndicePairsParams& given) {
   const auto fill = [&](Dims& values, std::int64_t value) {
     if (values.count() == 0) values = Dims::filled(dims, value);
   };
+  const bool centred = p.mode == ConvMode::submanifold && p.padding.count() == 0;
   fill(p.stride, 1);
+  fill(p.padding, 0);
   fill(p.dilation, 1);
   fill(p.output_padding, 0);
-  const bool centred = p.mode == ConvMode::submanifold && p.padding.count() == 0;
-  fill(p.padding, 0);
-  if (centred && p.kernel_size.count() == dims && p.dilation.count() == dims)
-    for (int d = 0; d < dims; ++d) p.padding[d] = p.kernel_size[d] / 2 * p.dilation[d];
+  for (const Dims* values : {&p.kernel_size, &p.stride, &p.padding, &p.dilation, &p.output_padding})
+    if (values->count() != dims) return p;
+  const bool derived = p.output_shape.count() == 0;
+  fill(p.output_shape, 0);
+  for (int d = 0; d < dims; ++d) {
+    if (derived) p.output_shape[d] = p.mode == ConvMode::submanifold ? p.spatial_shape[d] : output_size(p, d);
+    if (p.kernel_size[d] == -1) p.kernel_size[d] = p.spatial_shape[d];
+    if (centred) p.padding[d] = p.kernel_size[d] / 2 * p.dilation[d];
+  }
   return p;
+}
+
+// In the order of the signature. The values stay where they are.
+std::array<ScalarValue, 8> scalars_of(const IndicePairsParams& p) {
+  const auto values = [](const Dims& dims) { return ScalarValue(dims.data(), dims.count()); };
+  return {p.batch_size,      values(p.spatial_shape), values(p.kernel_size),  values(p.stride),
+          values(p.padding), values(p.dilation),      values(p.output_shape), p.mode};
 }
 
 }  // namespace
@@ -53,21 +83,9 @@ Dims Dims::filled(int count, std::int64_t value) {
 }
 
 Dims indice_pairs_output_shape(const IndicePairsParams& params) {
-  const IndicePairsParams p = resolved(params);
-  if (p.mode == ConvMode::submanifold) return p.spatial_shape;
-  Dims shape = p.spatial_shape;
-  for (int d = 0; d < shape.count(); ++d) {
-    const std::int64_t in = p.spatial_shape[d], kernel = p.kernel_size[d];
-    if (kernel == -1) {
-      shape[d] = 1;
-    } else if (p.mode == ConvMode::transposed) {
-      shape[d] = (in - 1) * p.stride[d] - 2 * p.padding[d] + kernel + p.output_padding[d];
-    } else {
-      const std::int64_t reach = in + 2 * p.padding[d] - p.dilation[d] * (kernel - 1) - 1;
-      shape[d] = p.stride[d] > 0 ? floor_divide(reach, p.stride[d]) + 1 : 0;
-    }
-  }
-  return shape;
+  IndicePairsParams p = params;
+  p.output_shape = {};
+  return resolved(p).output_shape;
 }
 
 void core::check_mode(const Arguments& arguments) {
@@ -108,76 +126,200 @@ struct IndicePairs::State {
   Context& context;
   ConstTensor indices;
   IndicePairsParams params;
-  reference::Pairs pairs;
+  Scratch memory;  // this State lies there
+  PairIndex index;
+
+  State(Context& where, Call& call, const ConstTensor& sites, const IndicePairsParams& p, Scratch&& scratch)
+      : context(where),
+        indices(sites),
+        params(p),
+        memory(std::move(scratch)),
+        index(where, call, sites, p, memory) {}
+
+  static State* make(Context& context, Call& call, const ConstTensor& indices, const IndicePairsParams& p) {
+    Scratch memory = call.lease(indice_pairs_scratch(indices.shape[0], p));
+    void* place = memory.take<std::byte>(sizeof(State));
+    State* state = new (place) State(context, call, indices, p, std::move(memory));
+    call.chose(state->index.is_bitmap() ? "bitmap" : "sorted keys", context.threads());
+    return state;
+  }
+  void destroy() {
+    const Scratch kept = std::move(memory);
+    this->~State();
+  }
+
+  void write(Call& call, const Tensor& out_indices, const Tensor& indice_pairs,
+             const Tensor& indice_num) const;
+  std::int64_t blocks() const;
+  void find_pairs(std::int32_t* pairs, std::int64_t* counts) const;
+  void join_blocks(std::int32_t* pairs, const std::int64_t* counts, std::int32_t* num) const;
+  void fill_tails(std::int32_t* pairs, const std::int32_t* num) const;
+  void write_sites(const Tensor& out_indices) const;
+  bool is_parallel() const {
+    return indices.shape[0] * index.geometry().kernel_volume * kPairBytes >= kParallelBytes;
+  }
 };
 
-IndicePairs::IndicePairs(Context& context, const ConstTensor& indices, const IndicePairsParams& params) {
-  IndicePairsParams p = resolved(params);
-  if (p.output_shape.count() == 0) p.output_shape = indice_pairs_output_shape(p);
-  for (int d = 0; d < p.kernel_size.count(); ++d)
-    if (p.kernel_size[d] == -1) p.kernel_size[d] = p.spatial_shape[d];
-  Call call(context, kIndicePairsIndex, {indices, Slot(), Slot(), Slot()},
-            {p.batch_size, vector_value(p.spatial_shape), vector_value(p.kernel_size), vector_value(p.stride),
-             vector_value(p.padding), vector_value(p.dilation), vector_value(p.output_shape), p.mode});
-  std::vector<reference::Site> sites;
-  visit_index(indices.dtype, [&](auto type) {
-    const auto* data = static_cast<const typename decltype(type)::type*>(indices.data);
-    for (std::int64_t i = 0; i < indices.shape[0]; ++i)
-      sites.emplace_back(data + i * indices.shape[1], data + (i + 1) * indices.shape[1]);
+std::size_t core::indice_pairs_scratch(std::int64_t rows, const IndicePairsParams& params) {
+  return padded(sizeof(IndicePairs::State)) + pair_index_bytes(rows, params);
+}
+
+// How many parts the sites of a window are cut into: enough for all threads, when there are few windows.
+std::int64_t IndicePairs::State::blocks() const {
+  const Geometry& g = index.geometry();
+  const std::int64_t units = g.offset_count * g.window_count;
+  if (!is_parallel() || units == 0 || context.threads() == 1) return 1;
+  const std::int64_t wanted = (4 * context.threads() - 1) / units + 1;
+  return std::clamp<std::int64_t>(wanted, 1, indices.shape[0] / kLeastBlock + 1);
+}
+
+// Every window under every row offset; counts [row offsets, blocks, taps]. A block's pairs are put where they
+// would be if every site before it had one.
+void IndicePairs::State::find_pairs(std::int32_t* pairs, std::int64_t* counts) const {
+  const Geometry& g = index.geometry();
+  const std::int64_t block_count = blocks(), taps = g.last_taps();
+  const ProbeKernels& kernels = probe_kernels(context.isa());
+  const std::int64_t tasks = g.offset_count * g.window_count * block_count;
+  parallel_for(context, tasks, is_parallel() ? 1 : tasks, [&](std::int64_t first, std::int64_t last) {
+    for (std::int64_t task = first; task < last; ++task) {
+      const std::int64_t block = task % block_count, unit = task / block_count;
+      const RowOffset& offset = g.offsets[unit / g.window_count];
+      const Window& window = g.windows[unit % g.window_count];
+      const std::int64_t cls = std::int64_t{offset.cls} * g.last().classes + window.cls;
+      const std::int64_t start = index.class_start(cls), sites = index.class_start(cls + 1) - start;
+      const std::int64_t begin = sites * block / block_count, end = sites * (block + 1) / block_count;
+      std::int64_t* at = counts + (unit / g.window_count * block_count + block) * taps + window.first_tap;
+      std::fill_n(at, window.taps, begin);
+      if (index.is_bitmap()) {
+        const ProbeTask probe{index.bitmap().words(),
+                              index.leaves(),
+                              index.cells<std::uint32_t>(window.slot) + start,
+                              static_cast<std::uint32_t>(offset.leaf_delta * 32),
+                              index.rows() != nullptr ? index.rows() + start : nullptr,
+                              index.row_of(),
+                              g.taps + window.first_tap,
+                              window.taps,
+                              pairs + offset.k * 2 * indices.shape[0],
+                              indices.shape[0]};
+        kernels.bitmap(probe, begin, end, at);
+      } else {
+        index.probe_sorted(offset, window, start + begin, start + end, pairs, at);
+      }
+      for (std::int32_t t = 0; t < window.taps; ++t) at[t] -= begin;
+    }
   });
-  state_ = new State{context, indices, p, reference::indice_pairs(sites, p)};
 }
 
-IndicePairs::~IndicePairs() { delete state_; }
-
-std::int64_t IndicePairs::num_act_out() const {
-  return static_cast<std::int64_t>(state_->pairs.outputs.size());
+// The blocks of each kernel offset one behind the other, and how many pairs that makes.
+void IndicePairs::State::join_blocks(std::int32_t* pairs, const std::int64_t* counts,
+                                     std::int32_t* num) const {
+  const Geometry& g = index.geometry();
+  const std::int64_t block_count = blocks(), taps = g.last_taps(), rows = indices.shape[0];
+  std::fill_n(num, g.kernel_volume, 0);
+  parallel_for(context, g.offset_count * taps, block_count > 1 ? 1 : g.offset_count * taps,
+               [&](std::int64_t first, std::int64_t last) {
+                 for (std::int64_t i = first; i < last; ++i) {
+                   const RowOffset& offset = g.offsets[i / taps];
+                   const Tap& tap = g.taps[i % taps];
+                   const std::int64_t cls =
+                       std::int64_t{offset.cls} * g.last().classes + g.last().offsets[tap.k].cls;
+                   const std::int64_t sites = index.class_start(cls + 1) - index.class_start(cls);
+                   const std::int64_t* count = counts + i / taps * block_count * taps + i % taps;
+                   std::int32_t* to = pairs + (offset.k + tap.k) * 2 * rows;
+                   std::int64_t sum = count[0];
+                   for (std::int64_t block = 1; block < block_count; ++block) {
+                     const std::int64_t begin = sites * block / block_count;
+                     const auto bytes = static_cast<std::size_t>(count[block * taps]) * sizeof(*to);
+                     std::memmove(to + sum, to + begin, bytes);
+                     std::memmove(to + rows + sum, to + rows + begin, bytes);
+                     sum += count[block * taps];
+                   }
+                   num[offset.k + tap.k] = static_cast<std::int32_t>(sum);
+                 }
+               });
 }
-std::int64_t IndicePairs::kernel_volume() const { return static_cast<std::int64_t>(state_->pairs.in.size()); }
+
+// -1 behind the pairs of each kernel offset.
+void IndicePairs::State::fill_tails(std::int32_t* pairs, const std::int32_t* num) const {
+  const std::int64_t rows = indices.shape[0], all = index.geometry().kernel_volume * 2 * rows;
+  const bool stream = all * std::int64_t{sizeof(*pairs)} >= kStreamBytes;
+  const ProbeKernels& kernels = probe_kernels(context.isa());
+  const std::int64_t grain = kRangeBytes / std::int64_t{sizeof(*pairs)};
+  parallel_for(context, all, is_parallel() ? grain : all, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t line = begin / rows; line * rows < end; ++line) {
+      const std::int64_t from = std::max(begin, line * rows + num[line / 2]);
+      const std::int64_t to = std::min(end, (line + 1) * rows);
+      if (from < to) kernels.fill(pairs + from, to - from, stream);
+    }
+    if (stream) copy_kernels(context.isa()).finish();
+  });
+}
+
+void IndicePairs::State::write_sites(const Tensor& out_indices) const {
+  const std::int64_t columns = out_indices.shape[1], active = index.active();
+  const std::int64_t bytes = active * columns * size_of(out_indices.dtype);
+  if (index.geometry().submanifold) {
+    if (bytes >= kStreamBytes) {
+      stream_copy(context, out_indices.data, indices.data, bytes);
+    } else if (bytes > 0) {
+      std::memcpy(out_indices.data, indices.data, static_cast<std::size_t>(bytes));
+    }
+  } else {
+    index.write_outputs(context, out_indices);
+  }
+  const std::int64_t left = (out_indices.shape[0] - active) * columns * size_of(out_indices.dtype);
+  if (left > 0)
+    std::memset(static_cast<std::byte*>(out_indices.data) + bytes, 0xFF, static_cast<std::size_t>(left));
+}
+
+void IndicePairs::State::write(Call& call, const Tensor& out_indices, const Tensor& indice_pairs,
+                               const Tensor& indice_num) const {
+  call.check([&] {
+    if (out_indices.shape[0] < index.active())
+      throw Error(ErrorCode::bad_param,
+                  concat("get_indice_pairs: out_indices.shape[0] is ", out_indices.shape[0],
+                         ", expected num_act_out = ", index.active(), " or more"));
+  });
+  const Geometry& g = index.geometry();
+  const std::int64_t counters = g.offset_count * blocks() * g.last_taps();
+  Scratch& scratch = call.scratch(padded(static_cast<std::size_t>(counters) * sizeof(std::int64_t)));
+  auto* counts = scratch.take<std::int64_t>(counters);
+  auto* pairs = static_cast<std::int32_t*>(indice_pairs.data);
+  auto* num = static_cast<std::int32_t*>(indice_num.data);
+  find_pairs(pairs, counts);
+  join_blocks(pairs, counts, num);
+  if (indices.shape[0] > 0) fill_tails(pairs, num);
+  write_sites(out_indices);
+}
+
+IndicePairs::IndicePairs(Context& context, const ConstTensor& indices, const IndicePairsParams& params) {
+  const IndicePairsParams p = resolved(params);
+  Call call(context, kIndicePairsIndex, {indices, Slot(), Slot(), Slot()}, scalars_of(p));
+  state_ = State::make(context, call, indices, p);
+}
+
+IndicePairs::~IndicePairs() { state_->destroy(); }
+
+std::int64_t IndicePairs::num_act_out() const { return state_->index.active(); }
+std::int64_t IndicePairs::kernel_volume() const { return state_->index.geometry().kernel_volume; }
 const Dims& IndicePairs::output_shape() const { return state_->params.output_shape; }
 
 void IndicePairs::write(const Tensor& out_indices, const Tensor& indice_pairs,
                         const Tensor& indice_num) const {
-  const IndicePairsParams& p = state_->params;
   Call call(state_->context, kIndicePairsResult, {state_->indices, out_indices, indice_pairs, indice_num},
-            {p.batch_size, vector_value(p.spatial_shape), vector_value(p.kernel_size), vector_value(p.stride),
-             vector_value(p.padding), vector_value(p.dilation), vector_value(p.output_shape), p.mode});
-  call.check([&] {
-    if (out_indices.shape[0] < num_act_out())
-      throw Error(ErrorCode::bad_param,
-                  concat("get_indice_pairs: out_indices.shape[0] is ", out_indices.shape[0],
-                         ", expected num_act_out = ", num_act_out(), " or more"));
-  });
+            scalars_of(state_->params));
   if (call.nothing_to_do()) return;
-  const std::int64_t rows = indice_pairs.shape[2], columns = out_indices.shape[1];
-  auto* pairs = static_cast<std::int32_t*>(indice_pairs.data);
-  std::fill_n(pairs, kernel_volume() * 2 * rows, -1);
-  for (std::int64_t k = 0; k < kernel_volume(); ++k) {
-    const auto& in = state_->pairs.in[static_cast<std::size_t>(k)];
-    const auto& out = state_->pairs.out[static_cast<std::size_t>(k)];
-    std::copy(in.begin(), in.end(), pairs + 2 * k * rows);
-    std::copy(out.begin(), out.end(), pairs + (2 * k + 1) * rows);
-    static_cast<std::int32_t*>(indice_num.data)[k] = static_cast<std::int32_t>(in.size());
-  }
-  visit_index(out_indices.dtype, [&](auto type) {
-    using Index = typename decltype(type)::type;
-    auto* out = static_cast<Index*>(out_indices.data);
-    std::fill_n(out, out_indices.shape[0] * columns, Index{-1});
-    for (const auto& site : state_->pairs.outputs)
-      for (std::int64_t value : site) *out++ = static_cast<Index>(value);
-  });
+  state_->write(call, out_indices, indice_pairs, indice_num);
 }
 
 std::int64_t get_indice_pairs(Context& context, const ConstTensor& indices, const Tensor& out_indices,
                               const Tensor& indice_pairs, const Tensor& indice_num,
                               const IndicePairsParams& params) {
-  IndicePairsParams p = resolved(params);
-  if (p.output_shape.count() == 0) p.output_shape = indice_pairs_output_shape(p);
-  Call(context, kGetIndicePairs, {indices, out_indices, indice_pairs, indice_num},
-       {p.batch_size, vector_value(p.spatial_shape), vector_value(p.kernel_size), vector_value(p.stride),
-        vector_value(p.padding), vector_value(p.dilation), vector_value(p.output_shape), p.mode});
-  const IndicePairs pairs(context, indices, params);
-  pairs.write(out_indices, indice_pairs, indice_num);
+  const IndicePairsParams p = resolved(params);
+  Call call(context, kGetIndicePairs, {indices, out_indices, indice_pairs, indice_num}, scalars_of(p));
+  if (call.nothing_to_do()) return 0;
+  const IndicePairs pairs(IndicePairs::State::make(context, call, indices, p));
+  pairs.state_->write(call, out_indices, indice_pairs, indice_num);
   return pairs.num_act_out();
 }
 

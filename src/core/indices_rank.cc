@@ -1,0 +1,82 @@
+// Numbering of leaves: a running count over a bitmap, or sorted unique keys with a hash table beside them.
+#include "core/indices_rank.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace turnout::core {
+namespace {
+
+constexpr int kDigitBits = 11;
+constexpr int kDigits = 1 << kDigitBits;
+
+// At most half full.
+std::uint64_t table_size(std::int64_t keys) {
+  return std::bit_ceil(static_cast<std::uint64_t>(std::max<std::int64_t>(keys, 1)) * 2);
+}
+
+}  // namespace
+
+void BitmapLeaves::clear() { std::memset(words_, 0, static_cast<std::size_t>(count_) * sizeof(RankWord)); }
+
+std::int64_t BitmapLeaves::number() {
+  std::uint32_t next = 1;
+  for (std::int64_t w = 0; w < count_; ++w) {
+    words_[w].base = next;
+    next += static_cast<std::uint32_t>(std::popcount(words_[w].bits));
+  }
+  return next - 1;
+}
+
+std::size_t SortedLeaves::bytes(std::int64_t marks) {
+  const auto keys = padded(static_cast<std::size_t>(marks) * sizeof(std::uint64_t));
+  return 2 * keys + padded(table_size(marks) * sizeof(std::uint32_t));
+}
+
+void SortedLeaves::start(Scratch& scratch) {
+  capacity_ = count_;
+  keys_ = scratch.take<std::uint64_t>(capacity_);
+  other_ = scratch.take<std::uint64_t>(capacity_);
+  table_ = scratch.take<std::uint32_t>(static_cast<std::int64_t>(table_size(capacity_)));
+  count_ = 0;
+}
+
+std::int64_t SortedLeaves::number() {
+  if (sort_keys(keys_, other_, count_) != keys_) std::swap(keys_, other_);
+  count_ = unique_keys(keys_, count_);
+  const std::uint64_t size = table_size(count_);
+  mask_ = size - 1;
+  shift_ = 64 - std::countr_zero(size);
+  std::fill_n(table_, size, 0u);
+  for (std::int64_t i = 0; i < count_; ++i) {
+    std::uint64_t slot = keys_[i] * kSpread >> shift_;
+    while (table_[slot] != 0) slot = (slot + 1) & mask_;
+    table_[slot] = static_cast<std::uint32_t>(i + 1);
+  }
+  return count_;
+}
+
+std::uint64_t* sort_keys(std::uint64_t* keys, std::uint64_t* other, std::int64_t count) {
+  std::uint64_t any = 0, all = ~std::uint64_t{0};
+  for (std::int64_t i = 0; i < count; ++i) {
+    any |= keys[i];
+    all &= keys[i];
+  }
+  for (int shift = 0; shift < 64; shift += kDigitBits) {
+    if (((any ^ all) >> shift & (kDigits - 1)) == 0) continue;  // all keys have the same digit
+    std::int64_t next[kDigits] = {};
+    for (std::int64_t i = 0; i < count; ++i) ++next[keys[i] >> shift & (kDigits - 1)];
+    std::int64_t sum = 0;
+    for (std::int64_t& n : next) sum += std::exchange(n, sum);
+    for (std::int64_t i = 0; i < count; ++i) other[next[keys[i] >> shift & (kDigits - 1)]++] = keys[i];
+    std::swap(keys, other);
+  }
+  return keys;
+}
+
+std::int64_t unique_keys(std::uint64_t* keys, std::int64_t count) {
+  return std::unique(keys, keys + count) - keys;
+}
+
+}  // namespace turnout::core

@@ -1,0 +1,201 @@
+// The C functions of this family, each with its order of checks.
+#include <cstring>
+
+#include "core/c_api.h"
+#include "sparse_conv/c_descriptor.h"
+#include "sparse_conv/signature.h"
+
+namespace turnout::core {
+namespace {
+
+constexpr StepSpec kQuerySteps[] = {
+    {Check::present},
+    {Check::any_empty},
+    {Check::ranks},
+    {Check::shapes, ErrorCode::bad_param, "indices.1 out_indices.1 indice_pairs.1"},
+    {Check::shapes},
+    {Check::rules, ErrorCode::bad_param, "0"},
+    {Check::scalars},
+    {Check::data, ErrorCode::bad_param, "0"},
+    {Check::rules, ErrorCode::bad_param, "1 2"},
+    {Check::contiguous, ErrorCode::not_supported},
+    {Check::rules, ErrorCode::bad_param, "3"},
+    {Check::large, ErrorCode::not_supported},
+    {Check::dtypes},
+    {Check::data, ErrorCode::bad_param, "1"}};
+
+// Sites out of range are refused by the operator itself, in the pass that reads them anyway.
+constexpr StepSpec kPairsSteps[] = {
+    {Check::present},
+    {Check::ranks},
+    {Check::shapes, ErrorCode::bad_param, "indices.1 out_indices.1 indice_pairs.1"},
+    {Check::shapes},
+    {Check::rules, ErrorCode::bad_param, "0"},
+    {Check::scalars},
+    {Check::data, ErrorCode::bad_param, "0"},
+    {Check::rules, ErrorCode::bad_param, "1 2"},
+    {Check::contiguous, ErrorCode::not_supported},
+    {Check::rules, ErrorCode::bad_param, "3"},
+    {Check::large, ErrorCode::not_supported},
+    {Check::dtypes},
+    {Check::data, ErrorCode::bad_param, "1"},
+    {Check::any_empty},
+    {Check::pointers},
+    {Check::workspace}};
+
+const std::int64_t* vector_of(const Arguments& arguments, std::string_view name) {
+  return arguments.scalar(arguments.signature().size(name)).values;
+}
+
+void check_dilation(const Arguments& arguments) {
+  const std::int64_t *stride = vector_of(arguments, "stride"), *dilation = vector_of(arguments, "dilation");
+  for (std::int64_t d = 0; d < mluOpSparseConvolutionStruct::kDims; ++d)
+    if (dilation[d] != 1 && stride[d] != 1)
+      arguments.fail(ErrorCode::bad_param, concat("dilation[", d, "] is ", dilation[d], " and stride[", d,
+                                                  "] is ", stride[d], ", expected 1 for one of them"));
+}
+
+void check_submanifold(const Arguments& arguments) {
+  if (arguments.size(arguments.signature().size("sub_m")) == 0) return;
+  const std::int64_t ones[] = {1, 1, 1};
+  const auto expect = [&](std::string_view name, const std::int64_t* given, const std::int64_t* expected) {
+    for (std::int64_t d = 0; d < mluOpSparseConvolutionStruct::kDims; ++d)
+      if (given[d] != expected[d])
+        arguments.fail(ErrorCode::bad_param,
+                       concat(name, "[", d, "] is ", given[d], ", expected ", expected[d], " with sub_m"));
+  };
+  expect("output_space", vector_of(arguments, "output_space"), vector_of(arguments, "input_space"));
+  expect("stride", vector_of(arguments, "stride"), ones);
+  expect("dilation", vector_of(arguments, "dilation"), ones);
+}
+
+std::size_t scratch_of(const Arguments& arguments) {
+  const Signature& signature = arguments.signature();
+  const auto dims = [&](std::string_view name) {
+    return Dims(vector_of(arguments, name), mluOpSparseConvolutionStruct::kDims);
+  };
+  return indice_pairs_scratch(
+      arguments.size(signature.size("rows")),
+      {.batch_size = arguments.size(signature.size("batch_size")),
+       .spatial_shape = dims("input_space"),
+       .kernel_size = dims("filter_space"),
+       .stride = dims("stride"),
+       .padding = dims("pad"),
+       .dilation = dims("dilation"),
+       .output_shape = dims("output_space"),
+       .mode = arguments.size(signature.size("sub_m")) == 0 ? ConvMode::sparse : ConvMode::submanifold});
+}
+
+consteval Signature indice_pairs_c(std::string_view op, std::span<const StepSpec> steps) {
+  return Signature{
+      op,
+      "rows out_rows",
+      {scalar("batch_size", 1), vector("pad", "3", 0), vector("stride", "3", 1), vector("dilation", "3", 1),
+       vector("input_space", "3", 1), vector("filter_space", "3", 1), vector("output_space", "3", 1),
+       choice("sub_m", "sparse submanifold")},
+      {in("indices", dtypes(DType::i32), "rows, 4"),
+       out("indice_pairs", dtypes(DType::i32), "volume(filter_space), 2, rows"),
+       out("out_indices", dtypes(DType::i32), "out_rows, 4"),
+       out("indice_num", dtypes(DType::i32), "volume(filter_space)")},
+      {at_most("rows", "batch_size * volume(input_space)"), at_most("volume(filter_space)", "4096"),
+       at_most("out_rows", "batch_size * volume(output_space)"), at_most("rows", "1000000")},
+      {{"in each dimension dilation or stride is 1", &check_dilation},
+       {"with sub_m: output_space is input_space, stride and dilation are 1", &check_submanifold}},
+      steps,
+      &scratch_of};
+}
+
+ScalarValue vector_value(const Dims& dims) { return {dims.data(), dims.count()}; }
+
+// What remains to be done when there are no sites, or no room for outputs: results that say so, where there
+// is memory for them. Bytes, because nothing has looked at the alignment of the pointers.
+void clear(const Described& tensor, int byte) {
+  if (tensor.data != nullptr)
+    std::memset(const_cast<void*>(tensor.data), byte, tensor.desc->elements * sizeof(std::int32_t));
+}
+
+}  // namespace
+
+extern constexpr Signature kMluOpGetIndicePairsWorkspaceSize =
+    indice_pairs_c("mluOpGetIndicePairsWorkspaceSize", kQuerySteps);
+extern constexpr Signature kMluOpGetIndicePairs = indice_pairs_c("mluOpGetIndicePairs", kPairsSteps);
+
+}  // namespace turnout::core
+
+using namespace turnout::core;
+
+mluOpStatus_t mluOpGetIndicePairsWorkspaceSize(mluOpHandle_t handle,
+                                               const mluOpSparseConvolutionDescriptor_t sparse_conv_desc,
+                                               const mluOpTensorDescriptor_t indices_desc,
+                                               const mluOpTensorDescriptor_t indice_pairs_desc,
+                                               const mluOpTensorDescriptor_t out_indices_desc,
+                                               const mluOpTensorDescriptor_t indice_num_desc,
+                                               size_t* workspace_size) {
+  if (sparse_conv_desc == nullptr)
+    return refuse_null(__func__, handle == nullptr ? "handle" : "sparse_conv_desc");
+  const turnout::IndicePairsParams& p = sparse_conv_desc->params;
+  return query(
+      handle, kMluOpGetIndicePairsWorkspaceSize,
+      {indices_desc, indice_pairs_desc, out_indices_desc, indice_num_desc},
+      {p.batch_size, vector_value(p.padding), vector_value(p.stride), vector_value(p.dilation),
+       vector_value(p.spatial_shape), vector_value(p.kernel_size), vector_value(p.output_shape), p.mode},
+      workspace_size);
+}
+
+mluOpStatus_t mluOpGetIndicePairs(mluOpHandle_t handle,
+                                  const mluOpSparseConvolutionDescriptor_t sparse_conv_desc,
+                                  const mluOpTensorDescriptor_t indices_desc, const void* indices,
+                                  void* workspace, const size_t workspace_size,
+                                  const mluOpTensorDescriptor_t indice_pairs_desc, void* indice_pairs,
+                                  const mluOpTensorDescriptor_t out_indices_desc, void* out_indices,
+                                  const mluOpTensorDescriptor_t indice_num_desc, void* indice_num) {
+  if (sparse_conv_desc == nullptr)
+    return refuse_null(__func__, handle == nullptr ? "handle" : "sparse_conv_desc");
+  const turnout::IndicePairsParams& p = sparse_conv_desc->params;
+  bool ran = false;
+  std::int64_t num_act_out = 0;
+  const mluOpStatus_t status =
+      call(handle, kMluOpGetIndicePairs,
+           {{indices_desc, indices},
+            {indice_pairs_desc, indice_pairs},
+            {out_indices_desc, out_indices},
+            {indice_num_desc, indice_num}},
+           {p.batch_size, vector_value(p.padding), vector_value(p.stride), vector_value(p.dilation),
+            vector_value(p.spatial_shape), vector_value(p.kernel_size), vector_value(p.output_shape), p.mode},
+           [&](turnout::Context& context, const turnout::Tensor* t) {
+             ran = true;
+             num_act_out = turnout::get_indice_pairs(context, t[0], t[2], t[1], t[3], p);
+           },
+           {workspace, workspace_size});
+  if (status != MLUOP_STATUS_SUCCESS) return status;
+  if (!ran) {
+    clear({indice_pairs_desc, indice_pairs}, 0xFF);
+    clear({out_indices_desc, out_indices}, 0xFF);
+    clear({indice_num_desc, indice_num}, 0);
+  }
+  sparse_conv_desc->num_act_out = static_cast<int>(num_act_out);
+  return status;
+}
+
+mluopStatus_t mluopGetIndicePairsWorkspaceSize(mluOpHandle_t handle,
+                                               const mluOpSparseConvolutionDescriptor_t sparse_conv_desc,
+                                               const mluOpTensorDescriptor_t indices_desc,
+                                               const mluOpTensorDescriptor_t indice_pairs_desc,
+                                               const mluOpTensorDescriptor_t out_indices_desc,
+                                               const mluOpTensorDescriptor_t indice_num_desc,
+                                               size_t* workspace_size) {
+  return mluOpGetIndicePairsWorkspaceSize(handle, sparse_conv_desc, indices_desc, indice_pairs_desc,
+                                          out_indices_desc, indice_num_desc, workspace_size);
+}
+
+mluopStatus_t mluopGetIndicePairs(mluOpHandle_t handle,
+                                  const mluOpSparseConvolutionDescriptor_t sparse_conv_desc,
+                                  const mluOpTensorDescriptor_t indices_desc, const void* indices,
+                                  void* workspace, size_t workspace_size,
+                                  const mluOpTensorDescriptor_t indice_pairs_desc, void* indice_pairs,
+                                  const mluOpTensorDescriptor_t out_indices_desc, void* out_indices,
+                                  const mluOpTensorDescriptor_t indice_num_desc, void* indice_num) {
+  return mluOpGetIndicePairs(handle, sparse_conv_desc, indices_desc, indices, workspace, workspace_size,
+                             indice_pairs_desc, indice_pairs, out_indices_desc, out_indices, indice_num_desc,
+                             indice_num);
+}

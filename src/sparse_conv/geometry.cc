@@ -1,0 +1,178 @@
+// From strides, paddings and dilations to classes, deltas and windows.
+#include "sparse_conv/geometry.h"
+
+#include <algorithm>
+
+#include "core/check.h"
+
+namespace turnout::core {
+namespace {
+
+constexpr std::int64_t kMaxLeaves = std::int64_t{1} << 58;  // a leaf and 5 bits of position fit 64 bits
+constexpr std::int64_t kTableResidues = 4096;
+
+std::int64_t saturating(std::int64_t a, std::int64_t b) {
+  std::int64_t product;
+  return __builtin_mul_overflow(a, b, &product) ? kSizeMax : product;
+}
+
+std::int64_t residue_table(const IndicePairsParams& p, int d) {
+  return p.mode != ConvMode::transposed && p.stride[d] <= kTableResidues ? p.stride[d] : 0;
+}
+
+// Offsets, classes and extent of one dimension. Returns the least output coordinate that a sum can give.
+std::int64_t plan_dim(const IndicePairsParams& p, int d, Scratch& memory, GeometryDim& dim) {
+  const std::int64_t kernel = p.kernel_size[d], stride = p.stride[d], padding = p.padding[d];
+  const bool transposed = p.mode == ConvMode::transposed;
+  dim.size = p.spatial_shape[d];
+  dim.out_size = p.output_shape[d];
+  dim.stride = stride;
+  dim.padding = padding;
+  dim.reciprocal = ~std::uint64_t{0} / static_cast<std::uint64_t>(stride) + 1;
+  dim.offsets = memory.take<KernelOffset>(kernel);
+  auto* residues = memory.take<std::int64_t>(kernel);
+  const std::int64_t table = residue_table(p, d);
+  auto* class_of = memory.take<std::int32_t>(table);
+
+  const std::int64_t first_base = transposed ? 0 : padding / stride;
+  const std::int64_t last_base = transposed ? (dim.size - 1) * stride : (dim.size - 1 + padding) / stride;
+  std::int64_t low = 0, high = dim.out_size - 1, count = 0;
+  for (std::int64_t k = 0; k < kernel; ++k) {
+    const std::int64_t a = k * p.dilation[d];
+    const std::int64_t delta = transposed ? a - padding : -(a / stride);
+    const bool meets = delta >= -last_base && delta <= dim.out_size - 1 - first_base;
+    dim.offsets[k] = {delta, meets ? 0 : -1};
+    if (!meets) continue;
+    low = std::min(low, first_base + delta);
+    high = std::max(high, last_base + delta);
+    residues[count++] = transposed ? 0 : a % stride;
+  }
+  std::sort(residues, residues + count);
+  dim.classes = static_cast<std::int32_t>(std::unique(residues, residues + count) - residues);
+  dim.residues = residues;
+  for (std::int64_t k = 0; k < kernel && !transposed; ++k) {
+    if (dim.offsets[k].cls < 0) continue;
+    const std::int64_t residue = k * p.dilation[d] % stride;
+    dim.offsets[k].cls =
+        static_cast<std::int32_t>(std::lower_bound(residues, residues + dim.classes, residue) - residues);
+  }
+  dim.class_of = table > 0 ? class_of : nullptr;
+  std::fill_n(class_of, table, -1);
+  for (std::int32_t c = 0; c < dim.classes && table > 0; ++c) class_of[residues[c]] = c;
+  dim.extent = dim.out_size + std::max(-low, high - (dim.out_size - 1));
+  return low;
+}
+
+// The offsets of each class of the last dimension, in windows of at most kMaxWidth cells.
+void plan_windows(const IndicePairsParams& p, Geometry& g) {
+  const GeometryDim& x = g.dim[g.dims - 1];
+  const std::int64_t kernel = p.kernel_size[g.dims - 1];
+  std::int32_t tap_count = 0;
+  g.width = 1;
+  for (std::int32_t cls = 0; cls < x.classes; ++cls) {
+    g.class_windows[cls] = g.window_count;
+    std::int32_t slot = -1;
+    for (std::int64_t j = 0; j < kernel; ++j) {
+      const std::int64_t k = g.transposed ? j : kernel - 1 - j;  // ascending delta
+      if (x.offsets[k].cls != cls) continue;
+      const std::int64_t delta = x.offsets[k].delta;
+      if (slot < 0 || delta - g.windows[g.window_count - 1].delta >= kMaxWidth)
+        g.windows[g.window_count++] = {delta, cls, ++slot, tap_count, 0, 0};
+      Window& window = g.windows[g.window_count - 1];
+      const auto bit = static_cast<std::int32_t>(delta - window.delta);
+      g.taps[tap_count++] = {bit, static_cast<std::int32_t>(k)};
+      ++window.taps;
+      window.mask |= 1u << bit;
+      g.width = std::max<std::int64_t>(g.width, bit + 1);
+    }
+    g.slots = std::max(g.slots, slot + 1);
+  }
+  g.class_windows[x.classes] = g.window_count;
+}
+
+// All combinations of the other dimensions' offsets that meet something.
+void plan_rows(const IndicePairsParams& p, Geometry& g) {
+  const int last = g.dims - 1;
+  std::int64_t combinations = 1;
+  for (int d = 0; d < last; ++d) combinations *= p.kernel_size[d];
+  for (std::int64_t c = 0; c < combinations; ++c) {
+    RowOffset row{0, c * p.kernel_size[last], 0};
+    bool meets = true;
+    std::int64_t rest = c, radix = 1;
+    for (int d = last - 1; d >= 0; --d) {
+      const KernelOffset& offset = g.dim[d].offsets[rest % p.kernel_size[d]];
+      rest /= p.kernel_size[d];
+      meets &= offset.cls >= 0;
+      row.leaf_delta +=
+          static_cast<std::uint64_t>(offset.delta) * static_cast<std::uint64_t>(g.dim[d].leaf_stride);
+      row.cls += static_cast<std::int32_t>(offset.cls * radix);
+      radix *= g.dim[d].classes;
+    }
+    if (meets) g.offsets[g.offset_count++] = row;
+  }
+}
+
+}  // namespace
+
+std::size_t geometry_bytes(const IndicePairsParams& p) {
+  const int dims = p.kernel_size.count();
+  const auto array = [](std::int64_t count, std::size_t size) {
+    return padded(static_cast<std::size_t>(count) * size);
+  };
+  std::size_t bytes = 0;
+  std::int64_t rows = 1;
+  for (int d = 0; d < dims; ++d) {
+    bytes += array(p.kernel_size[d], sizeof(KernelOffset)) + array(p.kernel_size[d], sizeof(std::int64_t)) +
+             array(residue_table(p, d), sizeof(std::int32_t));
+    if (d < dims - 1) rows *= p.kernel_size[d];
+  }
+  const std::int64_t kernel = p.kernel_size[dims - 1];
+  return bytes + array(rows, sizeof(RowOffset)) + array(kernel, sizeof(Window)) + array(kernel, sizeof(Tap)) +
+         array(kernel + 1, sizeof(std::int32_t));
+}
+
+void make_geometry(const IndicePairsParams& p, Scratch& memory, Geometry& g) {
+  g = {};
+  g.dims = p.kernel_size.count();
+  g.transposed = p.mode == ConvMode::transposed;
+  g.submanifold = p.mode == ConvMode::submanifold;
+  g.batch_size = p.batch_size;
+  const int last = g.dims - 1;
+  g.kernel_volume = 1;
+  g.classes = 1;
+  std::int64_t low[Dims::kMax], rows = 1;
+  for (int d = 0; d < g.dims; ++d) {
+    low[d] = plan_dim(p, d, memory, g.dim[d]);
+    g.kernel_volume *= p.kernel_size[d];
+    g.classes *= g.dim[d].classes;
+    if (d < last) rows *= p.kernel_size[d];
+  }
+  g.offsets = memory.take<RowOffset>(rows);
+  g.windows = memory.take<Window>(p.kernel_size[last]);
+  g.taps = memory.take<Tap>(p.kernel_size[last]);
+  g.class_windows = memory.take<std::int32_t>(p.kernel_size[last] + 1);
+
+  plan_windows(p, g);
+  g.leaf_cells = 33 - g.width;
+  GeometryDim& x = g.dim[last];
+  x.extent = (x.extent + g.leaf_cells - 1) / g.leaf_cells * g.leaf_cells;
+  g.row_leaves = x.extent / g.leaf_cells;
+  g.batch_leaves = g.row_leaves;
+  g.bias = g.row_leaves;  // a sum below 0 in the last dimension ends in the row before
+  for (int d = last - 1; d >= 0; --d) {
+    g.dim[d].leaf_stride = g.batch_leaves;
+    g.bias = std::min(kMaxLeaves, g.bias + std::min(kMaxLeaves, saturating(-low[d], g.batch_leaves)));
+    g.batch_leaves = saturating(g.batch_leaves, g.dim[d].extent);
+  }
+  const std::int64_t space = saturating(g.batch_leaves, g.batch_size);
+  if (space > kMaxLeaves - g.bias)
+    throw Error(ErrorCode::not_supported,
+                "get_indice_pairs: the output space has more than 2^62 cells, expected fewer");
+  g.leaves = static_cast<std::uint64_t>(g.bias + space + g.row_leaves + 1);
+  for (int d = 0; d < last; ++d)
+    g.self_delta -=
+        static_cast<std::uint64_t>(g.dim[d].padding) * static_cast<std::uint64_t>(g.dim[d].leaf_stride);
+  plan_rows(p, g);
+}
+
+}  // namespace turnout::core

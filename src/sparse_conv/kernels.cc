@@ -1,0 +1,150 @@
+// The search for pairs, compiled once per instruction set.
+#include "sparse_conv/kernels.h"
+
+#include <algorithm>
+#include <cstring>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "sparse_conv/kernels.cc"
+#include "core/simd.h"
+
+TURNOUT_ISA_BEGIN
+
+using I32 = hn::RebindToSigned<U32>;
+
+// Sites in one go: their hits stay in the first cache until they are written out.
+constexpr std::int64_t kChunk = 256;
+constexpr std::int64_t kSpare = HWY_MAX_BYTES / 4;  // a compressed vector is stored whole
+
+struct Hits {
+  alignas(64) std::uint32_t row[kChunk + kSpare];
+  alignas(64) std::uint32_t rank[kChunk + kSpare];
+  std::int64_t count;
+};
+
+HWY_INLINE hn::Vec<U32> gather(const std::uint32_t* from, hn::Vec<U32> index) {
+  return hn::GatherIndex(U32(), from, hn::BitCast(I32(), index));
+}
+
+// The next values, of which there may be fewer than lanes.
+HWY_INLINE hn::Vec<U32> load(const std::uint32_t* from, std::int64_t count) {
+  const U32 d;
+  if (count >= static_cast<std::int64_t>(hn::Lanes(d))) return hn::LoadU(d, from);
+  alignas(64) std::uint32_t buffer[kSpare] = {};
+  std::copy(from, from + count, buffer);
+  return hn::Load(d, buffer);
+}
+
+// How many of the bits below `position` are set.
+HWY_INLINE hn::Vec<U32> count_below(hn::Vec<U32> bits, hn::Vec<U32> position) {
+  const U32 d;
+  const auto below = hn::Sub(hn::Shl(hn::Set(d, 1u), position), hn::Set(d, 1u));
+  return hn::PopulationCount(hn::And(bits, below));
+}
+
+void find_hits(const ProbeTask& task, std::int64_t begin, std::int64_t end, Hits* hits) {
+  const U32 d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const auto* top = reinterpret_cast<const std::uint32_t*>(task.top);
+  const auto* leaves = reinterpret_cast<const std::uint32_t*>(task.leaves);
+  const auto delta = hn::Set(d, task.delta);
+  const auto low5 = hn::Set(d, 31u), one = hn::Set(d, 1u);
+  for (std::int64_t i = begin; i < end; i += lanes) {
+    const auto inside = hn::FirstN(d, static_cast<std::size_t>(end - i));
+    // Lanes beyond the end look at cell 0, and find nothing.
+    const auto cell = hn::IfThenElseZero(inside, hn::Add(load(task.cells + i, end - i), delta));
+    const auto word = hn::Add(hn::ShiftRight<10>(cell), hn::ShiftRight<10>(cell));
+    const auto top_bits = gather(top, word);
+    const auto position = hn::And(hn::ShiftRight<5>(cell), low5);
+    const auto present = hn::And(hn::Shr(top_bits, position), one);
+    const auto is_present = hn::And(inside, hn::Eq(present, one));
+    if (hn::AllFalse(d, is_present)) continue;
+    const auto number = hn::Add(gather(top + 1, word), count_below(top_bits, position));
+    const auto leaf = hn::IfThenElseZero(is_present, hn::Add(number, number));
+    const auto bits = gather(leaves, leaf);
+    const auto first = hn::And(cell, low5);
+    auto rank = hn::Add(gather(leaves + 1, leaf), count_below(bits, first));
+    const auto window = hn::Shr(bits, first);
+    const auto row = task.rows != nullptr
+                         ? load(reinterpret_cast<const std::uint32_t*>(task.rows) + i, end - i)
+                         : hn::Iota(d, static_cast<std::uint32_t>(i));
+    std::uint32_t counted = 0;  // bits of the window that `rank` is past
+    for (std::int32_t t = 0; t < task.tap_count; ++t) {
+      const std::uint32_t bit = 1u << task.taps[t].bit;
+      if (const std::uint32_t between = (bit - 1) & ~counted; between != 0) {
+        // Neighbouring taps, the common case, are one bit apart.
+        const auto passed = hn::And(window, hn::Set(d, between));
+        rank = hn::Add(rank, (between & (between - 1)) == 0
+                                 ? hn::IfThenElseZero(hn::Ne(passed, hn::Zero(d)), one)
+                                 : hn::PopulationCount(passed));
+        counted |= between;
+      }
+      const auto hit = hn::Ne(hn::And(window, hn::Set(d, bit)), hn::Zero(d));
+      Hits& out = hits[t];
+      hn::StoreU(hn::Compress(row, hit), d, out.row + out.count);
+      hn::StoreU(hn::Compress(rank, hit), d, out.rank + out.count);
+      out.count += static_cast<std::int64_t>(hn::CountTrue(d, hit));
+    }
+  }
+}
+
+void write_rows(const std::uint32_t* rank, std::int64_t count, const std::int32_t* row_of, std::int32_t* to) {
+  if (row_of == nullptr) {
+    std::memcpy(to, rank, static_cast<std::size_t>(count) * sizeof(*to));
+    return;
+  }
+  const U32 d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  std::int64_t j = 0;
+  for (; j + lanes <= count; j += lanes) {
+    const auto rows = gather(reinterpret_cast<const std::uint32_t*>(row_of), hn::LoadU(d, rank + j));
+    hn::StoreU(rows, d, reinterpret_cast<std::uint32_t*>(to) + j);
+  }
+  for (; j < count; ++j) to[j] = row_of[rank[j]];
+}
+
+void bitmap(const ProbeTask& task, std::int64_t begin, std::int64_t end, std::int64_t* at) {
+  Hits hits[kMaxWidth];
+  for (std::int64_t i = begin; i < end; i += kChunk) {
+    for (std::int32_t t = 0; t < task.tap_count; ++t) hits[t].count = 0;
+    find_hits(task, i, std::min(i + kChunk, end), hits);
+    for (std::int32_t t = 0; t < task.tap_count; ++t) {
+      const std::int64_t count = hits[t].count;
+      std::int32_t* in = task.pairs + std::int64_t{task.taps[t].k} * 2 * task.row_count + at[t];
+      std::memcpy(in, hits[t].row, static_cast<std::size_t>(count) * sizeof(*in));
+      write_rows(hits[t].rank, count, task.row_of, in + task.row_count);
+      at[t] += count;
+    }
+  }
+}
+
+void fill(std::int32_t* to, std::int64_t count, bool stream) {
+  const I32 d;
+  constexpr std::int64_t kLine = 16;  // elements
+  const auto value = hn::Set(d, -1);
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  std::int64_t j = 0;
+  if (stream) {
+    const auto misaligned = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(to) / 4 % kLine);
+    for (; j < std::min(count, (kLine - misaligned) % kLine); ++j) to[j] = -1;
+    for (; j + kLine <= count; j += kLine)
+      for (std::int64_t b = 0; b < kLine; b += lanes) hn::Stream(value, d, to + j + b);
+  }
+  for (; j + lanes <= count; j += lanes) hn::StoreU(value, d, to + j);
+  for (; j < count; ++j) to[j] = -1;
+}
+
+constexpr ProbeKernels kProbeKernels = {&bitmap, &fill};
+
+TURNOUT_ISA_END
+
+#if HWY_ONCE
+namespace turnout::core {
+
+const ProbeKernels& probe_kernels(Isa isa) {
+  static constexpr KernelTable<ProbeKernels> kTable = TURNOUT_KERNEL_TABLE(kProbeKernels);
+  return *kTable[static_cast<std::size_t>(isa)];
+}
+
+}  // namespace turnout::core
+#endif
