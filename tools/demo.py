@@ -20,14 +20,17 @@ import turnout
 console = Console(width=110)
 
 
+Results = np.ndarray | tuple[np.ndarray, ...]
+
+
 @dataclass
 class Job:
     """One operator at one scale."""
 
     name: str
     scale: str
-    run: Callable[[], np.ndarray]
-    definition: Callable[[], np.ndarray]
+    run: Callable[[], Results]
+    definition: Callable[[], Results]
     bytes_moved: int
 
 
@@ -97,6 +100,60 @@ def moe_re_routing() -> Job:
     )
 
 
+def scan(sites: int) -> np.ndarray:
+    """Voxels of a yard as a LiDAR of 64 beams sees it, in two turns: the ground up to the walls around it."""
+    azimuth = np.linspace(0, 2 * np.pi, 4096, endpoint=False).reshape(-1, 2).T.reshape(-1, 1)
+    slope = np.tan(np.radians(np.linspace(2, -24.8, 64)))
+    wall = (20 + 4 * np.sin(9 * azimuth)) / np.maximum(abs(np.cos(azimuth)), abs(np.sin(azimuth)))
+    reach = np.minimum(wall, np.where(slope < 0, -1.84 / np.minimum(slope, -1e-9), np.inf))
+    points = np.stack((reach * slope, reach * np.sin(azimuth), reach * np.cos(azimuth)), axis=-1)
+    points += np.random.default_rng(0).normal(0, 0.02, points.shape)
+    voxels = ((points + np.array((5, 54, 54))) / (0.2, 0.075, 0.075)).astype(np.int32).reshape(-1, 3)
+    _, first = np.unique(voxels, axis=0, return_index=True)
+    return voxels[np.sort(first)[:sites]]
+
+
+def indice_pairs(subm: bool) -> Job:
+    batch, space, stride = 4, np.array((41, 1440, 1440)), 1 if subm else 2
+    sites = scan(62159)
+    indices = np.concatenate([np.insert(sites, 0, n, axis=1) for n in range(batch)]).astype(np.int32)
+    out_space = (space - 1) // stride + 1
+    options = {"kernel_size": 3, "stride": stride, "padding": 1, "subm": subm}
+
+    def definition() -> tuple[np.ndarray, ...]:
+        """One kernel offset at a time; a dictionary knows the row of each output."""
+        full = (batch, *out_space)
+        keys = []
+        for offset in np.ndindex(3, 3, 3):
+            shifted = indices[:, 1:] + 1 - np.array(offset)
+            valid = np.all((shifted >= 0) & (shifted % stride == 0) & (shifted // stride < out_space), axis=1)
+            outputs = np.where(valid[:, None], shifted // stride, 0)
+            keys.append(np.where(valid, np.ravel_multi_index((indices[:, 0], *outputs.T), full), -1))
+        active = np.ravel_multi_index(indices.T, full) if subm else np.unique(keys)
+        active = active[active >= 0]
+        row_of = {key: row for row, key in enumerate(active.tolist())}
+        pairs = np.full((27, 2, len(indices)), -1, dtype=np.int32)
+        counts = np.zeros(27, dtype=np.int32)
+        for k in range(27):
+            found = [(i, row_of[key]) for i, key in enumerate(keys[k].tolist()) if key in row_of]
+            counts[k] = len(found)
+            pairs[k, :, : len(found)] = np.array(found).T
+        return np.stack(np.unravel_index(active, full), axis=1).astype(np.int32), pairs, counts
+
+    out = tuple(x.copy() for x in turnout.get_indice_pairs(indices, batch, space, **options))
+    return Job(
+        "get_indice_pairs, " + ("submanifold" if subm else "stride 2"),
+        f"{len(indices)} sites, {batch}x{'x'.join(map(str, space))}, kernel 3x3x3",
+        lambda: turnout.get_indice_pairs(indices, batch, space, **options, out=out),
+        definition,
+        indices.nbytes + sum(x.nbytes for x in out),
+    )
+
+
+def bits(results: Results) -> bytes:
+    return b"".join(x.tobytes() for x in (results if isinstance(results, tuple) else (results,)))
+
+
 def side_by_side(run: Callable[[], object], bytes_moved: int, repeats: int = 21) -> tuple[float, float]:
     """Median seconds of `run`, and of a streamed copy that moves as many bytes, taken in turn."""
     source = np.ones(bytes_moved // 2, dtype=np.uint8)  # read once and written once
@@ -119,13 +176,15 @@ def main() -> None:
         moe_dispatch("float32", True),
         moe_dispatch("float16", False),
         moe_re_routing(),
+        indice_pairs(subm=True),
+        indice_pairs(subm=False),
     ]
     table = Table(title="checked against the definition, then timed beside a copy of as many bytes")
     for column in ("operator", "scale", "equal bits", "ms", "GB/s", "of the copy"):
         table.add_column(column, justify="left" if column in ("operator", "scale") else "right")
     wrong = 0
     for job in track(jobs, description="running", console=console, transient=True):
-        equal = job.run().tobytes() == job.definition().tobytes()
+        equal = bits(job.run()) == bits(job.definition())
         wrong += not equal
         seconds, copy_seconds = side_by_side(job.run, job.bytes_moved)
         table.add_row(
