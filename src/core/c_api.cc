@@ -79,8 +79,12 @@ Slot slot_of(const Described& described) {
     absent.data = described.data;  // for the check that refuses data without a descriptor
     return absent;
   }
+  // A scalar has a shape without extents; a descriptor that was never set has none, and no elements.
+  static constexpr std::int64_t kScalar[1] = {1};
   const mluOpTensorStruct& desc = *described.desc;
-  return {described.data, dtype_of_c(desc.dtype), desc.shape.data(), desc.stride.data(),
+  const std::int64_t* shape = desc.shape.data();
+  if (desc.shape.empty()) shape = desc.elements == 0 ? nullptr : kScalar;
+  return {described.data, dtype_of_c(desc.dtype), shape, desc.stride.data(),
           static_cast<int>(desc.shape.size())};
 }
 
@@ -123,6 +127,11 @@ mluOpStatus_t refuse(std::string_view function, const char* what, ...) noexcept 
   va_end(values);
   log_quietly(sentence);
   return fail(MLUOP_STATUS_BAD_PARAM, sentence);
+}
+
+mluOpStatus_t refuse_null(std::string_view function, const char* argument, mluOpStatus_t status) noexcept {
+  refuse(function, "%s is NULL", argument);
+  return status;
 }
 
 mluOpStatus_t fail_as_thrown(bool logged) noexcept {

@@ -44,9 +44,8 @@ DType dtype_of_c(mluOpDataType_t dtype);
 mluOpStatus_t succeed() noexcept;
 // BAD_PARAM with the sentence "function: what".
 [[gnu::format(printf, 2, 3)]] mluOpStatus_t refuse(std::string_view function, const char* what, ...) noexcept;
-inline mluOpStatus_t refuse_null(std::string_view function, const char* argument) noexcept {
-  return refuse(function, "%s is NULL", argument);
-}
+mluOpStatus_t refuse_null(std::string_view function, const char* argument,
+                          mluOpStatus_t status = MLUOP_STATUS_BAD_PARAM) noexcept;
 // Inside a catch block: the status of what was caught. `logged`: whoever throws an Error has logged it.
 mluOpStatus_t fail_as_thrown(bool logged = false) noexcept;
 
@@ -60,9 +59,9 @@ mluOpStatus_t keep(const char* function, const char* owner_name, Owner* owner, T
 }
 template <class Owner, class T>
 mluOpStatus_t give(const char* function, const char* owner_name, const Owner* owner, T Owner::*member,
-                   const char* name, T* value) noexcept {
-  if (owner == nullptr) return refuse_null(function, owner_name);
-  if (value == nullptr) return refuse_null(function, name);
+                   const char* name, T* value, mluOpStatus_t when_null = MLUOP_STATUS_BAD_PARAM) noexcept {
+  if (owner == nullptr) return refuse_null(function, owner_name, when_null);
+  if (value == nullptr) return refuse_null(function, name, when_null);
   *value = owner->*member;
   return succeed();
 }
