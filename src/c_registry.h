@@ -21,6 +21,10 @@ struct COperator {
   // Asks how large the workspace must be; nullptr: the function takes none.
   mluOpStatus_t (*query)(mluOpHandle_t handle, const mluOpTensorDescriptor_t* descriptors,
                          const ScalarValue* scalars, std::size_t* workspace_size) = nullptr;
+  // What breaks each of the signature's data checks and nothing before it, as changes to the example.
+  std::string_view data_faults[kMaxRules] = {};
+  // Results without an element to compute are still given values that say so.
+  bool writes_when_empty = false;
 };
 
 std::span<const COperator> c_operators();

@@ -49,6 +49,28 @@ struct BrokenCall {
       parts.push_back({.dtype = c_dtype(t.dtype), .extent_change = std::vector<std::int64_t>(kMaxRank)});
   }
 
+  // A size or scalar; of a vector scalar the volume.
+  void set_size(std::size_t name, std::int64_t value) {
+    example.sizes[name] = value;
+    if (static_cast<int>(name) >= example.signature.scalars.count || example.vectors[name].empty()) return;
+    std::fill(example.vectors[name].begin(), example.vectors[name].end(), 1);
+    example.vectors[name].front() = value;
+  }
+  // "stride=2 mode=1": sizes and scalars, those of a vector for each of its elements.
+  void change(std::string_view changes) {
+    core::split(changes, ' ', [&](std::string_view part) {
+      const std::size_t eq = part.find('=');
+      const auto name = static_cast<std::size_t>(example.signature.size(part.substr(0, eq)));
+      const std::int64_t value = core::number(part.substr(eq + 1));
+      example.sizes[name] = value;
+      if (static_cast<int>(name) < example.signature.scalars.count && !example.vectors[name].empty()) {
+        std::fill(example.vectors[name].begin(), example.vectors[name].end(), value);
+        example.sizes[name] = 1;
+        for (std::int64_t element : example.vectors[name]) example.sizes[name] *= element;
+      }
+    });
+  }
+
   std::vector<std::int64_t> shape(int argument) const {
     const Part& part = parts[static_cast<std::size_t>(argument)];
     std::vector<std::int64_t> shape;
@@ -62,6 +84,10 @@ struct BrokenCall {
     std::int64_t count = 1;
     for (std::int64_t extent : shape(argument)) count *= std::max<std::int64_t>(extent, 0);
     return count;
+  }
+  bool is_empty(int argument) const {
+    const std::vector<std::int64_t> extents = shape(argument);
+    return std::count(extents.begin(), extents.end(), 0) > 0;
   }
   // The same call as its function sees it: shapes on one side, scalars on the other.
   ExampleCall with_scalars_as_given() const {

@@ -26,6 +26,7 @@ struct Fault {
   int dim = -1;
   std::set<std::string_view> mentions = {};  // one of them is in the sentence
   std::function<void(BrokenCall&)> apply = {};
+  int position = -1;  // of the rule or data check that is broken
   int step = kHandle;
 };
 
@@ -58,9 +59,9 @@ class CNegative : public testing::TestWithParam<const COperator*> {
       const core::Step& step = signature.order[s];
       if (step.check != fault.check) continue;
       known = true;
-      bool concerned = step.only.count == 0 || fault.argument < 0;
-      for (const core::Selection& one : step.only)
-        concerned |= one.argument == fault.argument && (one.dim < 0 || one.dim == fault.dim);
+      const bool concerned = step.selects_positions()
+                                 ? step.looks_at(fault.position)
+                                 : fault.argument < 0 || step.looks_at(fault.argument, fault.dim);
       if (concerned) fault.step = s;
     }
     EXPECT_TRUE(!known || fault.step != kHandle) << "no step looks at " << fault.what;
@@ -73,13 +74,13 @@ class CNegative : public testing::TestWithParam<const COperator*> {
                       }});
     for (int i = 0; i < signature.arguments.count; ++i) generate_argument(i);
     for (int i = 0; i < signature.scalars.count; ++i) generate_scalar(i);
-    for (const Rule& rule : signature.rules) generate_rule(rule);
+    for (int i = 0; i < signature.rules.count; ++i) generate_rule(i);
+    for (int i = 0; i < signature.data_checks.count; ++i) generate_data(i);
     for (int name = 0; name < signature.names.count; ++name) {
-      const Fault fault{
-          .what = std::string(signature.names[name]) + " = 0",
-          .check = ends_when_any_is_empty() ? Check::any_empty : Check::outputs_empty,
-          .apply = [=](BrokenCall& call) { call.example.sizes[static_cast<std::size_t>(name)] = 0; }};
-      if (holds(fault) && !refused_by_rules_before(fault)) add(fault);
+      const Fault fault{.what = std::string(signature.names[name]) + " = 0",
+                        .check = ends_when_any_is_empty() ? Check::any_empty : Check::outputs_empty,
+                        .apply = [=](BrokenCall& call) { call.set_size(static_cast<std::size_t>(name), 0); }};
+      if (holds(fault) && !refused_before(fault)) add(fault);
     }
     if (op.query != nullptr) generate_workspace();
   }
@@ -158,8 +159,8 @@ class CNegative : public testing::TestWithParam<const COperator*> {
         .what = std::string(signature.arguments[i].name) + " large by " + std::string(signature.names[name]),
         .check = Check::large,
         .argument = i,
-        .apply = [=](BrokenCall& call) { call.example.sizes[n] = value; }};
-    if (!refused_by_rules_before(fault)) add(fault);
+        .apply = [=](BrokenCall& call) { call.set_size(n, value); }};
+    if (!refused_before(fault)) add(fault);
   }
 
   void generate_scalar(int i) {
@@ -191,7 +192,8 @@ class CNegative : public testing::TestWithParam<const COperator*> {
   }
 
   // A call whose shapes agree and whose left side is one too large.
-  void generate_rule(const Rule& rule) {
+  void generate_rule(int position) {
+    const Rule& rule = signature.rules[position];
     if (rule.left.names.count == 0) {  // "1 or more"; its right side is a name
       add({std::string(rule.right.text) + " below " + std::string(rule.left.text),
            Check::rules,
@@ -199,8 +201,9 @@ class CNegative : public testing::TestWithParam<const COperator*> {
            -1,
            {rule.right.text},
            [n = static_cast<std::size_t>(rule.right.names[0]), least = rule.left.factor](BrokenCall& call) {
-             call.example.sizes[n] = least - 1;
-           }});
+             call.set_size(n, least - 1);
+           },
+           position});
     }
     for (std::int8_t name : rule.left.names) {
       if (uses(rule.right, name)) continue;
@@ -213,8 +216,20 @@ class CNegative : public testing::TestWithParam<const COperator*> {
            -1,
            -1,
            {rule.left.text},
-           [=](BrokenCall& call) { call.example.sizes[n] = value; }});
+           [=](BrokenCall& call) { call.set_size(n, value); },
+           position});
     }
+  }
+
+  void generate_data(int position) {
+    const std::string_view changes = op.data_faults[position];
+    Fault fault{.what = std::string(changes),
+                .check = Check::data,
+                .apply = [=](BrokenCall& call) { call.change(changes); },
+                .position = position};
+    core::split(changes, ' ',
+                [&](std::string_view part) { fault.mentions.insert(part.substr(0, part.find('='))); });
+    add(fault);
   }
 
   static bool uses(const Extent& extent, int name) {
@@ -240,19 +255,33 @@ class CNegative : public testing::TestWithParam<const COperator*> {
       if (step.check == Check::any_empty) return true;
     return false;
   }
-  bool breaks_a_rule(const BrokenCall& call) const {
+  bool breaks_rule(int position, const BrokenCall& call) const {
     const ExampleCall given = call.with_scalars_as_given();
-    for (const Rule& rule : signature.rules)
-      if (given.evaluate(rule.left) > given.evaluate(rule.right)) return true;
+    return given.evaluate(signature.rules[position].left) > given.evaluate(signature.rules[position].right);
+  }
+  bool breaks_rules_of(const core::Step& step, const BrokenCall& call) const {
+    for (int i = 0; i < signature.rules.count; ++i)
+      if (step.looks_at(i) && breaks_rule(i, call)) return true;
     return false;
   }
-  // Whether a rule ends the call before the check that the fault is for.
-  bool refused_by_rules_before(const Fault& fault) const {
+  bool has_scalar_out_of_range(const BrokenCall& call) const {
+    const ExampleCall given = call.with_scalars_as_given();
+    for (int i = 0; i < signature.scalars.count; ++i) {
+      const auto n = static_cast<std::size_t>(i);
+      const std::vector one{given.sizes[n]};
+      for (std::int64_t value : signature.scalars[i].is_vector ? call.example.vectors[n] : one)
+        if (value < signature.scalars[i].min || value > signature.scalars[i].max) return true;
+    }
+    return false;
+  }
+  // Whether a rule or a range ends the call before the check that the fault is for.
+  bool refused_before(const Fault& fault) const {
     BrokenCall call(op);
     fault.apply(call);
     for (const core::Step& step : signature.order) {
       if (step.check == fault.check) return false;
-      if (step.check == Check::rules && breaks_a_rule(call)) return true;
+      if (step.check == Check::rules && breaks_rules_of(step, call)) return true;
+      if (step.check == Check::scalars && has_scalar_out_of_range(call)) return true;
     }
     return false;
   }
@@ -284,13 +313,13 @@ class CNegative : public testing::TestWithParam<const COperator*> {
       case Check::outputs_empty: {
         bool any = false, all_outputs = true;
         for (int i = 0; i < signature.arguments.count; ++i) {
-          any |= call.elements(i) == 0;
-          if (signature.arguments[i].is_output()) all_outputs &= call.elements(i) == 0;
+          any |= call.is_empty(i);
+          if (signature.arguments[i].is_output()) all_outputs &= call.is_empty(i);
         }
         return fault.check == Check::any_empty ? any : all_outputs;
       }
       case Check::rules:
-        return breaks_a_rule(call);
+        return breaks_rule(fault.position, call);
       default:
         return true;
     }
@@ -307,7 +336,9 @@ class CNegative : public testing::TestWithParam<const COperator*> {
     call.example.paint_outputs();
     const std::string before = call.example.output_bytes();
     ASSERT_EQ(invoke(call), status_of(fault)) << what << ": " << last_sentence;
-    EXPECT_EQ(before, call.example.output_bytes()) << what << ": the call wrote to an output";
+    if (status_of(fault) != MLUOP_STATUS_SUCCESS || !op.writes_when_empty) {
+      EXPECT_EQ(before, call.example.output_bytes()) << what << ": the call wrote to an output";
+    }
     if (status_of(fault) == MLUOP_STATUS_SUCCESS) {
       EXPECT_EQ(last_sentence, "") << what;
       return;
