@@ -1,5 +1,7 @@
-/* A client in plain C99: two experts with two slots each, four tokens, one of them dropped. */
+/* A client in plain C99: two experts with two slots each, four tokens, one of them dropped; and the pairs of
+ * two sites under a kernel of three. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <turnout/mluop/mlu_op.h>
 
@@ -19,6 +21,41 @@ static mluOpTensorDescriptor_t describe(mluOpDataType_t dtype, int rank, int row
   if (!check(mluOpCreateTensorDescriptor(&desc), "create")) return NULL;
   if (!check(mluOpSetTensorDescriptor(desc, MLUOP_LAYOUT_ARRAY, dtype, rank, shape), "set")) return NULL;
   return desc;
+}
+
+static int find_pairs(mluOpHandle_t handle) {
+  const int pad[3] = {0, 0, 1}, ones[3] = {1, 1, 1}, line[3] = {1, 1, 3}, pairs_shape[3] = {3, 2, 2};
+  const int32_t sites[2 * 4] = {0, 0, 0, 0, 0, 0, 0, 1};
+  const int32_t expected[3 * 2 * 2] = {0, 1, 1, 2, 0, 1, 0, 1, 1, -1, 0, -1};
+  int32_t pairs[3 * 2 * 2], out[3 * 4], num[3];
+  int count = 0, right = 0;
+  size_t size = 0;
+  void* workspace = NULL;
+  mluOpSparseConvolutionDescriptor_t conv = NULL;
+  mluOpTensorDescriptor_t sites_desc = describe(MLUOP_DTYPE_INT32, 2, 2, 4);
+  mluOpTensorDescriptor_t pairs_desc = describe(MLUOP_DTYPE_INT32, 2, 0, 0);
+  mluOpTensorDescriptor_t out_desc = describe(MLUOP_DTYPE_INT32, 2, 3, 4);
+  mluOpTensorDescriptor_t num_desc = describe(MLUOP_DTYPE_INT32, 1, 3, 0);
+  if (check(mluOpSetTensorDescriptorDim(pairs_desc, 3, pairs_shape), "set") &&
+      check(mluOpCreateSparseConvolutionDescriptor(&conv), "create") &&
+      check(mluOpSetSparseConvolutionDescriptor(conv, 5, 1, pad, ones, ones, line, line, line, 0, 0, 0),
+            "set") &&
+      check(mluOpGetIndicePairsWorkspaceSize(handle, conv, sites_desc, pairs_desc, out_desc, num_desc, &size),
+            "mluOpGetIndicePairsWorkspaceSize") &&
+      (workspace = malloc(size)) != NULL &&
+      check(mluopGetIndicePairs(handle, conv, sites_desc, sites, workspace, size, pairs_desc, pairs, out_desc,
+                                out, num_desc, num),
+            "mluopGetIndicePairs") &&
+      check(mluOpGetSparseConvolutionNumActOut(conv, &count), "mluOpGetSparseConvolutionNumActOut"))
+    right = count == 3 && num[0] == 2 && num[1] == 2 && num[2] == 1 && out[2 * 4 + 3] == 2 &&
+            memcmp(pairs, expected, sizeof(expected)) == 0;
+  if (!right) fprintf(stderr, "the pairs are not what they should be\n");
+  free(workspace);
+  mluOpDestroyTensorDescriptor(sites_desc);
+  mluOpDestroyTensorDescriptor(pairs_desc);
+  mluOpDestroyTensorDescriptor(out_desc);
+  mluOpDestroyTensorDescriptor(num_desc);
+  return check(mluOpDestroySparseConvolutionDescriptor(conv), "destroy") && right;
 }
 
 int main(void) {
@@ -48,6 +85,7 @@ int main(void) {
     fprintf(stderr, "a missing descriptor was not refused by name: %s\n", turnoutLastError());
     return 1;
   }
+  if (!find_pairs(handle)) return 1;
   mluOpDestroyTensorDescriptor(token);
   mluOpDestroyTensorDescriptor(route);
   mluOpDestroyTensorDescriptor(tokens);

@@ -37,4 +37,39 @@ class Descriptor {
   mluOpTensorDescriptor_t desc_ = nullptr;
 };
 
+// What a sparse-convolution descriptor is set to.
+struct Convolution {
+  int dims = 5, batch = 1;
+  std::vector<int> pad{0, 0, 0}, stride{1, 1, 1}, dilation{1, 1, 1}, input{}, filter{}, output{};
+  int sub_m = 0, transpose = 0, inverse = 0;
+  // A vector without elements is a NULL pointer.
+  mluOpStatus_t set(mluOpSparseConvolutionDescriptor_t desc) const {
+    const auto given = [](const std::vector<int>& v) { return v.empty() ? nullptr : v.data(); };
+    return mluOpSetSparseConvolutionDescriptor(desc, dims, batch, given(pad), given(stride), given(dilation),
+                                               given(input), given(filter), given(output), sub_m, transpose,
+                                               inverse);
+  }
+};
+
+class ConvolutionDescriptor {
+ public:
+  ConvolutionDescriptor() { EXPECT_EQ(mluOpCreateSparseConvolutionDescriptor(&desc_), kOk); }
+  explicit ConvolutionDescriptor(const Convolution& convolution) : ConvolutionDescriptor() {
+    EXPECT_EQ(convolution.set(desc_), kOk) << turnoutLastError();
+  }
+  ~ConvolutionDescriptor() { EXPECT_EQ(mluOpDestroySparseConvolutionDescriptor(desc_), kOk); }
+  ConvolutionDescriptor(const ConvolutionDescriptor&) = delete;
+  ConvolutionDescriptor& operator=(const ConvolutionDescriptor&) = delete;
+  operator mluOpSparseConvolutionDescriptor_t() const { return desc_; }
+  mluOpSparseConvolutionDescriptor_t when(bool given) const { return given ? desc_ : nullptr; }
+  int num_act_out() const {
+    int count = -1;
+    EXPECT_EQ(mluOpGetSparseConvolutionNumActOut(desc_, &count), kOk);
+    return count;
+  }
+
+ private:
+  mluOpSparseConvolutionDescriptor_t desc_ = nullptr;
+};
+
 }  // namespace turnout::test

@@ -2,75 +2,12 @@
 // the signatures; these tests do not.
 #include <gtest/gtest.h>
 
-#include <optional>
-
 #include "c_stairs.h"
 
 namespace turnout::test {
 namespace {
 
-using Shape = std::vector<std::int64_t>;
-
-// What can be wrong with one tensor; at first all of it is.
-struct Part {
-  bool described = false, right_rank = false, right_dtype = false, strided = true, has_data = false;
-  Shape wrong_extent;  // added to the right shape
-};
-
-// Descriptors and pointers of the parts, for one call.
-struct Given {
-  std::vector<std::optional<Descriptor>> memory;
-  std::vector<mluOpTensorDescriptor_t> desc;
-  std::vector<void*> data;
-
-  explicit Given(std::size_t count) : memory(count) {}
-  void add(const Part& part, Shape shape, mluOpDataType_t dtype, void* block) {
-    for (std::size_t d = 0; d < shape.size(); ++d) shape[d] += part.wrong_extent[d];
-    if (!part.right_rank) shape.push_back(1);
-    Shape stride(shape.size(), part.strided ? 2 : 1);
-    for (std::size_t d = shape.size() - 1; d-- > 0;) stride[d] = stride[d + 1] * shape[d + 1];
-    const Descriptor& made =
-        memory[desc.size()].emplace(part.right_dtype ? dtype : MLUOP_DTYPE_COMPLEX_FLOAT, shape, stride);
-    desc.push_back(made.when(part.described));
-    data.push_back(part.has_data ? block : nullptr);
-  }
-};
-
-// Adds the stairs of one kind of fault, one for each tensor.
-template <class Call>
-struct EachTensor {
-  Stairs<Call>& stairs;
-  std::vector<std::string> names;
-
-  void missing(std::size_t i, const std::string& more = "") const {
-    stairs.bad(names[i] + " is missing" + more, [i](Call& c) { c.parts[i].described = true; });
-  }
-  void ranks() const {
-    for (std::size_t i = 0; i < names.size(); ++i)
-      stairs.bad(names[i] + " has ", [i](Call& c) { c.parts[i].right_rank = true; });
-  }
-  void dtypes() const {
-    for (std::size_t i = 0; i < names.size(); ++i)
-      stairs.bad(names[i] + " has dtype ", [i](Call& c) { c.parts[i].right_dtype = true; });
-  }
-  void extents() const {
-    const Call call;
-    for (std::size_t i = 0; i < names.size(); ++i)
-      for (std::size_t d = 0; d < call.parts[i].wrong_extent.size(); ++d)
-        stairs.bad(names[i] + ".shape[" + std::to_string(d) + "] is ",
-                   [i, d](Call& c) { c.parts[i].wrong_extent[d] = 0; });
-  }
-  void strided() const {
-    for (std::size_t i = 0; i < names.size(); ++i)
-      stairs.unsupported(names[i] + " is strided", [i](Call& c) { c.parts[i].strided = false; });
-  }
-  void data() const {
-    for (std::size_t i = 0; i < names.size(); ++i)
-      stairs.bad(names[i] + ".data is null", [i](Call& c) { c.parts[i].has_data = true; });
-  }
-};
-
-constexpr std::int64_t kNegative = -(std::int64_t{1} << 40), kTooManyRows = std::int64_t{1} << 31;
+constexpr std::int64_t kTooManyRows = std::int64_t{1} << 31;
 
 struct ReRoutingCall {
   bool has_handle = false, has_workspace = false;

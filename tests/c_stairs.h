@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,6 +22,10 @@ class Stairs {
 
   // sentence: how it begins, without the name of the function.
   void bad(const std::string& sentence, Repair repair) { stairs_.push_back({kBad, sentence, repair}); }
+  // A sentence of the operator behind the door.
+  void bad_inside(const std::string& op, const std::string& sentence, Repair repair) {
+    stairs_.push_back({kBad, sentence, repair, op});
+  }
   void unsupported(const std::string& sentence, Repair repair) {
     stairs_.push_back({kUnsupported, sentence, repair});
   }
@@ -33,7 +38,8 @@ class Stairs {
     for (const Stair& stair : stairs_) {
       ASSERT_EQ(call.run(handle), stair.status) << stair.sentence << " / " << turnoutLastError();
       const std::string said = turnoutLastError();
-      const std::string expected = stair.status == kOk ? "" : function_ + ": " + stair.sentence;
+      const std::string expected =
+          stair.status == kOk ? "" : (stair.op.empty() ? function_ : stair.op) + ": " + stair.sentence;
       EXPECT_EQ(expected.empty() ? said : said.substr(0, expected.size()), expected) << said;
       stair.repair(call);
     }
@@ -45,9 +51,75 @@ class Stairs {
     mluOpStatus_t status;
     std::string sentence;
     Repair repair;
+    std::string op = {};
   };
   std::string function_;
   std::vector<Stair> stairs_;
+};
+
+using Shape = std::vector<std::int64_t>;
+
+inline constexpr std::int64_t kNegative = -(std::int64_t{1} << 40);
+
+// What can be wrong with one tensor; at first all of it is.
+struct Part {
+  bool described = false, right_rank = false, right_dtype = false, strided = true, has_data = false;
+  Shape wrong_extent;  // added to the right shape
+};
+
+// Descriptors and pointers of the parts, for one call.
+struct Given {
+  std::vector<std::optional<Descriptor>> memory;
+  std::vector<mluOpTensorDescriptor_t> desc;
+  std::vector<void*> data;
+
+  explicit Given(std::size_t count) : memory(count) {}
+  void add(const Part& part, Shape shape, mluOpDataType_t dtype, void* block) {
+    for (std::size_t d = 0; d < shape.size(); ++d) shape[d] += part.wrong_extent[d];
+    if (!part.right_rank) shape.push_back(1);
+    Shape stride(shape.size(), part.strided ? 2 : 1);
+    for (std::size_t d = shape.size() - 1; d-- > 0;) stride[d] = stride[d + 1] * shape[d + 1];
+    const Descriptor& made =
+        memory[desc.size()].emplace(part.right_dtype ? dtype : MLUOP_DTYPE_COMPLEX_FLOAT, shape, stride);
+    desc.push_back(made.when(part.described));
+    data.push_back(part.has_data ? block : nullptr);
+  }
+};
+
+// Adds the stairs of one kind of fault, one for each tensor.
+template <class Call>
+struct EachTensor {
+  Stairs<Call>& stairs;
+  std::vector<std::string> names;
+
+  void missing(std::size_t i, const std::string& more = "") const {
+    stairs.bad(names[i] + " is missing" + more, [i](Call& c) { c.parts[i].described = true; });
+  }
+  void ranks() const {
+    for (std::size_t i = 0; i < names.size(); ++i)
+      stairs.bad(names[i] + " has ", [i](Call& c) { c.parts[i].right_rank = true; });
+  }
+  void dtypes() const {
+    for (std::size_t i = 0; i < names.size(); ++i)
+      stairs.bad(names[i] + " has dtype ", [i](Call& c) { c.parts[i].right_dtype = true; });
+  }
+  void extent(std::size_t i, std::size_t d) const {
+    stairs.bad(names[i] + ".shape[" + std::to_string(d) + "] is ",
+               [i, d](Call& c) { c.parts[i].wrong_extent[d] = 0; });
+  }
+  void extents() const {
+    const Call call;
+    for (std::size_t i = 0; i < names.size(); ++i)
+      for (std::size_t d = 0; d < call.parts[i].wrong_extent.size(); ++d) extent(i, d);
+  }
+  void strided() const {
+    for (std::size_t i = 0; i < names.size(); ++i)
+      stairs.unsupported(names[i] + " is strided", [i](Call& c) { c.parts[i].strided = false; });
+  }
+  void data() const {
+    for (std::size_t i = 0; i < names.size(); ++i)
+      stairs.bad(names[i] + ".data is null", [i](Call& c) { c.parts[i].has_data = true; });
+  }
 };
 
 }  // namespace turnout::test
