@@ -1,5 +1,7 @@
 """get_indice_pairs against its definition, for NumPy arrays."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 from conftest import same_bits
@@ -117,12 +119,17 @@ def test_seed_scales(rng, space, options, dtype):
 
 @pytest.mark.parametrize("options", MODES)
 @pytest.mark.parametrize("dtype", [np.int32, np.int64])
-def test_large_coordinates(options, dtype):
-    """Sites at the end of the largest space: their numbers do not fit 64 bits."""
-    limit = 2**31 - 1
-    x = limit - 3 if options.get("transpose") else limit - 1  # the output shape has the same limit
-    indices = np.array([[limit - 1, x, x], [limit - 1, x, x - 1], [0, 0, 0]], dtype)
-    assert_like_definition(indices, limit, (x + 1, x + 1), **options)
+@pytest.mark.parametrize(("batches", "dims"), [(1, 2), (2**31 - 1, 1)])
+def test_large_coordinates(options, dtype, batches, dims):
+    """Sites at the ends of the largest spaces, and of one that is too large."""
+    last = 2**31 - 4 if options.get("transpose") else 2**31 - 2  # the output shape has the same limit
+    ends = [(batches - 1, *x) for x in np.ndindex(*[2] * dims)]
+    indices = np.abs(np.array(ends) - [[0] + [last] * dims])
+    indices = np.concatenate([indices, np.zeros_like(indices[:1])]).astype(dtype)
+    assert_like_definition(indices, batches, [last + 1] * dims, **options)
+    indices = np.zeros((1, 5), dtype)
+    with pytest.raises(NotImplementedError, match="get_indice_pairs: the output space has more than"):
+        turnout.get_indice_pairs(indices, batches, [last + 1] * 4, **options)
 
 
 @pytest.mark.parametrize("options", MODES)
@@ -226,6 +233,21 @@ def test_threads(rng, threads):
             threads(count)
             results = turnout.get_indice_pairs(indices, 2, (20, 60, 60), **options)
             assert all(same_bits(a, b) for a, b in zip(results, expected, strict=True))
+
+
+def test_calls_at_the_same_time(rng, threads):
+    """Between its two steps a call gives the interpreter to others."""
+    threads(2)
+    calls = [sites(rng, 9000 + 500 * i, 2, (20, 40, 40)) for i in range(4)]
+    options = [{"padding": 1, "subm": i % 2 == 0} for i in range(4)]
+
+    def call(i):
+        return turnout.get_indice_pairs(calls[i], 2, (20, 40, 40), **options[i])
+
+    expected = [call(i) for i in range(4)]
+    with ThreadPoolExecutor(4) as pool:
+        for i, results in zip(list(range(4)) * 5, pool.map(call, list(range(4)) * 5), strict=True):
+            assert all(same_bits(a, b) for a, b in zip(results, expected[i], strict=True))
 
 
 def test_large_results_are_cached(rng, cache):

@@ -154,24 +154,27 @@ def test_fake(dtype):
         assert [r.dtype for r in results] == [dtype, torch.int32, torch.int32]
 
 
+def test_fake_refuses_what_has_no_shape():
+    with FakeTensorMode(shape_env=ShapeEnv()), pytest.raises(ValueError) as caught:
+        OP(torch.empty(60, 4, dtype=torch.int32), 2, SPACE, (3, 3))
+    assert str(caught.value) == "get_indice_pairs: kernel_size has 2 elements, expected dims = 3"
+
+
 @pytest.mark.parametrize("count", [1, 2])
-def test_torch_threads(rng, monkeypatch, count):
-    calls = []
-
-    def recorded(*arguments, plain=_core.get_indice_pairs):
-        calls.append(arguments)
-        return plain(*arguments)
-
-    monkeypatch.setattr(_core, "get_indice_pairs", recorded)
-    indices = tensor_sites(rng)
+@pytest.mark.parametrize("options", [{"subm": True}, {"stride": 2, "padding": 1}])
+def test_torch_threads_do_the_work(rng, count, options):
+    space = (20, 60, 60)
+    indices = torch.from_numpy(sites(rng, 20000, 2, space))
+    expected = turnout.get_indice_pairs(indices, 2, space, **options)
     threads = torch.get_num_threads()
     torch.set_num_threads(count)
+    before = _core.torch_runs()
     try:
-        results = turnout.torch.get_indice_pairs(indices, 2, SPACE)
+        results = turnout.torch.get_indice_pairs(indices, 2, space, **options)
+        assert (_core.torch_runs() > before) == (count > 1)
     finally:
         torch.set_num_threads(threads)
-    assert [arguments[-1] for arguments in calls] == [True]
-    assert_like_definition(results, indices, 2, SPACE)
+    assert all(torch.equal(a, b) for a, b in zip(results, expected, strict=True))
 
 
 # -- torch.compile -----------------------------------------------------------------------------------------

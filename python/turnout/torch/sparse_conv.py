@@ -45,7 +45,10 @@ def _pairs_fake(
     subm=False,
     transpose=False,
 ):
-    kernel = kernel_size if len(kernel_size) > 1 else kernel_size * len(spatial_shape)
+    dims = len(spatial_shape)
+    kernel = kernel_size * dims if len(kernel_size) == 1 else kernel_size
+    if len(kernel) != dims:
+        raise ValueError(f"get_indice_pairs: kernel_size has {len(kernel)} elements, expected dims = {dims}")
     volume = math.prod(i if k == -1 else k for k, i in zip(kernel, spatial_shape, strict=True))
     rows, columns = indices.shape
     outputs = rows if subm else torch.library.get_ctx().new_dynamic_size()
