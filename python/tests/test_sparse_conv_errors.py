@@ -175,6 +175,13 @@ def test_sentences(changes, sentence):
     assert refusal(arguments, everything) == sentence
 
 
+def test_result_beyond_memory():
+    """Refused before the work, which would take hours."""
+    arguments = {"indices": np.zeros((10**6, 4), np.int32), "batch_size": 1, "spatial_shape": (255, 256, 256)}
+    sentence = refusal({**arguments, "kernel_size": -1}, (), MemoryError)
+    assert sentence == f"indice_pairs needs {255 * 256 * 256 * 2 * 10**6 * 4} bytes, which are not available"
+
+
 def test_overlap_with_indices():
     arguments = arguments_and_out()
     arguments.update(subm=True, out=(arguments["indices"], None, None))

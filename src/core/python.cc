@@ -9,8 +9,8 @@
 
 namespace turnout::core {
 
-Tensor PythonCall::import(nb::handle object, bool for_writing) {
-  const Argument& argument = signature_.arguments[next_argument_];
+Tensor PythonCall::import(nb::handle object, int position, bool for_writing) {
+  const Argument& argument = signature_.arguments[position];
   const std::string_view what[2] = {signature_.op, argument.name};
   const auto refuse = [&](const std::string& why) {
     throw Error(ErrorCode::bad_param, concat(what[0], ": ", what[1], why));
@@ -26,11 +26,11 @@ Tensor PythonCall::import(nb::handle object, bool for_writing) {
     refuse(
         concat(" has dtype ", foreign_dtype_name(object), ", expected ", dtypes_text(signature_, argument)));
   if (for_writing && array.read_only) refuse(" is read-only, expected memory that can be written to");
-  seen_[next_argument_++] = {object, array.type, array.tensor.dtype, std::move(array.keep)};
+  seen_[position] = {object, array.type, array.tensor.dtype, std::move(array.keep)};
   return array.tensor;
 }
 
-ConstTensor PythonCall::in(nb::handle object) { return import(object, false); }
+ConstTensor PythonCall::in(nb::handle object) { return import(object, next_argument_++, false); }
 
 std::optional<ConstTensor> PythonCall::optional_in(nb::handle object) {
   if (!object.is_none()) return in(object);
@@ -38,13 +38,13 @@ std::optional<ConstTensor> PythonCall::optional_in(nb::handle object) {
   return std::nullopt;
 }
 
-Tensor PythonCall::out(nb::handle object, const std::int64_t* shape, int rank) {
-  nb::object& result = results_[result_count_++];
-  if (!object.is_none()) {
-    result = nb::borrow(object);
-    return import(object, true);
+Tensor PythonCall::out(const Place& where, const std::int64_t* shape, int rank) {
+  nb::object& result = results_[where.result];
+  if (!where.object.is_none()) {
+    result = nb::borrow(where.object);
+    return import(where.object, where.argument, true);
   }
-  const Argument& argument = signature_.arguments[next_argument_++];
+  const Argument& argument = signature_.arguments[where.argument];
   const std::string_view what[2] = {signature_.op, argument.name};
   const Seen& like = seen_[std::max<int>(argument.like, 0)];
   const DType dtype = argument.like < 0 ? static_cast<DType>(std::countr_zero(argument.dtypes)) : like.dtype;

@@ -50,10 +50,19 @@ class PythonCall {
   // None makes a new array of this shape; negative extents count as 0, for the operator's check to complain.
   // Its kind is that of the argument whose dtype it has, or of the first one.
   Tensor out(nb::handle object, std::initializer_list<std::int64_t> shape) {
-    return out(object, shape.begin(), static_cast<int>(shape.size()));
+    return out(place(object), shape);
   }
   Tensor out(nb::handle object, const ConstTensor& same_shape) {
-    return out(object, same_shape.shape, same_shape.rank);
+    return out(place(object), same_shape.shape, same_shape.rank);
+  }
+  // A result whose shape is known later than those of the ones after it: its place first, then out().
+  struct Place {
+    nb::handle object;
+    int argument, result;
+  };
+  Place place(nb::handle object) { return {object, next_argument_++, result_count_++}; }
+  Tensor out(const Place& where, std::initializer_list<std::int64_t> shape) {
+    return out(where, shape.begin(), static_cast<int>(shape.size()));
   }
   // An optional result that this call does not have: None.
   void no_out();
@@ -79,13 +88,13 @@ class PythonCall {
   };
 
   Context& context() const;
-  Tensor import(nb::handle object, bool for_writing);
+  Tensor import(nb::handle object, int position, bool for_writing);
   std::int64_t integer(nb::handle object, const std::string& name) const;
   std::vector<std::int64_t> integers(nb::handle object, std::string_view name,
                                      std::optional<std::int64_t> length, std::string_view length_name) const;
   [[noreturn]] void refuse_type(nb::handle object, const std::string& name, const char* expected) const;
   std::int64_t choice_value(nb::handle object);
-  Tensor out(nb::handle object, const std::int64_t* shape, int rank);
+  Tensor out(const Place& where, const std::int64_t* shape, int rank);
 
   const Signature& signature_;
   const bool torch_team_;

@@ -91,11 +91,19 @@ nb::object indice_pairs(nb::handle indices, nb::handle batch_size, nb::handle sp
   params.batch_size = batches;
   const auto to = call.outs(out);
 
+  // The large result before the work: what memory cannot hold is refused at once.
+  std::int64_t volume = 1;
+  for (int d = 0; d < params.kernel_size.count(); ++d) {
+    const std::int64_t extent = params.kernel_size[d];
+    volume = extent_product(volume, extent == -1 ? params.spatial_shape[d] : extent);
+  }
+  const auto out_place = call.place(to[0]);
+  const Tensor pairs = call.out(to[1], {volume, 2, sites.shape[0]});
+  const Tensor num = call.out(to[2], {volume});
+
   std::optional<IndicePairs> index;
   call.run([&](Context& context) { index.emplace(context, sites, params); });
-  const Tensor out_indices = call.out(to[0], {index->num_act_out(), sites.shape[1]});
-  const Tensor pairs = call.out(to[1], {index->kernel_volume(), 2, sites.shape[0]});
-  const Tensor num = call.out(to[2], {index->kernel_volume()});
+  const Tensor out_indices = call.out(out_place, {index->num_act_out(), sites.shape[1]});
   call.run([&](Context&) {
     index->write(out_indices, pairs, num);
     index.reset();  // its memory is large, and nobody should wait for it with the GIL
