@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <type_traits>
 
 #include "core/context.h"
 #include "core/fp_environment.h"
@@ -25,21 +26,29 @@ bool& inside_parallel();  // of this thread
 
 // body(begin, end) for consecutive ranges of `grain` items that cover 0 .. n-1; the last may be shorter. The
 // ranges depend on n and grain alone, never on who runs them. Ranges are handed out one by one, so a thread
-// that loses its core delays one range. A call inside a body runs inline. body must not throw.
+// that loses its core delays one range. A call inside a body runs inline. body must not throw. It may also be
+// body(begin, end, worker): workers that run at the same time have different numbers below context.threads().
 template <class Body>
 void parallel_for(Context& context, std::int64_t n, std::int64_t grain, const Body& body) {
   struct Job {
     std::atomic<std::int64_t> next{0};
+    std::atomic<int> workers{0};
     std::int64_t n, grain;
     const Body* body;
 
     static void work(void* argument) noexcept {
       auto& job = *static_cast<Job*>(argument);
       const FpEnvironment environment;
+      [[maybe_unused]] const int worker = job.workers.fetch_add(1, std::memory_order_relaxed);
       for (;;) {
         const std::int64_t begin = job.next.fetch_add(job.grain, std::memory_order_relaxed);
         if (begin >= job.n) return;
-        (*job.body)(begin, std::min(begin + job.grain, job.n));
+        const std::int64_t end = std::min(begin + job.grain, job.n);
+        if constexpr (std::is_invocable_v<const Body&, std::int64_t, std::int64_t, int>) {
+          (*job.body)(begin, end, worker);
+        } else {
+          (*job.body)(begin, end);
+        }
       }
     }
   };

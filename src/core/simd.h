@@ -31,6 +31,26 @@
   }                     \
   HWY_AFTER_NAMESPACE();
 
+namespace turnout::core {
+
+// Which lanes a mask of 8 (or 4) lanes keeps, as bytes, for compress() below. Highway 1.0.3 has such a table
+// as a local constant, which g++ copies to the stack in every call: that was half the time of a loop.
+struct CompressTable {
+  alignas(64) std::uint8_t lanes[256][8];
+  alignas(64) std::uint8_t bytes[16][16];
+  constexpr CompressTable() : lanes(), bytes() {
+    for (unsigned mask = 0; mask < 256; ++mask)
+      for (std::uint8_t lane = 0, next = 0; lane < 8; ++lane)
+        if (mask >> lane & 1) lanes[mask][next++] = lane;
+    for (unsigned mask = 0; mask < 16; ++mask)
+      for (unsigned b = 0; b < 16; ++b)
+        bytes[mask][b] = static_cast<std::uint8_t>(lanes[mask][b / 4] * 4 + b % 4);
+  }
+};
+inline constexpr CompressTable kCompressTable;
+
+}  // namespace turnout::core
+
 // TURNOUT_KERNEL_TABLE(x): a KernelTable of each instruction set's object x.
 #if HWY_TARGETS & HWY_SSE4
 #define TURNOUT_ON_SSE4(x) &N_SSE4::x
@@ -100,6 +120,23 @@ constexpr std::int64_t block_size() {
 using F32 = hn::ScalableTag<float>;
 using U32 = hn::RebindToUnsigned<F32>;
 using U16 = hn::Rebind<std::uint16_t, F32>;  // half a vector
+
+// The lanes that `mask` has, in order; what follows them is anything.
+#if HWY_TARGET == HWY_AVX2
+HWY_INLINE hn::Vec<U32> compress(hn::Vec<U32> v, hn::Mask<U32> mask) {
+  const auto bits = static_cast<unsigned>(_mm256_movemask_ps(_mm256_castsi256_ps(mask.raw)));
+  const __m128i packed = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(kCompressTable.lanes[bits]));
+  return hn::Vec<U32>{_mm256_permutevar8x32_epi32(v.raw, _mm256_cvtepu8_epi32(packed))};
+}
+#elif HWY_TARGET == HWY_SSE4
+HWY_INLINE hn::Vec<U32> compress(hn::Vec<U32> v, hn::Mask<U32> mask) {
+  const auto bits = static_cast<unsigned>(_mm_movemask_ps(_mm_castsi128_ps(mask.raw)));
+  const __m128i order = _mm_load_si128(reinterpret_cast<const __m128i*>(kCompressTable.bytes[bits]));
+  return hn::Vec<U32>{_mm_shuffle_epi8(v.raw, order)};
+}
+#else
+HWY_INLINE hn::Vec<U32> compress(hn::Vec<U32> v, hn::Mask<U32> mask) { return hn::Compress(v, mask); }
+#endif
 
 // The bits of a bf16, nearest even, of each float.
 HWY_INLINE hn::Vec<U32> bf16_bits_of(hn::Vec<F32> v) {

@@ -24,7 +24,6 @@ std::int64_t residue_table(const IndicePairsParams& p, int d) {
 std::int64_t plan_dim(const IndicePairsParams& p, int d, Scratch& memory, GeometryDim& dim) {
   const std::int64_t kernel = p.kernel_size[d], stride = p.stride[d], padding = p.padding[d];
   const bool transposed = p.mode == ConvMode::transposed;
-  dim.size = p.spatial_shape[d];
   dim.out_size = p.output_shape[d];
   dim.stride = stride;
   dim.padding = padding;
@@ -34,17 +33,18 @@ std::int64_t plan_dim(const IndicePairsParams& p, int d, Scratch& memory, Geomet
   const std::int64_t table = residue_table(p, d);
   auto* class_of = memory.take<std::int32_t>(table);
 
-  const std::int64_t first_base = transposed ? 0 : padding / stride;
-  const std::int64_t last_base = transposed ? (dim.size - 1) * stride : (dim.size - 1 + padding) / stride;
+  const bool divides = !transposed && stride > 1;
+  const std::int64_t last = p.spatial_shape[d] - 1;
+  dim.last_base = divides ? (last + padding) / stride - padding / stride : transposed ? last * stride : last;
   std::int64_t low = 0, high = dim.out_size - 1, count = 0;
   for (std::int64_t k = 0; k < kernel; ++k) {
     const std::int64_t a = k * p.dilation[d];
-    const std::int64_t delta = transposed ? a - padding : -(a / stride);
-    const bool meets = delta >= -last_base && delta <= dim.out_size - 1 - first_base;
+    const std::int64_t delta = transposed ? a - padding : padding / stride - a / stride;
+    const bool meets = delta >= -dim.last_base && delta < dim.out_size;
     dim.offsets[k] = {delta, meets ? 0 : -1};
     if (!meets) continue;
-    low = std::min(low, first_base + delta);
-    high = std::max(high, last_base + delta);
+    low = std::min(low, delta);
+    high = std::max(high, dim.last_base + delta);
     residues[count++] = transposed ? 0 : a % stride;
   }
   std::sort(residues, residues + count);
@@ -165,13 +165,16 @@ void make_geometry(const IndicePairsParams& p, Scratch& memory, Geometry& g) {
     g.batch_leaves = saturating(g.batch_leaves, g.dim[d].extent);
   }
   const std::int64_t space = saturating(g.batch_leaves, g.batch_size);
-  if (space > kMaxLeaves - g.bias)
+  // Bases may lie beyond a shape that is smaller than the input.
+  std::int64_t beyond = 2 * g.row_leaves + x.last_base / g.leaf_cells + 2;
+  for (int d = 0; d < last; ++d)
+    beyond = std::min(kMaxLeaves,
+                      beyond + std::min(kMaxLeaves, saturating(g.dim[d].last_base, g.dim[d].leaf_stride)));
+  if (space > kMaxLeaves - g.bias || beyond > kMaxLeaves - g.bias - space)
     throw Error(ErrorCode::not_supported,
                 "get_indice_pairs: the output space has more than 2^62 cells, expected fewer");
-  g.leaves = static_cast<std::uint64_t>(g.bias + space + g.row_leaves + 1);
-  for (int d = 0; d < last; ++d)
-    g.self_delta -=
-        static_cast<std::uint64_t>(g.dim[d].padding) * static_cast<std::uint64_t>(g.dim[d].leaf_stride);
+  g.leaves = static_cast<std::uint64_t>(g.bias + (space - g.batch_leaves) +
+                                        std::max(g.batch_leaves + g.row_leaves + 1, beyond));
   plan_rows(p, g);
 }
 

@@ -1,7 +1,8 @@
 // The geometry of one convolution as sums: an output coordinate is the site's base plus the offset's delta.
 //
 // In each dimension, with k dilation = a:
-//   sparse, submanifold   i + padding = q stride + r: base q, delta -(a / stride), for the k with a % stride
+//   stride 1              base i, delta padding - a
+//   sparse, stride > 1    i + padding = q stride + r: base q, delta -(a / stride), for the k with a % stride
 //   == r transposed            base i stride, delta a - padding
 // So the residues r sort the sites into classes, every kernel offset belongs to one class, and within a class
 // all modes look alike. Output coordinates are flattened in an output shape with a margin in each dimension,
@@ -27,7 +28,8 @@ struct KernelOffset {  // in one dimension
 };
 
 struct GeometryDim {
-  std::int64_t size, out_size, extent;  // input, output, output with its margin
+  std::int64_t out_size, extent;  // of the output, without and with its margin
+  std::int64_t last_base;
   std::int64_t stride, padding;
   std::int64_t leaf_stride;  // leaves from one coordinate to the next; 0 in the last dimension
   std::uint64_t reciprocal;  // 2^64 / stride, rounded up
@@ -65,7 +67,6 @@ struct Geometry {
   std::int64_t row_leaves, batch_leaves;  // leaves of a row, of a batch
   std::int64_t bias;                      // the leaf of cell 0
   std::uint64_t leaves;                   // of the space
-  std::uint64_t self_delta;               // leaves from a base to the site itself, submanifold
   RowOffset* offsets;
   std::int64_t offset_count;
   Window* windows;                   // by class of the last dimension

@@ -2,7 +2,9 @@
 #include "sparse_conv/index.h"
 
 #include <algorithm>
+#include <cstring>
 #include <numeric>
+#include <type_traits>
 #include <utility>
 
 #include "core/dtypes.h"
@@ -11,7 +13,8 @@
 namespace turnout::core {
 namespace {
 
-constexpr std::int64_t kBlock = 16384;  // sites that a thread takes
+constexpr std::int64_t kBlock = 16384;     // sites that a thread takes
+constexpr std::int64_t kPlacedBytes = 24;  // moved for each site, about
 
 // The cell of coordinate x, counted from leaf_base. 32-bit cells have few enough leaves to multiply.
 struct LeafDivider {
@@ -29,11 +32,14 @@ struct LeafDivider {
 struct Quotient {
   std::uint64_t q, r;
 };
-// t / stride for t below 2^32: exact with a reciprocal that is rounded up.
-Quotient divide(std::uint64_t t, const GeometryDim& dim) {
-  if (dim.stride == 1) return {t, 0};
+// The base of a coordinate where strides divide, and its residue.
+Quotient divide(std::int64_t i, const GeometryDim& dim) {
+  if (dim.stride == 1) return {static_cast<std::uint64_t>(i), 0};
+  const auto t =
+      static_cast<std::uint64_t>(i + dim.padding);  // below 2^32: exact with a reciprocal rounded up
   const auto q = static_cast<std::uint64_t>(static_cast<unsigned __int128>(t) * dim.reciprocal >> 64);
-  return {q, t - q * static_cast<std::uint64_t>(dim.stride)};
+  return {q - static_cast<std::uint64_t>(dim.padding / dim.stride),
+          t - q * static_cast<std::uint64_t>(dim.stride)};
 }
 
 std::int32_t class_of(const GeometryDim& dim, std::uint64_t residue) {
@@ -115,12 +121,14 @@ std::size_t array_bytes(std::int64_t count, std::size_t size) {
   return padded(static_cast<std::size_t>(count) * size);
 }
 
+std::uint32_t low_bits(std::int64_t count) { return count >= 32 ? ~0u : (1u << count) - 1; }
+
 }  // namespace
 
 std::size_t pair_index_bytes(std::int64_t rows, const IndicePairsParams& p) {
-  const bool submanifold = p.mode == ConvMode::submanifold;
+  const std::int64_t slots = slot_bound(p) + (p.mode == ConvMode::submanifold);
   const std::int64_t classes = class_bound(p);
-  return geometry_bytes(p) + array_bytes(rows * (slot_bound(p) + submanifold), sizeof(std::uint64_t)) +
+  return geometry_bytes(p) + array_bytes(rows * slots, sizeof(std::uint64_t)) + array_bytes(rows * slots, 1) +
          array_bytes(rows, sizeof(std::int32_t)) + array_bytes(classes + 1, sizeof(std::int64_t)) +
          array_bytes(has_classes(p) ? classes * blocks_of(rows) : 0, sizeof(std::int64_t));
 }
@@ -129,126 +137,99 @@ PairIndex::PairIndex(Context& context, Call& call, const ConstTensor& indices,
                      const IndicePairsParams& params, Scratch& memory)
     : rows_(indices.shape[0]) {
   call.check([&] { make_geometry(params, memory, geometry_); });
-  const bool submanifold = geometry_.submanifold;
-  is_bitmap_ = BitmapLeaves::fits(geometry_.leaves);
-  cells_ = memory.take<std::uint64_t>(rows_ * (slot_bound(params) + submanifold));
+  const Geometry& g = geometry_;
+  const std::int64_t slots = slot_bound(params) + g.submanifold;
+  is_bitmap_ = BitmapLeaves::fits(g.leaves);
+  void* cells = memory.take<std::uint64_t>(rows_ * slots);
+  homes_ = static_cast<std::uint32_t*>(cells);  // in place, once the cells have done their part
+  bits_ = memory.take<std::uint8_t>(rows_ * slots);
   auto* row_memory = memory.take<std::int32_t>(rows_);
-  if (submanifold) row_of_ = row_memory;
+  if (g.submanifold) row_of_ = row_memory;
   if (has_classes(params)) position_rows_ = row_memory;  // never submanifold
   const std::int64_t classes = class_bound(params);
   class_start_ = memory.take<std::int64_t>(classes + 1);
   auto* counts = memory.take<std::int64_t>(has_classes(params) ? classes * blocks_of(rows_) : 0);
-
-  visit_index(indices.dtype, [&](auto type) {
-    const auto* sites = static_cast<const typename decltype(type)::type*>(indices.data);
-    const auto place = [&](auto cell) {
-      using Cell = decltype(cell);
-      if (has_classes(params)) {
-        place_in_classes<Cell>(context, sites, counts);
-      } else {
-        place_sites<Cell>(context, sites);
-      }
-    };
-    is_bitmap_ ? place(std::uint32_t{}) : place(std::uint64_t{});
-  });
-
-  const auto mark = [&](auto cell, auto& leaves) {
-    submanifold ? mark_sites<decltype(cell)>(leaves) : mark_outputs<decltype(cell)>(leaves);
-  };
+  if (g.submanifold) {
+    const bool in_window = g.window_count > 0 && g.windows[0].delta <= 0 && g.windows[0].delta > -g.width;
+    self_slot_ = in_window ? 0 : g.slots;
+    self_bit_ = in_window ? static_cast<std::uint32_t>(-g.windows[0].delta) : 0;
+  }
+  if (g.classes == 0) {  // no offset meets an output anywhere
+    active_ = g.submanifold ? rows_ : 0;
+    return;
+  }
   if (is_bitmap_) {
-    const std::int64_t bytes = BitmapLeaves::bytes(geometry_.leaves);
-    key_memory_.emplace(call.lease(static_cast<std::size_t>(bytes)));
-    bitmap_ = BitmapLeaves(key_memory_->take<RankWord>(bytes / static_cast<std::int64_t>(sizeof(RankWord))),
-                           geometry_.leaves);
-    bitmap_.clear();
-    mark(std::uint32_t{}, bitmap_);
-    build<std::uint32_t>(call, bitmap_);
+    build<std::uint32_t>(context, call, indices, bitmap_, cells, counts);
   } else {
-    mark(std::uint64_t{}, sorted_);  // counts only
-    key_memory_.emplace(call.lease(SortedLeaves::bytes(sorted_.marks())));
-    sorted_.start(*key_memory_);
-    mark(std::uint64_t{}, sorted_);
-    build<std::uint64_t>(call, sorted_);
+    build<std::uint64_t>(context, call, indices, sorted_, cells, counts);
   }
 }
 
 // One class: the position of a site is its row, and its cell a sum of products.
 template <class Cell, class Index>
-void PairIndex::place_sites(Context& context, const Index* indices) {
+void PairIndex::place_sites(Context& context, const Index* indices, Cell* cells) {
   const Geometry& g = geometry_;
   const int columns = g.dims + 1, last = g.dims - 1;
-  const auto scale = [&](int d) { return g.transposed ? static_cast<std::uint64_t>(g.dim[d].stride) : 1; };
-  const auto shift = [&](int d) { return g.transposed ? 0 : static_cast<std::uint64_t>(g.dim[d].padding); };
+  const auto scale = [&](int d) { return g.transposed ? static_cast<Cell>(g.dim[d].stride) : Cell{1}; };
   // A coordinate below 0 is in the row before, where `extent` makes it positive.
-  std::uint64_t first = static_cast<std::uint64_t>(g.bias - g.row_leaves), factor[Dims::kMax] = {};
-  factor[0] = static_cast<std::uint64_t>(g.batch_leaves);
-  for (int d = 0; d < last; ++d) {
-    const auto stride = static_cast<std::uint64_t>(g.dim[d].leaf_stride);
-    first += shift(d) * stride;
-    factor[d + 1] = scale(d) * stride;
-  }
+  const auto first = static_cast<Cell>(g.bias - g.row_leaves);
+  Cell factor[Dims::kMax + 1] = {static_cast<Cell>(g.batch_leaves)};
+  for (int d = 0; d < last; ++d) factor[d + 1] = scale(d) * static_cast<Cell>(g.dim[d].leaf_stride);
   const LeafDivider leaf(g.leaf_cells);
-  const std::uint64_t x_scale = scale(last);
-  const int slots = g.slots + (g.submanifold ? 1 : 0);
-  auto* cells = static_cast<Cell*>(cells_);
+  const auto x_scale = static_cast<std::uint64_t>(scale(last));
   class_start_[0] = 0;
   class_start_[1] = rows_;
-  parallel_for(
-      context, rows_, rows_ * 16 >= kParallelBytes ? kBlock : rows_,
-      [&](std::int64_t begin, std::int64_t end) {
-        for (int slot = 0; slot < slots; ++slot) {
-          // The site itself comes after its windows.
-          const std::int64_t delta = slot < g.slots ? g.windows[slot].delta : -g.dim[last].padding;
-          const std::uint64_t x_first = shift(last) + static_cast<std::uint64_t>(delta + g.dim[last].extent);
-          for (std::int64_t i = begin; i < end; ++i) {
-            const Index* site = indices + i * columns;
-            std::uint64_t base = first;
-            for (int c = 0; c < columns - 1; ++c) base += factor[c] * static_cast<std::uint64_t>(site[c]);
-            const std::uint64_t x = static_cast<std::uint64_t>(site[columns - 1]) * x_scale + x_first;
-            cells[slot * rows_ + i] = leaf.cell<Cell>(base, x);
-          }
-        }
-      });
+  parallel_for(context, rows_, rows_ * kPlacedBytes >= kParallelBytes ? kBlock : rows_,
+               [&](std::int64_t begin, std::int64_t end) {
+                 for (std::int32_t slot = 0; slot < std::max(g.slots, self_slot_ + 1); ++slot) {
+                   const std::int64_t delta = slot < g.slots ? g.windows[slot].delta : 0;
+                   const auto x_first = static_cast<std::uint64_t>(delta + g.dim[last].extent);
+                   Cell* to = cells + slot * rows_;
+                   const auto place = [&](auto fixed_columns) {
+                     const int count = fixed_columns > 0 ? fixed_columns : columns;
+                     for (std::int64_t i = begin; i < end; ++i) {
+                       const Index* site = indices + i * count;
+                       Cell base = first;
+                       for (int c = 0; c < count - 1; ++c) base += factor[c] * static_cast<Cell>(site[c]);
+                       to[i] = leaf.cell<Cell>(
+                           base, static_cast<std::uint64_t>(site[count - 1]) * x_scale + x_first);
+                     }
+                   };
+                   if (columns == 4) {
+                     place(std::integral_constant<int, 4>());
+                   } else {
+                     place(std::integral_constant<int, 0>());
+                   }
+                 }
+               });
 }
 
 // Sites sorted by class, in their order within each: counted by blocks, then placed.
 template <class Cell, class Index>
-void PairIndex::place_in_classes(Context& context, const Index* indices, std::int64_t* counts) {
+void PairIndex::place_in_classes(Context& context, const Index* indices, Cell* cells, std::int64_t* counts) {
   const Geometry& g = geometry_;
   const int columns = g.dims + 1, last = g.dims - 1;
-  const std::int64_t blocks = blocks_of(rows_);
-  if (g.classes == 0 || rows_ == 0) {
-    std::fill_n(class_start_, g.classes + 1, std::int64_t{0});
-    return;
-  }
+  const std::int64_t blocks = blocks_of(rows_), x_classes = g.dim[last].classes;
   struct Place {
     std::int64_t cls;
     std::uint64_t base, x;
   };
   const auto place = [&](const Index* site) -> Place {
-    Place p{0,
-            static_cast<std::uint64_t>(g.bias - g.row_leaves) +
-                static_cast<std::uint64_t>(site[0]) * static_cast<std::uint64_t>(g.batch_leaves),
-            0};
-    bool meets = true;
-    std::int64_t radix = 1;
-    std::int64_t x_class = 0;
-    for (int d = last; d >= 0; --d) {
-      const GeometryDim& dim = g.dim[d];
-      const Quotient t = divide(static_cast<std::uint64_t>(site[d + 1] + dim.padding), dim);
-      const std::int32_t cls = class_of(dim, t.r);
+    std::uint64_t base = static_cast<std::uint64_t>(g.bias - g.row_leaves) +
+                         static_cast<std::uint64_t>(site[0]) * static_cast<std::uint64_t>(g.batch_leaves);
+    const Quotient x = divide(site[last + 1], g.dim[last]);
+    const std::int32_t x_class = class_of(g.dim[last], x.r);
+    std::int64_t row_class = 0, radix = 1;
+    bool meets = x_class >= 0;
+    for (int d = last - 1; d >= 0; --d) {
+      const Quotient t = divide(site[d + 1], g.dim[d]);
+      const std::int32_t cls = class_of(g.dim[d], t.r);
       meets &= cls >= 0;
-      if (d == last) {
-        x_class = cls;
-        p.x = t.q;
-      } else {
-        p.cls += cls * radix;
-        radix *= dim.classes;
-        p.base += t.q * static_cast<std::uint64_t>(dim.leaf_stride);
-      }
+      row_class += cls * radix;
+      radix *= g.dim[d].classes;
+      base += t.q * static_cast<std::uint64_t>(g.dim[d].leaf_stride);
     }
-    p.cls = meets ? p.cls * g.dim[last].classes + x_class : -1;
-    return p;
+    return {meets ? row_class * x_classes + x_class : -1, base, x.q};
   };
   parallel_for(context, blocks, 1, [&](std::int64_t block, std::int64_t) {
     std::int64_t* count = counts + block * g.classes;
@@ -266,17 +247,14 @@ void PairIndex::place_in_classes(Context& context, const Index* indices, std::in
   }
   class_start_[g.classes] = sum;
 
-  // The windows of a class of the last dimension, by slot.
   const LeafDivider leaf(g.leaf_cells);
-  auto* cells = static_cast<Cell*>(cells_);
   parallel_for(context, blocks, 1, [&](std::int64_t block, std::int64_t) {
     std::int64_t* next = counts + block * g.classes;
     for (std::int64_t i = block * kBlock; i < std::min(rows_, (block + 1) * kBlock); ++i) {
       const Place p = place(indices + i * columns);
       if (p.cls < 0) continue;
-      const std::int64_t position = next[p.cls]++;
+      const std::int64_t position = next[p.cls]++, x_class = p.cls % x_classes;
       position_rows_[position] = static_cast<std::int32_t>(i);
-      const std::int64_t x_class = p.cls % g.dim[last].classes;
       for (std::int32_t w = g.class_windows[x_class]; w < g.class_windows[x_class + 1]; ++w) {
         const Window& window = g.windows[w];
         cells[window.slot * rows_ + position] =
@@ -286,162 +264,249 @@ void PairIndex::place_in_classes(Context& context, const Index* indices, std::in
   });
 }
 
-// f(cell, mask of the taps) for every window of every site.
-template <class Cell, class F>
-void PairIndex::for_each_window(const F& f) const {
+// f(slot, begin, end): positions begin .. end-1 have a window in that slot. Slot by slot, in order.
+template <class F>
+void PairIndex::for_each_list(const F& f) const {
   const Geometry& g = geometry_;
-  for (std::int64_t o = 0; o < g.offset_count; ++o) {
-    const auto delta = static_cast<Cell>(g.offsets[o].leaf_delta * 32);
-    for (std::int32_t w = 0; w < g.window_count; ++w) {
-      const Window& window = g.windows[w];
-      const std::int64_t cls = std::int64_t{g.offsets[o].cls} * g.last().classes + window.cls;
-      const Cell* const end = cells<Cell>(window.slot) + class_start_[cls + 1];
-      for (const Cell* cell = cells<Cell>(window.slot) + class_start_[cls]; cell < end; ++cell)
-        f(static_cast<Cell>(*cell + delta), window.mask);
+  for (std::int32_t slot = 0; slot < g.slots; ++slot) {
+    for (std::int64_t c = 0; c < g.classes; ++c) {
+      const std::int64_t x_class = c % g.last().classes;
+      if (slot < g.class_windows[x_class + 1] - g.class_windows[x_class])
+        f(slot, class_start_[c], class_start_[c + 1]);
     }
   }
+  if (self_slot_ >= g.slots && g.submanifold) f(self_slot_, 0, rows_);
 }
 
-// Submanifold: the cell of each site, also in the leaf before it when a window that starts there can reach
-// it.
-template <class Cell, class Leaves>
-void PairIndex::mark_sites(Leaves& leaves) {
-  const Cell* self = cells<Cell>(geometry_.slots);
-  const auto delta = static_cast<Cell>(geometry_.self_delta * 32);
-  const auto overlap = static_cast<Cell>(geometry_.width - 1);
-  for (std::int64_t i = 0; i < rows_; ++i) {
-    const Cell cell = self[i] + delta;
-    leaves.mark(cell >> 5);
-    if ((cell & 31) < overlap) leaves.mark((cell >> 5) - 1);
+// Numbers what mark(leaves) marks; returns how many leaves that are.
+template <class Leaves, class Mark>
+std::int64_t PairIndex::collect(Call& call, Leaves& leaves, std::optional<Scratch>& memory,
+                                const Mark& mark) const {
+  if constexpr (std::is_same_v<Leaves, BitmapLeaves>) {
+    const std::int64_t bytes = BitmapLeaves::bytes(geometry_.leaves);
+    memory.emplace(call.lease(static_cast<std::size_t>(bytes)));
+    leaves = BitmapLeaves(memory->take<RankWord>(bytes / std::int64_t{sizeof(RankWord)}), geometry_.leaves);
+    leaves.clear();
+  } else {
+    mark(leaves);  // counts only
+    memory.emplace(call.lease(SortedLeaves::bytes(leaves.marks())));
+    leaves.start(*memory);
   }
+  mark(leaves);
+  return leaves.number();
 }
 
-// Other modes: each window of each site.
 template <class Cell, class Leaves>
-void PairIndex::mark_outputs(Leaves& leaves) {
-  for_each_window<Cell>([&](Cell cell, std::uint32_t mask) {
-    leaves.mark(cell >> 5);
-    if (std::uint64_t{mask} << (cell & 31) >> geometry_.leaf_cells != 0) leaves.mark((cell >> 5) + 1);
+void PairIndex::build(Context& context, Call& call, const ConstTensor& indices, Sets<Leaves>& sets,
+                      void* cell_memory, std::int64_t* counts) {
+  auto* cells = static_cast<Cell*>(cell_memory);
+  visit_index(indices.dtype, [&](auto type) {
+    const auto* sites = static_cast<const typename decltype(type)::type*>(indices.data);
+    if (position_rows_ != nullptr) {
+      place_in_classes(context, sites, cells, counts);
+    } else {
+      place_sites(context, sites, cells);
+    }
   });
-}
+  home_count_ = collect(call, sets.homes, home_memory_, [&](Leaves& leaves) { mark_homes(cells, leaves); });
+  settle(context, sets.homes, cells);
 
-template <class Cell, class Leaves>
-void PairIndex::build(Call& call, Leaves& leaves) {
-  leaf_count_ = leaves.number();
-  const std::int64_t words = leaf_count_ + 1;
-  leaf_memory_.emplace(call.lease(static_cast<std::size_t>(words) * sizeof(RankWord)));
-  leaves_ = leaf_memory_->take<RankWord>(words);
-  std::fill_n(leaves_, words, RankWord{});
-  geometry_.submanifold ? rank_sites<Cell>(leaves) : rank_outputs<Cell>(leaves);
+  // keys, and what rank_outputs needs of the same length
+  const std::size_t keys = array_bytes(home_count_ + 1, sizeof(Cell));
+  const std::size_t more =
+      geometry_.submanifold ? 0 : 2 * array_bytes(home_count_ + 1, sizeof(std::uint32_t));
+  key_memory_.emplace(call.lease(keys + more));
+  Cell* key_of = key_memory_->take<Cell>(home_count_ + 1);
+  key_of[0] = 0;
+  sets.homes.for_each(0, sets.homes.steps(), [&](std::uint64_t leaf, std::uint32_t number) {
+    key_of[number] = static_cast<Cell>(leaf);
+  });
+  home_keys_ = key_of;
+  if (geometry_.submanifold) {
+    word_count_ = home_count_;
+    word_memory_.emplace(call.lease(array_bytes(word_count_ + 1, sizeof(RankWord))));
+    words_ = word_memory_->take<RankWord>(word_count_ + 1);
+    rank_sites();
+    sets.outputs = sets.homes;
+    active_ = rows_;
+  } else {
+    rank_outputs(call, sets.outputs, key_of);
+  }
   if (active_ > 2147483647)
     call.check([&] {
       throw Error(ErrorCode::not_supported,
                   concat("get_indice_pairs: ", active_, " active outputs, expected at most 2147483647"));
     });
-  if (geometry_.submanifold) active_ = rows_;
 }
 
+// The leaf of every window; submanifold also the leaves that show the site: its own, and the one before it
+// when windows that start there can reach it.
 template <class Cell, class Leaves>
-void PairIndex::rank_sites(Leaves& leaves) {
-  auto* self = static_cast<Cell*>(cells_) + geometry_.slots * rows_;
-  const auto delta = static_cast<Cell>(geometry_.self_delta * 32);
-  const auto overlap = static_cast<std::uint32_t>(geometry_.width - 1);
-  const auto leaf_cells = static_cast<std::uint32_t>(geometry_.leaf_cells);
-  bool ascending = true;
-  Cell before = 0;
-  for (std::int64_t i = 0; i < rows_; ++i) {
-    const Cell cell = self[i] + delta;
-    ascending &= i == 0 || cell > before;
-    before = cell;
-    const std::uint32_t leaf = leaves.find(cell >> 5);
-    const auto bit = static_cast<std::uint32_t>(cell & 31);
-    leaves_[leaf].bits |= 1u << bit;
-    if (bit < overlap)
-      leaves_[leaf - 1].bits |= 1u << (bit + leaf_cells);  // marked too, so it is the one before
-    self[i] = static_cast<Cell>(leaf) * 32 + bit;
+void PairIndex::mark_homes(const Cell* cells, Leaves& leaves) const {
+  const Geometry& g = geometry_;
+  if (g.submanifold) {
+    const Cell* self = cells + self_slot_ * rows_;
+    const auto overlap = static_cast<Cell>(g.width - 1), leaf_cells = static_cast<Cell>(g.leaf_cells);
+    for (std::int64_t i = 0; i < rows_; ++i) {
+      const Cell leaf = self[i] >> 5, bit = (self[i] & 31) + self_bit_;
+      leaves.mark(leaf);
+      if (bit < overlap) leaves.mark(leaf - 1);
+      if (bit >= leaf_cells) leaves.mark(leaf + 1);
+    }
   }
-  const std::uint32_t own = leaf_cells == 32 ? ~0u : (1u << leaf_cells) - 1;
+  for_each_list([&](std::int32_t slot, std::int64_t begin, std::int64_t end) {
+    if (g.submanifold && slot == self_slot_) return;
+    for (std::int64_t i = slot * rows_ + begin; i < slot * rows_ + end; ++i) leaves.mark(cells[i] >> 5);
+  });
+}
+
+// Cells become homes and bits.
+template <class Cell, class Leaves>
+void PairIndex::settle(Context& context, const Leaves& leaves, Cell* cells) {
+  // In place: nobody overtakes 64-bit cells when one thread takes all in order. Lists come slot by slot.
+  const bool in_parallel = sizeof(Cell) == sizeof(*homes_);
+  for_each_list([&](std::int32_t slot, std::int64_t first, std::int64_t last) {
+    const std::int64_t sites = last - first;
+    const bool parallel = in_parallel && sites * kPlacedBytes >= kParallelBytes;
+    parallel_for(context, sites, parallel ? kBlock : sites, [&](std::int64_t begin, std::int64_t end) {
+      const std::int64_t shift = slot * rows_ + first;
+      for (std::int64_t i = shift + begin; i < shift + end; ++i) {
+        Cell cell;
+        std::memcpy(&cell, cells + i, sizeof(cell));
+        bits_[i] = static_cast<std::uint8_t>(cell & 31);
+        homes_[i] = leaves.find(cell >> 5);
+      }
+    });
+  });
+}
+
+void PairIndex::rank_sites() {
+  const Geometry& g = geometry_;
+  const std::uint32_t* home = homes(self_slot_);
+  const std::uint8_t* bit = bits(self_slot_);
+  const auto overlap = static_cast<std::uint32_t>(g.width - 1);
+  const auto leaf_cells = static_cast<std::uint32_t>(g.leaf_cells);
+  std::fill_n(words_, word_count_ + 1, RankWord{});
+  bool ascending = true;
+  std::uint64_t before = 0;
+  for (std::int64_t i = 0; i < rows_; ++i) {
+    const std::uint32_t position = bit[i] + self_bit_;
+    RankWord* word = words_ + home[i];
+    word->bits |= 1u << position;
+    // The neighbours were marked, so they are the next in number.
+    if (position < overlap) word[-1].bits |= 1u << (position + leaf_cells);
+    if (position >= leaf_cells) word[1].bits |= 1u << (position - leaf_cells);
+    const std::uint64_t cell = std::uint64_t{home[i]} * 32 + bit[i];
+    ascending &= cell > before;  // the first home is 1
+    before = cell;
+  }
+  const std::uint32_t own = low_bits(g.leaf_cells);
   std::uint32_t base = 0;
-  for (std::int64_t l = 1; l <= leaf_count_; ++l) {
-    leaves_[l].base = base;
-    base += static_cast<std::uint32_t>(std::popcount(leaves_[l].bits & own));
+  for (std::int64_t l = 1; l <= word_count_; ++l) {
+    words_[l].base = base;
+    base += static_cast<std::uint32_t>(std::popcount(words_[l].bits & own));
   }
   if (ascending) {
     row_of_ = nullptr;
     return;
   }
-  for (std::int64_t i = 0; i < rows_; ++i)  // ascending: of equal sites the last one stays
-    row_of_[leaves_[self[i] >> 5].rank(static_cast<std::uint32_t>(self[i] & 31))] =
-        static_cast<std::int32_t>(i);
+  for (std::int64_t i = 0; i < rows_; ++i)  // of equal sites the last one stays
+    row_of_[words_[home[i]].rank(bit[i] + self_bit_)] = static_cast<std::int32_t>(i);
 }
 
-template <class Cell, class Leaves>
-void PairIndex::rank_outputs(Leaves& leaves) {
-  for_each_window<Cell>(
-      [&](Cell cell, std::uint32_t mask) { leaves_[leaves.find(cell >> 5)].bits |= mask << (cell & 31); });
-
-  // What a window set beyond its leaf goes to the next one, what lies outside the output shape goes, and the
-  // overlap shows what the next leaf has.
+// f(leaf, bits) for the outputs that the sites of each home meet, window by window: the bits of a leaf, which
+// may go on in the next one.
+template <class Key, class F>
+void PairIndex::for_each_output(const Key* keys, std::uint32_t* starts, const F& f) const {
   const Geometry& g = geometry_;
-  const auto leaf_cells = static_cast<std::uint32_t>(g.leaf_cells);
-  const std::uint32_t own = leaf_cells == 32 ? ~0u : (1u << leaf_cells) - 1;
-  std::uint64_t last_leaf = ~std::uint64_t{0} - 1;
-  std::uint32_t beyond = 0;
-  std::int64_t base = 0;
-  RowDecoder rows(g);
-  leaves.for_each(0, leaves.steps(), [&](std::uint64_t leaf, std::uint32_t number) {
-    RankWord& word = leaves_[number];
-    const bool adjacent = leaf == last_leaf + 1;
-    const std::uint32_t set = (word.bits | (adjacent ? beyond : 0)) & rows.valid(leaf) & own;
-    beyond = leaf_cells == 32 ? 0 : word.bits >> leaf_cells;
-    if (number > 1) {
-      std::uint32_t& before = leaves_[number - 1].bits;
-      before &= own;
-      if (adjacent && leaf_cells < 32) before |= set << leaf_cells;
-    }
-    word.bits = set;
-    word.base = static_cast<std::uint32_t>(base);
-    base += std::popcount(set);
-    last_leaf = leaf;
-  });
-  active_ = base;
-}
-
-void PairIndex::probe_sorted(const RowOffset& offset, const Window& window, std::int64_t begin,
-                             std::int64_t end, std::int32_t* pairs, std::int64_t* at) const {
-  const auto* from = cells<std::uint64_t>(window.slot);
-  const Tap* taps = geometry_.taps + window.first_tap;
-  for (std::int64_t i = begin; i < end; ++i) {
-    const std::uint64_t cell = from[i] + offset.leaf_delta * 32;
-    const std::uint32_t leaf = sorted_.find(cell >> 5);
-    if (leaf == 0) continue;
-    const auto first = static_cast<std::uint32_t>(cell & 31);
-    for (std::int32_t t = 0; t < window.taps; ++t) {
-      const std::uint32_t bit = first + static_cast<std::uint32_t>(taps[t].bit);
-      if ((leaves_[leaf].bits >> bit & 1) == 0) continue;
-      const auto rank = leaves_[leaf].rank(bit);
-      std::int32_t* in = pairs + (offset.k + taps[t].k) * 2 * rows_ + at[t]++;
-      in[0] = position_rows_ != nullptr ? position_rows_[i] : static_cast<std::int32_t>(i);
-      in[rows_] = row_of_ != nullptr ? row_of_[rank] : static_cast<std::int32_t>(rank);
+  std::uint32_t* named =
+      starts + padded(static_cast<std::size_t>(home_count_ + 1) * sizeof(*starts)) / sizeof(*starts);
+  for (std::int64_t c = 0; c < g.classes; ++c) {
+    const std::int64_t x_class = c % g.last().classes;
+    for (std::int32_t w = g.class_windows[x_class]; w < g.class_windows[x_class + 1]; ++w) {
+      const Window& window = g.windows[w];
+      std::fill_n(starts, home_count_ + 1, 0u);
+      for (std::int64_t i = class_start_[c]; i < class_start_[c + 1]; ++i)
+        starts[homes(window.slot)[i]] |= 1u << bits(window.slot)[i];
+      std::int64_t count = 0;
+      for (std::int64_t h = 1; h <= home_count_; ++h) {
+        std::uint32_t met = 0;
+        for (std::int32_t t = 0; t < window.taps; ++t) met |= starts[h] << g.taps[window.first_tap + t].bit;
+        starts[h] = met;
+        named[count] = static_cast<std::uint32_t>(h);
+        count += met != 0;
+      }
+      for (std::int64_t o = 0; o < g.offset_count; ++o) {
+        if (g.offsets[o].cls != c / g.last().classes) continue;
+        const auto delta = static_cast<Key>(g.offsets[o].leaf_delta);
+        for (std::int64_t n = 0; n < count; ++n)
+          f(static_cast<Key>(keys[named[n]] + delta), starts[named[n]]);
+      }
     }
   }
 }
 
+template <class Key, class Leaves>
+void PairIndex::rank_outputs(Call& call, Leaves& leaves, const Key* keys) {
+  const Geometry& g = geometry_;
+  auto* starts = key_memory_->take<std::uint32_t>(home_count_ + 1);
+  const auto leaf_cells = static_cast<std::uint32_t>(g.leaf_cells);
+  word_count_ = collect(call, leaves, output_memory_, [&](Leaves& marked) {
+    for_each_output(keys, starts, [&](Key leaf, std::uint32_t bits) {
+      marked.mark(leaf);
+      if (std::uint64_t{bits} >> leaf_cells != 0) marked.mark(leaf + 1);
+    });
+  });
+  word_memory_.emplace(call.lease(array_bytes(word_count_ + 1, sizeof(RankWord))));
+  words_ = word_memory_->take<RankWord>(word_count_ + 1);
+  std::fill_n(words_, word_count_ + 1, RankWord{});
+  for_each_output(keys, starts,
+                  [&](Key leaf, std::uint32_t bits) { words_[leaves.find(leaf)].bits |= bits; });
+
+  // What goes on in the next leaf is handed to it, what lies outside the output shape goes, and the overlap
+  // shows what the next leaf has.
+  const std::uint32_t own = low_bits(g.leaf_cells);
+  std::uint64_t last_leaf = ~std::uint64_t{0} - 1;
+  std::uint32_t beyond = 0;
+  RowDecoder rows(g);
+  leaves.for_each(0, leaves.steps(), [&](std::uint64_t leaf, std::uint32_t number) {
+    RankWord& word = words_[number];
+    const bool adjacent = leaf == last_leaf + 1;
+    const std::uint32_t set = (word.bits | (adjacent ? beyond : 0)) & rows.valid(leaf) & own;
+    beyond = static_cast<std::uint32_t>(std::uint64_t{word.bits} >> leaf_cells);
+    std::uint32_t& before = words_[number - 1].bits;  // word 0 has none
+    if (adjacent) before |= static_cast<std::uint32_t>(std::uint64_t{set} << leaf_cells);
+    word.bits = set;
+    word.base = static_cast<std::uint32_t>(active_);
+    active_ += std::popcount(set);
+    last_leaf = leaf;
+  });
+}
+
+void PairIndex::look_up(std::uint64_t leaf_delta, RankWord* words) const {
+  const auto look = [&](auto key, const auto& leaves) {
+    const auto* keys = static_cast<const decltype(key)*>(home_keys_);
+    words[0] = {};
+    for (std::int64_t h = 1; h <= home_count_; ++h)
+      words[h] = words_[leaves.find(static_cast<decltype(key)>(keys[h] + leaf_delta))];
+  };
+  is_bitmap_ ? look(std::uint32_t{}, bitmap_.outputs) : look(std::uint64_t{}, sorted_.outputs);
+}
+
 template <class Leaves, class Index>
 void PairIndex::write_outputs(Context& context, const Leaves& leaves, Index* out) const {
-  const Geometry& g = geometry_;
-  const int columns = g.dims + 1;
-  const std::uint32_t own = g.leaf_cells == 32 ? ~0u : (1u << g.leaf_cells) - 1;
+  const int columns = geometry_.dims + 1;
+  const std::uint32_t own = low_bits(geometry_.leaf_cells);
   const std::int64_t steps = leaves.steps();
   const bool parallel = active_ * columns * std::int64_t{sizeof(Index)} >= kParallelBytes;
   const std::int64_t grain = parallel ? std::max<std::int64_t>(1, steps / (8 * context.threads())) : steps;
   parallel_for(context, steps, grain, [&](std::int64_t begin, std::int64_t end) {
-    RowDecoder rows(g);
+    RowDecoder rows(geometry_);
     leaves.for_each(begin, end, [&](std::uint64_t leaf, std::uint32_t number) {
-      std::uint32_t bits = leaves_[number].bits & own;
+      std::uint32_t bits = words_[number].bits & own;
       if (bits == 0) return;
       const std::int64_t x = rows.first_x(leaf);
-      Index* to = out + std::int64_t{leaves_[number].base} * columns;
+      Index* to = out + std::int64_t{words_[number].base} * columns;
       for (; bits != 0; bits &= bits - 1) {
         for (int c = 0; c < columns - 1; ++c) *to++ = static_cast<Index>(rows.site(c));
         *to++ = static_cast<Index>(x + std::countr_zero(bits));
@@ -453,7 +518,7 @@ void PairIndex::write_outputs(Context& context, const Leaves& leaves, Index* out
 void PairIndex::write_outputs(Context& context, const Tensor& out_indices) const {
   visit_index(out_indices.dtype, [&](auto type) {
     auto* out = static_cast<typename decltype(type)::type*>(out_indices.data);
-    is_bitmap_ ? write_outputs(context, bitmap_, out) : write_outputs(context, sorted_, out);
+    is_bitmap_ ? write_outputs(context, bitmap_.outputs, out) : write_outputs(context, sorted_.outputs, out);
   });
 }
 

@@ -1,4 +1,4 @@
-// The index behind the pairs of one convolution: where each site's windows lie, and which outputs exist.
+// The index behind the pairs of one convolution: where each site looks, and which outputs exist.
 #pragma once
 
 #include <cstdint>
@@ -13,68 +13,80 @@ namespace turnout::core {
 // Bytes of scratch memory that depend on the shapes alone; the rest follows the data.
 std::size_t pair_index_bytes(std::int64_t rows, const IndicePairsParams& params);
 
+// A home is a leaf in which some site's window starts, when no row offset is added. Sites look up homes, and
+// for each row offset the homes, in ascending order, look up the outputs: fewer searches, and in order.
 class PairIndex {
  public:
   // `params` and `indices` as checked.
   PairIndex(Context& context, Call& call, const ConstTensor& indices, const IndicePairsParams& params,
             Scratch& memory);
 
-  // A cell is (leaf * 32 + bit of the window's first cell); 32 bits wide when the leaves are in a bitmap.
   bool is_bitmap() const { return is_bitmap_; }
   const Geometry& geometry() const { return geometry_; }
-  const BitmapLeaves& bitmap() const { return bitmap_; }
-  const SortedLeaves& sorted() const { return sorted_; }
-  const RankWord* leaves() const { return leaves_; }
   std::int64_t active() const { return active_; }
   // Submanifold: the row of each rank; nullptr when they are the same.
   const std::int32_t* row_of() const { return row_of_; }
 
-  // Class c has positions class_start(c) .. class_start(c+1)-1 of the cells.
+  // Class c has positions class_start(c) .. class_start(c+1)-1. Where their windows start: which home, which
+  // bit.
   std::int64_t class_start(std::int64_t c) const { return class_start_[c]; }
-  template <class Cell>
-  const Cell* cells(std::int32_t slot) const {
-    return static_cast<const Cell*>(cells_) + slot * rows_;
-  }
+  const std::uint32_t* homes(std::int32_t slot) const { return homes_ + slot * rows_; }
+  const std::uint8_t* bits(std::int32_t slot) const { return bits_ + slot * rows_; }
   // The row of each position; nullptr when they are the same.
   const std::int32_t* rows() const { return position_rows_; }
 
-  // Where leaves are sorted: positions begin .. end-1 of window w under row offset o. The pairs of tap t are
-  // appended at[t] behind the start of its two rows of pairs [kernel_volume, 2, row_count].
-  void probe_sorted(const RowOffset& offset, const Window& window, std::int64_t begin, std::int64_t end,
-                    std::int32_t* pairs, std::int64_t* at) const;
+  // words[h] = what home h meets under a row offset, for h = 0 .. home_count().
+  std::int64_t home_count() const { return home_count_; }
+  void look_up(std::uint64_t leaf_delta, RankWord* words) const;
 
   // Writes the outputs (n, x_0, ..) in order.
   void write_outputs(Context& context, const Tensor& out_indices) const;
 
  private:
+  template <class Leaves>
+  struct Sets {  // submanifold: the same leaves are homes and outputs
+    Leaves homes, outputs;
+  };
+
   template <class Cell, class Index>
-  void place_sites(Context& context, const Index* indices);
+  void place_sites(Context& context, const Index* indices, Cell* cells);
   template <class Cell, class Index>
-  void place_in_classes(Context& context, const Index* indices, std::int64_t* counts);
-  template <class Cell, class F>
-  void for_each_window(const F& f) const;
+  void place_in_classes(Context& context, const Index* indices, Cell* cells, std::int64_t* counts);
   template <class Cell, class Leaves>
-  void mark_sites(Leaves& leaves);
+  void build(Context& context, Call& call, const ConstTensor& indices, Sets<Leaves>& sets, void* cells,
+             std::int64_t* counts);
+  template <class F>
+  void for_each_list(const F& f) const;
+  template <class Leaves, class Mark>
+  std::int64_t collect(Call& call, Leaves& leaves, std::optional<Scratch>& memory, const Mark& mark) const;
   template <class Cell, class Leaves>
-  void mark_outputs(Leaves& leaves);
+  void mark_homes(const Cell* cells, Leaves& leaves) const;
   template <class Cell, class Leaves>
-  void rank_sites(Leaves& leaves);
-  template <class Cell, class Leaves>
-  void rank_outputs(Leaves& leaves);
-  template <class Cell, class Leaves>
-  void build(Call& call, Leaves& leaves);
+  void settle(Context& context, const Leaves& leaves, Cell* cells);
+  void rank_sites();
+  template <class Key, class F>
+  void for_each_output(const Key* keys, std::uint32_t* starts, const F& f) const;
+  template <class Key, class Leaves>
+  void rank_outputs(Call& call, Leaves& leaves, const Key* keys);
   template <class Leaves, class Index>
   void write_outputs(Context& context, const Leaves& leaves, Index* out) const;
 
   Geometry geometry_;
   std::int64_t rows_;
   bool is_bitmap_;
-  BitmapLeaves bitmap_;
-  SortedLeaves sorted_;
-  std::optional<Scratch> leaf_memory_, key_memory_;
-  RankWord* leaves_ = nullptr;
-  std::int64_t leaf_count_ = 0;
-  void* cells_ = nullptr;
+  // Where a window of a site reaches the site itself, submanifold: the slot of that window, and the bit in
+  // it.
+  std::int32_t self_slot_ = 0;
+  std::uint32_t self_bit_ = 0;
+  Sets<BitmapLeaves> bitmap_;
+  Sets<SortedLeaves> sorted_;
+  std::optional<Scratch> home_memory_, output_memory_, word_memory_, key_memory_;
+  const void* home_keys_ = nullptr;  // the leaf of each home: 32 bits with a bitmap, else 64
+  std::int64_t home_count_ = 0;
+  RankWord* words_ = nullptr;  // of the outputs' leaves
+  std::int64_t word_count_ = 0;
+  std::uint32_t* homes_ = nullptr;
+  std::uint8_t* bits_ = nullptr;
   std::int32_t* position_rows_ = nullptr;
   std::int64_t* class_start_ = nullptr;
   std::int32_t* row_of_ = nullptr;

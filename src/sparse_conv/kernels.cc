@@ -26,15 +26,6 @@ HWY_INLINE hn::Vec<U32> gather(const std::uint32_t* from, hn::Vec<U32> index) {
   return hn::GatherIndex(U32(), from, hn::BitCast(I32(), index));
 }
 
-// The next values, of which there may be fewer than lanes.
-HWY_INLINE hn::Vec<U32> load(const std::uint32_t* from, std::int64_t count) {
-  const U32 d;
-  if (count >= static_cast<std::int64_t>(hn::Lanes(d))) return hn::LoadU(d, from);
-  alignas(64) std::uint32_t buffer[kSpare] = {};
-  std::copy(from, from + count, buffer);
-  return hn::Load(d, buffer);
-}
-
 // How many of the bits below `position` are set.
 HWY_INLINE hn::Vec<U32> count_below(hn::Vec<U32> bits, hn::Vec<U32> position) {
   const U32 d;
@@ -42,32 +33,23 @@ HWY_INLINE hn::Vec<U32> count_below(hn::Vec<U32> bits, hn::Vec<U32> position) {
   return hn::PopulationCount(hn::And(bits, below));
 }
 
+// Positions begin .. end-1, whole vectors of them.
 void find_hits(const ProbeTask& task, std::int64_t begin, std::int64_t end, Hits* hits) {
   const U32 d;
+  const hn::Rebind<std::uint8_t, U32> d8;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  const auto* top = reinterpret_cast<const std::uint32_t*>(task.top);
-  const auto* leaves = reinterpret_cast<const std::uint32_t*>(task.leaves);
-  const auto delta = hn::Set(d, task.delta);
-  const auto low5 = hn::Set(d, 31u), one = hn::Set(d, 1u);
+  const auto* words = reinterpret_cast<const std::uint32_t*>(task.words);
+  const auto* rows = reinterpret_cast<const std::uint32_t*>(task.rows);
+  const auto mask = hn::Set(d, task.mask);
   for (std::int64_t i = begin; i < end; i += lanes) {
-    const auto inside = hn::FirstN(d, static_cast<std::size_t>(end - i));
-    // Lanes beyond the end look at cell 0, and find nothing.
-    const auto cell = hn::IfThenElseZero(inside, hn::Add(load(task.cells + i, end - i), delta));
-    const auto word = hn::Add(hn::ShiftRight<10>(cell), hn::ShiftRight<10>(cell));
-    const auto top_bits = gather(top, word);
-    const auto position = hn::And(hn::ShiftRight<5>(cell), low5);
-    const auto present = hn::And(hn::Shr(top_bits, position), one);
-    const auto is_present = hn::And(inside, hn::Eq(present, one));
-    if (hn::AllFalse(d, is_present)) continue;
-    const auto number = hn::Add(gather(top + 1, word), count_below(top_bits, position));
-    const auto leaf = hn::IfThenElseZero(is_present, hn::Add(number, number));
-    const auto bits = gather(leaves, leaf);
-    const auto first = hn::And(cell, low5);
-    auto rank = hn::Add(gather(leaves + 1, leaf), count_below(bits, first));
+    const auto home = hn::LoadU(d, task.homes + i);
+    const auto word = hn::Add(home, home);
+    const auto bits = gather(words, word);
+    const auto first = hn::PromoteTo(d, hn::LoadU(d8, task.bits + i));
     const auto window = hn::Shr(bits, first);
-    const auto row = task.rows != nullptr
-                         ? load(reinterpret_cast<const std::uint32_t*>(task.rows) + i, end - i)
-                         : hn::Iota(d, static_cast<std::uint32_t>(i));
+    if (hn::AllTrue(d, hn::Eq(hn::And(window, mask), hn::Zero(d)))) continue;
+    auto rank = hn::Add(gather(words + 1, word), count_below(bits, first));
+    const auto row = rows != nullptr ? hn::LoadU(d, rows + i) : hn::Iota(d, static_cast<std::uint32_t>(i));
     std::uint32_t counted = 0;  // bits of the window that `rank` is past
     for (std::int32_t t = 0; t < task.tap_count; ++t) {
       const std::uint32_t bit = 1u << task.taps[t].bit;
@@ -75,14 +57,14 @@ void find_hits(const ProbeTask& task, std::int64_t begin, std::int64_t end, Hits
         // Neighbouring taps, the common case, are one bit apart.
         const auto passed = hn::And(window, hn::Set(d, between));
         rank = hn::Add(rank, (between & (between - 1)) == 0
-                                 ? hn::IfThenElseZero(hn::Ne(passed, hn::Zero(d)), one)
+                                 ? hn::IfThenElseZero(hn::Ne(passed, hn::Zero(d)), hn::Set(d, 1u))
                                  : hn::PopulationCount(passed));
         counted |= between;
       }
       const auto hit = hn::Ne(hn::And(window, hn::Set(d, bit)), hn::Zero(d));
       Hits& out = hits[t];
-      hn::StoreU(hn::Compress(row, hit), d, out.row + out.count);
-      hn::StoreU(hn::Compress(rank, hit), d, out.rank + out.count);
+      hn::StoreU(compress(row, hit), d, out.row + out.count);
+      hn::StoreU(compress(rank, hit), d, out.rank + out.count);
       out.count += static_cast<std::int64_t>(hn::CountTrue(d, hit));
     }
   }
@@ -103,17 +85,34 @@ void write_rows(const std::uint32_t* rank, std::int64_t count, const std::int32_
   for (; j < count; ++j) to[j] = row_of[rank[j]];
 }
 
-void bitmap(const ProbeTask& task, std::int64_t begin, std::int64_t end, std::int64_t* at) {
+// The last positions, fewer than a vector.
+void find_last_hits(const ProbeTask& task, std::int64_t begin, std::int64_t end, Hits* hits) {
+  for (std::int64_t i = begin; i < end; ++i) {
+    const RankWord& word = task.words[task.homes[i]];
+    for (std::int32_t t = 0; t < task.tap_count; ++t) {
+      const std::uint32_t bit = task.bits[i] + static_cast<std::uint32_t>(task.taps[t].bit);
+      if ((word.bits >> bit & 1) == 0) continue;
+      Hits& out = hits[t];
+      out.row[out.count] = static_cast<std::uint32_t>(task.rows != nullptr ? task.rows[i] : i);
+      out.rank[out.count++] = word.rank(bit);
+    }
+  }
+}
+
+void probe(const ProbeTask& task, std::int64_t begin, std::int64_t end, std::int64_t* at) {
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(U32()));
   Hits hits[kMaxWidth];
   for (std::int64_t i = begin; i < end; i += kChunk) {
     for (std::int32_t t = 0; t < task.tap_count; ++t) hits[t].count = 0;
-    find_hits(task, i, std::min(i + kChunk, end), hits);
+    const std::int64_t count = std::min(kChunk, end - i), whole = count / lanes * lanes;
+    find_hits(task, i, i + whole, hits);
+    find_last_hits(task, i + whole, i + count, hits);
     for (std::int32_t t = 0; t < task.tap_count; ++t) {
-      const std::int64_t count = hits[t].count;
+      const std::int64_t found = hits[t].count;
       std::int32_t* in = task.pairs + std::int64_t{task.taps[t].k} * 2 * task.row_count + at[t];
-      std::memcpy(in, hits[t].row, static_cast<std::size_t>(count) * sizeof(*in));
-      write_rows(hits[t].rank, count, task.row_of, in + task.row_count);
-      at[t] += count;
+      std::memcpy(in, hits[t].row, static_cast<std::size_t>(found) * sizeof(*in));
+      write_rows(hits[t].rank, found, task.row_of, in + task.row_count);
+      at[t] += found;
     }
   }
 }
@@ -134,7 +133,7 @@ void fill(std::int32_t* to, std::int64_t count, bool stream) {
   for (; j < count; ++j) to[j] = -1;
 }
 
-constexpr ProbeKernels kProbeKernels = {&bitmap, &fill};
+constexpr ProbeKernels kProbeKernels = {&probe, &fill};
 
 TURNOUT_ISA_END
 

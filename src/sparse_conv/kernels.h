@@ -11,21 +11,21 @@ namespace turnout::core {
 
 // One window under one row offset: all sites of its class look for the window's taps.
 struct ProbeTask {
-  const RankWord* top;  // of a BitmapLeaves
-  const RankWord* leaves;
-  const std::uint32_t* cells;
-  std::uint32_t delta;         // from a site's cell to where it looks
+  const RankWord* words;       // what each home meets
+  const std::uint32_t* homes;  // of the positions
+  const std::uint8_t* bits;    // where their windows start
   const std::int32_t* rows;    // of the positions; nullptr: positions are rows
   const std::int32_t* row_of;  // of the ranks; nullptr: ranks are rows
   const Tap* taps;
   std::int32_t tap_count;
+  std::uint32_t mask;   // of all taps
   std::int32_t* pairs;  // of the window's first kernel offset, k = 0: [..][2][row_count]
   std::int64_t row_count;
 };
 
 struct ProbeKernels {
   // Positions begin .. end-1. The pairs of tap t are appended at[t] behind the start of its two rows.
-  void (*bitmap)(const ProbeTask& task, std::int64_t begin, std::int64_t end, std::int64_t* at);
+  void (*probe)(const ProbeTask& task, std::int64_t begin, std::int64_t end, std::int64_t* at);
   // to[0 .. count-1] = -1, whole lines past the cache when `stream`; CopyKernels::finish() when done.
   void (*fill)(std::int32_t* to, std::int64_t count, bool stream);
 };

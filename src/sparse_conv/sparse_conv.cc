@@ -151,10 +151,16 @@ struct IndicePairs::State {
   void write(Call& call, const Tensor& out_indices, const Tensor& indice_pairs,
              const Tensor& indice_num) const;
   std::int64_t blocks() const;
-  void find_pairs(std::int32_t* pairs, std::int64_t* counts) const;
+  std::int64_t block_begin(std::int64_t sites, std::int64_t block) const { return sites * block / blocks(); }
+  void find_pairs(std::int32_t* pairs, std::int64_t* counts, RankWord* words) const;
   void join_blocks(std::int32_t* pairs, const std::int64_t* counts, std::int32_t* num) const;
   void fill_tails(std::int32_t* pairs, const std::int32_t* num) const;
   void write_sites(const Tensor& out_indices) const;
+  // Threads that look for pairs at the same time, at most.
+  std::int64_t workers() const {
+    const std::int64_t tasks = index.geometry().offset_count * blocks();
+    return is_parallel() ? std::min<std::int64_t>(context.threads(), tasks) : 1;
+  }
   bool is_parallel() const {
     return indices.shape[0] * index.geometry().kernel_volume * kPairBytes >= kParallelBytes;
   }
@@ -164,50 +170,50 @@ std::size_t core::indice_pairs_scratch(std::int64_t rows, const IndicePairsParam
   return padded(sizeof(IndicePairs::State)) + pair_index_bytes(rows, params);
 }
 
-// How many parts the sites of a window are cut into: enough for all threads, when there are few windows.
+// How many parts the sites of a window are cut into: enough for all threads, when there are few row offsets.
 std::int64_t IndicePairs::State::blocks() const {
   const Geometry& g = index.geometry();
-  const std::int64_t units = g.offset_count * g.window_count;
-  if (!is_parallel() || units == 0 || context.threads() == 1) return 1;
-  const std::int64_t wanted = (4 * context.threads() - 1) / units + 1;
+  if (!is_parallel() || g.offset_count == 0 || context.threads() == 1) return 1;
+  const std::int64_t wanted = (4 * context.threads() - 1) / g.offset_count + 1;
   return std::clamp<std::int64_t>(wanted, 1, indices.shape[0] / kLeastBlock + 1);
 }
 
 // Every window under every row offset; counts [row offsets, blocks, taps]. A block's pairs are put where they
 // would be if every site before it had one.
-void IndicePairs::State::find_pairs(std::int32_t* pairs, std::int64_t* counts) const {
+void IndicePairs::State::find_pairs(std::int32_t* pairs, std::int64_t* counts, RankWord* words) const {
   const Geometry& g = index.geometry();
-  const std::int64_t block_count = blocks(), taps = g.last_taps();
+  const std::int64_t block_count = blocks(), taps = g.last_taps(), rows = indices.shape[0];
   const ProbeKernels& kernels = probe_kernels(context.isa());
-  const std::int64_t tasks = g.offset_count * g.window_count * block_count;
-  parallel_for(context, tasks, is_parallel() ? 1 : tasks, [&](std::int64_t first, std::int64_t last) {
-    for (std::int64_t task = first; task < last; ++task) {
-      const std::int64_t block = task % block_count, unit = task / block_count;
-      const RowOffset& offset = g.offsets[unit / g.window_count];
-      const Window& window = g.windows[unit % g.window_count];
-      const std::int64_t cls = std::int64_t{offset.cls} * g.last().classes + window.cls;
-      const std::int64_t start = index.class_start(cls), sites = index.class_start(cls + 1) - start;
-      const std::int64_t begin = sites * block / block_count, end = sites * (block + 1) / block_count;
-      std::int64_t* at = counts + (unit / g.window_count * block_count + block) * taps + window.first_tap;
-      std::fill_n(at, window.taps, begin);
-      if (index.is_bitmap()) {
-        const ProbeTask probe{index.bitmap().words(),
-                              index.leaves(),
-                              index.cells<std::uint32_t>(window.slot) + start,
-                              static_cast<std::uint32_t>(offset.leaf_delta * 32),
-                              index.rows() != nullptr ? index.rows() + start : nullptr,
-                              index.row_of(),
-                              g.taps + window.first_tap,
-                              window.taps,
-                              pairs + offset.k * 2 * indices.shape[0],
-                              indices.shape[0]};
-        kernels.bitmap(probe, begin, end, at);
-      } else {
-        index.probe_sorted(offset, window, start + begin, start + end, pairs, at);
-      }
-      for (std::int32_t t = 0; t < window.taps; ++t) at[t] -= begin;
-    }
-  });
+  const std::int64_t tasks = g.offset_count * block_count;
+  parallel_for(
+      context, tasks, is_parallel() ? 1 : tasks, [&](std::int64_t first, std::int64_t last, int worker) {
+        RankWord* met = words + worker * (index.home_count() + 1);
+        for (std::int64_t task = first; task < last; ++task) {
+          const RowOffset& offset = g.offsets[task / block_count];
+          index.look_up(offset.leaf_delta, met);
+          for (std::int32_t w = 0; w < g.window_count; ++w) {
+            const Window& window = g.windows[w];
+            const std::int64_t cls = std::int64_t{offset.cls} * g.last().classes + window.cls;
+            const std::int64_t start = index.class_start(cls), sites = index.class_start(cls + 1) - start;
+            const std::int64_t begin = block_begin(sites, task % block_count);
+            const std::int64_t end = block_begin(sites, task % block_count + 1);
+            std::int64_t* at = counts + task * taps + window.first_tap;
+            std::fill_n(at, window.taps, begin);
+            const ProbeTask probe{met,
+                                  index.homes(window.slot) + start,
+                                  index.bits(window.slot) + start,
+                                  index.rows() != nullptr ? index.rows() + start : nullptr,
+                                  index.row_of(),
+                                  g.taps + window.first_tap,
+                                  window.taps,
+                                  window.mask,
+                                  pairs + offset.k * 2 * rows,
+                                  rows};
+            kernels.probe(probe, begin, end, at);
+            for (std::int32_t t = 0; t < window.taps; ++t) at[t] -= begin;
+          }
+        }
+      });
 }
 
 // The blocks of each kernel offset one behind the other, and how many pairs that makes.
@@ -228,7 +234,7 @@ void IndicePairs::State::join_blocks(std::int32_t* pairs, const std::int64_t* co
                    std::int32_t* to = pairs + (offset.k + tap.k) * 2 * rows;
                    std::int64_t sum = count[0];
                    for (std::int64_t block = 1; block < block_count; ++block) {
-                     const std::int64_t begin = sites * block / block_count;
+                     const std::int64_t begin = block_begin(sites, block);
                      const auto bytes = static_cast<std::size_t>(count[block * taps]) * sizeof(*to);
                      std::memmove(to + sum, to + begin, bytes);
                      std::memmove(to + rows + sum, to + rows + begin, bytes);
@@ -282,11 +288,13 @@ void IndicePairs::State::write(Call& call, const Tensor& out_indices, const Tens
   });
   const Geometry& g = index.geometry();
   const std::int64_t counters = g.offset_count * blocks() * g.last_taps();
-  Scratch& scratch = call.scratch(padded(static_cast<std::size_t>(counters) * sizeof(std::int64_t)));
+  const std::int64_t words = (index.home_count() + 1) * workers();
+  Scratch& scratch = call.scratch(padded(static_cast<std::size_t>(counters) * sizeof(std::int64_t)) +
+                                  static_cast<std::size_t>(words) * sizeof(RankWord));
   auto* counts = scratch.take<std::int64_t>(counters);
   auto* pairs = static_cast<std::int32_t*>(indice_pairs.data);
   auto* num = static_cast<std::int32_t*>(indice_num.data);
-  find_pairs(pairs, counts);
+  find_pairs(pairs, counts, scratch.take<RankWord>(words));
   join_blocks(pairs, counts, num);
   if (indices.shape[0] > 0) fill_tails(pairs, num);
   write_sites(out_indices);
