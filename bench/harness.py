@@ -56,6 +56,7 @@ class Comparison:
     sites: int = 0
     series: str = ""
     scratch_bytes: int | None = None
+    scratch_wanted: int | None = None  # at most
 
 
 def copy_floor(source: np.ndarray) -> Entry:
@@ -138,13 +139,13 @@ def compare(
         low, median, high = np.percentile(samples, [25, 50, 75])
         speed = bytes_moved / median / 1e3 if bytes_moved else None
         comparison.rows.append(Row(entry.name, median, low, high, median / first, speed))
-    show(comparison)
+    show(comparison, "the first" if floors == 1 else "the floor")
     return comparison
 
 
-def show(comparison: Comparison) -> None:
+def show(comparison: Comparison, beside: str = "the first") -> None:
     table = Table(title=comparison.title, title_justify="left", caption=comparison.target or None)
-    for column in ("", "median us", "quartiles", "GB/s", "times the first"):
+    for column in ("", "median us", "quartiles", "GB/s", f"times {beside}"):
         table.add_column(column, justify="left" if not column else "right")
     for row in comparison.rows:
         table.add_row(

@@ -57,7 +57,7 @@ def bars(comparisons: list[dict]) -> plt.Figure:
 
 def lines(comparisons: list[dict]) -> plt.Figure:
     """Time, time per site and scratch memory per site over the sites; one line per series and program."""
-    figure, (times, shares, scratch) = plt.subplots(1, 3, figsize=(15, 4.6), layout="constrained")
+    figure, (times, shares, scratch) = plt.subplots(1, 3, figsize=(14, 5.6), layout="constrained")
     names = list(dict.fromkeys(row["name"] for comparison in comparisons for row in comparison["rows"]))
     series = list(dict.fromkeys(comparison["series"] for comparison in comparisons))
     for one, style in zip(series, ("-", "--", ":", "-."), strict=False):
@@ -70,7 +70,11 @@ def lines(comparisons: list[dict]) -> plt.Figure:
             shares.plot(sites, [us * 1e3 / n for us, n in zip(medians, sites, strict=True)], **look)
         known = [point for point in points if point["scratch_bytes"] is not None]
         each = [point["scratch_bytes"] / point["sites"] for point in known]
-        scratch.plot([point["sites"] for point in known], each, style, marker="o", markersize=3, label=one)
+        places = [point["sites"] for point in known]
+        scratch.plot(places, each, style, color="tab:blue", marker="o", markersize=3, label=one)
+    wanted = [point for point in points if point["scratch_wanted"] is not None]
+    most = [point["scratch_wanted"] / point["sites"] for point in wanted]
+    scratch.plot([point["sites"] for point in wanted], most, color="tab:gray", label="wanted: at most")
     times.set_ylabel("milliseconds")
     shares.set_ylabel("nanoseconds per site")
     scratch.set_ylabel("scratch bytes per site")
@@ -78,8 +82,8 @@ def lines(comparisons: list[dict]) -> plt.Figure:
         panel.set(xscale="log", yscale="log", xlabel="sites")
         panel.grid(alpha=0.3)
         panel.spines[["top", "right"]].set_visible(False)
-    times.legend(fontsize=6)
-    scratch.legend(fontsize=7)
+    figure.legend(*times.get_legend_handles_labels(), loc="outside lower left", ncols=2, fontsize=8)
+    scratch.legend(fontsize=8)
     return figure
 
 
