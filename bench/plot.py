@@ -43,7 +43,7 @@ def bars(comparisons: list[dict]) -> plt.Figure:
             [row["median_us"] - row["low_us"] for row in rows],
             [row["high_us"] - row["median_us"] for row in rows],
         ]
-        colors = ["tab:blue" if row["name"].startswith("turnout") else "tab:gray" for row in rows]
+        colors = ["tab:blue" if "turnout" in row["name"] else "tab:gray" for row in rows]
         panel.barh([row["name"] for row in rows], medians, xerr=spread, color=colors, height=0.7)
         for y, row in enumerate(rows):
             panel.text(row["high_us"], y, f" {row['ratio']:.2f}x", va="center", fontsize=8)
