@@ -68,11 +68,11 @@ def lines(comparisons: list[dict]) -> plt.Figure:
             look = {"linestyle": style, "color": f"C{number}", "marker": "o", "markersize": 3}
             times.plot(sites, [us / 1e3 for us in medians], label=f"{name}; {one}", **look)
             shares.plot(sites, [us * 1e3 / n for us, n in zip(medians, sites, strict=True)], **look)
-        known = [point for point in points if point["scratch_bytes"] is not None]
+        known = [point for point in points if point.get("scratch_bytes") is not None]
         each = [point["scratch_bytes"] / point["sites"] for point in known]
         places = [point["sites"] for point in known]
         scratch.plot(places, each, style, color="tab:blue", marker="o", markersize=3, label=one)
-    wanted = [point for point in points if point["scratch_wanted"] is not None]
+    wanted = [point for point in points if point.get("scratch_wanted") is not None]
     most = [point["scratch_wanted"] / point["sites"] for point in wanted]
     scratch.plot([point["sites"] for point in wanted], most, color="tab:gray", label="wanted: at most")
     times.set_ylabel("milliseconds")
