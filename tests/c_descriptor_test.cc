@@ -1,17 +1,15 @@
-// Tensor descriptors of the C interface: what Set accepts, what Get gives back.
+// Descriptors of the C interface: what Set accepts, what Get gives back, and how NULL is refused.
 #include <gtest/gtest.h>
 
 #include <climits>
 #include <string>
 #include <vector>
 
-#include "turnout/mluop/mlu_op.h"
+#include "c_descriptor.h"
 
 namespace turnout::test {
 namespace {
 
-constexpr auto kOk = MLUOP_STATUS_SUCCESS;
-constexpr auto kBad = MLUOP_STATUS_BAD_PARAM;
 constexpr auto kArray = MLUOP_LAYOUT_ARRAY;
 constexpr auto kFloat = MLUOP_DTYPE_FLOAT;
 
@@ -215,6 +213,19 @@ TEST_F(CDescriptor, KeepsModes) {
   EXPECT_EQ(mluOpGetTensorDescriptorOnchipDataType(desc, &onchip), kOk);
   EXPECT_EQ(onchip, MLUOP_DTYPE_INT31);
   EXPECT_EQ(mluOpGetTensorDescriptorOnchipDataType(desc, nullptr), kBad);
+}
+
+TEST(CSparseConvolutionDescriptor, NullPointers) {
+  int count = 5;
+  EXPECT_EQ(mluOpCreateSparseConvolutionDescriptor(nullptr), MLUOP_STATUS_NOT_INITIALIZED);
+  EXPECT_STREQ(turnoutLastError(), "mluOpCreateSparseConvolutionDescriptor: desc is NULL");
+  EXPECT_EQ(mluOpDestroySparseConvolutionDescriptor(nullptr), MLUOP_STATUS_EXECUTION_FAILED);
+  EXPECT_STREQ(turnoutLastError(), "mluOpDestroySparseConvolutionDescriptor: desc is NULL");
+  EXPECT_EQ(mluOpGetSparseConvolutionNumActOut(nullptr, &count), MLUOP_STATUS_NOT_INITIALIZED);
+  EXPECT_EQ(count, 5);
+  const ConvolutionDescriptor desc;
+  EXPECT_EQ(mluOpGetSparseConvolutionNumActOut(desc, nullptr), MLUOP_STATUS_NOT_INITIALIZED);
+  EXPECT_EQ(desc.num_act_out(), 0);
 }
 
 }  // namespace

@@ -105,16 +105,19 @@ TEST_F(CIndicePairs, LargestKernelAndSpaces) {
   Pairs(handle, {.pad = {8, 8, 8}, .input = {4, 4, 4}, .filter = {16, 16, 16}, .output = {5, 5, 5}},
         some_sites(10, 1, {4, 4, 4}), 125)
       .expect_equal_to_definition();
-  const int most = INT_MAX;
-  for (int sub_m : {0, 1})
-    Pairs(handle,
-          {.pad = {0, 1, 1},
-           .input = {1, most, most},
-           .filter = {1, 3, 3},
-           .output = {1, most, most},
-           .sub_m = sub_m},
-          {0, 0, most - 1, most - 1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, most - 1, 0, 0, 0, most - 2, 0}, 200)
-        .expect_equal_to_definition();
+  // Sites in all corners of spaces that no int32 numbers.
+  const int most = INT_MAX, some = most / 256;
+  for (const std::vector<int>& space : {std::vector{1, some, most}, {most, 1, some}, {some, most, 1}}) {
+    Ints sites;
+    for (int corner = 0; corner < 16; ++corner)
+      for (std::size_t c = 0; c < 4; ++c)
+        sites.push_back(corner >> c & 1 ? (c == 0 ? 2 : space[c - 1]) - 1 : 0);
+    for (int sub_m : {0, 1}) {
+      Convolution convolution{.batch = 2, .pad = {1, 1, 1}, .input = space, .filter = {3, 3, 3}};
+      convolution.output = space, convolution.sub_m = sub_m;
+      Pairs(handle, convolution, sites, 200).expect_equal_to_definition();
+    }
+  }
   Pairs(handle,
         {.pad = {most, 0, 0},
          .stride = {most, 1, 1},
@@ -314,6 +317,29 @@ TEST_F(CIndicePairs, TheQueryAnswersForEmptyTensorsBeforeItLooksAtThem) {
   ASSERT_EQ(mluOpDestroyTensorDescriptor(never_set), kOk);
 }
 
+TEST_F(CIndicePairs, Limits) {
+  const ConvolutionDescriptor desc(
+      {.input = {1000, 1000, 2}, .filter = {3, 3, 3}, .output = {1000, 1000, 1000}});
+  const Descriptor num(MLUOP_DTYPE_INT32, {27});
+  const auto query = [&](std::int64_t rows, std::int64_t room) {
+    const Descriptor indices(MLUOP_DTYPE_INT32, {rows, 4}), pairs(MLUOP_DTYPE_INT32, {27, 2, rows}),
+        out(MLUOP_DTYPE_INT32, {room, 4});
+    std::size_t size = 0;
+    const mluOpStatus_t status =
+        mluOpGetIndicePairsWorkspaceSize(handle, desc, indices, pairs, out, num, &size);
+    EXPECT_EQ(size > 0, status == kOk) << turnoutLastError();
+    return status;
+  };
+  const std::int64_t too_large = std::int64_t{1} << 29;
+  EXPECT_EQ(query(1000000, 1), kOk);
+  EXPECT_EQ(query(1000001, 1), kBad);
+  EXPECT_EQ(query(1, too_large - 1), kOk);
+  EXPECT_EQ(query(1, too_large), kUnsupported);
+  EXPECT_EQ(query(1000001, too_large), kBad);
+  EXPECT_EQ(query(1, 1000000000), kUnsupported);
+  EXPECT_EQ(query(1, 1000000001), kBad);
+}
+
 TEST_F(CIndicePairs, OtherSpellings) {
   Pairs call(handle, line(0), two_sites, 3);
   std::size_t size = 0;
@@ -345,19 +371,6 @@ TEST_F(CIndicePairs, ADescriptorThatWasNeverSetIsBad) {
                                 no_num, nullptr),
             kBad);
   call.expect_untouched();
-}
-
-TEST(CSparseConvolutionDescriptor, NullPointers) {
-  int count = 5;
-  EXPECT_EQ(mluOpCreateSparseConvolutionDescriptor(nullptr), MLUOP_STATUS_NOT_INITIALIZED);
-  EXPECT_STREQ(turnoutLastError(), "mluOpCreateSparseConvolutionDescriptor: desc is NULL");
-  EXPECT_EQ(mluOpDestroySparseConvolutionDescriptor(nullptr), MLUOP_STATUS_EXECUTION_FAILED);
-  EXPECT_STREQ(turnoutLastError(), "mluOpDestroySparseConvolutionDescriptor: desc is NULL");
-  EXPECT_EQ(mluOpGetSparseConvolutionNumActOut(nullptr, &count), MLUOP_STATUS_NOT_INITIALIZED);
-  EXPECT_EQ(count, 5);
-  const ConvolutionDescriptor desc;
-  EXPECT_EQ(mluOpGetSparseConvolutionNumActOut(desc, nullptr), MLUOP_STATUS_NOT_INITIALIZED);
-  EXPECT_EQ(desc.num_act_out(), 0);
 }
 
 TEST_F(CIndicePairs, ARefusedSetChangesNothing) {
