@@ -9,15 +9,15 @@ namespace turnout::core {
 namespace {
 
 constexpr std::int64_t kMaxLeaves = std::int64_t{1} << 58;  // a leaf and 5 bits of position fit 64 bits
-constexpr std::int64_t kTableResidues = 4096;
+constexpr std::int64_t kMaxParts = 4096;                    // a table that stays in the first cache
 
 std::int64_t saturating(std::int64_t a, std::int64_t b) {
   std::int64_t product;
   return __builtin_mul_overflow(a, b, &product) ? kSizeMax : product;
 }
 
-std::int64_t residue_table(const IndicePairsParams& p, int d) {
-  return p.mode != ConvMode::transposed && p.stride[d] <= kTableResidues ? p.stride[d] : 0;
+std::int64_t part_count(const IndicePairsParams& p, int d) {
+  return has_classes(p) && p.spatial_shape[d] <= kMaxParts ? p.spatial_shape[d] : 0;
 }
 
 // Offsets, classes and extent of one dimension. Returns the least output coordinate that a sum can give.
@@ -30,8 +30,8 @@ std::int64_t plan_dim(const IndicePairsParams& p, int d, Scratch& memory, Geomet
   dim.reciprocal = ~std::uint64_t{0} / static_cast<std::uint64_t>(stride) + 1;
   dim.offsets = memory.take<KernelOffset>(kernel);
   auto* residues = memory.take<std::int64_t>(kernel);
-  const std::int64_t table = residue_table(p, d);
-  auto* class_of = memory.take<std::int32_t>(table);
+  auto* parts = memory.take<SitePart>(part_count(p, d));
+  dim.parts = part_count(p, d) > 0 ? parts : nullptr;
 
   const bool divides = !transposed && stride > 1;
   const std::int64_t last = p.spatial_shape[d] - 1;
@@ -56,9 +56,6 @@ std::int64_t plan_dim(const IndicePairsParams& p, int d, Scratch& memory, Geomet
     dim.offsets[k].cls =
         static_cast<std::int32_t>(std::lower_bound(residues, residues + dim.classes, residue) - residues);
   }
-  dim.class_of = table > 0 ? class_of : nullptr;
-  std::fill_n(class_of, table, -1);
-  for (std::int32_t c = 0; c < dim.classes && table > 0; ++c) class_of[residues[c]] = c;
   dim.extent = dim.out_size + std::max(-low, high - (dim.out_size - 1));
   return low;
 }
@@ -114,6 +111,27 @@ void plan_rows(const IndicePairsParams& p, Geometry& g) {
 
 }  // namespace
 
+bool has_classes(const IndicePairsParams& p) {
+  const std::int64_t* end = p.stride.data() + p.stride.count();
+  return p.mode != ConvMode::transposed &&
+         std::any_of(p.stride.data(), end, [](std::int64_t stride) { return stride > 1; });
+}
+
+SitePart GeometryDim::computed_part(std::int64_t i) const {
+  std::uint64_t base = static_cast<std::uint64_t>(i), residue = 0;
+  if (stride > 1) {
+    const auto t = static_cast<std::uint64_t>(i + padding);  // below 2^32: exact with a reciprocal rounded up
+    const auto q = static_cast<std::uint64_t>(static_cast<unsigned __int128>(t) * reciprocal >> 64);
+    base = q - static_cast<std::uint64_t>(padding / stride);
+    residue = t - q * static_cast<std::uint64_t>(stride);
+  }
+  const std::int64_t* found =
+      std::lower_bound(residues, residues + classes, static_cast<std::int64_t>(residue));
+  const bool has_class = found != residues + classes && *found == static_cast<std::int64_t>(residue);
+  return {leaf_stride > 0 ? base * static_cast<std::uint64_t>(leaf_stride) : base,
+          has_class ? (found - residues) * class_radix : kNoClass};
+}
+
 std::size_t geometry_bytes(const IndicePairsParams& p) {
   const int dims = p.kernel_size.count();
   const auto array = [](std::int64_t count, std::size_t size) {
@@ -123,7 +141,7 @@ std::size_t geometry_bytes(const IndicePairsParams& p) {
   std::int64_t rows = 1;
   for (int d = 0; d < dims; ++d) {
     bytes += array(p.kernel_size[d], sizeof(KernelOffset)) + array(p.kernel_size[d], sizeof(std::int64_t)) +
-             array(residue_table(p, d), sizeof(std::int32_t));
+             array(part_count(p, d), sizeof(SitePart));
     if (d < dims - 1) rows *= p.kernel_size[d];
   }
   const std::int64_t kernel = p.kernel_size[dims - 1];
@@ -176,6 +194,13 @@ void make_geometry(const IndicePairsParams& p, Scratch& memory, Geometry& g) {
   g.leaves = static_cast<std::uint64_t>(g.bias + (space - g.batch_leaves) +
                                         std::max(g.batch_leaves + g.row_leaves + 1, beyond));
   plan_rows(p, g);
+  std::int64_t radix = 1;
+  for (int d = last; d >= 0; --d) {
+    GeometryDim& dim = g.dim[d];
+    dim.class_radix = radix;
+    radix *= dim.classes;
+    for (std::int64_t i = 0; i < part_count(p, d); ++i) dim.parts[i] = dim.computed_part(i);
+  }
 }
 
 }  // namespace turnout::core

@@ -27,6 +27,13 @@ struct KernelOffset {  // in one dimension
   std::int32_t cls;  // -1: meets no output, wherever the site is
 };
 
+// What a coordinate of a site adds where strides sort sites into classes.
+struct SitePart {
+  std::uint64_t leaf;  // to the leaf; to x in the last dimension
+  std::int64_t cls;    // to the class; kNoClass: the site meets no output, whatever the other dimensions say
+};
+inline constexpr std::int64_t kNoClass = -(std::int64_t{1} << 56);
+
 struct GeometryDim {
   std::int64_t out_size, extent;  // of the output, without and with its margin
   std::int64_t last_base;
@@ -34,9 +41,13 @@ struct GeometryDim {
   std::int64_t leaf_stride;  // leaves from one coordinate to the next; 0 in the last dimension
   std::uint64_t reciprocal;  // 2^64 / stride, rounded up
   std::int32_t classes;
+  std::int64_t class_radix;      // classes of the dimensions behind this one
   const std::int64_t* residues;  // of the classes, ascending
-  const std::int32_t* class_of;  // by residue, -1 for none; nullptr when there are too many residues
+  SitePart* parts;               // by coordinate; nullptr: too many, or no strides
   KernelOffset* offsets;
+
+  SitePart part(std::int64_t i) const { return parts != nullptr ? parts[i] : computed_part(i); }
+  SitePart computed_part(std::int64_t i) const;
 };
 
 struct RowOffset {           // an offset in all dimensions but the last
@@ -80,6 +91,9 @@ struct Geometry {
   }
   const GeometryDim& last() const { return dim[dims - 1]; }
 };
+
+// Whether strides sort sites into classes, or leave some without any output.
+bool has_classes(const IndicePairsParams& params);
 
 // Memory that a Geometry's arrays take. `params` as checked.
 std::size_t geometry_bytes(const IndicePairsParams& params);

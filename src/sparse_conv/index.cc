@@ -14,6 +14,7 @@ namespace turnout::core {
 namespace {
 
 constexpr std::int64_t kBlock = 16384;     // sites that a thread takes
+constexpr std::int64_t kSteps = 65536;     // words of a bitmap
 constexpr std::int64_t kPlacedBytes = 24;  // moved for each site, about
 
 // The cell of coordinate x, counted from leaf_base. 32-bit cells have few enough leaves to multiply.
@@ -29,27 +30,6 @@ struct LeafDivider {
   }
 };
 
-struct Quotient {
-  std::uint64_t q, r;
-};
-// The base of a coordinate where strides divide, and its residue.
-Quotient divide(std::int64_t i, const GeometryDim& dim) {
-  if (dim.stride == 1) return {static_cast<std::uint64_t>(i), 0};
-  const auto t =
-      static_cast<std::uint64_t>(i + dim.padding);  // below 2^32: exact with a reciprocal rounded up
-  const auto q = static_cast<std::uint64_t>(static_cast<unsigned __int128>(t) * dim.reciprocal >> 64);
-  return {q - static_cast<std::uint64_t>(dim.padding / dim.stride),
-          t - q * static_cast<std::uint64_t>(dim.stride)};
-}
-
-std::int32_t class_of(const GeometryDim& dim, std::uint64_t residue) {
-  if (dim.class_of != nullptr) return dim.class_of[residue];
-  const auto* end = dim.residues + dim.classes;
-  const auto* found = std::lower_bound(dim.residues, end, static_cast<std::int64_t>(residue));
-  const bool is_one = found != end && *found == static_cast<std::int64_t>(residue);
-  return is_one ? static_cast<std::int32_t>(found - dim.residues) : -1;
-}
-
 std::int64_t blocks_of(std::int64_t rows) { return (rows + kBlock - 1) / kBlock; }
 
 // Residue classes, and windows of one site, at most.
@@ -58,12 +38,6 @@ std::int64_t class_bound(const IndicePairsParams& p) {
   for (int d = 0; d < p.kernel_size.count() && p.mode != ConvMode::transposed; ++d)
     classes *= std::min(p.kernel_size[d], p.stride[d]);
   return classes;
-}
-// Strides sort sites into classes, or leave some without any output.
-bool has_classes(const IndicePairsParams& p) {
-  const std::int64_t* end = p.stride.data() + p.stride.count();
-  return p.mode != ConvMode::transposed &&
-         std::any_of(p.stride.data(), end, [](std::int64_t s) { return s > 1; });
 }
 std::int64_t slot_bound(const IndicePairsParams& p) {
   const int last = p.kernel_size.count() - 1;
@@ -121,9 +95,40 @@ std::size_t array_bytes(std::int64_t count, std::size_t size) {
   return padded(static_cast<std::size_t>(count) * size);
 }
 
+// Without a branch on the data: one pass at the speed of memory.
+template <int kColumns, class Index>
+bool columns_in_range(const Index* data, std::int64_t rows, const std::int64_t* limits) {
+  using Unsigned = std::make_unsigned_t<Index>;
+  Unsigned most[kColumns] = {};
+  for (std::int64_t i = 0; i < rows; ++i)
+    for (int c = 0; c < kColumns; ++c)
+      most[c] =
+          std::max(most[c], static_cast<Unsigned>(data[i * kColumns + c]));  // a negative value is large
+  bool fits = true;
+  for (int c = 0; c < kColumns; ++c) fits &= most[c] < static_cast<std::uint64_t>(limits[c]);
+  return fits;
+}
+
 std::uint32_t low_bits(std::int64_t count) { return count >= 32 ? ~0u : (1u << count) - 1; }
 
 }  // namespace
+
+bool all_in_range(const ConstTensor& indices, const std::int64_t* limits) {
+  return visit_index(indices.dtype, [&](auto type) {
+    const auto* data = static_cast<const typename decltype(type)::type*>(indices.data);
+    const std::int64_t rows = indices.shape[0];
+    switch (indices.shape[1]) {
+      case 2:
+        return columns_in_range<2>(data, rows, limits);
+      case 3:
+        return columns_in_range<3>(data, rows, limits);
+      case 4:
+        return columns_in_range<4>(data, rows, limits);
+      default:
+        return columns_in_range<5>(data, rows, limits);
+    }
+  });
+}
 
 std::size_t pair_index_bytes(std::int64_t rows, const IndicePairsParams& p) {
   const std::int64_t slots = slot_bound(p) + (p.mode == ConvMode::submanifold);
@@ -209,27 +214,23 @@ template <class Cell, class Index>
 void PairIndex::place_in_classes(Context& context, const Index* indices, Cell* cells, std::int64_t* counts) {
   const Geometry& g = geometry_;
   const int columns = g.dims + 1, last = g.dims - 1;
-  const std::int64_t blocks = blocks_of(rows_), x_classes = g.dim[last].classes;
+  const std::int64_t blocks = blocks_of(rows_);
+  const auto first = static_cast<std::uint64_t>(g.bias - g.row_leaves);
+  const auto batch_leaves = static_cast<std::uint64_t>(g.batch_leaves);
   struct Place {
-    std::int64_t cls;
+    std::int64_t cls;  // negative: none
+    std::int64_t x_class;
     std::uint64_t base, x;
   };
   const auto place = [&](const Index* site) -> Place {
-    std::uint64_t base = static_cast<std::uint64_t>(g.bias - g.row_leaves) +
-                         static_cast<std::uint64_t>(site[0]) * static_cast<std::uint64_t>(g.batch_leaves);
-    const Quotient x = divide(site[last + 1], g.dim[last]);
-    const std::int32_t x_class = class_of(g.dim[last], x.r);
-    std::int64_t row_class = 0, radix = 1;
-    bool meets = x_class >= 0;
-    for (int d = last - 1; d >= 0; --d) {
-      const Quotient t = divide(site[d + 1], g.dim[d]);
-      const std::int32_t cls = class_of(g.dim[d], t.r);
-      meets &= cls >= 0;
-      row_class += cls * radix;
-      radix *= g.dim[d].classes;
-      base += t.q * static_cast<std::uint64_t>(g.dim[d].leaf_stride);
+    const SitePart x = g.dim[last].part(site[last + 1]);
+    Place p{x.cls, x.cls, first + static_cast<std::uint64_t>(site[0]) * batch_leaves, x.leaf};
+    for (int d = 0; d < last; ++d) {
+      const SitePart part = g.dim[d].part(site[d + 1]);
+      p.cls += part.cls;
+      p.base += part.leaf;
     }
-    return {meets ? row_class * x_classes + x_class : -1, base, x.q};
+    return p;
   };
   parallel_for(context, blocks, 1, [&](std::int64_t block, std::int64_t) {
     std::int64_t* count = counts + block * g.classes;
@@ -253,9 +254,9 @@ void PairIndex::place_in_classes(Context& context, const Index* indices, Cell* c
     for (std::int64_t i = block * kBlock; i < std::min(rows_, (block + 1) * kBlock); ++i) {
       const Place p = place(indices + i * columns);
       if (p.cls < 0) continue;
-      const std::int64_t position = next[p.cls]++, x_class = p.cls % x_classes;
+      const std::int64_t position = next[p.cls]++;
       position_rows_[position] = static_cast<std::int32_t>(i);
-      for (std::int32_t w = g.class_windows[x_class]; w < g.class_windows[x_class + 1]; ++w) {
+      for (std::int32_t w = g.class_windows[p.x_class]; w < g.class_windows[p.x_class + 1]; ++w) {
         const Window& window = g.windows[w];
         cells[window.slot * rows_ + position] =
             leaf.cell<Cell>(p.base, p.x + static_cast<std::uint64_t>(window.delta + g.dim[last].extent));
@@ -318,15 +319,19 @@ void PairIndex::build(Context& context, Call& call, const ConstTensor& indices, 
   key_memory_.emplace(call.lease(keys + more));
   Cell* key_of = key_memory_->take<Cell>(home_count_ + 1);
   key_of[0] = 0;
-  sets.homes.for_each(0, sets.homes.steps(), [&](std::uint64_t leaf, std::uint32_t number) {
-    key_of[number] = static_cast<Cell>(leaf);
-  });
+  const std::int64_t steps = sets.homes.steps();
+  parallel_for(context, steps, rows_ * kPlacedBytes >= kParallelBytes ? kSteps : steps,
+               [&](std::int64_t begin, std::int64_t end) {
+                 sets.homes.for_each(begin, end, [&](std::uint64_t leaf, std::uint32_t number) {
+                   key_of[number] = static_cast<Cell>(leaf);
+                 });
+               });
   home_keys_ = key_of;
   if (geometry_.submanifold) {
     word_count_ = home_count_;
     word_memory_.emplace(call.lease(array_bytes(word_count_ + 1, sizeof(RankWord))));
     words_ = word_memory_->take<RankWord>(word_count_ + 1);
-    rank_sites();
+    rank_sites(context);
     sets.outputs = sets.homes;
     active_ = rows_;
   } else {
@@ -380,7 +385,7 @@ void PairIndex::settle(Context& context, const Leaves& leaves, Cell* cells) {
   });
 }
 
-void PairIndex::rank_sites() {
+void PairIndex::rank_sites(Context& context) {
   const Geometry& g = geometry_;
   const std::uint32_t* home = homes(self_slot_);
   const std::uint8_t* bit = bits(self_slot_);
@@ -410,8 +415,12 @@ void PairIndex::rank_sites() {
     row_of_ = nullptr;
     return;
   }
-  for (std::int64_t i = 0; i < rows_; ++i)  // of equal sites the last one stays
-    row_of_[words_[home[i]].rank(bit[i] + self_bit_)] = static_cast<std::int32_t>(i);
+  // Of equal sites the last one stays; where all differ the order does not matter.
+  const bool parallel = base == rows_ && rows_ * kPlacedBytes >= kParallelBytes;
+  parallel_for(context, rows_, parallel ? kBlock : rows_, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i)
+      row_of_[words_[home[i]].rank(bit[i] + self_bit_)] = static_cast<std::int32_t>(i);
+  });
 }
 
 // f(leaf, bits) for the outputs that the sites of each home meet, window by window: the bits of a leaf, which

@@ -13,6 +13,9 @@ namespace turnout::core {
 // Bytes of scratch memory that depend on the shapes alone; the rest follows the data.
 std::size_t pair_index_bytes(std::int64_t rows, const IndicePairsParams& params);
 
+// Whether column c of every row of indices is in 0 .. limits[c]-1.
+bool all_in_range(const ConstTensor& indices, const std::int64_t* limits);
+
 // A home is a leaf in which some site's window starts, when no row offset is added. Sites look up homes, and
 // for each row offset the homes, in ascending order, look up the outputs: fewer searches, and in order.
 class PairIndex {
@@ -63,7 +66,7 @@ class PairIndex {
   void mark_homes(const Cell* cells, Leaves& leaves) const;
   template <class Cell, class Leaves>
   void settle(Context& context, const Leaves& leaves, Cell* cells);
-  void rank_sites();
+  void rank_sites(Context& context);
   template <class Key, class F>
   void for_each_output(const Key* keys, std::uint32_t* starts, const F& f) const;
   template <class Key, class Leaves>

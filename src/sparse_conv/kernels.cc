@@ -22,10 +22,6 @@ struct Hits {
   std::int64_t count;
 };
 
-HWY_INLINE hn::Vec<U32> gather(const std::uint32_t* from, hn::Vec<U32> index) {
-  return hn::GatherIndex(U32(), from, hn::BitCast(I32(), index));
-}
-
 // How many of the bits below `position` are set.
 HWY_INLINE hn::Vec<U32> count_below(hn::Vec<U32> bits, hn::Vec<U32> position) {
   const U32 d;
@@ -38,17 +34,16 @@ void find_hits(const ProbeTask& task, std::int64_t begin, std::int64_t end, Hits
   const U32 d;
   const hn::Rebind<std::uint8_t, U32> d8;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  const auto* words = reinterpret_cast<const std::uint32_t*>(task.words);
+  const auto* words = reinterpret_cast<const std::uint64_t*>(task.words);
   const auto* rows = reinterpret_cast<const std::uint32_t*>(task.rows);
   const auto mask = hn::Set(d, task.mask);
   for (std::int64_t i = begin; i < end; i += lanes) {
-    const auto home = hn::LoadU(d, task.homes + i);
-    const auto word = hn::Add(home, home);
-    const auto bits = gather(words, word);
+    const Halves word = gather_halves(words, task.homes + i);
+    const auto bits = word.low;
     const auto first = hn::PromoteTo(d, hn::LoadU(d8, task.bits + i));
     const auto window = hn::Shr(bits, first);
     if (hn::AllTrue(d, hn::Eq(hn::And(window, mask), hn::Zero(d)))) continue;
-    auto rank = hn::Add(gather(words + 1, word), count_below(bits, first));
+    auto rank = hn::Add(word.high, count_below(bits, first));
     const auto row = rows != nullptr ? hn::LoadU(d, rows + i) : hn::Iota(d, static_cast<std::uint32_t>(i));
     std::uint32_t counted = 0;  // bits of the window that `rank` is past
     for (std::int32_t t = 0; t < task.tap_count; ++t) {
@@ -75,14 +70,7 @@ void write_rows(const std::uint32_t* rank, std::int64_t count, const std::int32_
     std::memcpy(to, rank, static_cast<std::size_t>(count) * sizeof(*to));
     return;
   }
-  const U32 d;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  std::int64_t j = 0;
-  for (; j + lanes <= count; j += lanes) {
-    const auto rows = gather(reinterpret_cast<const std::uint32_t*>(row_of), hn::LoadU(d, rank + j));
-    hn::StoreU(rows, d, reinterpret_cast<std::uint32_t*>(to) + j);
-  }
-  for (; j < count; ++j) to[j] = row_of[rank[j]];
+  for (std::int64_t j = 0; j < count; ++j) to[j] = row_of[rank[j]];
 }
 
 // The last positions, fewer than a vector.

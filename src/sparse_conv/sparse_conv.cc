@@ -107,16 +107,17 @@ void core::check_mode(const Arguments& arguments) {
 void core::check_coordinates(const Arguments& arguments) {
   const Signature& signature = arguments.signature();
   const Slot& indices = arguments.slot(signature.argument("indices"));
-  const std::int64_t rows = indices.shape[0], columns = indices.shape[1];
+  const std::int64_t rows = indices.shape[0];
+  const int columns = static_cast<int>(indices.shape[1]);
+  std::int64_t limits[Dims::kMax + 1] = {arguments.size(signature.size("batch_size"))};
+  std::copy_n(arguments.scalar(signature.size("spatial_shape")).values, columns - 1, limits + 1);
+  if (all_in_range({indices.data, indices.dtype, indices.shape, indices.rank}, limits)) return;
   visit_index(indices.dtype, [&](auto type) {
     const auto* data = static_cast<const typename decltype(type)::type*>(indices.data);
     for (std::int64_t i = 0; i < rows * columns; ++i) {
-      const std::int64_t column = i % columns;
-      const std::int64_t limit = column == 0
-                                     ? arguments.size(signature.size("batch_size"))
-                                     : arguments.scalar(signature.size("spatial_shape")).values[column - 1];
+      const std::int64_t limit = limits[i % columns];
       if (!in_range(data[i], limit))
-        arguments.fail(ErrorCode::bad_param, concat("indices[", i / columns, ", ", column, "] is ",
+        arguments.fail(ErrorCode::bad_param, concat("indices[", i / columns, ", ", i % columns, "] is ",
                                                     std::int64_t{data[i]}, ", expected 0 .. ", limit - 1));
     }
   });
