@@ -69,10 +69,17 @@ Loan::Loan(void* data, std::size_t size) : before_(lent) { lent = {data, size}; 
 Loan::~Loan() { lent = before_; }
 
 Arena* ArenaList::take(std::size_t bytes) {
+  // The smallest that is large enough, else the largest: calls that lease several times get the same ones
+  // again.
   Arena* arena = nullptr;
+  const auto is_better = [&](const Arena& one, const Arena& other) {
+    return one.size >= bytes && other.size >= bytes ? one.size < other.size : one.size > other.size;
+  };
   for (auto& slot : idle_) {
-    arena = slot.exchange(nullptr, std::memory_order_acquire);
-    if (arena != nullptr) break;
+    Arena* one = slot.exchange(nullptr, std::memory_order_acquire);
+    if (one == nullptr) continue;
+    if (arena == nullptr || is_better(*one, *arena)) std::swap(one, arena);
+    if (one != nullptr) give_back(one);
   }
   if (arena == nullptr) arena = new (std::nothrow) Arena;
   if (arena == nullptr || arena->size >= bytes) return arena;

@@ -2,6 +2,7 @@
 #include "sparse_conv/index.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <numeric>
 #include <type_traits>
@@ -91,6 +92,50 @@ class RowDecoder {
   bool is_valid_ = false;
 };
 
+// Where a site goes when strides sort sites into classes.
+struct Place {
+  std::int64_t cls;  // negative: none
+  std::int64_t x_class;
+  std::uint64_t base, x;
+};
+template <int kDims>
+struct Placer {
+  GeometryDim dim[kDims];
+  std::uint64_t first, batch_leaves;
+
+  explicit Placer(const Geometry& g)
+      : first(static_cast<std::uint64_t>(g.bias - g.row_leaves)),
+        batch_leaves(static_cast<std::uint64_t>(g.batch_leaves)) {
+    std::copy_n(g.dim, kDims, dim);
+  }
+  template <class Index>
+  Place place(const Index* site) const {
+    const SitePart x = dim[kDims - 1].part(site[kDims]);
+    Place p{x.cls, x.cls, first + static_cast<std::uint64_t>(site[0]) * batch_leaves, x.leaf};
+    for (int d = 0; d < kDims - 1; ++d) {
+      const SitePart part = dim[d].part(site[d + 1]);
+      p.cls += part.cls;
+      p.base += part.leaf;
+    }
+    return p;
+  }
+};
+
+// f(integral_constant<int, dims>)
+template <class F>
+void visit_dims(int dims, const F& f) {
+  switch (dims) {
+    case 1:
+      return f(std::integral_constant<int, 1>());
+    case 2:
+      return f(std::integral_constant<int, 2>());
+    case 3:
+      return f(std::integral_constant<int, 3>());
+    default:
+      return f(std::integral_constant<int, 4>());
+  }
+}
+
 std::size_t array_bytes(std::int64_t count, std::size_t size) {
   return padded(static_cast<std::size_t>(count) * size);
 }
@@ -114,20 +159,14 @@ std::uint32_t low_bits(std::int64_t count) { return count >= 32 ? ~0u : (1u << c
 }  // namespace
 
 bool all_in_range(const ConstTensor& indices, const std::int64_t* limits) {
-  return visit_index(indices.dtype, [&](auto type) {
-    const auto* data = static_cast<const typename decltype(type)::type*>(indices.data);
-    const std::int64_t rows = indices.shape[0];
-    switch (indices.shape[1]) {
-      case 2:
-        return columns_in_range<2>(data, rows, limits);
-      case 3:
-        return columns_in_range<3>(data, rows, limits);
-      case 4:
-        return columns_in_range<4>(data, rows, limits);
-      default:
-        return columns_in_range<5>(data, rows, limits);
-    }
+  bool fits = false;
+  visit_dims(static_cast<int>(indices.shape[1]) - 1, [&](auto dims) {
+    visit_index(indices.dtype, [&](auto type) {
+      const auto* data = static_cast<const typename decltype(type)::type*>(indices.data);
+      fits = columns_in_range<dims() + 1>(data, indices.shape[0], limits);
+    });
   });
+  return fits;
 }
 
 std::size_t pair_index_bytes(std::int64_t rows, const IndicePairsParams& p) {
@@ -171,96 +210,75 @@ PairIndex::PairIndex(Context& context, Call& call, const ConstTensor& indices,
 }
 
 // One class: the position of a site is its row, and its cell a sum of products.
-template <class Cell, class Index>
+template <class Cell, int kDims, class Index>
 void PairIndex::place_sites(Context& context, const Index* indices, Cell* cells) {
   const Geometry& g = geometry_;
-  const int columns = g.dims + 1, last = g.dims - 1;
   const auto scale = [&](int d) { return g.transposed ? static_cast<Cell>(g.dim[d].stride) : Cell{1}; };
   // A coordinate below 0 is in the row before, where `extent` makes it positive.
   const auto first = static_cast<Cell>(g.bias - g.row_leaves);
-  Cell factor[Dims::kMax + 1] = {static_cast<Cell>(g.batch_leaves)};
-  for (int d = 0; d < last; ++d) factor[d + 1] = scale(d) * static_cast<Cell>(g.dim[d].leaf_stride);
-  const LeafDivider leaf(g.leaf_cells);
-  const auto x_scale = static_cast<std::uint64_t>(scale(last));
+  std::array<Cell, kDims> factors = {static_cast<Cell>(g.batch_leaves)};
+  for (int d = 0; d < kDims - 1; ++d) factors[d + 1] = scale(d) * static_cast<Cell>(g.dim[d].leaf_stride);
+  const auto x_scale = static_cast<std::uint64_t>(scale(kDims - 1));
   class_start_[0] = 0;
   class_start_[1] = rows_;
-  parallel_for(context, rows_, rows_ * kPlacedBytes >= kParallelBytes ? kBlock : rows_,
-               [&](std::int64_t begin, std::int64_t end) {
-                 for (std::int32_t slot = 0; slot < std::max(g.slots, self_slot_ + 1); ++slot) {
-                   const std::int64_t delta = slot < g.slots ? g.windows[slot].delta : 0;
-                   const auto x_first = static_cast<std::uint64_t>(delta + g.dim[last].extent);
-                   Cell* to = cells + slot * rows_;
-                   const auto place = [&](auto fixed_columns) {
-                     const int count = fixed_columns > 0 ? fixed_columns : columns;
-                     for (std::int64_t i = begin; i < end; ++i) {
-                       const Index* site = indices + i * count;
-                       Cell base = first;
-                       for (int c = 0; c < count - 1; ++c) base += factor[c] * static_cast<Cell>(site[c]);
-                       to[i] = leaf.cell<Cell>(
-                           base, static_cast<std::uint64_t>(site[count - 1]) * x_scale + x_first);
-                     }
-                   };
-                   if (columns == 4) {
-                     place(std::integral_constant<int, 4>());
-                   } else {
-                     place(std::integral_constant<int, 0>());
-                   }
-                 }
-               });
+  const bool parallel = rows_ * kPlacedBytes >= kParallelBytes;
+  parallel_for(context, rows_, parallel ? kBlock : rows_, [&](std::int64_t begin, std::int64_t end) {
+    const std::array<Cell, kDims> factor = factors;
+    const LeafDivider leaf(g.leaf_cells);
+    for (std::int32_t slot = 0; slot < std::max(g.slots, self_slot_ + 1); ++slot) {
+      const std::int64_t delta = slot < g.slots ? g.windows[slot].delta : 0;
+      const auto x_first = static_cast<std::uint64_t>(delta + g.last().extent);
+      Cell* to = cells + slot * rows_;
+      for (std::int64_t i = begin; i < end; ++i) {
+        const Index* site = indices + i * (kDims + 1);
+        Cell base = first;
+        for (int d = 0; d < kDims; ++d) base += factor[d] * static_cast<Cell>(site[d]);
+        to[i] = leaf.cell<Cell>(base, static_cast<std::uint64_t>(site[kDims]) * x_scale + x_first);
+      }
+    }
+  });
 }
 
 // Sites sorted by class, in their order within each: counted by blocks, then placed.
-template <class Cell, class Index>
+template <class Cell, int kDims, class Index>
 void PairIndex::place_in_classes(Context& context, const Index* indices, Cell* cells, std::int64_t* counts) {
   const Geometry& g = geometry_;
-  const int columns = g.dims + 1, last = g.dims - 1;
-  const std::int64_t blocks = blocks_of(rows_);
-  const auto first = static_cast<std::uint64_t>(g.bias - g.row_leaves);
-  const auto batch_leaves = static_cast<std::uint64_t>(g.batch_leaves);
-  struct Place {
-    std::int64_t cls;  // negative: none
-    std::int64_t x_class;
-    std::uint64_t base, x;
-  };
-  const auto place = [&](const Index* site) -> Place {
-    const SitePart x = g.dim[last].part(site[last + 1]);
-    Place p{x.cls, x.cls, first + static_cast<std::uint64_t>(site[0]) * batch_leaves, x.leaf};
-    for (int d = 0; d < last; ++d) {
-      const SitePart part = g.dim[d].part(site[d + 1]);
-      p.cls += part.cls;
-      p.base += part.leaf;
-    }
-    return p;
-  };
+  const std::int64_t blocks = blocks_of(rows_), classes = g.classes, rows = rows_;
+  const Placer<kDims> shared(g);
   parallel_for(context, blocks, 1, [&](std::int64_t block, std::int64_t) {
-    std::int64_t* count = counts + block * g.classes;
-    std::fill_n(count, g.classes, std::int64_t{0});
-    for (std::int64_t i = block * kBlock; i < std::min(rows_, (block + 1) * kBlock); ++i) {
-      const std::int64_t cls = place(indices + i * columns).cls;
+    const Placer<kDims> placer = shared;  // in registers, where stores cannot change it
+    std::int64_t* count = counts + block * classes;
+    std::fill_n(count, classes, std::int64_t{0});
+    for (std::int64_t i = block * kBlock; i < std::min(rows, (block + 1) * kBlock); ++i) {
+      const std::int64_t cls = placer.place(indices + i * (kDims + 1)).cls;
       if (cls >= 0) ++count[cls];
     }
   });
   std::int64_t sum = 0;
-  for (std::int64_t c = 0; c < g.classes; ++c) {
+  for (std::int64_t c = 0; c < classes; ++c) {
     class_start_[c] = sum;
     for (std::int64_t block = 0; block < blocks; ++block)
-      sum += std::exchange(counts[block * g.classes + c], sum);
+      sum += std::exchange(counts[block * classes + c], sum);
   }
-  class_start_[g.classes] = sum;
+  class_start_[classes] = sum;
 
-  const LeafDivider leaf(g.leaf_cells);
   parallel_for(context, blocks, 1, [&](std::int64_t block, std::int64_t) {
-    std::int64_t* next = counts + block * g.classes;
-    for (std::int64_t i = block * kBlock; i < std::min(rows_, (block + 1) * kBlock); ++i) {
-      const Place p = place(indices + i * columns);
+    const Placer<kDims> placer = shared;
+    const LeafDivider leaf(g.leaf_cells);
+    const Window* windows = g.windows;
+    const std::int32_t* class_windows = g.class_windows;
+    const auto extent = static_cast<std::uint64_t>(g.last().extent);
+    std::int32_t* row_at = position_rows_;
+    std::int64_t* next = counts + block * classes;
+    for (std::int64_t i = block * kBlock; i < std::min(rows, (block + 1) * kBlock); ++i) {
+      const Place p = placer.place(indices + i * (kDims + 1));
       if (p.cls < 0) continue;
       const std::int64_t position = next[p.cls]++;
-      position_rows_[position] = static_cast<std::int32_t>(i);
-      for (std::int32_t w = g.class_windows[p.x_class]; w < g.class_windows[p.x_class + 1]; ++w) {
-        const Window& window = g.windows[w];
-        cells[window.slot * rows_ + position] =
-            leaf.cell<Cell>(p.base, p.x + static_cast<std::uint64_t>(window.delta + g.dim[last].extent));
-      }
+      row_at[position] = static_cast<std::int32_t>(i);
+      const Window* const end = windows + class_windows[p.x_class + 1];
+      for (const Window* window = windows + class_windows[p.x_class]; window < end; ++window)
+        cells[window->slot * rows + position] =
+            leaf.cell<Cell>(p.base, p.x + static_cast<std::uint64_t>(window->delta) + extent);
     }
   });
 }
@@ -303,11 +321,13 @@ void PairIndex::build(Context& context, Call& call, const ConstTensor& indices, 
   auto* cells = static_cast<Cell*>(cell_memory);
   visit_index(indices.dtype, [&](auto type) {
     const auto* sites = static_cast<const typename decltype(type)::type*>(indices.data);
-    if (position_rows_ != nullptr) {
-      place_in_classes(context, sites, cells, counts);
-    } else {
-      place_sites(context, sites, cells);
-    }
+    visit_dims(geometry_.dims, [&](auto dims) {
+      if (position_rows_ != nullptr) {
+        place_in_classes<Cell, dims()>(context, sites, cells, counts);
+      } else {
+        place_sites<Cell, dims()>(context, sites, cells);
+      }
+    });
   });
   home_count_ = collect(call, sets.homes, home_memory_, [&](Leaves& leaves) { mark_homes(cells, leaves); });
   settle(context, sets.homes, cells);

@@ -51,9 +51,9 @@ class PairIndex {
     Leaves homes, outputs;
   };
 
-  template <class Cell, class Index>
+  template <class Cell, int kDims, class Index>
   void place_sites(Context& context, const Index* indices, Cell* cells);
-  template <class Cell, class Index>
+  template <class Cell, int kDims, class Index>
   void place_in_classes(Context& context, const Index* indices, Cell* cells, std::int64_t* counts);
   template <class Cell, class Leaves>
   void build(Context& context, Call& call, const ConstTensor& indices, Sets<Leaves>& sets, void* cells,
