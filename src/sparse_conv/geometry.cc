@@ -188,11 +188,14 @@ void make_geometry(const IndicePairsParams& p, Scratch& memory, Geometry& g) {
   for (int d = 0; d < last; ++d)
     beyond = std::min(kMaxLeaves,
                       beyond + std::min(kMaxLeaves, saturating(g.dim[d].last_base, g.dim[d].leaf_stride)));
-  if (space > kMaxLeaves - g.bias || beyond > kMaxLeaves - g.bias - space)
-    throw Error(ErrorCode::not_supported,
-                "get_indice_pairs: the output space has more than 2^62 cells, expected fewer");
-  g.leaves = static_cast<std::uint64_t>(g.bias + (space - g.batch_leaves) +
-                                        std::max(g.batch_leaves + g.row_leaves + 1, beyond));
+  const std::int64_t leaves = std::min(space, kMaxLeaves) - std::min(g.batch_leaves, kMaxLeaves) + g.bias +
+                              std::max(std::min(g.batch_leaves, kMaxLeaves) + g.row_leaves + 1, beyond);
+  if (space > kMaxLeaves || leaves > kMaxLeaves)
+    throw Error(
+        ErrorCode::not_supported,
+        "get_indice_pairs: the output space, with its margins, takes more than 2^58 words of 32 cells, "
+        "expected fewer");
+  g.leaves = static_cast<std::uint64_t>(leaves);
   plan_rows(p, g);
   std::int64_t radix = 1;
   for (int d = last; d >= 0; --d) {

@@ -288,10 +288,13 @@ template <class F>
 void PairIndex::for_each_list(const F& f) const {
   const Geometry& g = geometry_;
   for (std::int32_t slot = 0; slot < g.slots; ++slot) {
-    for (std::int64_t c = 0; c < g.classes; ++c) {
+    for (std::int64_t c = 0, first = 0; c < g.classes; ++c) {
       const std::int64_t x_class = c % g.last().classes;
-      if (slot < g.class_windows[x_class + 1] - g.class_windows[x_class])
-        f(slot, class_start_[c], class_start_[c + 1]);
+      const bool has_slot = slot < g.class_windows[x_class + 1] - g.class_windows[x_class];
+      // Classes that follow each other are one list.
+      if (!has_slot && first < class_start_[c]) f(slot, first, class_start_[c]);
+      if (!has_slot) first = class_start_[c + 1];
+      if (c == g.classes - 1 && first < class_start_[c + 1]) f(slot, first, class_start_[c + 1]);
     }
   }
   if (self_slot_ >= g.slots && g.submanifold) f(self_slot_, 0, rows_);

@@ -12,14 +12,53 @@ TURNOUT_ISA_BEGIN
 
 using I32 = hn::RebindToSigned<U32>;
 
-// Sites in one go: their hits stay in the first cache until they are written out.
+// Sites in one go, and how many hits wait in the first cache until they are written out in lines.
 constexpr std::int64_t kChunk = 256;
+constexpr std::int64_t kWaiting = 256;
+constexpr std::int64_t kLine = 16;                  // values
 constexpr std::int64_t kSpare = HWY_MAX_BYTES / 4;  // a compressed vector is stored whole
 
-struct Hits {
-  alignas(64) std::uint32_t row[kChunk + kSpare];
-  alignas(64) std::uint32_t rank[kChunk + kSpare];
+// Values on their way to one row of the pairs.
+struct Outlet {
+  alignas(64) std::uint32_t waiting[kWaiting + kChunk + kLine + kSpare];
   std::int64_t count;
+  std::uint32_t* to;
+
+  // Writes what waits: the whole lines, or all of it.
+  void flush(bool all, bool stream) {
+    const U32 d;
+    const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+    const auto offset = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(to) / sizeof(*to) % kLine);
+    const std::int64_t head = std::min(count, (kLine - offset) % kLine);
+    const std::int64_t lines = (count - head) / kLine * kLine;
+    std::copy(waiting, waiting + head, to);
+    std::int64_t j = head;
+    if (stream) {
+      for (; j < head + lines; j += lanes) hn::Stream(hn::LoadU(d, waiting + j), d, to + j);
+    } else {
+      for (; j < head + lines; j += lanes) hn::StoreU(hn::LoadU(d, waiting + j), d, to + j);
+    }
+    const std::int64_t rest = count - j;
+    if (all) {
+      std::copy(waiting + j, waiting + count, to + j);
+    } else {
+      std::copy(waiting + j, waiting + count, waiting);
+    }
+    to += j;
+    count = rest;
+  }
+};
+
+struct Hits {  // of a tap
+  Outlet row, rank;
+  std::int64_t found;
+  std::int64_t translated;  // in rank.waiting; what follows are ranks
+
+  void translate(const std::int32_t* row_of) {
+    if (row_of != nullptr)
+      for (std::int64_t j = translated; j < rank.count; ++j)
+        rank.waiting[j] = static_cast<std::uint32_t>(row_of[rank.waiting[j]]);
+  }
 };
 
 // How many of the bits below `position` are set.
@@ -58,19 +97,13 @@ void find_hits(const ProbeTask& task, std::int64_t begin, std::int64_t end, Hits
       }
       const auto hit = hn::Ne(hn::And(window, hn::Set(d, bit)), hn::Zero(d));
       Hits& out = hits[t];
-      hn::StoreU(compress(row, hit), d, out.row + out.count);
-      hn::StoreU(compress(rank, hit), d, out.rank + out.count);
-      out.count += static_cast<std::int64_t>(hn::CountTrue(d, hit));
+      hn::StoreU(compress(row, hit), d, out.row.waiting + out.row.count);
+      hn::StoreU(compress(rank, hit), d, out.rank.waiting + out.rank.count);
+      const auto count = static_cast<std::int64_t>(hn::CountTrue(d, hit));
+      out.row.count += count;
+      out.rank.count += count;
     }
   }
-}
-
-void write_rows(const std::uint32_t* rank, std::int64_t count, const std::int32_t* row_of, std::int32_t* to) {
-  if (row_of == nullptr) {
-    std::memcpy(to, rank, static_cast<std::size_t>(count) * sizeof(*to));
-    return;
-  }
-  for (std::int64_t j = 0; j < count; ++j) to[j] = row_of[rank[j]];
 }
 
 // The last positions, fewer than a vector.
@@ -81,8 +114,8 @@ void find_last_hits(const ProbeTask& task, std::int64_t begin, std::int64_t end,
       const std::uint32_t bit = task.bits[i] + static_cast<std::uint32_t>(task.taps[t].bit);
       if ((word.bits >> bit & 1) == 0) continue;
       Hits& out = hits[t];
-      out.row[out.count] = static_cast<std::uint32_t>(task.rows != nullptr ? task.rows[i] : i);
-      out.rank[out.count++] = word.rank(bit);
+      out.row.waiting[out.row.count++] = static_cast<std::uint32_t>(task.rows != nullptr ? task.rows[i] : i);
+      out.rank.waiting[out.rank.count++] = word.rank(bit);
     }
   }
 }
@@ -90,24 +123,33 @@ void find_last_hits(const ProbeTask& task, std::int64_t begin, std::int64_t end,
 void probe(const ProbeTask& task, std::int64_t begin, std::int64_t end, std::int64_t* at) {
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(U32()));
   Hits hits[kMaxWidth];
+  for (std::int32_t t = 0; t < task.tap_count; ++t) {
+    std::int32_t* in = task.pairs + std::int64_t{task.taps[t].k} * 2 * task.row_count + at[t];
+    hits[t].row.to = reinterpret_cast<std::uint32_t*>(in);
+    hits[t].rank.to = reinterpret_cast<std::uint32_t*>(in + task.row_count);
+    hits[t].row.count = hits[t].rank.count = 0;
+  }
   for (std::int64_t i = begin; i < end; i += kChunk) {
-    for (std::int32_t t = 0; t < task.tap_count; ++t) hits[t].count = 0;
+    for (std::int32_t t = 0; t < task.tap_count; ++t) {
+      hits[t].found = hits[t].row.count;
+      hits[t].translated = hits[t].rank.count;
+    }
     const std::int64_t count = std::min(kChunk, end - i), whole = count / lanes * lanes;
     find_hits(task, i, i + whole, hits);
     find_last_hits(task, i + whole, i + count, hits);
+    const bool is_last = i + kChunk >= end;
     for (std::int32_t t = 0; t < task.tap_count; ++t) {
-      const std::int64_t found = hits[t].count;
-      std::int32_t* in = task.pairs + std::int64_t{task.taps[t].k} * 2 * task.row_count + at[t];
-      std::memcpy(in, hits[t].row, static_cast<std::size_t>(found) * sizeof(*in));
-      write_rows(hits[t].rank, found, task.row_of, in + task.row_count);
-      at[t] += found;
+      at[t] += hits[t].row.count - hits[t].found;
+      hits[t].translate(task.row_of);
+      if (!is_last && hits[t].row.count < kWaiting) continue;
+      hits[t].row.flush(is_last, task.stream);
+      hits[t].rank.flush(is_last, task.stream);
     }
   }
 }
 
 void fill(std::int32_t* to, std::int64_t count, bool stream) {
   const I32 d;
-  constexpr std::int64_t kLine = 16;  // elements
   const auto value = hn::Set(d, -1);
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   std::int64_t j = 0;

@@ -21,6 +21,7 @@ struct ProbeTask {
   std::uint32_t mask;   // of all taps
   std::int32_t* pairs;  // of the window's first kernel offset, k = 0: [..][2][row_count]
   std::int64_t row_count;
+  bool stream;  // whole lines are stored past the cache; CopyKernels::finish() when done
 };
 
 struct ProbeKernels {

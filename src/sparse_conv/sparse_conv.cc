@@ -42,19 +42,28 @@ IndicePairsParams resolved(const IndicePairsParams& given) {
   const auto fill = [&](Dims& values, std::int64_t value) {
     if (values.count() == 0) values = Dims::filled(dims, value);
   };
-  const bool centred = p.mode == ConvMode::submanifold && p.padding.count() == 0;
+  const bool submanifold = p.mode == ConvMode::submanifold;
+  const bool centred = submanifold && p.padding.count() == 0, derived = p.output_shape.count() == 0;
   fill(p.stride, 1);
   fill(p.padding, 0);
   fill(p.dilation, 1);
   fill(p.output_padding, 0);
-  for (const Dims* values : {&p.kernel_size, &p.stride, &p.padding, &p.dilation, &p.output_padding})
+  bool in_range = true;  // else the checks complain about an argument before they see what is derived here
+  for (const Dims* values :
+       {&p.spatial_shape, &p.kernel_size, &p.stride, &p.padding, &p.dilation, &p.output_padding}) {
     if (values->count() != dims) return p;
-  const bool derived = p.output_shape.count() == 0;
-  fill(p.output_shape, 0);
-  for (int d = 0; d < dims; ++d) {
-    if (derived) p.output_shape[d] = p.mode == ConvMode::submanifold ? p.spatial_shape[d] : output_size(p, d);
-    if (p.kernel_size[d] == -1) p.kernel_size[d] = p.spatial_shape[d];
-    if (centred) p.padding[d] = p.kernel_size[d] / 2 * p.dilation[d];
+    for (int d = 0; d < dims; ++d) in_range &= (*values)[d] >= -1 && (*values)[d] <= kMaxSpatial;
+  }
+  fill(p.output_shape, 1);
+  for (int d = 0; d < dims && in_range; ++d) {
+    if (derived) p.output_shape[d] = submanifold ? p.spatial_shape[d] : output_size(p, d);
+    if (p.kernel_size[d] == -1 && p.mode == ConvMode::sparse) p.kernel_size[d] = p.spatial_shape[d];
+    if (!centred) continue;
+    if (p.kernel_size[d] % 2 == 0)
+      throw Error(ErrorCode::bad_param,
+                  concat("get_indice_pairs: kernel_size[", std::int64_t{d}, "] is ", p.kernel_size[d],
+                         ", expected an odd number in submanifold mode when no padding is given"));
+    p.padding[d] = p.kernel_size[d] / 2 * p.dilation[d];
   }
   return p;
 }
@@ -162,9 +171,9 @@ struct IndicePairs::State {
     const std::int64_t tasks = index.geometry().offset_count * blocks();
     return is_parallel() ? std::min<std::int64_t>(context.threads(), tasks) : 1;
   }
-  bool is_parallel() const {
-    return indices.shape[0] * index.geometry().kernel_volume * kPairBytes >= kParallelBytes;
-  }
+  bool is_streamed() const { return pair_bytes() >= kStreamBytes; }
+  bool is_parallel() const { return pair_bytes() >= kParallelBytes; }
+  std::int64_t pair_bytes() const { return indices.shape[0] * index.geometry().kernel_volume * kPairBytes; }
 };
 
 std::size_t core::indice_pairs_scratch(std::int64_t rows, const IndicePairsParams& params) {
@@ -209,11 +218,13 @@ void IndicePairs::State::find_pairs(std::int32_t* pairs, std::int64_t* counts, R
                                   window.taps,
                                   window.mask,
                                   pairs + offset.k * 2 * rows,
-                                  rows};
+                                  rows,
+                                  is_streamed()};
             kernels.probe(probe, begin, end, at);
             for (std::int32_t t = 0; t < window.taps; ++t) at[t] -= begin;
           }
         }
+        if (is_streamed()) copy_kernels(context.isa()).finish();
       });
 }
 
@@ -249,7 +260,7 @@ void IndicePairs::State::join_blocks(std::int32_t* pairs, const std::int64_t* co
 // -1 behind the pairs of each kernel offset.
 void IndicePairs::State::fill_tails(std::int32_t* pairs, const std::int32_t* num) const {
   const std::int64_t rows = indices.shape[0], all = index.geometry().kernel_volume * 2 * rows;
-  const bool stream = all * std::int64_t{sizeof(*pairs)} >= kStreamBytes;
+  const bool stream = is_streamed();
   const ProbeKernels& kernels = probe_kernels(context.isa());
   const std::int64_t grain = kRangeBytes / std::int64_t{sizeof(*pairs)};
   parallel_for(context, all, is_parallel() ? grain : all, [&](std::int64_t begin, std::int64_t end) {
