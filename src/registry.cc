@@ -4,9 +4,11 @@
 #include "moe_dispatch/signature.h"
 #include "moe_re_routing/example.h"
 #include "moe_re_routing/signature.h"
+#include "mutual_information/signature.h"
 #include "sparse_conv/signature.h"
 #include "turnout/moe_dispatch.h"
 #include "turnout/moe_re_routing.h"
+#include "turnout/mutual_information.h"
 #include "turnout/sparse_conv.h"
 
 namespace turnout::core {
@@ -61,6 +63,26 @@ std::span<const Operator> operators() {
        "batch_size=2 spatial_shape=4 kernel_size=3 stride=1 padding=1 dilation=1 output_shape=4 mode=0 "
        "rows=5 "
        "dims=3 out_rows=9"},
+      {&kMutualInformationForward,
+       [](Context& context, const Tensor* t, const ScalarValue*) {
+         const ConstTensor boundary = t[2];
+         mutual_information_forward(context, t[0], t[1], given(t[2]) ? &boundary : nullptr, t[3], t[4]);
+       },
+       "batch=2 symbols=3 columns=6 frames=5"},
+      {&kMutualInformationBackward,
+       [](Context& context, const Tensor* t, const ScalarValue* s) {
+         const ConstTensor boundary = t[2];
+         mutual_information_backward(context, t[0], t[1], given(t[2]) ? &boundary : nullptr, t[3], t[4], t[5],
+                                     t[6], s[0].value != 0);
+       },
+       "overwrite_ans_grad=1 batch=2 symbols=3 columns=6 frames=5"},
+      {&kMutualInformationForwardBackward,
+       [](Context& context, const Tensor* t, const ScalarValue*) {
+         const ConstTensor boundary = t[2];
+         mutual_information_forward_backward(context, t[0], t[1], given(t[2]) ? &boundary : nullptr, t[3],
+                                             t[4], t[5]);
+       },
+       "batch=2 symbols=3 columns=6 frames=5"},
   };
   return kOperators;
 }

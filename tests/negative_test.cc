@@ -228,6 +228,7 @@ TEST_P(Negative, Scalars) {
         }
       };
     };
+    if (scalar.is_flag) continue;  // a bool is in range
     expect_rejected("below the least", scalar.name, set(scalar.min - 1));
     expect_rejected("far below", scalar.name, set(std::numeric_limits<std::int64_t>::min()));
     if (scalar.max != core::kSizeMax) expect_rejected("above the greatest", scalar.name, set(scalar.max + 1));
@@ -251,10 +252,10 @@ TEST_P(Negative, SizesOfZero) {
     for (int n = 0; n < signature.names.count; ++n)
       text += std::string(signature.names[n]) + "=" +
               std::to_string(n == name ? 0 : example.sizes[static_cast<std::size_t>(n)]) + " ";
+    ExampleCall empty(signature, text);
     bool is_refused = false;
     for (const core::Rule& rule : signature.rules)
-      is_refused |= rule.left.names.count == 0 && rule.right.names.count == 1 && rule.right.names[0] == name;
-    ExampleCall empty(signature, text);
+      is_refused |= empty.evaluate(rule.left) > empty.evaluate(rule.right);
     if (op.prepare != nullptr && !is_refused) op.prepare(empty.tensors.data());
     for (Tensor& t : empty.tensors)
       if (core::Slot(t).elements() == 0) t.data = nullptr;
@@ -265,9 +266,8 @@ TEST_P(Negative, SizesOfZero) {
     }
     EXPECT_EQ(outcome.failed, is_refused) << signature.names[name] << " = 0: " << outcome.sentence;
     if (!is_refused) continue;
-    EXPECT_NE(outcome.sentence.find(std::string(signature.names[name]) + " is 0, expected 1 or more"),
-              std::string::npos)
-        << outcome.sentence;
+    EXPECT_NE(outcome.sentence.find(signature.names[name]), std::string::npos) << outcome.sentence;
+    EXPECT_NE(outcome.sentence.find(", expected "), std::string::npos) << outcome.sentence;
   }
 }
 

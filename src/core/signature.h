@@ -77,6 +77,7 @@ struct Scalar {
   std::int64_t max = kSizeMax;
   std::string_view values;  // an enum: the names of 0, 1, ...
   bool is_vector = false;   // one value per element, each within min .. max
+  bool is_flag = false;     // a bool
   Extent length;
 };
 
@@ -164,16 +165,17 @@ struct ScalarSpec {
   std::string_view length;
 };
 consteval ScalarSpec scalar(std::string_view name, std::int64_t min, std::int64_t max = kSizeMax) {
-  return {{name, min, max, {}, false, {}}, {}};
+  return {{name, min, max, {}, false, false, {}}, {}};
 }
 consteval ScalarSpec choice(std::string_view name, std::string_view values) {
   std::int64_t last = 0;
   for (char c : values) last += c == ' ';
-  return {{name, 0, last, values, false, {}}, {}};
+  return {{name, 0, last, values, false, false, {}}, {}};
 }
+consteval ScalarSpec flag(std::string_view name) { return {{name, 0, 1, "no yes", false, true, {}}, {}}; }
 consteval ScalarSpec vector(std::string_view name, std::string_view length, std::int64_t min,
                             std::int64_t max = kSizeMax) {
-  return {{name, min, max, {}, true, {}}, length};
+  return {{name, min, max, {}, true, false, {}}, length};
 }
 
 struct RuleSpec {

@@ -1,0 +1,59 @@
+// Mutual information: the lattice of the RNN-T loss, forward and backward.
+#pragma once
+
+#include "turnout/context.h"
+#include "turnout/export.h"
+#include "turnout/tensor.h"
+
+namespace turnout {
+
+// Shapes: batch B, symbols S, frames T.
+//   px [B, S, T + 1] (regular) or [B, S, T] (modified), py [B, S + 1, T]: log-probabilities, f32, f64, f16,
+//   bf16 p [B, S + 1, T + 1], ans, ans_grad [B]: f64 beside f64, else f32 boundary [B, 4] int64, or none:
+//   (s_begin, t_begin, s_end, t_end) for each row of the batch, inclusive positions in p; none is (0, 0, S,
+//   T). A component outside 0 .. S or 0 .. T is refused, with its row; begin beyond end is an empty lattice.
+
+// p[s_begin, t_begin] = 0, and elsewhere between the boundaries, with off = 0 (regular) or 1 (modified),
+//   p[s, t] = log_add(p[s-1, t-off] + px[s-1, t-off], p[s, t-1] + py[s, t-1])      missing terms are -inf
+//   ans = p[s_end, t_end]
+// log_add(x, y) = log(exp(x) + exp(y)), and x where y or both are NaN or infinitely far. p outside the
+// boundaries is not written; an empty lattice has ans 0 and no p.
+TURNOUT_API void mutual_information_forward(Context& context, const ConstTensor& px, const ConstTensor& py,
+                                            const ConstTensor* boundary, const Tensor& p, const Tensor& ans);
+inline void mutual_information_forward(const ConstTensor& px, const ConstTensor& py,
+                                       const ConstTensor* boundary, const Tensor& p, const Tensor& ans) {
+  mutual_information_forward(default_context(), px, py, boundary, p, ans);
+}
+
+// With P = max(p, -1e30) and g[s_end, t_end] = ans_grad,
+//   px_grad[s, t] = g[s+1, t+off] * safe_exp(P[s, t] + px[s, t] - P[s+1, t+off])
+//   py_grad[s, t] = g[s, t+1] * safe_exp(P[s, t] + py[s, t] - P[s, t+1])
+//   g[s, t] = px_grad[s, t] + py_grad[s, t]                                        missing terms are 0
+// safe_exp is 0 where its argument or its value is not finite. Outside the boundaries the gradients are 0.
+// overwrite_ans_grad: ans_grad = g[s_begin, t_begin], but of an empty lattice; else it is only read.
+// px_grad and py_grad have the dtype of px.
+TURNOUT_API void mutual_information_backward(Context& context, const ConstTensor& px, const ConstTensor& py,
+                                             const ConstTensor* boundary, const ConstTensor& p,
+                                             const Tensor& ans_grad, const Tensor& px_grad,
+                                             const Tensor& py_grad, bool overwrite_ans_grad = false);
+inline void mutual_information_backward(const ConstTensor& px, const ConstTensor& py,
+                                        const ConstTensor* boundary, const ConstTensor& p,
+                                        const Tensor& ans_grad, const Tensor& px_grad, const Tensor& py_grad,
+                                        bool overwrite_ans_grad = false) {
+  mutual_information_backward(default_context(), px, py, boundary, p, ans_grad, px_grad, py_grad,
+                              overwrite_ans_grad);
+}
+
+// Both in one pass, each lattice while it is in the cache, with ans_grad 1 and p in scratch memory: what
+// training needs.
+TURNOUT_API void mutual_information_forward_backward(Context& context, const ConstTensor& px,
+                                                     const ConstTensor& py, const ConstTensor* boundary,
+                                                     const Tensor& ans, const Tensor& px_grad,
+                                                     const Tensor& py_grad);
+inline void mutual_information_forward_backward(const ConstTensor& px, const ConstTensor& py,
+                                                const ConstTensor* boundary, const Tensor& ans,
+                                                const Tensor& px_grad, const Tensor& py_grad) {
+  mutual_information_forward_backward(default_context(), px, py, boundary, ans, px_grad, py_grad);
+}
+
+}  // namespace turnout
