@@ -2,6 +2,7 @@
 #include <benchmark/benchmark.h>
 
 #include <random>
+#include <tuple>
 #include <vector>
 
 #include "turnout/turnout.h"
@@ -58,8 +59,9 @@ void both(benchmark::State& state) {
 }
 void scales(benchmark::internal::Benchmark* b) {
   for (int threads : {1, 2})
-    for (auto shape : {std::array{4, 15, 104}, {32, 50, 500}, {16, 200, 1500}, {1, 200, 1500}})
-      b->Args({shape[0], shape[1], shape[2], threads});
+    for (const auto& [batch, symbols, frames] : {std::tuple(4, 15, 104), std::tuple(32, 50, 500),
+                                                 std::tuple(16, 200, 1500), std::tuple(1, 200, 1500)})
+      b->Args({batch, symbols, frames, threads});
   b->Unit(benchmark::kMicrosecond)->UseRealTime();
 }
 BENCHMARK(forward)->Apply(scales);
