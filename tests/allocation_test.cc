@@ -11,11 +11,41 @@
 namespace turnout::test {
 namespace {
 
+// Index pairs of `rows` sites on a diagonal, with an index of each kind: the bitmap, and sorted keys.
+struct Pairs {
+  std::int64_t rows;
+  std::vector<std::int32_t> indices, out, pairs, num;
+
+  explicit Pairs(std::int64_t n) : rows(n), indices(3 * n), out(3 * 9 * n), pairs(9 * 2 * n), num(9) {
+    for (std::size_t i = 0; i < indices.size(); ++i)
+      indices[i] = i % 3 == 0 ? 0 : static_cast<std::int32_t>(i / 3);
+  }
+  void run(Context& context) {
+    const ConstTensor sites = view(indices.data(), {rows, 3});
+    const Tensor outputs = view(out.data(), {9 * rows, 3}), found = view(pairs.data(), {9, 2, rows}),
+                 counts = view(num.data(), {9});
+    for (ConvMode mode : {ConvMode::sparse, ConvMode::submanifold, ConvMode::transposed}) {
+      for (std::int64_t length : {rows, std::int64_t{10'000'000}}) {
+        const std::int64_t stride = mode == ConvMode::submanifold ? 1 : 2;
+        const IndicePairsParams params{.spatial_shape = {length, length},
+                                       .kernel_size = {3, 3},
+                                       .stride = {stride, stride},
+                                       .padding = {1, 1},
+                                       .mode = mode};
+        const IndicePairs index(context, sites, params);
+        index.write(outputs, found, counts);
+        get_indice_pairs(context, sites, outputs, found, counts, params);
+      }
+    }
+  }
+};
+
 // One call of each operator on `rows` tokens of `hidden` floats.
 struct Calls {
   std::int64_t rows, hidden;
   std::vector<float> gates, input, output;
   std::vector<std::int32_t> indices, locations, counts, number;
+  Pairs index_pairs;
 
   Calls(std::int64_t n, std::int64_t h)
       : rows(n),
@@ -26,7 +56,8 @@ struct Calls {
         indices(n),
         locations(n),
         counts(4),
-        number(2) {
+        number(2),
+        index_pairs(n * 4) {
     std::iota(locations.rbegin(), locations.rend(), 0);
     counts[1] = static_cast<std::int32_t>(n);
   }
@@ -41,6 +72,7 @@ struct Calls {
                    view(number.data(), {2}));
     moe_re_routing_inverse(context, view(output.data(), {rows, hidden}), view(indices.data(), {rows}),
                            view(input.data(), {rows, hidden}));
+    index_pairs.run(context);
     std::fill(indices.begin(), indices.end(), 0);
   }
 };

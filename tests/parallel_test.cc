@@ -54,6 +54,31 @@ TEST(ParallelFor, UsesSeveralThreads) {
   EXPECT_EQ(ids.size(), 2u);
 }
 
+// Whoever runs at the same time has another number, and numbers stay below threads().
+TEST(ParallelFor, WorkersAreNumbered) {
+  for (int threads : {1, 2, 5}) {
+    Context context({.threads = threads});
+    std::vector<std::atomic<bool>> busy(static_cast<std::size_t>(threads));
+    std::atomic<int> shared{0}, beyond{0};
+    parallel_for(context, 40, 1, [&](std::int64_t, std::int64_t, int worker) {
+      if (worker < 0 || worker >= threads) {
+        ++beyond;
+        return;
+      }
+      shared += busy[static_cast<std::size_t>(worker)].exchange(true);
+      std::this_thread::sleep_for(std::chrono::microseconds(200));
+      busy[static_cast<std::size_t>(worker)] = false;
+    });
+    EXPECT_EQ(shared, 0);
+    EXPECT_EQ(beyond, 0);
+    // A call inside a body has one worker, whoever runs it.
+    parallel_for(context, 4, 1, [&](std::int64_t, std::int64_t) {
+      parallel_for(context, 4, 1, [&](std::int64_t, std::int64_t, int worker) { beyond += worker; });
+    });
+    EXPECT_EQ(beyond, 0);
+  }
+}
+
 TEST(ParallelFor, OneRangeStaysOnTheCallersThread) {
   Context context({.threads = 5});
   const auto self = std::this_thread::get_id();

@@ -1,0 +1,128 @@
+// Sets of leaves, their numbers, and the sort of keys, against std::set.
+#include "core/indices_rank.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <set>
+#include <vector>
+
+namespace turnout::core {
+namespace {
+
+using Leaf = std::uint64_t;
+
+// What both kinds of sets must say after the same marks.
+template <class Leaves>
+void expect_numbered(const Leaves& leaves, const std::set<Leaf>& expected, const std::vector<Leaf>& absent) {
+  std::uint32_t number = 0;
+  for (Leaf leaf : expected) EXPECT_EQ(leaves.find(leaf), ++number) << leaf;
+  for (Leaf leaf : absent) EXPECT_TRUE(leaves.find(leaf) == 0 || expected.contains(leaf)) << leaf;
+  // In any two parts, in order.
+  for (std::int64_t cut : {std::int64_t{0}, leaves.steps() / 3, leaves.steps()}) {
+    std::vector<Leaf> seen;
+    const auto see = [&](Leaf leaf, std::uint32_t its_number) {
+      seen.push_back(leaf);
+      EXPECT_EQ(its_number, seen.size());
+    };
+    leaves.for_each(0, cut, see);
+    leaves.for_each(cut, leaves.steps(), see);
+    EXPECT_EQ(seen, std::vector<Leaf>(expected.begin(), expected.end()));
+  }
+}
+
+void mark_and_expect(Leaf space, const std::vector<Leaf>& marks) {
+  const std::set<Leaf> expected(marks.begin(), marks.end());
+  std::vector<Leaf> absent;
+  for (Leaf leaf : marks)
+    for (Leaf near : {leaf - 1, leaf + 1, leaf + 32})
+      if (near < space) absent.push_back(near);
+  Context context({.threads = 1});
+
+  SortedLeaves sorted;
+  const auto mark_all = [&] {
+    for (Leaf leaf : marks) sorted.mark(leaf);
+  };
+  mark_all();  // counts
+  Scratch memory(context, SortedLeaves::bytes(sorted.marks()));
+  EXPECT_LE(sorted.marks(), static_cast<std::int64_t>(marks.size()));
+  sorted.start(memory);
+  mark_all();
+  EXPECT_EQ(sorted.number(), static_cast<std::int64_t>(expected.size()));
+  expect_numbered(sorted, expected, absent);
+
+  if (!BitmapLeaves::fits(space)) return;
+  std::vector<RankWord> words(static_cast<std::size_t>(BitmapLeaves::bytes(space)) / sizeof(RankWord),
+                              RankWord{~0u, ~0u});
+  BitmapLeaves bitmap(words.data(), space);
+  bitmap.clear();
+  for (Leaf leaf : marks) bitmap.mark(leaf);
+  EXPECT_EQ(bitmap.number(), static_cast<std::int64_t>(expected.size()));
+  expect_numbered(bitmap, expected, absent);
+}
+
+TEST(Leaves, AreNumberedInAscendingOrder) {
+  mark_and_expect(1, {});
+  mark_and_expect(1, {0});
+  mark_and_expect(64, {63, 0, 31, 32, 32, 31, 0});
+  mark_and_expect(65, {64});
+  std::mt19937_64 random(1);
+  for (const Leaf space : {Leaf{40}, Leaf{1000}, Leaf{1} << 20, Leaf{1} << 40, Leaf{1} << 58}) {
+    for (const int count : {1, 2, 3, 100, 3000}) {
+      std::vector<Leaf> marks;
+      for (int i = 0; i < count; ++i) marks.push_back(i % 4 == 1 ? marks.back() : random() % space);
+      marks.push_back(space - 1);
+      mark_and_expect(space, marks);
+    }
+  }
+}
+
+// Keys whose products with the table's factor agree in the upper bits are one chain, here the last slot's,
+// which goes on at the first.
+TEST(Leaves, KeysThatMeetInTheTableAreToldApart) {
+  constexpr Leaf kFactor = 0x9E3779B97F4A7C15;
+  Leaf inverse = 1;
+  for (int i = 0; i < 6; ++i) inverse *= 2 - kFactor * inverse;  // twice as many bits each time
+  ASSERT_EQ(inverse * kFactor, 1u);
+  std::vector<Leaf> marks;
+  for (Leaf i = 1; i <= 500; ++i) marks.push_back(inverse * (0 - i));
+  mark_and_expect(~Leaf{0}, marks);
+}
+
+TEST(Leaves, TheBitmapsTableIsAtMostEightMegabytes) {
+  const Leaf most = Leaf{32} * (BitmapLeaves::kMaxBytes / sizeof(RankWord)) - 1;
+  EXPECT_TRUE(BitmapLeaves::fits(most));
+  EXPECT_EQ(BitmapLeaves::bytes(most), BitmapLeaves::kMaxBytes);
+  EXPECT_FALSE(BitmapLeaves::fits(most + 1));
+  EXPECT_FALSE(BitmapLeaves::fits(~Leaf{0}));
+}
+
+TEST(RankWord, CountsTheBitsBelow) {
+  const RankWord word{0x80000005u, 10};
+  EXPECT_EQ(word.rank(0), 10u);
+  EXPECT_EQ(word.rank(1), 11u);
+  EXPECT_EQ(word.rank(2), 11u);
+  EXPECT_EQ(word.rank(3), 12u);
+  EXPECT_EQ(word.rank(31), 12u);
+}
+
+TEST(Keys, AreSortedAndMadeUnique) {
+  std::mt19937_64 random(2);
+  for (const std::size_t count : {0u, 1u, 2u, 100u, 5000u}) {
+    for (const Leaf mask : {~Leaf{0}, Leaf{7}, Leaf{0xFFF}, Leaf{0xFF} << 56, Leaf{0}}) {
+      std::vector<Leaf> keys(count), other(count);
+      for (Leaf& key : keys) key = (random() & mask) | 0x100;
+      std::vector<Leaf> expected = keys;
+      std::sort(expected.begin(), expected.end());
+      Leaf* sorted = sort_keys(keys.data(), other.data(), static_cast<std::int64_t>(count));
+      ASSERT_EQ(std::vector<Leaf>(sorted, sorted + count), expected);
+      expected.erase(std::unique(expected.begin(), expected.end()), expected.end());
+      const std::int64_t left = unique_keys(sorted, static_cast<std::int64_t>(count));
+      EXPECT_EQ(std::vector<Leaf>(sorted, sorted + left), expected);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace turnout::core
