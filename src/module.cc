@@ -17,6 +17,7 @@ namespace turnout::core {
 
 void bind_moe_dispatch(nb::module_& module);
 void bind_moe_re_routing(nb::module_& module);
+void bind_mutual_information(nb::module_& module);
 void bind_sparse_conv(nb::module_& module);
 
 namespace {
@@ -120,5 +121,6 @@ NB_MODULE(_core, module) {
   bind_output_memory(module);
   bind_moe_dispatch(module);
   bind_moe_re_routing(module);
+  bind_mutual_information(module);
   bind_sparse_conv(module);
 }

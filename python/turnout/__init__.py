@@ -15,6 +15,11 @@ from turnout.library import (
 )
 from turnout.moe_dispatch import moe_dispatch_forward
 from turnout.moe_re_routing import moe_re_routing, moe_re_routing_inverse
+from turnout.mutual_information import (
+    mutual_information_backward,
+    mutual_information_forward,
+    mutual_information_forward_backward,
+)
 from turnout.sparse_conv import get_indice_pairs, indice_pairs_output_shape
 
 __all__ = [
@@ -26,6 +31,9 @@ __all__ = [
     "moe_dispatch_forward",
     "moe_re_routing",
     "moe_re_routing_inverse",
+    "mutual_information_backward",
+    "mutual_information_forward",
+    "mutual_information_forward_backward",
     "output_cache",
     "set_log",
     "set_num_threads",

@@ -73,6 +73,33 @@ def moe_re_routing_inverse(
     torch_team: bool,
     /,
 ) -> Any: ...
+def mutual_information_forward(
+    px: Any,
+    py: Any,
+    boundary: Any | None,
+    out: tuple[Any | None, Any | None] | None,
+    torch_team: bool,
+    /,
+) -> tuple[Any, Any]: ...
+def mutual_information_backward(
+    px: Any,
+    py: Any,
+    p: Any,
+    ans_grad: Any,
+    boundary: Any | None,
+    overwrite_ans_grad: bool,
+    out: tuple[Any | None, Any | None] | None,
+    torch_team: bool,
+    /,
+) -> tuple[Any, Any]: ...
+def mutual_information_forward_backward(
+    px: Any,
+    py: Any,
+    boundary: Any | None,
+    out: tuple[Any | None, Any | None, Any | None] | None,
+    torch_team: bool,
+    /,
+) -> tuple[Any, Any, Any]: ...
 def get_indice_pairs(
     indices: Any,
     batch_size: SupportsIndex,

@@ -38,7 +38,7 @@ std::optional<ConstTensor> PythonCall::optional_in(nb::handle object) {
   return std::nullopt;
 }
 
-Tensor PythonCall::out(const Place& where, const std::int64_t* shape, int rank) {
+Tensor PythonCall::out(const Place& where, const std::int64_t* shape, int rank, std::optional<DType> chosen) {
   nb::object& result = results_[where.result];
   if (!where.object.is_none()) {
     result = nb::borrow(where.object);
@@ -47,12 +47,14 @@ Tensor PythonCall::out(const Place& where, const std::int64_t* shape, int rank) 
   const Argument& argument = signature_.arguments[where.argument];
   const std::string_view what[2] = {signature_.op, argument.name};
   const Seen& like = seen_[std::max<int>(argument.like, 0)];
-  const DType dtype = argument.like < 0 ? static_cast<DType>(std::countr_zero(argument.dtypes)) : like.dtype;
+  const DType dtype =
+      chosen.value_or(argument.like < 0 ? static_cast<DType>(std::countr_zero(argument.dtypes)) : like.dtype);
   std::int64_t dims[kMaxRank] = {};
   rank = std::min(rank, kMaxRank);  // what has more is refused by the operator
   for (int d = 0; d < rank; ++d) dims[d] = std::max<std::int64_t>(shape[d], 0);
   NewArray made = new_array(like.object, like.type, dtype, dims, rank, what);
   result = std::move(made.object);
+  seen_[where.argument] = {result, like.type, dtype, {}};  // for a result that is like this one
   return made.tensor;
 }
 
@@ -66,11 +68,13 @@ std::array<nb::handle, kMaxArguments> PythonCall::outs(nb::handle tuple) const {
   entries.fill(Py_None);
   if (tuple.is_none()) return entries;
   std::size_t count = 0;
-  for (const Argument& argument : signature_.arguments) count += argument.is_output();
+  for (int i = next_argument_; i < signature_.arguments.count; ++i)
+    count += signature_.arguments[i].is_output();
   const auto expected = [&] {
     std::string names;
-    for (const Argument& argument : signature_.arguments)
-      if (argument.is_output()) names += concat(names.empty() ? "" : ", ", argument.name);
+    for (int i = next_argument_; i < signature_.arguments.count; ++i)
+      if (signature_.arguments[i].is_output())
+        names += concat(names.empty() ? "" : ", ", signature_.arguments[i].name);
     return concat(", expected a tuple of ", names, "; None allocates");
   };
   if (!nb::isinstance<nb::tuple>(tuple))

@@ -47,10 +47,18 @@ class PythonCall {
                                    std::string_view length_name) const;
   bool flag(nb::handle object, std::string_view name) const;  // True or False, also as 1 or 0
 
+  // An argument that the operator writes to only sometimes, and that is no result. One that it only reads may
+  // be read-only.
+  Tensor inout(nb::handle object, bool is_written) { return import(object, next_argument_++, is_written); }
+
   // None makes a new array of this shape; negative extents count as 0, for the operator's check to complain.
   // Its kind is that of the argument whose dtype it has, or of the first one.
   Tensor out(nb::handle object, std::initializer_list<std::int64_t> shape) {
     return out(place(object), shape);
+  }
+  // Of this dtype when it is made here, where the signature leaves a choice.
+  Tensor out(nb::handle object, std::initializer_list<std::int64_t> shape, DType dtype) {
+    return out(place(object), shape.begin(), static_cast<int>(shape.size()), dtype);
   }
   Tensor out(nb::handle object, const ConstTensor& same_shape) {
     return out(place(object), same_shape.shape, same_shape.rank);
@@ -66,7 +74,8 @@ class PythonCall {
   }
   // An optional result that this call does not have: None.
   void no_out();
-  // out= of an operator with several results, one by one: a tuple in their order, or None for all.
+  // out= of an operator with several results, one by one: a tuple in their order, or None for all. The
+  // results are the outputs among the arguments that are left.
   std::array<nb::handle, kMaxArguments> outs(nb::handle tuple) const;
 
   // An operator that says first how large its results are runs twice, with out() in between.
@@ -94,7 +103,7 @@ class PythonCall {
                                      std::optional<std::int64_t> length, std::string_view length_name) const;
   [[noreturn]] void refuse_type(nb::handle object, const std::string& name, const char* expected) const;
   std::int64_t choice_value(nb::handle object);
-  Tensor out(const Place& where, const std::int64_t* shape, int rank);
+  Tensor out(const Place& where, const std::int64_t* shape, int rank, std::optional<DType> chosen = {});
 
   const Signature& signature_;
   const bool torch_team_;

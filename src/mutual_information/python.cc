@@ -1,0 +1,106 @@
+// Python bindings of this family.
+#include "core/python.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "core/check.h"
+#include "core/parallel.h"
+#include "mutual_information/signature.h"
+#include "turnout/mutual_information.h"
+
+namespace turnout::core {
+namespace {
+
+const ConstTensor* pointer(const std::optional<ConstTensor>& tensor) { return tensor ? &*tensor : nullptr; }
+
+std::int64_t one_more(std::int64_t extent) { return std::min(extent, kSizeMax - 1) + 1; }
+
+// Of p, ans and ans_grad.
+DType lattice_dtype(const ConstTensor& px) { return px.dtype == DType::f64 ? DType::f64 : DType::f32; }
+
+// The cells of p that the operator does not write. A boundary that it accepted is within p.
+template <class Real>
+void fill_outside(Context& context, const ConstTensor& boundary, const Tensor& p) {
+  const std::int64_t rows = p.shape[1], columns = p.shape[2];
+  constexpr Real kNone = -std::numeric_limits<Real>::infinity();
+  const auto fill = [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t b = begin; b < end; ++b) {
+      const auto* box = static_cast<const std::int64_t*>(boundary.data) + 4 * b;
+      auto* row = static_cast<Real*>(p.data) + b * rows * columns;
+      const bool is_empty = box[0] > box[2] || box[1] > box[3];
+      for (std::int64_t s = 0; s < rows; ++s, row += columns) {
+        const bool is_outside = is_empty || s < box[0] || s > box[2];
+        std::fill(row, row + (is_outside ? columns : box[1]), kNone);
+        if (!is_outside) std::fill(row + box[3] + 1, row + columns, kNone);
+      }
+    }
+  };
+  const std::int64_t bytes = rows * columns * static_cast<std::int64_t>(sizeof(Real));
+  parallel_for(context, p.shape[0], kParallelBytes / std::max<std::int64_t>(bytes, 1) + 1, fill);
+}
+
+nb::object forward(nb::handle px, nb::handle py, nb::handle boundary, nb::handle out, bool torch_team) {
+  PythonCall call(kMutualInformationForward, torch_team);
+  const ConstTensor x = call.in(px);
+  const ConstTensor y = call.in(py);
+  const std::optional<ConstTensor> box = call.optional_in(boundary);
+  const auto to = call.outs(out);
+  const Tensor p =
+      call.out(to[0], {x.shape[0], one_more(x.shape[1]), one_more(y.shape[2])}, lattice_dtype(x));
+  const Tensor ans = call.out(to[1], {x.shape[0]}, lattice_dtype(x));
+  call.run([&](Context& context) {
+    mutual_information_forward(context, x, y, pointer(box), p, ans);
+    if (!box || !to[0].is_none()) return;
+    if (p.dtype == DType::f64) {
+      fill_outside<double>(context, *box, p);
+    } else {
+      fill_outside<float>(context, *box, p);
+    }
+  });
+  return call.result();
+}
+
+nb::object backward(nb::handle px, nb::handle py, nb::handle p, nb::handle ans_grad, nb::handle boundary,
+                    nb::handle overwrite_ans_grad, nb::handle out, bool torch_team) {
+  PythonCall call(kMutualInformationBackward, torch_team);
+  const ConstTensor x = call.in(px);
+  const ConstTensor y = call.in(py);
+  const std::optional<ConstTensor> box = call.optional_in(boundary);
+  const ConstTensor lattice = call.in(p);
+  const bool overwrites = call.flag(overwrite_ans_grad, "overwrite_ans_grad");
+  const Tensor grad = call.inout(ans_grad, overwrites);
+  const auto to = call.outs(out);
+  const Tensor x_grad = call.out(to[0], x);
+  const Tensor y_grad = call.out(to[1], y);
+  call.run([&](Context& context) {
+    mutual_information_backward(context, x, y, pointer(box), lattice, grad, x_grad, y_grad, overwrites);
+  });
+  return call.result();
+}
+
+nb::object forward_backward(nb::handle px, nb::handle py, nb::handle boundary, nb::handle out,
+                            bool torch_team) {
+  PythonCall call(kMutualInformationForwardBackward, torch_team);
+  const ConstTensor x = call.in(px);
+  const ConstTensor y = call.in(py);
+  const std::optional<ConstTensor> box = call.optional_in(boundary);
+  const auto to = call.outs(out);
+  const Tensor ans = call.out(to[0], {x.shape[0]}, lattice_dtype(x));
+  const Tensor x_grad = call.out(to[1], x);
+  const Tensor y_grad = call.out(to[2], y);
+  call.run([&](Context& context) {
+    mutual_information_forward_backward(context, x, y, pointer(box), ans, x_grad, y_grad);
+  });
+  return call.result();
+}
+
+}  // namespace
+
+void bind_mutual_information(nb::module_& module) {
+  define(module, "mutual_information_forward", &forward);
+  define(module, "mutual_information_backward", &backward);
+  define(module, "mutual_information_forward_backward", &forward_backward);
+}
+
+}  // namespace turnout::core
