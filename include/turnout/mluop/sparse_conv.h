@@ -93,8 +93,8 @@ TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpGetIndicePairsWorkspaceSize(
  *                  overlaps a tensor
  *   BAD_PARAM      a result overlaps another tensor
  *   BAD_PARAM      a site is out of range: n not in 0 .. batch_size-1, or a coordinate not in input_space
- *   NOT_SUPPORTED  output sites have no number in 64 bits: batch_size * volume of output_space, with pads, is
- *                  far above 2^56
+ *   NOT_SUPPORTED  the output space of all batches, with margins for what the kernel reaches, takes more than
+ *                  2^58 words of 32 cells
  *   BAD_PARAM      M is less than the number of outputs
  */
 TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API
