@@ -2,12 +2,18 @@
 
 from turnout.torch.moe_dispatch import moe_dispatch_forward
 from turnout.torch.moe_re_routing import moe_re_routing, moe_re_routing_inverse, npu_moe_re_routing
+from turnout.torch.mutual_information import (
+    joint_mutual_information_recursion,
+    mutual_information_recursion,
+)
 from turnout.torch.sparse_conv import get_indice_pairs
 
 __all__ = [
     "get_indice_pairs",
+    "joint_mutual_information_recursion",
     "moe_dispatch_forward",
     "moe_re_routing",
     "moe_re_routing_inverse",
+    "mutual_information_recursion",
     "npu_moe_re_routing",
 ]

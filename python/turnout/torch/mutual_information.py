@@ -1,0 +1,214 @@
+"""Mutual information: the lattice of the RNN-T loss as torch operators, and the recursions that k2 has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from turnout import _core
+from turnout.torch.library import define
+
+
+def _lattice_dtype(px):
+    return torch.float64 if px.dtype == torch.float64 else torch.float32
+
+
+def _contiguous(boundary):
+    return None if boundary is None else boundary.contiguous()
+
+
+# -- the operators -----------------------------------------------------------------------------------------
+
+
+def _forward_cpu(px, py, boundary=None):
+    return _core.mutual_information_forward(
+        px.contiguous(), py.contiguous(), _contiguous(boundary), None, True
+    )
+
+
+def _forward_fake(px, py, boundary=None):
+    (batch, symbols, _), frames, dtype = px.shape, py.shape[2], _lattice_dtype(px)
+    p = px.new_empty((batch, symbols + 1, frames + 1), dtype=dtype)
+    return p, px.new_empty((batch,), dtype=dtype)
+
+
+def _forward_save(ctx, inputs, output):
+    ctx.set_materialize_grads(False)
+    ctx.mark_non_differentiable(output[0])
+    ctx.save_for_backward(*inputs, output[0])
+
+
+def _forward_grad(ctx, grad_p, grad_ans):
+    del grad_p
+    px, py, boundary, p = ctx.saved_tensors
+    if grad_ans is None:
+        return None, None, None
+    return *_backward(px, py, p, grad_ans, boundary), None
+
+
+def _backward_cpu(px, py, p, ans_grad, boundary=None):
+    tensors = (x.contiguous() for x in (px, py, p, ans_grad))
+    return _core.mutual_information_backward(*tensors, _contiguous(boundary), False, None, True)
+
+
+def _backward_fake(px, py, p, ans_grad, boundary=None):
+    return px.new_empty(px.shape), py.new_empty(py.shape)
+
+
+def _refuse_second_derivative(*_):
+    raise NotImplementedError(
+        "mutual_information_backward: a derivative of the gradients was asked for, but there is none: "
+        "this operator can be differentiated once"
+    )
+
+
+def _both_cpu(px, py, boundary=None):
+    return _core.mutual_information_forward_backward(
+        px.contiguous(), py.contiguous(), _contiguous(boundary), None, True
+    )
+
+
+def _both_fake(px, py, boundary=None):
+    ans = px.new_empty((px.shape[0],), dtype=_lattice_dtype(px))
+    return ans, px.new_empty(px.shape), py.new_empty(py.shape)
+
+
+def _both_save(ctx, inputs, output):
+    ctx.set_materialize_grads(False)
+    ctx.mark_non_differentiable(*output[1:])
+    ctx.save_for_backward(*output)
+
+
+def _both_grad(ctx, grad_ans, grad_px, grad_py):
+    del grad_px, grad_py
+    if grad_ans is None:
+        return None, None, None
+    return *_weighted(*ctx.saved_tensors, grad_ans), None
+
+
+def _product(grad, weight):
+    return (grad * weight.reshape(-1, 1, 1)).to(grad.dtype)
+
+
+class _Weighted(torch.autograd.Function):
+    """Gradients for ans_grad 1, times ans_grad.
+
+    `ans` is there to be differentiated: without it the part of a second derivative that comes through the
+    lattice would be missing in silence.
+    """
+
+    @staticmethod
+    def forward(ctx, ans, px_grad, py_grad, weight):
+        return _product(px_grad, weight), _product(py_grad, weight)
+
+    @staticmethod
+    def backward(ctx, *grads):
+        _refuse_second_derivative()
+
+
+def _weighted(ans, px_grad, py_grad, weight):
+    if torch.is_grad_enabled():  # create_graph=True
+        return _Weighted.apply(ans, px_grad, py_grad, weight)
+    return _product(px_grad, weight), _product(py_grad, weight)
+
+
+_backward = define(
+    "mutual_information_backward(Tensor px, Tensor py, Tensor p, Tensor ans_grad, Tensor? boundary=None) "
+    "-> (Tensor, Tensor)",
+    _backward_cpu,
+    _backward_fake,
+    save=lambda ctx, inputs, output: None,
+    backward=_refuse_second_derivative,
+)
+_forward = define(
+    "mutual_information_forward(Tensor px, Tensor py, Tensor? boundary=None) -> (Tensor, Tensor)",
+    _forward_cpu,
+    _forward_fake,
+    save=_forward_save,
+    backward=_forward_grad,
+)
+_both = define(
+    "mutual_information_forward_backward(Tensor px, Tensor py, Tensor? boundary=None) "
+    "-> (Tensor, Tensor, Tensor)",
+    _both_cpu,
+    _both_fake,
+    save=_both_save,
+    backward=_both_grad,
+)
+
+
+# -- the signatures that users of k2 know ------------------------------------------------------------------
+
+
+def mutual_information_recursion(
+    px: torch.Tensor, py: torch.Tensor, boundary: torch.Tensor | None = None, return_grad: bool = False
+) -> torch.Tensor | tuple[torch.Tensor, tuple[torch.Tensor, torch.Tensor]]:
+    """The score of each lattice of the batch: the sum over all ways through it, in log space.
+
+    Returns scores ``[batch]``, and with ``return_grad`` also ``(px_grad, py_grad)``: how often each step is
+    taken, which are the gradients of the scores' sum. The definition is that of
+    :func:`turnout.mutual_information_forward`; scores are float64 for float64, else float32. Tensors may be
+    strided.
+
+    Differentiable, once: when a gradient will be needed it is computed together with the scores, while the
+    lattice is in the cache, and only multiplied by the upstream gradient later.
+    """
+    if return_grad or (torch.is_grad_enabled() and (px.requires_grad or py.requires_grad)):
+        scores, px_grad, py_grad = _both(px, py, boundary)
+        return (scores, (px_grad, py_grad)) if return_grad else scores
+    return _forward(px, py, boundary)[1]
+
+
+class _Share(torch.autograd.Function):
+    """What one pair of terms adds to the score: each times how often its step is taken."""
+
+    @staticmethod
+    def forward(ctx, px, py, px_grad, py_grad):
+        share = _expectation(px, px_grad) + _expectation(py, py_grad)
+        ctx.save_for_backward(share, px_grad, py_grad)
+        ctx.dtypes = px.dtype, py.dtype
+        return share
+
+    @staticmethod
+    def backward(ctx, grad):
+        grads = _weighted(*ctx.saved_tensors, grad)
+        return *(g.to(dtype) for g, dtype in zip(grads, ctx.dtypes, strict=True)), None, None
+
+
+def _expectation(term, taken):
+    # A step that is never taken adds nothing, also where the term is -inf.
+    return torch.where(taken == 0, 0, term * taken).sum(dim=(1, 2))
+
+
+def joint_mutual_information_recursion(
+    px: Sequence[torch.Tensor], py: Sequence[torch.Tensor], boundary: torch.Tensor | None = None
+) -> torch.Tensor:
+    """The score of lattices whose steps are sums of several terms, and what each term adds to it.
+
+    ``px`` and ``py`` have as many tensors, those of each the same shape. The recursion is that of
+    :func:`mutual_information_recursion` for their sums.
+
+    Returns ``[len(px), batch]``, whose sum over the first dimension is the score. Row i is the expectation of
+    term i over the ways through the lattice; the first row also has what the score has beyond all of them, so
+    the main term goes first. The gradient of row i is how often each step is taken; there is no second one.
+    """
+    if len(px) != len(py) or len(px) == 0:
+        raise ValueError(
+            f"joint_mutual_information_recursion: px has {len(px)} tensors and py has {len(py)}, expected "
+            "as many, and at least one"
+        )
+    for name, terms in (("px", px), ("py", py)):
+        for i, term in enumerate(terms):
+            if term.shape != terms[0].shape:
+                raise ValueError(
+                    f"joint_mutual_information_recursion: {name}[{i}] has shape {list(term.shape)}, expected "
+                    f"{list(terms[0].shape)} as {name}[0]"
+                )
+    dtype = _lattice_dtype(px[0])
+    with torch.no_grad():
+        sums = (sum(term.to(dtype) for term in terms) for terms in (px, py))
+        score, px_grad, py_grad = _both(*sums, boundary)
+    shares = [_Share.apply(x, y, px_grad, py_grad) for x, y in zip(px, py, strict=True)]
+    rest = score - sum(share.detach() for share in shares)
+    return torch.stack([shares[0] + rest, *shares[1:]])
