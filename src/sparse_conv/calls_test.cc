@@ -122,6 +122,31 @@ TEST(IndicePairsCalls, ParametersThatDoNotFitAreNamed) {
   }
 }
 
+// Whatever refuses a call, an observer hears of it.
+TEST(IndicePairsCalls, RefusalsAreObserved) {
+  Context context({.threads = 1});
+  std::string heard;
+  context.set_observer(
+      [](const CallRecord& record, void* user) {
+        *static_cast<std::string*>(user) = record.error != nullptr ? record.error : "";
+      },
+      &heard);
+  const auto expect_heard = [&](const std::vector<std::int32_t>& site, const IndicePairsParams& p) {
+    heard = "?";
+    const auto columns = static_cast<std::int64_t>(site.size());
+    try {
+      const IndicePairs index(context, view(site.data(), {1, columns}), p);
+      FAIL();
+    } catch (const Error& error) {
+      EXPECT_EQ(heard, error.what());
+    }
+  };
+  expect_heard({0, 7}, {.spatial_shape = {7}, .kernel_size = {3}});
+  expect_heard({0, 0}, {.spatial_shape = {7}, .kernel_size = {2}, .mode = ConvMode::submanifold});
+  expect_heard({0, 0, 0, 0, 0}, {.spatial_shape = Dims::filled(4, kMax),
+                                 .kernel_size = {1, 1, 1, 1}});  // no index is so large
+}
+
 TEST(IndicePairsCalls, TooLittleRoomIsRefusedAndMoreIsFilled) {
   // One site meets the outputs 0 .. 2.
   const IndicePairsParams p{.spatial_shape = {5}, .kernel_size = {3}};

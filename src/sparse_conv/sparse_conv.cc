@@ -58,14 +58,21 @@ IndicePairsParams resolved(const IndicePairsParams& given) {
   for (int d = 0; d < dims && in_range; ++d) {
     if (derived) p.output_shape[d] = submanifold ? p.spatial_shape[d] : output_size(p, d);
     if (p.kernel_size[d] == -1 && p.mode == ConvMode::sparse) p.kernel_size[d] = p.spatial_shape[d];
-    if (!centred) continue;
-    if (p.kernel_size[d] % 2 == 0)
-      throw Error(ErrorCode::bad_param,
-                  concat("get_indice_pairs: kernel_size[", std::int64_t{d}, "] is ", p.kernel_size[d],
-                         ", expected an odd number in submanifold mode when no padding is given"));
-    p.padding[d] = p.kernel_size[d] / 2 * p.dilation[d];
+    if (centred) p.padding[d] = p.kernel_size[d] / 2 * p.dilation[d];
   }
   return p;
+}
+
+// Only odd kernels have a centre that a padding can be derived from.
+void check_centre(Call& call, const IndicePairsParams& given) {
+  if (given.mode != ConvMode::submanifold || given.padding.count() > 0) return;
+  call.check([&] {
+    for (int d = 0; d < given.kernel_size.count(); ++d)
+      if (given.kernel_size[d] % 2 == 0)
+        throw Error(ErrorCode::bad_param,
+                    concat("get_indice_pairs: kernel_size[", std::int64_t{d}, "] is ", given.kernel_size[d],
+                           ", expected an odd number in submanifold mode when no padding is given"));
+  });
 }
 
 // In the order of the signature. The values stay where they are.
@@ -315,6 +322,7 @@ void IndicePairs::State::write(Call& call, const Tensor& out_indices, const Tens
 IndicePairs::IndicePairs(Context& context, const ConstTensor& indices, const IndicePairsParams& params) {
   const IndicePairsParams p = resolved(params);
   Call call(context, kIndicePairsIndex, {indices, Slot(), Slot(), Slot()}, scalars_of(p));
+  check_centre(call, params);
   state_ = State::make(context, call, indices, p);
 }
 
@@ -337,6 +345,7 @@ std::int64_t get_indice_pairs(Context& context, const ConstTensor& indices, cons
                               const IndicePairsParams& params) {
   const IndicePairsParams p = resolved(params);
   Call call(context, kGetIndicePairs, {indices, out_indices, indice_pairs, indice_num}, scalars_of(p));
+  check_centre(call, params);
   if (call.nothing_to_do()) return 0;
   const IndicePairs pairs(IndicePairs::State::make(context, call, indices, p));
   pairs.state_->write(call, out_indices, indice_pairs, indice_num);
