@@ -8,20 +8,28 @@
 
 namespace turnout::core {
 
+enum class Denormals : std::uint8_t {
+  kept,
+  flushed,  // where results do not depend on them and they would cost a hundred cycles each
+};
+
 class FpEnvironment {
  public:
 #if defined(__x86_64__)
-  FpEnvironment() : saved_(_mm_getcsr()) { _mm_setcsr(kDefault); }
+  explicit FpEnvironment(Denormals denormals = Denormals::kept) : saved_(_mm_getcsr()) {
+    _mm_setcsr(denormals == Denormals::kept ? kDefault : kDefault | kFlush);
+  }
   ~FpEnvironment() { _mm_setcsr(saved_); }
 
  private:
   static constexpr unsigned kDefault = 0x1F80;  // all exceptions masked, to nearest even, no flush to zero
+  static constexpr unsigned kFlush = 0x8040;    // of results, and of operands
   unsigned saved_;
 #elif defined(__aarch64__)
-  FpEnvironment() {
-    std::uint64_t zero = 0;
+  explicit FpEnvironment(Denormals denormals = Denormals::kept) {
+    const std::uint64_t control = denormals == Denormals::kept ? 0 : std::uint64_t{1} << 24;
     __asm__ volatile("mrs %0, fpcr" : "=r"(saved_));
-    __asm__ volatile("msr fpcr, %0" : : "r"(zero));
+    __asm__ volatile("msr fpcr, %0" : : "r"(control));
   }
   ~FpEnvironment() { __asm__ volatile("msr fpcr, %0" : : "r"(saved_)); }
 

@@ -1,62 +1,128 @@
-// Plans of the mutual information operators.
+// Plans of the mutual information operators: which threads work on which rows of the batch.
 #include "turnout/mutual_information.h"
 
 #include <algorithm>
-#include <vector>
+#include <memory>
+#include <new>
 
 #include "core/call.h"
-#include "core/half.h"
-#include "core/indices.h"
-#include "mutual_information/reference.h"
+#include "core/parallel.h"
+#include "mutual_information/kernels.h"
 #include "mutual_information/signature.h"
 
 namespace turnout {
 namespace {
 
 using namespace core;
-using reference::Box;
-using reference::Lattice;
 
-Lattice lattice_of(const ConstTensor& px, const ConstTensor& py, const ConstTensor* boundary,
-                   std::int64_t b) {
-  Lattice l{px.shape[1], py.shape[2], px.shape[2], {0, 0, px.shape[1], py.shape[2]}};
-  if (boundary != nullptr) {
-    const auto* row = static_cast<const std::int64_t*>(boundary->data) + 4 * b;
-    l.box = {row[0], row[1], row[2], row[3]};
-  }
-  return l;
-}
+// From here on a second thread is worth waking.
+constexpr std::int64_t kParallelCells = std::int64_t{1} << 17;
+// Rows of the batch that one thread takes: their strips hide each other's waiting in the forward direction.
+constexpr std::int64_t kGroupRows = 4;
 
 Slot slot_of(const ConstTensor* tensor) { return tensor != nullptr ? Slot(*tensor) : Slot(); }
 
-template <class Real, class T>
-std::vector<Real> row_of(const ConstTensor& t, std::int64_t b) {
-  const std::int64_t n = t.shape[1] * t.shape[2];
-  const auto* data = static_cast<const T*>(t.data) + b * n;
-  std::vector<Real> row(static_cast<std::size_t>(n));
-  for (std::int64_t i = 0; i < n; ++i) row[static_cast<std::size_t>(i)] = to_float(data[i]);
-  return row;
+LatticeTask task_of(const ConstTensor& px, const ConstTensor& py, const ConstTensor* boundary) {
+  return {px.data,
+          py.data,
+          boundary != nullptr ? static_cast<const std::int64_t*>(boundary->data) : nullptr,
+          px.dtype,
+          px.shape[1],
+          py.shape[2],
+          px.shape[2]};
 }
 
-template <class Real, class T>
-void put_row(const Tensor& t, std::int64_t b, const std::vector<Real>& row) {
-  auto* data = static_cast<T*>(t.data) + b * t.shape[1] * t.shape[2];
-  for (std::size_t i = 0; i < row.size(); ++i) {
-    if constexpr (std::is_same_v<T, double>) {
-      data[i] = row[i];
-    } else {
-      data[i] = from_float<T>(static_cast<float>(row[i]));
-    }
+// Either each thread takes groups of rows and works alone, or, when there are too few, all threads work on
+// all rows together.
+struct Division {
+  std::int64_t batch, rows;  // of the batch, of a wave
+  int workers;               // that have a wave of their own
+  int threads;               // that work on one wave
+
+  Division(std::int64_t batch_rows, std::int64_t symbols, std::int64_t frames, int thread_count)
+      : batch(batch_rows) {
+    std::int64_t cells;
+    if (__builtin_mul_overflow(batch * (symbols + 1), frames + 1, &cells)) cells = kSizeMax;
+    const std::int64_t groups = (batch + kGroupRows - 1) / kGroupRows;
+    const bool parallel = cells >= kParallelCells && thread_count > 1;
+    const bool together = parallel && groups < 2 * thread_count;
+    rows = together ? batch : std::min(batch, kGroupRows);
+    workers = parallel && !together ? thread_count : 1;
+    threads = together ? thread_count : 1;
   }
+  std::int64_t waves() const { return (batch + rows - 1) / rows; }
+  // More strips than can be in work.
+  std::int64_t ring_rows(int strips_in_work) const { return std::int64_t{threads} * strips_in_work + 1; }
+};
+
+// Memory of a wave. Sizes are bounds that hold for every instruction set, so that they follow from shapes
+// alone.
+constexpr std::int64_t kMaxLanes = 16, kMinLanes = 2;
+constexpr int kMaxStripsInWork = 4;
+
+std::size_t ring_bytes(const Division& division, std::int64_t frames) {
+  const std::size_t row = padded(static_cast<std::size_t>(frames + 2 + 3 * kMaxLanes) * sizeof(double));
+  return static_cast<std::size_t>(division.rows * division.ring_rows(kMaxStripsInWork)) * row;
+}
+std::int64_t progress_count(const Division& division, std::int64_t symbols) {
+  return division.rows * (symbols / kMinLanes + 1);
+}
+std::size_t wave_bytes(const Division& division, std::int64_t symbols, std::int64_t frames) {
+  return padded(ring_bytes(division, frames)) +
+         padded(static_cast<std::size_t>(progress_count(division, symbols)) * sizeof(std::int32_t));
 }
 
-template <class F>
-void visit_lattice(DType dtype, const F& f) {
-  visit_float(dtype, [&](auto type) {
-    using T = typename decltype(type)::type;
-    using Real = std::conditional_t<std::is_same_v<T, double>, double, float>;
-    f(type, Type<Real>{});
-  });
+class Waves {
+ public:
+  using Progress = std::atomic<std::int32_t>;
+
+  Waves(const LatticeTask& task, const Division& division, Scratch& scratch)
+      : task_(task), division_(division), wave_bytes_(wave_bytes(division, task.symbols, task.frames)) {
+    memory_ = scratch.take<std::byte>(static_cast<std::int64_t>(wave_bytes_) * division.workers);
+  }
+
+  // Prepares wave w for `worker`; from one thread.
+  void start(Wave& wave, const WaveKernels& kernels, std::int64_t w, int worker) const {
+    std::byte* memory = memory_ + wave_bytes_ * static_cast<std::size_t>(worker);
+    wave.row_begin = w * division_.rows;
+    wave.row_end = std::min(division_.batch, wave.row_begin + division_.rows);
+    wave.strips = kernels.strips(task_);
+    wave.ring_rows = division_.ring_rows(kernels.strips_in_work);
+    wave.rings = memory;
+    wave.progress = reinterpret_cast<Progress*>(memory + padded(ring_bytes(division_, task_.frames)));
+    for (std::int64_t i = 0; i < division_.rows * wave.strips; ++i) new (wave.progress + i) Progress(0);
+    wave.next_item = 0;
+  }
+
+ private:
+  const LatticeTask& task_;
+  const Division& division_;
+  std::size_t wave_bytes_;
+  std::byte* memory_;
+};
+
+// body(w, worker, run) for every wave w, where run(kernels, task) does a pass over the wave's rows.
+template <class Body>
+void for_each_wave(Context& context, const Division& division, const Waves& waves, const Body& body) {
+  if (division.threads > 1) {  // one wave; each pass is one job of all threads
+    body(0, 0, [&](const auto& kernels, const auto& task) {
+      Wave wave;
+      waves.start(wave, kernels, 0, 0);
+      parallel_for(context, division.threads, 1,
+                   [&](std::int64_t, std::int64_t) { kernels.run(task, wave); });
+    });
+    return;
+  }
+  const std::int64_t count = division.waves();
+  parallel_for(context, count, division.workers > 1 ? 1 : count,
+               [&](std::int64_t begin, std::int64_t end, int worker) {
+                 for (std::int64_t w = begin; w < end; ++w)
+                   body(w, worker, [&](const auto& kernels, const auto& task) {
+                     Wave wave;
+                     waves.start(wave, kernels, w, worker);
+                     kernels.run(task, wave);
+                   });
+               });
 }
 
 }  // namespace
@@ -91,25 +157,29 @@ void core::check_boundary(const Arguments& arguments) {
   }
 }
 
-std::size_t core::mutual_information_forward_scratch(std::int64_t, std::int64_t, std::int64_t, int) {
-  return 0;
+// Also for f64, whose rows are as wide.
+std::size_t core::mutual_information_forward_scratch(std::int64_t batch, std::int64_t symbols,
+                                                     std::int64_t frames, int threads) {
+  const Division division(batch, symbols, frames, threads);
+  return wave_bytes(division, symbols, frames) * static_cast<std::size_t>(division.workers);
 }
-std::size_t core::mutual_information_backward_scratch(std::int64_t, std::int64_t, std::int64_t, int) {
-  return 0;
+std::size_t core::mutual_information_backward_scratch(std::int64_t batch, std::int64_t symbols,
+                                                      std::int64_t frames, int threads) {
+  return mutual_information_forward_scratch(batch, symbols, frames, threads);
 }
 
 void mutual_information_forward(Context& context, const ConstTensor& px, const ConstTensor& py,
                                 const ConstTensor* boundary, const Tensor& p, const Tensor& ans) {
   Call call(context, kMutualInformationForward, {px, py, slot_of(boundary), p, ans}, {});
   if (call.nothing_to_do()) return;
-  visit_lattice(px.dtype, [&](auto type, auto real) {
-    using T = typename decltype(type)::type;
-    using Real = typename decltype(real)::type;
-    for (std::int64_t b = 0; b < ans.shape[0]; ++b)
-      static_cast<Real*>(ans.data)[b] = reference::mutual_information_forward<Real>(
-          lattice_of(px, py, boundary, b), row_of<Real, T>(px, b).data(), row_of<Real, T>(py, b).data(),
-          static_cast<Real*>(p.data) + b * p.shape[1] * p.shape[2]);
-  });
+  const LatticeTask task = task_of(px, py, boundary);
+  const Division division(ans.shape[0], task.symbols, task.frames, context.threads());
+  Scratch& scratch = call.scratch(
+      mutual_information_forward_scratch(ans.shape[0], task.symbols, task.frames, context.threads()));
+  call.chose("anti-diagonals", std::max(division.workers, division.threads));
+  const ForwardTask forward{task, p.data, 0, ans.data};
+  for_each_wave(context, division, Waves(task, division, scratch),
+                [&](std::int64_t, int, const auto& run) { run(forward_kernels(context.isa()), forward); });
 }
 
 void mutual_information_backward(Context& context, const ConstTensor& px, const ConstTensor& py,
@@ -118,20 +188,14 @@ void mutual_information_backward(Context& context, const ConstTensor& px, const 
   Call call(context, kMutualInformationBackward, {px, py, slot_of(boundary), p, ans_grad, px_grad, py_grad},
             {overwrite_ans_grad});
   if (call.nothing_to_do()) return;
-  visit_lattice(px.dtype, [&](auto type, auto real) {
-    using T = typename decltype(type)::type;
-    using Real = typename decltype(real)::type;
-    for (std::int64_t b = 0; b < ans_grad.shape[0]; ++b) {
-      auto gx = row_of<Real, T>(px_grad, b), gy = row_of<Real, T>(py_grad, b);
-      Real& grad = static_cast<Real*>(ans_grad.data)[b];
-      const Real reached = reference::mutual_information_backward<Real>(
-          lattice_of(px, py, boundary, b), row_of<Real, T>(px, b).data(), row_of<Real, T>(py, b).data(),
-          static_cast<const Real*>(p.data) + b * p.shape[1] * p.shape[2], grad, gx.data(), gy.data());
-      if (overwrite_ans_grad) grad = reached;
-      put_row<Real, T>(px_grad, b, gx);
-      put_row<Real, T>(py_grad, b, gy);
-    }
-  });
+  const LatticeTask task = task_of(px, py, boundary);
+  const Division division(ans_grad.shape[0], task.symbols, task.frames, context.threads());
+  Scratch& scratch = call.scratch(
+      mutual_information_backward_scratch(ans_grad.shape[0], task.symbols, task.frames, context.threads()));
+  call.chose("rows", std::max(division.workers, division.threads));
+  const BackwardTask backward{task, p.data, 0, ans_grad.data, overwrite_ans_grad, px_grad.data, py_grad.data};
+  for_each_wave(context, division, Waves(task, division, scratch),
+                [&](std::int64_t, int, const auto& run) { run(backward_kernels(context.isa()), backward); });
 }
 
 void mutual_information_forward_backward(Context& context, const ConstTensor& px, const ConstTensor& py,
@@ -140,21 +204,23 @@ void mutual_information_forward_backward(Context& context, const ConstTensor& px
   Call call(context, kMutualInformationForwardBackward, {px, py, slot_of(boundary), ans, px_grad, py_grad},
             {});
   if (call.nothing_to_do()) return;
-  visit_lattice(px.dtype, [&](auto type, auto real) {
-    using T = typename decltype(type)::type;
-    using Real = typename decltype(real)::type;
-    for (std::int64_t b = 0; b < ans.shape[0]; ++b) {
-      const auto x = row_of<Real, T>(px, b), y = row_of<Real, T>(py, b);
-      auto gx = x, gy = y;
-      std::vector<Real> p(static_cast<std::size_t>((px.shape[1] + 1) * (py.shape[2] + 1)));
-      const Lattice l = lattice_of(px, py, boundary, b);
-      static_cast<Real*>(ans.data)[b] =
-          reference::mutual_information_forward<Real>(l, x.data(), y.data(), p.data());
-      reference::mutual_information_backward<Real>(l, x.data(), y.data(), p.data(), Real(1), gx.data(),
-                                                   gy.data());
-      put_row<Real, T>(px_grad, b, gx);
-      put_row<Real, T>(py_grad, b, gy);
-    }
+  const LatticeTask task = task_of(px, py, boundary);
+  const Division division(ans.shape[0], task.symbols, task.frames, context.threads());
+  const std::int64_t cells = division.rows * (task.symbols + 1) * (task.frames + 1);
+  const auto lattice_bytes = static_cast<std::size_t>(cells * size_of(ans.dtype));
+  const std::size_t waves =
+      mutual_information_forward_scratch(ans.shape[0], task.symbols, task.frames, context.threads());
+  Scratch& scratch = call.scratch(waves + padded(lattice_bytes) * static_cast<std::size_t>(division.workers));
+  call.chose("anti-diagonals, rows", std::max(division.workers, division.threads));
+  const Waves memory(task, division, scratch);
+  auto* lattices =
+      scratch.take<std::byte>(static_cast<std::int64_t>(padded(lattice_bytes)) * division.workers);
+  for_each_wave(context, division, memory, [&](std::int64_t w, int worker, const auto& run) {
+    std::byte* p = lattices + padded(lattice_bytes) * static_cast<std::size_t>(worker);
+    const std::int64_t first_row = w * division.rows;
+    run(forward_kernels(context.isa()), ForwardTask{task, p, first_row, ans.data});
+    run(backward_kernels(context.isa()),
+        BackwardTask{task, p, first_row, nullptr, false, px_grad.data, py_grad.data});
   });
 }
 

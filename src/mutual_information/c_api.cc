@@ -1,0 +1,164 @@
+// The C functions of this family, each with its order of checks.
+#include "core/c_api.h"
+#include "mutual_information/signature.h"
+#include "turnout/mutual_information.h"
+
+namespace turnout::core {
+namespace {
+
+constexpr StepSpec kQuerySteps[] = {{Check::present}};
+
+// Rows of the boundary out of range are refused by the operators themselves.
+constexpr StepSpec kForwardSteps[] = {
+    {Check::present},
+    {Check::ranks},
+    {Check::shapes, ErrorCode::bad_param, "px.0 py.0 p.0 ans.0"},
+    {Check::shapes, ErrorCode::bad_param, "px.1 py.2"},  // S and T, whatever they are
+    {Check::shapes, ErrorCode::not_supported, "px.2"},
+    {Check::shapes, ErrorCode::bad_param, "py.1 opt_boundary p"},
+    {Check::contiguous, ErrorCode::not_supported},
+    {Check::dtypes, ErrorCode::not_supported},
+    {Check::large, ErrorCode::not_supported},
+    {Check::outputs_empty},
+    {Check::workspace_null},
+    {Check::workspace},
+    {Check::pointers, ErrorCode::bad_param, "px py p ans"},
+    {Check::pointers, ErrorCode::bad_param, "opt_boundary"}};
+
+constexpr StepSpec kBackwardSteps[] = {
+    {Check::present},
+    {Check::ranks},
+    {Check::shapes, ErrorCode::bad_param, "px.0 py.0 p.0 ans_grad.0 px_grad.0 py_grad.0"},
+    {Check::shapes, ErrorCode::bad_param, "px.1 py.2"},
+    {Check::shapes, ErrorCode::not_supported, "px.2"},
+    {Check::shapes, ErrorCode::bad_param, "py.1 opt_boundary p px_grad py_grad"},
+    {Check::contiguous, ErrorCode::not_supported},
+    {Check::dtypes, ErrorCode::not_supported},
+    {Check::large, ErrorCode::not_supported},
+    {Check::outputs_empty, ErrorCode::bad_param, "px_grad py_grad"},
+    {Check::workspace_null},
+    {Check::workspace},
+    {Check::pointers, ErrorCode::bad_param, "px px_grad py py_grad p ans_grad"},
+    {Check::pointers, ErrorCode::bad_param, "opt_boundary"}};
+
+// By p alone, which has all sizes; a query has not compared it with anything. 0 for what no call accepts.
+using PlanScratch = std::size_t (*)(std::int64_t batch, std::int64_t symbols, std::int64_t frames,
+                                    int threads);
+template <PlanScratch kPlan>
+std::size_t scratch_of(const Arguments& arguments) {
+  const Slot& p = arguments.slot(arguments.signature().argument("p"));
+  if (p.rank != 3 || p.elements() == 0 || p.elements() >= kLargeElements) return 0;
+  return kPlan(p.shape[0], p.shape[1] - 1, p.shape[2] - 1, arguments.threads());
+}
+
+constexpr DTypes kFloat = dtypes(DType::f32);
+constexpr std::string_view kPxDims = "batch, symbols, frames + 1";
+constexpr std::string_view kPyDims = "batch, symbols + 1, frames";
+constexpr std::string_view kPDims = "batch, symbols + 1, frames + 1";
+constexpr ArgumentSpec kOptBoundary = optional(in("opt_boundary", dtypes(DType::i64), "batch, 4"));
+
+consteval Signature forward_c(std::string_view op, std::span<const StepSpec> steps) {
+  return {op,
+          "batch symbols frames",
+          {},
+          {in("px", kFloat, kPxDims), in("py", kFloat, kPyDims), kOptBoundary, inout("p", kFloat, kPDims),
+           out("ans", kFloat, "batch")},
+          {},
+          {},
+          steps,
+          &scratch_of<&mutual_information_forward_scratch>};
+}
+
+}  // namespace
+
+extern constexpr Signature kMluOpGetMutualInformationForwardWorkspaceSize =
+    forward_c("mluOpGetMutualInformationForwardWorkspaceSize", kQuerySteps);
+extern constexpr Signature kMluOpMutualInformationForward =
+    forward_c("mluOpMutualInformationForward", kForwardSteps);
+
+extern constexpr Signature kMluOpGetMutualInformationBackwardWorkspaceSize{
+    "mluOpGetMutualInformationBackwardWorkspaceSize",
+    "batch symbols frames",
+    {flag("overwrite_ans_grad")},
+    {in("px", kFloat, kPxDims), in("py", kFloat, kPyDims), kOptBoundary, in("p", kFloat, kPDims),
+     in("ans_grad", kFloat, "batch")},
+    {},
+    {},
+    kQuerySteps,
+    &scratch_of<&mutual_information_backward_scratch>};
+
+extern constexpr Signature kMluOpMutualInformationBackward{
+    "mluOpMutualInformationBackward",
+    "batch symbols frames",
+    {flag("overwrite_ans_grad")},
+    {in("px", kFloat, kPxDims), in("py", kFloat, kPyDims), kOptBoundary, in("p", kFloat, kPDims),
+     inout("ans_grad", kFloat, "batch"), out("px_grad", kFloat, kPxDims), out("py_grad", kFloat, kPyDims)},
+    {},
+    {},
+    kBackwardSteps,
+    &scratch_of<&mutual_information_backward_scratch>};
+
+}  // namespace turnout::core
+
+using namespace turnout::core;
+
+mluOpStatus_t mluOpGetMutualInformationForwardWorkspaceSize(
+    mluOpHandle_t handle, const mluOpTensorDescriptor_t px_desc, const mluOpTensorDescriptor_t py_desc,
+    const mluOpTensorDescriptor_t opt_boundary_desc, const mluOpTensorDescriptor_t p_desc,
+    const mluOpTensorDescriptor_t ans_desc, size_t* workspace_size) {
+  return query(handle, kMluOpGetMutualInformationForwardWorkspaceSize,
+               {px_desc, py_desc, opt_boundary_desc, p_desc, ans_desc}, {}, workspace_size);
+}
+
+mluOpStatus_t mluOpMutualInformationForward(mluOpHandle_t handle, const mluOpTensorDescriptor_t px_desc,
+                                            const void* px, const mluOpTensorDescriptor_t py_desc,
+                                            const void* py, const mluOpTensorDescriptor_t opt_boundary_desc,
+                                            const void* opt_boundary, const mluOpTensorDescriptor_t p_desc,
+                                            void* p, void* workspace, const size_t workspace_size,
+                                            const mluOpTensorDescriptor_t ans_desc, void* ans) {
+  return call(handle, kMluOpMutualInformationForward,
+              {{px_desc, px}, {py_desc, py}, {opt_boundary_desc, opt_boundary}, {p_desc, p}, {ans_desc, ans}},
+              {},
+              [&](turnout::Context& context, const turnout::Tensor* t) {
+                const turnout::ConstTensor boundary = t[2];
+                turnout::mutual_information_forward(
+                    context, t[0], t[1], opt_boundary_desc == nullptr ? nullptr : &boundary, t[3], t[4]);
+              },
+              {workspace, workspace_size});
+}
+
+mluOpStatus_t mluOpGetMutualInformationBackwardWorkspaceSize(
+    mluOpHandle_t handle, const mluOpTensorDescriptor_t px_desc, const mluOpTensorDescriptor_t py_desc,
+    const mluOpTensorDescriptor_t opt_boundary_desc, const mluOpTensorDescriptor_t p_desc,
+    const mluOpTensorDescriptor_t ans_grad_desc, const bool overwrite_ans_grad, size_t* workspace_size) {
+  return query(handle, kMluOpGetMutualInformationBackwardWorkspaceSize,
+               {px_desc, py_desc, opt_boundary_desc, p_desc, ans_grad_desc}, {overwrite_ans_grad},
+               workspace_size);
+}
+
+mluOpStatus_t mluOpMutualInformationBackward(mluOpHandle_t handle, const mluOpTensorDescriptor_t px_desc,
+                                             const void* px, const mluOpTensorDescriptor_t py_desc,
+                                             const void* py, const mluOpTensorDescriptor_t opt_boundary_desc,
+                                             const void* opt_boundary, const mluOpTensorDescriptor_t p_desc,
+                                             const void* p, const mluOpTensorDescriptor_t ans_grad_desc,
+                                             void* ans_grad, const bool overwrite_ans_grad, void* workspace,
+                                             const size_t workspace_size,
+                                             const mluOpTensorDescriptor_t px_grad_desc, void* px_grad,
+                                             const mluOpTensorDescriptor_t py_grad_desc, void* py_grad) {
+  return call(handle, kMluOpMutualInformationBackward,
+              {{px_desc, px},
+               {py_desc, py},
+               {opt_boundary_desc, opt_boundary},
+               {p_desc, p},
+               {ans_grad_desc, ans_grad},
+               {px_grad_desc, px_grad},
+               {py_grad_desc, py_grad}},
+              {overwrite_ans_grad},
+              [&](turnout::Context& context, const turnout::Tensor* t) {
+                const turnout::ConstTensor boundary = t[2];
+                turnout::mutual_information_backward(context, t[0], t[1],
+                                                     opt_boundary_desc == nullptr ? nullptr : &boundary, t[3],
+                                                     t[4], t[5], t[6], overwrite_ans_grad);
+              },
+              {workspace, workspace_size});
+}

@@ -1,0 +1,79 @@
+// The lattice of one or several rows of the batch, once per instruction set.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "core/isa.h"
+#include "turnout/tensor.h"
+
+namespace turnout::core {
+
+// The tensors of a call. Real is double for f64, else float.
+struct LatticeTask {
+  const void* px;
+  const void* py;
+  const std::int64_t* boundary;  // nullptr: none
+  DType dtype;                   // of px, py and the gradients
+  std::int64_t symbols, frames, columns;
+
+  bool is_modified() const { return columns == frames; }
+};
+
+// The part of a lattice between its boundaries, inclusive.
+struct LatticeBox {
+  std::int64_t s_begin, t_begin, s_end, t_end;
+  bool is_empty() const { return s_begin > s_end || t_begin > t_end; }
+};
+inline LatticeBox box_of(const LatticeTask& task, std::int64_t row) {
+  if (task.boundary == nullptr) return {0, 0, task.symbols, task.frames};
+  const std::int64_t* b = task.boundary + 4 * row;
+  return {b[0], b[1], b[2], b[3]};
+}
+
+// Where each operator's own arguments are.
+struct ForwardTask {
+  LatticeTask lattice;
+  void* p;                 // Real [.., symbols + 1, frames + 1]
+  std::int64_t first_row;  // of the batch, that p begins with
+  void* ans;               // Real [batch]
+};
+struct BackwardTask {
+  LatticeTask lattice;
+  const void* p;  // as above
+  std::int64_t first_row;
+  void* ans_grad;  // Real [batch]; nullptr: 1
+  bool overwrite_ans_grad;
+  void* px_grad;
+  void* py_grad;
+};
+
+// Rows of the batch that one or several threads work on. An item is a strip of rows of one lattice; items are
+// taken in order, and wait for what the strip before them in the same lattice has done. That one was taken
+// earlier, by a thread that runs, so nobody waits for ever.
+struct Wave {
+  std::int64_t row_begin, row_end;      // of the batch
+  std::int64_t strips;                  // of a lattice, at most
+  std::int64_t ring_rows;               // more than strips of a lattice that are in work at the same time
+  std::byte* rings;                     // what strips hand on: [rows, ring_rows] of ring_row_bytes
+  std::atomic<std::int32_t>* progress;  // [rows, strips], from 0
+  std::atomic<std::int64_t> next_item{0};
+};
+
+struct WaveKernels {
+  std::int64_t (*strips)(const LatticeTask& task);          // of a lattice, at most
+  std::int64_t (*ring_row_bytes)(const LatticeTask& task);  // a multiple of the alignment of scratch memory
+  int strips_in_work;                                       // of one thread
+};
+struct ForwardKernels : WaveKernels {
+  void (*run)(const ForwardTask& task, Wave& wave);  // each worker calls it once
+};
+struct BackwardKernels : WaveKernels {
+  void (*run)(const BackwardTask& task, Wave& wave);
+};
+
+const ForwardKernels& forward_kernels(Isa isa);
+const BackwardKernels& backward_kernels(Isa isa);
+
+}  // namespace turnout::core
