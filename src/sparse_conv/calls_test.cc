@@ -132,7 +132,7 @@ TEST(IndicePairsCalls, RefusalsAreObserved) {
       },
       &heard);
   const auto expect_heard = [&](const std::vector<std::int32_t>& site, const IndicePairsParams& p) {
-    heard = "?";
+    heard.clear();
     const auto columns = static_cast<std::int64_t>(site.size());
     try {
       const IndicePairs index(context, view(site.data(), {1, columns}), p);
