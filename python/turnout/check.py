@@ -206,7 +206,7 @@ def mutual_information_forward(px, py, *, boundary=None):
 
 def mutual_information_backward(px, py, p, ans_grad, *, boundary=None):
     """The definition of ``turnout.mutual_information_backward``, in float64, and what overwrites ans_grad."""
-    lowest = np.float64(np.float32(-1e30)) if p.dtype == np.float32 else -1e30
+    lowest, largest = p.dtype.type(-1e30).astype(np.float64), np.finfo(p.dtype).max
     px, py, p = (x.astype(np.float64) for x in (px, py, p))
     off = px.shape[2] == py.shape[2]
     px_grad, py_grad = np.zeros_like(px), np.zeros_like(py)
@@ -217,7 +217,7 @@ def mutual_information_backward(px, py, p, ans_grad, *, boundary=None):
         """Of two unreachable cells the order of the sum matters: -1e30 swallows what is added."""
         sum_ = start + step - end if start == end == lowest else start - end + step
         value = np.exp(sum_)
-        return value if np.isfinite(sum_) and np.isfinite(value) else 0.0
+        return value if np.isfinite(sum_) and value <= largest else 0.0
 
     with np.errstate(all="ignore"):
         for b, s_begin, t_begin, s_end, t_end in _boxes(px, py, boundary):
