@@ -227,6 +227,45 @@ TEST(StandardOrder, EmptyOutputsEndTheCallBeforePointersAreLookedAt) {
   EXPECT_THROW(runs(two, empty), Error);
 }
 
+// Some of the outputs decide whether there is something to do; memory is asked for whether it is needed or
+// not; the size of scratch depends on the threads.
+constexpr StepSpec kEndsBySteps[] = {{Check::shapes},
+                                     {Check::outputs_empty, ErrorCode::bad_param, "y z"},
+                                     {Check::workspace_null, ErrorCode::not_supported},
+                                     {Check::workspace}};
+constexpr Signature kEndsBy{
+    "ends_by",
+    "n m",
+    {},
+    {out("count", dtypes(DType::f32), "1"), out("y", dtypes(DType::f32), "n"),
+     out("z", dtypes(DType::f32), "m")},
+    {},
+    {},
+    kEndsBySteps,
+    [](const Arguments& arguments) { return static_cast<std::size_t>(arguments.threads() - 1) * 64; }};
+
+TEST(Order, SomeOutputsMayDecideWhetherThereIsSomethingToDo) {
+  const auto ends = [](std::int64_t n, std::int64_t m, const Workspace& workspace = {}, int threads = 1) {
+    const Tensor count(nullptr, DType::f32, {1}), y(nullptr, DType::f32, {n}), z(nullptr, DType::f32, {m});
+    const Slot slots[] = {count, y, z};
+    try {
+      return Arguments(kEndsBy, slots, 3, nullptr, 0, workspace, threads).check() ? "runs" : "skipped";
+    } catch (const Error& error) {
+      return error.code() == ErrorCode::bad_param ? "bad" : "unsupported";
+    }
+  };
+  char memory[192];
+  EXPECT_STREQ(ends(0, 0), "skipped");
+  EXPECT_STREQ(ends(0, 0, {nullptr, 1}, 3), "skipped");
+  EXPECT_STREQ(ends(1, 0), "runs");
+  EXPECT_STREQ(ends(0, 1), "runs");
+  EXPECT_STREQ(ends(1, 1, {nullptr, 1}), "unsupported");
+  EXPECT_STREQ(ends(1, 1, {memory, 1}), "runs");
+  EXPECT_STREQ(ends(1, 1, {memory, sizeof(memory)}, 3), "runs");
+  EXPECT_STREQ(ends(1, 1, {memory, sizeof(memory) - 2}, 3), "bad");
+  EXPECT_STREQ(ends(1, 1, {nullptr, 0}, 3), "bad");
+}
+
 TEST(Extents, ProductsSaturate) {
   const std::int64_t huge = std::int64_t{1} << 40;
   const Tensor t(nullptr, DType::f32, {huge, huge, huge});

@@ -156,8 +156,8 @@ mluOpStatus_t call_erased(mluOpHandle_t handle, const Signature& signature, cons
   if (handle == nullptr) return refuse_null(signature.op, "handle");
   try {
     for (int i = 0; i < count; ++i) slots[i] = slot_of(described[i]);
-    Arguments arguments(signature, slots, count, scalars.begin(), static_cast<int>(scalars.size()),
-                        workspace);
+    Arguments arguments(signature, slots, count, scalars.begin(), static_cast<int>(scalars.size()), workspace,
+                        handle->context.threads());
     if (!check_and_log(arguments)) return succeed();
     for (int i = 0; i < count; ++i) fill(tensors[i], slots[i]);
     const Loan loan(workspace.data, workspace.size);
@@ -175,7 +175,8 @@ mluOpStatus_t query_erased(mluOpHandle_t handle, const Signature& signature, con
   if (workspace_size == nullptr) return refuse_null(signature.op, "workspace_size");
   try {
     for (int i = 0; i < count; ++i) slots[i] = slot_of(described[i]);
-    Arguments arguments(signature, slots, count, scalars.begin(), static_cast<int>(scalars.size()));
+    Arguments arguments(signature, slots, count, scalars.begin(), static_cast<int>(scalars.size()), {},
+                        handle->context.threads());
     *workspace_size = check_and_log(arguments) ? arguments.workspace_bytes() : 0;
     return succeed();
   } catch (...) {

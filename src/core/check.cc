@@ -9,8 +9,6 @@
 namespace turnout::core {
 namespace {
 
-constexpr std::int64_t kLargeElements = std::int64_t{1} << 31;
-
 std::int64_t saturating_multiply(std::int64_t a, std::int64_t b) {
   std::int64_t product;
   return __builtin_mul_overflow(a, b, &product) ? kSizeMax : product;
@@ -101,8 +99,8 @@ bool Slot::is_contiguous() const {
 }
 
 Arguments::Arguments(const Signature& signature, const Slot* slots, int slot_count,
-                     const ScalarValue* scalars, int scalar_count, const Workspace& workspace)
-    : signature_(signature), slots_(slots), scalars_(scalars), workspace_(workspace) {
+                     const ScalarValue* scalars, int scalar_count, const Workspace& workspace, int threads)
+    : signature_(signature), slots_(slots), scalars_(scalars), workspace_(workspace), threads_(threads) {
   if (slot_count != signature.arguments.count || scalar_count != signature.scalars.count)
     fail(ErrorCode::internal, "called with another number of arguments than its signature has");
   for (int i = 0; i < signature.names.count; ++i) sizes_[i] = i < scalar_count ? scalars[i].value : kUnbound;
@@ -134,7 +132,12 @@ bool Arguments::check() {
         break;
       case Check::any_empty:
       case Check::outputs_empty:
-        if (any_empty(step.check == Check::outputs_empty)) return false;
+        if (is_nothing_to_do(step)) return false;
+        break;
+      case Check::workspace_null:
+        if (workspace_.size > 0 && workspace_.data == nullptr)
+          fail(step.code, concat("workspace is NULL and workspace_size is ",
+                                 static_cast<std::int64_t>(workspace_.size), ", expected memory"));
         break;
       case Check::workspace:
         check_workspace(step);
@@ -301,15 +304,15 @@ void Arguments::check_rules(const Step& step) const {
   }
 }
 
-bool Arguments::any_empty(bool outputs_only) const {
+bool Arguments::is_nothing_to_do(const Step& step) const {
   bool any = false, all_outputs = true;
   for (int i = 0; i < signature_.arguments.count; ++i) {
-    if (!slots_[i].present) continue;
+    if (!slots_[i].present || !step.looks_at(i)) continue;
     const bool empty = slots_[i].is_empty();
     any |= empty;
     if (signature_.arguments[i].is_output()) all_outputs &= empty;
   }
-  return outputs_only ? all_outputs : any;
+  return step.check == Check::outputs_empty ? all_outputs : any;
 }
 
 std::size_t Arguments::workspace_bytes() const {

@@ -48,14 +48,17 @@ struct Workspace {
   std::size_t size = 0;
 };
 
+inline constexpr std::int64_t kLargeElements = std::int64_t{1} << 31;  // Check::large refuses them
+
 inline constexpr std::int64_t kUnbound = -1;
 inline constexpr std::int64_t kAbsent = -2;  // bound: the optional dimension is not there, and counts as 1
 
 // The arguments of a call: checked in the signature's order, with every size bound.
 class Arguments {
  public:
+  // threads: of the context that the plan runs on; only the size of its scratch depends on it.
   Arguments(const Signature& signature, const Slot* slots, int slot_count, const ScalarValue* scalars,
-            int scalar_count, const Workspace& workspace = {});
+            int scalar_count, const Workspace& workspace = {}, int threads = 1);
 
   // Runs the steps in order. Throws Error at the first that fails; false: there is nothing to do.
   bool check();
@@ -65,6 +68,7 @@ class Arguments {
   // A size or scalar by its position, Signature::size("hidden"); an absent dimension is 1.
   std::int64_t size(int name) const { return sizes_[name] == kAbsent ? 1 : sizes_[name]; }
   const ScalarValue& scalar(int i) const { return scalars_[i]; }
+  int threads() const { return threads_; }
   // Bytes of a workspace, wherever it begins, for the plan's scratch; 0 when the plan needs none.
   std::size_t workspace_bytes() const;
 
@@ -81,13 +85,14 @@ class Arguments {
   void check_rules(const Step& step) const;
   void check_workspace(const Step& step) const;
   void check_overlap(const Step& step) const;
-  bool any_empty(bool outputs_only) const;
+  bool is_nothing_to_do(const Step& step) const;
   std::int64_t evaluate(const Extent& extent) const;  // kUnbound when a name has no value yet
 
   const Signature& signature_;
   const Slot* slots_;
   const ScalarValue* scalars_;
   Workspace workspace_;
+  int threads_;
   std::int64_t sizes_[kMaxNames];
 };
 

@@ -10,8 +10,10 @@
 //
 // volume(v) is the product of the elements of a vector scalar v.
 // An order of steps may look at a part of what it checks: {Check::shapes, code, "x.1 y"} at one dimension of
-// x and all of y, {Check::rules, code, "0 2"} at the first rule and the third; likewise data checks. A name
-// that is not declared is a compile error. What the grammar cannot say is an ordinary `if` that throws.
+// x and all of y, {Check::rules, code, "0 2"} at the first rule and the third; likewise data checks.
+// {Check::outputs_empty, code, "y z"} ends the call when y and z have no elements, whatever the other outputs
+// have. A name that is not declared is a compile error. What the grammar cannot say is an ordinary `if` that
+// throws.
 #pragma once
 
 #include <array>
@@ -86,20 +88,21 @@ struct Rule {  // left <= right
 };
 
 enum class Check : std::uint8_t {
-  present,        // required arguments are there
-  ranks,          // number of dimensions
-  dtypes,         //
-  scalars,        // ranges
-  shapes,         // extents, and the lengths of vector scalars
-  rules,          //
-  contiguous,     // row-major without gaps; empty tensors pass
-  large,          // fewer than 2^31 elements
-  any_empty,      // a tensor without elements ends the call: nothing to do
-  outputs_empty,  // so does the absence of output elements
-  workspace,      // the caller's memory is as large as the plan's scratch
-  pointers,       // not null, aligned to an element; empty tensors pass
-  overlap,        // no output shares memory with another argument
-  data,           // the signature's data checks: what only a function can say
+  present,         // required arguments are there
+  ranks,           // number of dimensions
+  dtypes,          //
+  scalars,         // ranges
+  shapes,          // extents, and the lengths of vector scalars
+  rules,           //
+  contiguous,      // row-major without gaps; empty tensors pass
+  large,           // fewer than 2^31 elements
+  any_empty,       // a tensor without elements ends the call: nothing to do
+  outputs_empty,   // so does the absence of output elements
+  workspace_null,  // the caller's memory is there when its size is not 0, needed or not
+  workspace,       // and as large as the plan's scratch
+  pointers,        // not null, aligned to an element; empty tensors pass
+  overlap,         // no output shares memory with another argument
+  data,            // the signature's data checks: what only a function can say
 };
 
 struct Selection {            // an argument, or one dimension of it
@@ -197,7 +200,9 @@ struct DataCheck {
   void (*check)(const Arguments& arguments) = nullptr;
 };
 
-// Bytes of scratch memory that the plan takes for arguments whose shapes agree: what a workspace is for.
+// Bytes of scratch memory that the plan takes for arguments whose shapes agree, on Arguments::threads(): what
+// a workspace is for. A query that looks at no shapes gives it arguments whose shapes do not agree, and no
+// sizes.
 using ScratchBytes = std::size_t (*)(const Arguments& arguments);
 
 // The order of checks of the whole C++ and Python library.
