@@ -132,6 +132,7 @@ mluOpGetTensorDescriptorOnchipDataType(const mluOpTensorDescriptor_t desc, mluOp
 
 /* The operators. */
 #include "moe_dispatch.h"
+#include "mutual_information.h"
 #include "sparse_conv.h"
 /* Those that MLU-OPS does not have. */
 #include "moe_re_routing.h"
