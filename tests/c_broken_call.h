@@ -40,6 +40,7 @@ struct BrokenCall {
   bool has_handle = true;
   bool has_workspace = true;
   std::size_t missing_workspace = 0;  // bytes less than the query asks for
+  std::size_t more_workspace = 0;     // or more
 
   explicit BrokenCall(const COperator& op) : BrokenCall(op, op.example) {}
   BrokenCall(const COperator& op, std::string_view sizes) : example(*op.signature, sizes) {
@@ -89,6 +90,36 @@ struct BrokenCall {
     const std::vector<std::int64_t> extents = shape(argument);
     return std::count(extents.begin(), extents.end(), 0) > 0;
   }
+  // The step at which the shapes stop fitting, when sizes are bound in the order in which the steps come to
+  // them; -1: they fit. Of calls with all optional dimensions.
+  int shapes_end() const {
+    const Signature& signature = example.signature;
+    ExampleCall known = with_scalars_as_given();
+    std::vector<bool> bound(known.sizes.size());
+    std::fill_n(bound.begin(), signature.scalars.count, true);
+    const auto fits = [&](int argument, int d) {
+      const std::int64_t extent = shape(argument)[static_cast<std::size_t>(d)];
+      const Extent& dim = signature.arguments[argument].dims[d];
+      for (std::int8_t name : dim.names) {
+        const auto n = static_cast<std::size_t>(name);
+        if (!bound[n]) known.sizes[n] = (extent - dim.add) / dim.factor;
+        bound[n] = true;
+      }
+      return extent >= 0 && known.evaluate(dim) == extent;
+    };
+    for (int s = 0; s < signature.order.count; ++s) {
+      if (signature.order[s].check != core::Check::shapes) continue;
+      auto looks_at = signature.order[s].only;
+      if (looks_at.count == 0)
+        for (int i = 0; i < signature.arguments.count; ++i) looks_at.push({static_cast<std::int8_t>(i), -1});
+      for (const core::Selection& one : looks_at)
+        for (int d = 0; d < signature.arguments[one.argument].dims.count; ++d)
+          if ((one.dim < 0 || one.dim == d) && parts[static_cast<std::size_t>(one.argument)].described &&
+              !fits(one.argument, d))
+            return s;
+    }
+    return -1;
+  }
   // The same call as its function sees it: shapes on one side, scalars on the other.
   ExampleCall with_scalars_as_given() const {
     ExampleCall given(example.signature, "");
@@ -113,7 +144,7 @@ struct BrokenCall {
     std::vector<void*> data;
     for (std::size_t i = 0; i < parts.size(); ++i)
       data.push_back(parts[i].has_data ? example.tensors[i].data : nullptr);
-    std::vector<std::byte> memory(required - missing_workspace);
+    std::vector<std::byte> memory(required - missing_workspace + more_workspace);
     return op.invoke(has_handle ? handle : nullptr, Descriptors(*this).given.data(), data.data(),
                      scalars().data(), {has_workspace ? memory.data() : nullptr, memory.size()});
   }

@@ -64,6 +64,9 @@ class CNegative : public testing::TestWithParam<const COperator*> {
                                  : fault.argument < 0 || step.looks_at(fault.argument, fault.dim);
       if (concerned) fault.step = s;
     }
+    // An extent that binds a size is found wrong only where the size is used next.
+    if (known && fault.check == Check::shapes && has_all_dims(broken_by(fault)))
+      fault.step = broken_by(fault).shapes_end();
     EXPECT_TRUE(!known || fault.step != kHandle) << "no step looks at " << fault.what;
     if (fault.step != kHandle) faults.push_back(fault);
   }
@@ -76,20 +79,39 @@ class CNegative : public testing::TestWithParam<const COperator*> {
     for (int i = 0; i < signature.scalars.count; ++i) generate_scalar(i);
     for (int i = 0; i < signature.rules.count; ++i) generate_rule(i);
     for (int i = 0; i < signature.data_checks.count; ++i) generate_data(i);
-    for (int name = 0; name < signature.names.count; ++name) {
-      const Fault fault{.what = std::string(signature.names[name]) + " = 0",
-                        .check = ends_when_any_is_empty() ? Check::any_empty : Check::outputs_empty,
-                        .apply = [=](BrokenCall& call) { call.set_size(static_cast<std::size_t>(name), 0); }};
-      if (holds(fault) && !refused_before(fault)) add(fault);
-    }
+    for (int name = 0; name < signature.names.count; ++name)
+      if (!generate_empty(name, name))
+        for (int other = 0; other < name; ++other) generate_empty(name, other);
     if (op.query != nullptr) generate_workspace();
   }
 
+  // One size or, with `other`, two that leave nothing to do.
+  bool generate_empty(int name, int other) {
+    const Fault fault{
+        .what = std::string(signature.names[name]) + " and " + std::string(signature.names[other]) + " 0",
+        .check = ends_when_any_is_empty() ? Check::any_empty : Check::outputs_empty,
+        .apply = [=](BrokenCall& call) {
+          call.set_size(static_cast<std::size_t>(name), 0);
+          call.set_size(static_cast<std::size_t>(other), 0);
+        }};
+    if (!holds(fault) || refused_before(fault)) return false;
+    add(fault);
+    return true;
+  }
+
   void generate_workspace() {
-    const auto fault = [&](const char* what, std::function<void(BrokenCall&)> apply) {
-      add({.what = what, .check = Check::workspace, .mentions = {"workspace"}, .apply = std::move(apply)});
+    const auto fault = [&](const char* what, std::function<void(BrokenCall&)> apply,
+                           Check check = Check::workspace) {
+      add({.what = what, .check = check, .mentions = {"workspace"}, .apply = std::move(apply)});
     };
-    fault("workspace NULL", [](BrokenCall& c) { c.has_workspace = false; });
+    const auto as_null = [](BrokenCall& c) {
+      c.has_workspace = false;
+      c.more_workspace = 1;
+    };
+    fault("workspace NULL, needed or not", as_null, Check::workspace_null);
+    if (workspace_size == 0) return;
+    if (!step_of(Check::workspace_null))
+      fault("workspace NULL", [](BrokenCall& c) { c.has_workspace = false; });
     fault("workspace one byte too small", [](BrokenCall& c) { c.missing_workspace = 1; });
     fault("no workspace", [all = workspace_size](BrokenCall& c) {
       c.has_workspace = false;
@@ -139,7 +161,7 @@ class CNegative : public testing::TestWithParam<const COperator*> {
              {argument.name, argument.dims[d].text},
              [=](BrokenCall& c) { c.parts[n].extent_change[static_cast<std::size_t>(d)] += change; }});
       }
-      for (std::int8_t name : argument.dims[d].names) generate_large(i, name);
+      for (std::int8_t name : argument.dims[d].names) generate_large(i, d, name);
     }
     fault("strided", Check::contiguous, [=](BrokenCall& c) { c.parts[n].strided = true; });
     fault("without data", Check::pointers, [=](BrokenCall& c) { c.parts[n].has_data = false; });
@@ -147,11 +169,15 @@ class CNegative : public testing::TestWithParam<const COperator*> {
 
   // Argument i with 2^31 elements or a few more, in a call whose shapes agree. An int cannot say more than
   // INT_MAX.
-  void generate_large(int i, int name) {
+  void generate_large(int i, int d, int name) {
     const auto n = static_cast<std::size_t>(name);
     const BrokenCall valid(op);
-    const std::int64_t others = valid.elements(i) / valid.example.sizes[n];
-    const std::int64_t value = (kLarge + others - 1) / others;
+    const Extent& dim = signature.arguments[i].dims[d];
+    const std::int64_t extent = valid.example.evaluate(dim);
+    const std::int64_t other_dims = valid.elements(i) / extent;
+    const std::int64_t other_names = (extent - dim.add) / valid.example.sizes[n];
+    const std::int64_t least = (kLarge + other_dims - 1) / other_dims;  // extent
+    const std::int64_t value = (least - dim.add + other_names - 1) / other_names;
     if (name < signature.scalars.count &&
         value > std::min<std::int64_t>(INT_MAX, signature.scalars[name].max))
       return;
@@ -170,6 +196,7 @@ class CNegative : public testing::TestWithParam<const COperator*> {
     const auto change_by = [=, is_vector = scalar.is_vector](std::int64_t change) {
       return [=](BrokenCall& c) { (is_vector ? c.example.vectors[n].back() : c.scalar_change[n]) += change; };
     };
+    if (scalar.is_flag) return;  // a bool has no other values
     const BrokenCall valid(op);
     const std::int64_t value = scalar.is_vector ? valid.example.vectors[n].back() : valid.example.sizes[n];
     for (std::int64_t wrong :
@@ -250,10 +277,20 @@ class CNegative : public testing::TestWithParam<const COperator*> {
       if (argument.dims[d].optional) return d;
     return -1;
   }
-  bool ends_when_any_is_empty() const {
+  const core::Step* step_of(Check check) const {
     for (const core::Step& step : signature.order)
-      if (step.check == Check::any_empty) return true;
-    return false;
+      if (step.check == check) return &step;
+    return nullptr;
+  }
+  bool ends_when_any_is_empty() const { return step_of(Check::any_empty) != nullptr; }
+  static bool has_all_dims(const BrokenCall& call) {
+    return std::none_of(call.parts.begin(), call.parts.end(),
+                        [](const BrokenCall::Part& part) { return part.without_optional_dim; });
+  }
+  BrokenCall broken_by(const Fault& fault) const {
+    BrokenCall call(op);
+    fault.apply(call);
+    return call;
   }
   bool breaks_rule(int position, const BrokenCall& call) const {
     const ExampleCall given = call.with_scalars_as_given();
@@ -276,8 +313,7 @@ class CNegative : public testing::TestWithParam<const COperator*> {
   }
   // Whether a rule or a range ends the call before the check that the fault is for.
   bool refused_before(const Fault& fault) const {
-    BrokenCall call(op);
-    fault.apply(call);
+    const BrokenCall call = broken_by(fault);
     for (const core::Step& step : signature.order) {
       if (step.check == fault.check) return false;
       if (step.check == Check::rules && breaks_rules_of(step, call)) return true;
@@ -286,23 +322,17 @@ class CNegative : public testing::TestWithParam<const COperator*> {
     return false;
   }
 
-  bool holds(const Fault& fault) const {
-    BrokenCall call(op);
-    fault.apply(call);
-    return holds(fault, call);
-  }
+  bool holds(const Fault& fault) const { return holds(fault, broken_by(fault)); }
   // Whether the fault is still one after another has been added to the call.
   bool holds(const Fault& fault, const BrokenCall& call) const {
     const bool described =
         fault.argument < 0 || call.parts[static_cast<std::size_t>(fault.argument)].described;
     switch (fault.check) {
       case Check::shapes: {
-        if (call.parts[static_cast<std::size_t>(fault.argument)].without_optional_dim) return true;
-        const Extent& dim = signature.arguments[fault.argument].dims[fault.dim];
-        const std::int64_t extent = call.shape(fault.argument)[static_cast<std::size_t>(fault.dim)];
-        return extent < 0 ||
-               (is_pinned(fault.argument, dim) && call.with_scalars_as_given().evaluate(dim) != extent);
+        return !has_all_dims(call) || call.shapes_end() == fault.step;
       }
+      case Check::dtypes:
+        return described;
       case Check::contiguous:
         return described && call.elements(fault.argument) > 0;
       case Check::pointers:
@@ -312,7 +342,9 @@ class CNegative : public testing::TestWithParam<const COperator*> {
       case Check::any_empty:
       case Check::outputs_empty: {
         bool any = false, all_outputs = true;
+        const core::Step* step = step_of(fault.check);
         for (int i = 0; i < signature.arguments.count; ++i) {
+          if (step != nullptr && !step->looks_at(i)) continue;
           any |= call.is_empty(i);
           if (signature.arguments[i].is_output()) all_outputs &= call.is_empty(i);
         }

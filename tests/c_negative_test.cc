@@ -60,8 +60,10 @@ TEST_P(CNegative, OneFault) {
     expect_end(fault, call, fault.what);
     caught.insert(fault.step);
   }
-  for (int step = 0; step < signature.order.count; ++step)
-    EXPECT_TRUE(caught.count(step)) << "no fault ends at step " << step;
+  for (int step = 0; step < signature.order.count; ++step) {
+    const bool can_fail = signature.order[step].check != Check::workspace || workspace_size > 0;
+    EXPECT_EQ(caught.count(step) > 0, can_fail) << "no fault ends at step " << step;
+  }
   RecordProperty("cases", static_cast<int>(faults.size()));
 }
 
@@ -79,7 +81,10 @@ TEST_P(CNegative, OfTwoFaultsTheEarlierStepWins) {
       ++cases;
     }
   }
-  EXPECT_GT(cases, 0);
+  const bool all_end_alike = std::all_of(faults.begin(), faults.end(), [&](const Fault& fault) {
+    return status_of(fault) == status_of(faults[0]);
+  });
+  EXPECT_EQ(cases > 0, !all_end_alike);
   RecordProperty("cases", cases);
 }
 
