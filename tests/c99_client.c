@@ -1,5 +1,5 @@
-/* A client in plain C99: two experts with two slots each, four tokens, one of them dropped; and the pairs of
- * two sites under a kernel of three. */
+/* A client in plain C99: two experts with two slots each, four tokens, one of them dropped; the pairs of two
+ * sites under a kernel of three; and a lattice of one symbol and one frame with its gradients. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,6 +58,49 @@ static int find_pairs(mluOpHandle_t handle) {
   return check(mluOpDestroySparseConvolutionDescriptor(conv), "destroy") && right;
 }
 
+static int is_near(float value, double expected) {
+  return value - expected < 1e-6 && expected - value < 1e-6;
+}
+
+static int follow_lattice(mluOpHandle_t handle) {
+  const int px_shape[3] = {1, 1, 2}, py_shape[3] = {1, 2, 1}, p_shape[3] = {1, 2, 2};
+  const float px[2] = {-1.0f, -2.0f}, py[2] = {-0.5f, -0.25f};
+  float p[4], ans[1], grad[1] = {1.0f}, px_grad[2], py_grad[2];
+  int right = 0;
+  size_t forward_size = 0, backward_size = 0;
+  void* workspace = NULL;
+  mluOpTensorDescriptor_t px_desc = describe(MLUOP_DTYPE_FLOAT, 2, 0, 0);
+  mluOpTensorDescriptor_t py_desc = describe(MLUOP_DTYPE_FLOAT, 2, 0, 0);
+  mluOpTensorDescriptor_t p_desc = describe(MLUOP_DTYPE_FLOAT, 2, 0, 0);
+  mluOpTensorDescriptor_t ans_desc = describe(MLUOP_DTYPE_FLOAT, 1, 1, 0);
+  if (check(mluOpSetTensorDescriptorDim(px_desc, 3, px_shape), "set") &&
+      check(mluOpSetTensorDescriptorDim(py_desc, 3, py_shape), "set") &&
+      check(mluOpSetTensorDescriptorDim(p_desc, 3, p_shape), "set") &&
+      check(mluOpGetMutualInformationForwardWorkspaceSize(handle, px_desc, py_desc, NULL, p_desc, ans_desc,
+                                                          &forward_size),
+            "mluOpGetMutualInformationForwardWorkspaceSize") &&
+      check(mluOpGetMutualInformationBackwardWorkspaceSize(handle, px_desc, py_desc, NULL, p_desc, ans_desc,
+                                                           true, &backward_size),
+            "mluOpGetMutualInformationBackwardWorkspaceSize") &&
+      (workspace = malloc(forward_size + backward_size + 1)) != NULL &&
+      check(mluOpMutualInformationForward(handle, px_desc, px, py_desc, py, NULL, NULL, p_desc, p, workspace,
+                                          forward_size, ans_desc, ans),
+            "mluOpMutualInformationForward") &&
+      check(mluOpMutualInformationBackward(handle, px_desc, px, py_desc, py, NULL, NULL, p_desc, p, ans_desc,
+                                           grad, true, workspace, backward_size, px_desc, px_grad, py_desc,
+                                           py_grad),
+            "mluOpMutualInformationBackward"))
+    right = is_near(ans[0], -0.998071) && is_near(px_grad[0], 0.777300) && is_near(px_grad[1], 0.222700) &&
+            is_near(py_grad[0], 0.222700) && is_near(py_grad[1], 0.777300) && is_near(grad[0], 1.0);
+  if (!right) fprintf(stderr, "the lattice is not what it should be\n");
+  free(workspace);
+  mluOpDestroyTensorDescriptor(px_desc);
+  mluOpDestroyTensorDescriptor(py_desc);
+  mluOpDestroyTensorDescriptor(p_desc);
+  mluOpDestroyTensorDescriptor(ans_desc);
+  return right;
+}
+
 int main(void) {
   const float gates[kSamples] = {0.5f, 2.0f, 1.0f, -1.0f};
   const int32_t indices[kSamples] = {1, 0, 0, 1};
@@ -85,7 +128,7 @@ int main(void) {
     fprintf(stderr, "a missing descriptor was not refused by name: %s\n", turnoutLastError());
     return 1;
   }
-  if (!find_pairs(handle)) return 1;
+  if (!find_pairs(handle) || !follow_lattice(handle)) return 1;
   mluOpDestroyTensorDescriptor(token);
   mluOpDestroyTensorDescriptor(route);
   mluOpDestroyTensorDescriptor(tokens);
