@@ -100,23 +100,26 @@ struct Engine {
   }
 
   // safe_exp(from + step - to) of cells that are clamped: where both are, in the order that gives exactly 0.
-  static HWY_INLINE V term(V from, V step, V to) {
-    const D d;
-    const auto least = hn::Set(d, kLeast<Real>);
-    const auto is_least = hn::Eq(from, least);
+  static HWY_INLINE V term(V from, V step, V to, bool any_least) {
     auto argument = hn::Add(hn::Sub(from, to), step);
-    if (HWY_UNLIKELY(!hn::AllFalse(d, is_least))) {
-      const auto both = hn::And(is_least, hn::Eq(to, least));
+    if (HWY_UNLIKELY(any_least)) {
+      const auto least = hn::Set(D(), kLeast<Real>);
+      const auto both = hn::And(hn::Eq(from, least), hn::Eq(to, least));
       argument = hn::IfThenElse(both, hn::Sub(hn::Add(from, step), to), argument);
     }
     return bounded_exp(argument);
   }
+  static HWY_INLINE bool has_least(V p) { return !hn::AllFalse(D(), hn::Eq(p, hn::Set(D(), kLeast<Real>))); }
   static HWY_INLINE V clamped(V p) {
     const auto least = hn::Set(D(), kLeast<Real>);
+#if HWY_ARCH_X86
+    return hn::Max(least, p);  // NaN stays: the instruction gives its second operand
+#else
     return hn::IfThenElse(hn::Lt(p, least), least, p);
+#endif
   }
   static Real term(Real from, Real step, Real to) {
-    return hn::GetLane(term(hn::Set(D(), from), hn::Set(D(), step), hn::Set(D(), to)));
+    return hn::GetLane(term(hn::Set(D(), from), hn::Set(D(), step), hn::Set(D(), to), true));
   }
   static Real clamped(Real p) { return p < kLeast<Real> ? kLeast<Real> : p; }
 
@@ -127,8 +130,10 @@ struct Engine {
   static HWY_INLINE Grads grads(const Cells& cell, bool has_symbols, Real right) {
     const D d;
     const auto p = clamped(cell.p);
-    const auto u = has_symbols ? hn::Mul(cell.g_below, term(p, cell.px, clamped(cell.p_below))) : hn::Zero(d);
-    const auto c = term(p, cell.py, clamped(cell.p_right));
+    const bool any_least = has_least(p);
+    const auto u =
+        has_symbols ? hn::Mul(cell.g_below, term(p, cell.px, clamped(cell.p_below), any_least)) : hn::Zero(d);
+    const auto c = term(p, cell.py, clamped(cell.p_right), any_least);
     // g = b + a * right, for each lane the composition of its map and all to the right of it.
     auto a = c, b = u;
     compose<1>(a, b);
@@ -273,11 +278,9 @@ struct Engine {
     // g of two rows of a chunk and of the column right of it.
     Real buffers[2][kChunk + 1 + kLanes];
     Real rights[kStripRows];  // g of each row right of the chunk
-    Real right_below = 0;     // and of the row below the strip
     for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
       const std::int64_t end = t_count - chunk * kChunk, begin = std::max<std::int64_t>(0, end - kChunk);
       if (strip > 0) wait_for(batch_row, strip - 1, chunk);
-      Real g_below_right = right_below;
       for (std::int64_t s = last; s >= first; --s) {
         const std::int64_t place = last - s;
         Row row{};
@@ -307,7 +310,6 @@ struct Engine {
         } else if (s != first) {
           g[end] = rights[place];  // modified rows above look one column to the right
         }
-        static_cast<void>(g_below_right);
         rights[place] =
             columns(row, begin, end, g_below == nullptr ? nullptr : g_below + off, rights[place], g);
       }

@@ -29,7 +29,8 @@
 TURNOUT_ISA_BEGIN
 
 constexpr int kSlots = 4;
-constexpr std::int64_t kRebaseSteps = 16;
+constexpr std::int64_t kLineSteps = 16;      // lanes are rebased, and lines fetched, this often
+constexpr std::int64_t kPrefetchSteps = 48;  // ahead
 
 template <class Real>
 constexpr Real kNone = -std::numeric_limits<Real>::infinity();
@@ -55,19 +56,13 @@ struct Strip {
   static constexpr std::int64_t kLanes = HWY_MAX_BYTES / sizeof(Real);
   static constexpr std::int64_t kSteps = 16 / sizeof(Real);  // that are transposed at a time: a 128-bit block
   static constexpr std::int64_t kBlocks = kLanes / kSteps;   // of a vector
-  static constexpr std::int64_t kTile =
-      2048 / HWY_MAX_BYTES;                     // steps: 2 KB, so that all stay in the first cache
   static constexpr std::int64_t kPad = kLanes;  // cells before the first of a row that is handed on
-
-  // Row kSteps m + r of the strip, steps c .. c + kSteps - 1, lies at [r][c / kSteps][m]: a vector has one r
-  // and c.
-  using Tile = Real[kSteps][kTile / kSteps][kBlocks][kSteps];
-  alignas(64) Tile px, py, p;
 
   bool is_live = false;
   std::int64_t row, strip;  // which: row of the batch
   LatticeBox box;
   std::int64_t first, rows;      // rows of the lattice: first .. first + rows - 1
+  const T *px, *py;              // what leads to lane 0: px of the row above, from column t_begin on
   std::int64_t step, last_step;  // the next, and one past the last
   double base;                   // p - base is in the lanes
   const double* above;           // p of the row above the strip, from column t_begin on
@@ -75,7 +70,7 @@ struct Strip {
   hn::Vec<D> now, before;        // the last two steps
 };
 
-template <class T>
+template <class T, bool kModified>
 struct Engine {
   using S = Strip<T>;
   using Real = typename S::Real;
@@ -86,8 +81,9 @@ struct Engine {
   Wave& wave;
   const LatticeTask& lattice;
   const std::int64_t p_columns;
-  const std::int64_t off;
+  static constexpr std::int64_t off = kModified ? 1 : 0;
   const std::int64_t ring_row_bytes;
+  const T *const px_end, *const py_end;  // of the rows that this wave works on
   S strips[kSlots];
 
   Engine(const ForwardTask& forward, Wave& shared)
@@ -95,8 +91,9 @@ struct Engine {
         wave(shared),
         lattice(forward.lattice),
         p_columns(forward.lattice.frames + 1),
-        off(forward.lattice.is_modified() ? 1 : 0),
-        ring_row_bytes(row_bytes(forward.lattice)) {}
+        ring_row_bytes(row_bytes(forward.lattice)),
+        px_end(static_cast<const T*>(lattice.px) + shared.row_end * lattice.symbols * lattice.columns),
+        py_end(static_cast<const T*>(lattice.py) + shared.row_end * (lattice.symbols + 1) * lattice.frames) {}
 
   static std::int64_t row_bytes(const LatticeTask& task) {
     const std::int64_t cells = task.frames + 1 + S::kPad + 2 * S::kLanes;
@@ -166,6 +163,10 @@ struct Engine {
     s.last_step = s.box.t_end - s.box.t_begin + s.rows;
     s.base = 0;
     s.now = s.before = hn::Set(d, kNone<Real>);
+    s.px = static_cast<const T*>(lattice.px) + (s.row * lattice.symbols + s.first - 1) * lattice.columns +
+           s.box.t_begin;
+    s.py = static_cast<const T*>(lattice.py) + (s.row * (lattice.symbols + 1) + s.first) * lattice.frames +
+           s.box.t_begin;
     s.above = ring(s.row, s.strip - 1);
     s.below = s.first + s.rows <= s.box.s_end ? ring(s.row, s.strip) : nullptr;
     if (s.below != nullptr) std::fill_n(s.below - S::kPad, S::kPad, kNone<double>);
@@ -181,61 +182,133 @@ struct Engine {
     return progress(s.row, s.strip - 1).load(std::memory_order_acquire) > needed;
   }
 
-  // to[..] = row of px or py for lane `lane`, steps step .. : from[step - lane + shift], none outside the
-  // row.
-  void copy_in(typename S::Tile& tile, std::int64_t lane, const T* from, std::int64_t shift,
-               std::int64_t size) {
-    Real* to = &tile[lane % S::kSteps][0][lane / S::kSteps][0];
-    constexpr std::int64_t kStride = S::kBlocks * S::kSteps;
-    for (std::int64_t c = 0; c < S::kTile; c += S::kSteps, to += kStride) {
-      const std::int64_t t = shift + c;
-      if (t >= 0 && t + S::kSteps <= size) {
-        if constexpr (std::is_same_v<T, Real>) {
-          std::memcpy(to, from + t, S::kSteps * sizeof(Real));
-        } else {
-          for (std::int64_t k = 0; k < S::kSteps; ++k) to[k] = to_float(from[t + k]);
+  // Steps step .. step + kSteps - 1 of one array: lane j has from[j * stride + step - j + shift], and none
+  // where that is outside 0 .. size-1 of its row. v[k] is step k.
+  HWY_INLINE void load_steps(const S& s, const T* from, std::int64_t stride, std::int64_t shift,
+                             std::int64_t size, const T* end, V (&v)[S::kSteps]) const {
+    const D d;
+    const std::int64_t first = s.step + shift - (S::kLanes - 1);
+    const T* const corner = from + s.step + shift;
+    const bool is_inside = first >= 0 && s.step + shift + S::kSteps <= size;
+    // Lanes beyond the strip read what follows it, as long as that is within the tensor.
+    if (std::is_same_v<T, Real> && HWY_LIKELY(is_inside) &&
+        corner + (S::kLanes - 1) * (stride - 1) + S::kSteps <= end) {
+      for (std::int64_t r = 0; r < S::kSteps; ++r)
+        v[r] =
+            load_blocks(reinterpret_cast<const Real*>(corner) + r * (stride - 1), S::kSteps * (stride - 1));
+    } else {
+      alignas(64) Real cells[S::kSteps][S::kBlocks][S::kSteps];
+      for (std::int64_t lane = 0; lane < S::kLanes; ++lane) {
+        Real* to = cells[lane % S::kSteps][lane / S::kSteps];
+        for (std::int64_t k = 0; k < S::kSteps; ++k) {
+          const std::int64_t t = s.step + shift - lane + k;
+          to[k] = lane < s.rows && t >= 0 && t < size ? static_cast<Real>(to_float(from[lane * stride + t]))
+                                                      : kNone<Real>;
         }
+      }
+      for (std::int64_t r = 0; r < S::kSteps; ++r) v[r] = hn::Load(d, cells[r][0]);
+    }
+    transpose(v);
+  }
+  // A vector of 128-bit blocks that lie `distance` elements apart.
+  static HWY_INLINE V load_blocks(const Real* from, std::int64_t distance) {
+    const D d;
+    if constexpr (S::kBlocks == 1) {
+      return hn::LoadU(d, from);
+    } else {
+      if constexpr (S::kBlocks == 2) {
+        const hn::Half<D> dh;
+        return hn::Combine(d, hn::LoadU(dh, from + distance), hn::LoadU(dh, from));
       } else {
-        for (std::int64_t k = 0; k < S::kSteps; ++k)
-          to[k] = t + k >= 0 && t + k < size ? static_cast<Real>(to_float(from[t + k])) : kNone<Real>;
+        const hn::Half<D> dh;
+        const hn::Half<hn::Half<D>> dq;
+        const auto low = hn::Combine(dh, hn::LoadU(dq, from + distance), hn::LoadU(dq, from));
+        const auto high =
+            hn::Combine(dh, hn::LoadU(dq, from + 3 * distance), hn::LoadU(dq, from + 2 * distance));
+        return hn::Combine(d, high, low);
       }
     }
-    // What the next tile copies is fetched meanwhile: so many rows are beyond what the hardware follows.
-    constexpr std::int64_t kLine = 64 / sizeof(T);
-    if (shift + 2 * S::kTile <= size && shift >= 0)
-      for (std::int64_t c = 0; c < S::kTile; c += kLine) hwy::Prefetch(from + shift + S::kTile + c);
   }
-
-  void load_tile(S& s) {
-    const std::int64_t columns = s.box.t_end - s.box.t_begin + 1;
-    for (std::int64_t lane = 0; lane < S::kLanes; ++lane) {
-      const std::int64_t row =
-          s.first + std::min(lane, s.rows - 1);  // lanes beyond the strip copy its last row
-      const T* px = static_cast<const T*>(lattice.px) +
-                    (s.row * lattice.symbols + row - 1) * lattice.columns + s.box.t_begin;
-      const T* py = static_cast<const T*>(lattice.py) +
-                    (s.row * (lattice.symbols + 1) + row) * lattice.frames + s.box.t_begin;
-      // Step i is column i - lane: px is that of the column it comes from, py of the one before.
-      copy_in(s.px, lane, px, s.step - lane - off, columns - off);
-      copy_in(s.py, lane, py, s.step - lane - 1, columns - 1);
+  static HWY_INLINE void store_blocks(V v, Real* to, std::int64_t distance) {
+    const D d;
+    if constexpr (S::kBlocks == 1) {
+      hn::StoreU(v, d, to);
+    } else {
+      const hn::Half<D> dh;
+      if constexpr (S::kBlocks == 2) {
+        hn::StoreU(hn::LowerHalf(dh, v), dh, to);
+        hn::StoreU(hn::UpperHalf(dh, v), dh, to + distance);
+      } else {
+        const hn::Half<hn::Half<D>> dq;
+        const auto low = hn::LowerHalf(dh, v), high = hn::UpperHalf(dh, v);
+        hn::StoreU(hn::LowerHalf(dq, low), dq, to);
+        hn::StoreU(hn::UpperHalf(dq, low), dq, to + distance);
+        hn::StoreU(hn::LowerHalf(dq, high), dq, to + 2 * distance);
+        hn::StoreU(hn::UpperHalf(dq, high), dq, to + 3 * distance);
+      }
     }
   }
 
-  void store_tile(S& s, std::int64_t first_step) {
+  // The other way: v[r] has blocks of rows, those of the steps just done.
+  HWY_INLINE void store_steps(const S& s, const V (&v)[S::kSteps]) const {
+    const D d;
     const std::int64_t columns = s.box.t_end - s.box.t_begin + 1;
-    constexpr std::int64_t kStride = S::kBlocks * S::kSteps;
+    Real* const corner = p_row(s.row, s.first) + s.box.t_begin + s.step;
+    if (HWY_LIKELY(s.rows == S::kLanes && s.step >= S::kLanes - 1 && s.step + S::kSteps <= columns)) {
+      for (std::int64_t r = 0; r < S::kSteps; ++r)
+        store_blocks(v[r], corner + r * (p_columns - 1), S::kSteps * (p_columns - 1));
+      return;
+    }
+    alignas(64) Real cells[S::kSteps][S::kBlocks][S::kSteps];
+    for (std::int64_t r = 0; r < S::kSteps; ++r) hn::Store(v[r], d, cells[r][0]);
     for (std::int64_t lane = 0; lane < s.rows; ++lane) {
-      Real* to = p_row(s.row, s.first + lane) + s.box.t_begin;
-      const Real* from = &s.p[lane % S::kSteps][0][lane / S::kSteps][0];
-      for (std::int64_t c = first_step; c < s.step; c += S::kSteps, from += kStride) {
-        const std::int64_t t = c - lane;
-        if (t >= 0 && t + S::kSteps <= columns) {
-          std::memcpy(to + t, from, S::kSteps * sizeof(Real));
-        } else {
-          for (std::int64_t k = std::max<std::int64_t>(0, -t); k < std::min(S::kSteps, columns - t); ++k)
-            to[t + k] = from[k];
-        }
+      const Real* from = cells[lane % S::kSteps][lane / S::kSteps];
+      for (std::int64_t k = 0; k < S::kSteps; ++k) {
+        const std::int64_t t = s.step - lane + k;
+        if (t >= 0 && t < columns) corner[lane * (p_columns - 1) + k] = from[k];
       }
+    }
+  }
+
+  // What lane 0 finds above it, and what the last lane leaves for the next strip: in double, without the
+  // base.
+  using Wide = hn::CappedTag<double, S::kSteps>;
+  static HWY_INLINE void load_above(const S& s, Real (&above)[S::kSteps]) {
+    const double* from = s.above + s.step - off;
+    if constexpr (sizeof(Real) == 8) {
+      for (std::int64_t k = 0; k < S::kSteps; ++k) above[k] = from[k] - s.base;
+    } else {
+      const Wide dw;
+      const hn::Rebind<Real, Wide> d;
+      const auto base = hn::Set(dw, s.base);
+      for (std::size_t k = 0; k < S::kSteps; k += hn::Lanes(dw))
+        hn::StoreU(hn::DemoteTo(d, hn::Sub(hn::LoadU(dw, from + k), base)), d, above + k);
+    }
+  }
+  static HWY_INLINE void store_below(const S& s, V rows) {  // its last block is the last row
+    alignas(64) Real last[S::kLanes];
+    hn::Store(rows, D(), last);
+    const Real* from = last + S::kLanes - S::kSteps;
+    double* to = s.below + s.step - (S::kLanes - 1);
+    if constexpr (sizeof(Real) == 8) {
+      for (std::int64_t k = 0; k < S::kSteps; ++k) to[k] = s.base + from[k];
+    } else {
+      const Wide dw;
+      const hn::Rebind<Real, Wide> d;
+      const auto base = hn::Set(dw, s.base);
+      for (std::size_t k = 0; k < S::kSteps; k += hn::Lanes(dw))
+        hn::StoreU(hn::Add(base, hn::PromoteTo(dw, hn::LoadU(d, from + k))), dw, to + k);
+    }
+  }
+
+  // So many rows are more than the hardware follows.
+  void prefetch(const S& s) const {
+    const std::int64_t ahead = s.step + kPrefetchSteps;
+    if (ahead > s.box.t_end - s.box.t_begin) return;
+    for (std::int64_t lane = 0; lane < s.rows; ++lane) {
+      hwy::Prefetch(s.px + lane * (lattice.columns - 1) + ahead);
+      hwy::Prefetch(s.py + lane * (lattice.frames - 1) + ahead);
+      hwy::Prefetch(p_row(s.row, s.first + lane) + s.box.t_begin - lane + ahead);
     }
   }
 
@@ -258,15 +331,11 @@ struct Engine {
       v[3] = hn::BitCast(d, hn::InterleaveUpper(dw, b, f));
     }
   }
-  HWY_INLINE void load_steps(const typename S::Tile& tile, std::int64_t c, V (&v)[S::kSteps]) const {
-    for (std::int64_t r = 0; r < S::kSteps; ++r) v[r] = hn::Load(D(), &tile[r][c / S::kSteps][0][0]);
-    transpose(v);
-  }
-
   void rebase(S& s) {
     if constexpr (sizeof(Real) == 8) return;
     const D d;
-    const Real most = hn::GetLane(hn::MaxOfLanes(d, s.now));
+    const auto rows = hn::FirstN(d, static_cast<std::size_t>(s.rows));
+    const Real most = hn::GetLane(hn::MaxOfLanes(d, hn::IfThenElse(rows, s.now, hn::Set(d, kNone<Real>))));
     if (!(std::abs(most) > 8 && std::abs(most) < Real(1 << 22))) return;
     const Real by = std::nearbyint(most);
     s.base += by;
@@ -290,21 +359,27 @@ struct Engine {
       S& s = strips[q];
       now[q] = s.now;
       before[q] = s.before;
-      const std::int64_t c = s.step % S::kTile;
-      load_steps(s.px, c, xs[q]);
-      load_steps(s.py, c, ys[q]);
-      for (std::int64_t k = 0; k < S::kSteps; ++k)
-        above[q][k] =
-            (active >> q & 1) != 0 ? static_cast<Real>(s.above[s.step + k - off] - s.base) : Real(0);
+      if ((active >> q & 1) == 0) {
+        for (std::int64_t k = 0; k < S::kSteps; ++k) {
+          xs[q][k] = ys[q][k] = hn::Zero(d);
+          above[q][k] = 0;
+        }
+        continue;
+      }
+      // Step i is column i - lane: px is that of the column it comes from, py of the one before.
+      const std::int64_t columns = s.box.t_end - s.box.t_begin + 1;
+      load_steps(s, s.px, lattice.columns, -off, columns - off, px_end, xs[q]);
+      load_steps(s, s.py, lattice.frames, -1, columns - 1, py_end, ys[q]);
+      load_above(s, above[q]);
     }
     const auto up_one = hn::SetTableIndices(d, kUpOne.data());
     const auto first_lane = hn::FirstN(d, 1);
     for (std::int64_t k = 0; k < S::kSteps; ++k) {
       for (int q = 0; q < kSlots; ++q) {
         const V up = hn::IfThenElse(first_lane, hn::Set(d, above[q][k]),
-                                    hn::TableLookupLanes(off == 0 ? now[q] : before[q], up_one));
+                                    hn::TableLookupLanes(kModified ? before[q] : now[q], up_one));
         const V next = log_add(d, hn::Add(up, xs[q][k]), hn::Add(now[q], ys[q][k]));
-        before[q] = now[q];
+        if constexpr (kModified) before[q] = now[q];
         now[q] = next;
         xs[q][k] = next;
       }
@@ -315,16 +390,10 @@ struct Engine {
       s.now = now[q];
       s.before = before[q];
       transpose(xs[q]);
+      if (s.below != nullptr) store_below(s, xs[q][S::kSteps - 1]);
       const V base = hn::Set(d, static_cast<Real>(s.base));
-      const std::int64_t c = s.step % S::kTile / S::kSteps;
-      for (std::int64_t r = 0; r < S::kSteps; ++r) hn::Store(hn::Add(xs[q][r], base), d, &s.p[r][c][0][0]);
-      if (s.below != nullptr) {
-        alignas(64) Real last[S::kLanes];
-        hn::Store(xs[q][S::kSteps - 1], d, last);
-        for (std::int64_t k = 0; k < S::kSteps; ++k)
-          s.below[s.step + k - (S::kLanes - 1)] =
-              s.base + static_cast<double>(last[S::kLanes - S::kSteps + k]);
-      }
+      for (V& v : xs[q]) v = hn::Add(v, base);
+      store_steps(s, xs[q]);
       s.step += S::kSteps;
     }
   }
@@ -342,8 +411,6 @@ struct Engine {
     for (S& s : strips) {
       s.now = s.before = hn::Set(d, kNone<Real>);
       s.step = 0;
-      std::memset(s.px, 0, sizeof(s.px));
-      std::memset(s.py, 0, sizeof(s.py));
     }
     for (;;) {
       unsigned active = 0, live = 0;
@@ -354,8 +421,10 @@ struct Engine {
         live |= 1u << q;
         if (!is_ready(s)) continue;
         active |= 1u << q;
-        if (s.step % S::kTile == 0) load_tile(s);
-        if (s.step % kRebaseSteps == 0) rebase(s);
+        if (s.step % kLineSteps == 0) {
+          rebase(s);
+          prefetch(s);
+        }
       }
       if (live == 0) return;
       if (active == 0) {
@@ -367,7 +436,6 @@ struct Engine {
         S& s = strips[q];
         if ((active >> q & 1) == 0) continue;
         const bool is_done = s.step >= s.last_step;
-        if (is_done || s.step % S::kTile == 0) store_tile(s, (s.step - 1) / S::kTile * S::kTile);
         if (is_done && s.below != nullptr)
           std::fill_n(s.below + (s.box.t_end - s.box.t_begin + 1), 2 * S::kLanes, kNone<double>);
         const std::int64_t done = is_done ? std::numeric_limits<std::int32_t>::max() : s.step + 1;
@@ -381,8 +449,12 @@ struct Engine {
 void run(const ForwardTask& task, Wave& wave) {
   const FpEnvironment environment(Denormals::flushed);
   visit_float(task.lattice.dtype, [&](auto type) {
-    Engine<typename decltype(type)::type> engine(task, wave);
-    engine.run();
+    using T = typename decltype(type)::type;
+    if (task.lattice.is_modified()) {
+      Engine<T, true>(task, wave).run();
+    } else {
+      Engine<T, false>(task, wave).run();
+    }
   });
 }
 
@@ -392,7 +464,8 @@ std::int64_t strips(const LatticeTask& task) {
 }
 
 std::int64_t ring_row_bytes(const LatticeTask& task) {
-  return task.dtype == DType::f64 ? Engine<double>::row_bytes(task) : Engine<float>::row_bytes(task);
+  return task.dtype == DType::f64 ? Engine<double, false>::row_bytes(task)
+                                  : Engine<float, false>::row_bytes(task);
 }
 
 constexpr ForwardKernels kForwardKernels = {{&strips, &ring_row_bytes, kSlots}, &run};
