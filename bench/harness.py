@@ -65,33 +65,66 @@ def copy_floor(source: np.ndarray) -> Entry:
     return Entry("streamed copy of the same bytes", lambda: turnout._core.stream_copy(target, source))
 
 
+def on_all_threads(function: Callable, calls: list[tuple], pool: ThreadPoolExecutor) -> None:
+    """A function of libc, once for each thread: a call through ctypes lets other Python threads run."""
+    others = [pool.submit(function, *call) for call in calls[1:]]
+    function(*calls[0])
+    for other in others:
+        other.result()
+
+
+def parts_of(size: int) -> list[tuple[int, int]]:
+    """Begin and end of each thread's part of so many bytes."""
+    threads = turnout.get_num_threads()
+    ends = [size * t // threads // 64 * 64 for t in range(threads)] + [size]
+    return list(itertools.pairwise(ends))
+
+
+def memcpy_floor(arrays: list[np.ndarray], name: str) -> Entry:
+    """libc's memcpy of all these bytes from one place to another, on all threads."""
+    source = np.ones(sum(x.nbytes for x in arrays), dtype=np.uint8)
+    target, pool = np.zeros_like(source), ThreadPoolExecutor()
+    memcpy = ctypes.CDLL(None).memcpy
+    memcpy.argtypes, memcpy.restype = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t), None
+
+    def run() -> None:
+        to, source_at = target.ctypes.data, source.ctypes.data
+        parts = parts_of(source.nbytes)
+        on_all_threads(memcpy, [(to + a, source_at + a, b - a) for a, b in parts], pool)
+
+    return Entry(name, run)
+
+
 def fill_floors(target: np.ndarray, what: str) -> list[Entry]:
     """`target` filled with -1 on all threads, by libc and by torch."""
     import torch
 
     tensor, pool = torch.from_numpy(target), ThreadPoolExecutor()
-    memset = ctypes.CDLL(None).memset  # a call through ctypes lets other Python threads run
+    memset = ctypes.CDLL(None).memset
     memset.argtypes, memset.restype = (ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t), None
 
     def parts() -> None:
-        threads = turnout.get_num_threads()
-        ends = [target.nbytes * t // threads // 64 * 64 for t in range(threads)] + [target.nbytes]
-        spans = [(target.ctypes.data + a, 255, b - a) for a, b in itertools.pairwise(ends)]
-        others = [pool.submit(memset, *span) for span in spans[1:]]
-        memset(*spans[0])
-        for other in others:
-            other.result()
+        start = target.ctypes.data
+        on_all_threads(memset, [(start + a, 255, b - a) for a, b in parts_of(target.nbytes)], pool)
 
     return [Entry(f"{what}, memset", parts), Entry(f"{what}, torch fill_", lambda: tensor.fill_(-1))]
 
 
-def verify(entry: Entry, expected: np.ndarray) -> None:
-    """A program whose answer is wrong is not timed."""
+def verify(entry: Entry, expected: np.ndarray, tolerance: float | None) -> None:
+    """A program whose answer is wrong is not timed.
+
+    Without a tolerance its bits must be those expected; with one, the sum of errors is at most so much of the
+    sum of what is expected.
+    """
     if entry.result is None:
         return
     entry.run()
     actual = entry.result()
-    if actual.tobytes() != expected.tobytes():
+    if tolerance is None:
+        right = actual.tobytes() == expected.tobytes()
+    else:
+        right = bool(abs(actual - expected).sum() <= tolerance * abs(expected).sum())
+    if not right:
         raise SystemExit(f"{entry.name}: its result differs from the definition; it is not timed")
 
 
@@ -100,6 +133,7 @@ def compare(
     entries: list[Entry],
     *,
     expected: np.ndarray | None = None,
+    tolerance: float | None = None,
     bytes_moved: int | None = None,
     seconds: float = 2.0,
     calls: int = 1,
@@ -114,7 +148,7 @@ def compare(
     """
     for entry in entries:
         if expected is not None:
-            verify(entry, expected)
+            verify(entry, expected, tolerance)
         entry.run()
     times: list[list[float]] = [[] for _ in entries]
     end = time.perf_counter() + seconds

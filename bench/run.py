@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import harness
 import plot
 
-FAMILIES = ["moe_dispatch", "moe_re_routing", "sparse_conv"]
+FAMILIES = ["moe_dispatch", "moe_re_routing", "sparse_conv", "mutual_information"]
 
 
 def main() -> None:

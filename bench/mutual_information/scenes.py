@@ -1,0 +1,216 @@
+"""What is compared for the lattices: each way and both, threads, one lattice, subnormals, small calls."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import torch
+from harness import Comparison, Entry, compare, console, from_cpp, memcpy_floor
+from mutual_information import loop_peer, torch_peer, turnout_entries
+from mutual_information.shapes import LONG, ONE, SEED, SPEECH, Lattices, flat
+from rich.table import Table
+
+import turnout
+
+SETTLE = 0.01  # seconds until torch's workers no longer spin
+# Sum of errors over sum of values: a float32 loop has about 1e-4 in the gradients of long lattices.
+TOLERANCE = 1e-3
+LOOP = {"forward": 30, "backward": 12}  # wanted: the serial loop takes at least so many times one thread
+FLOOR = {"forward": 3.5, "backward": 1.8}  # wanted: at most so many times a memcpy
+
+
+def run(seconds: float) -> list[Comparison]:
+    threads = turnout.get_num_threads()
+    torch.set_num_threads(threads)
+    loop_peer.load()
+    goals = Goals()
+    done = []
+    for scale in (SPEECH, LONG):
+        lattices = Lattices(scale)
+        for name in ("forward", "backward"):
+            done.append(side_by_side(name, lattices, threads, seconds, goals))
+        done.append(both(lattices, threads, seconds))
+    done.append(one_lattice(Lattices(ONE), threads, seconds, goals))
+    done += subnormals(seconds, goals)
+    done.append(small_calls(seconds))
+    from_cpp("mutual_information", "batch / symbols / frames / threads", seconds)
+    smallest_from_cpp(goals)
+    goals.show()
+    return done
+
+
+class Goals:
+    """What was wanted and what came out, in one table at the end."""
+
+    def __init__(self) -> None:
+        self.table = Table(title="wanted and reached", title_justify="left")
+        for column in ("", "", "wanted", "reached", ""):
+            self.table.add_column(column)
+
+    def most(self, where: str, what: str, limit: float, value: float) -> None:
+        missed = "" if value <= limit else "MISSED"
+        self.table.add_row(where, what, f"at most {limit:g}", f"{value:.2f}", missed)
+
+    def least(self, where: str, what: str, limit: float, value: float) -> None:
+        missed = "" if value >= limit else "MISSED"
+        self.table.add_row(where, what, f"at least {limit:g}", f"{value:.2f}", missed)
+
+    def show(self) -> None:
+        console.print(self.table)
+
+
+def median(comparison: Comparison, name: str) -> float:
+    return next(row.median_us for row in comparison.rows if row.name.startswith(name))
+
+
+def with_threads(count: int, entry: Entry) -> Entry:
+    def run() -> None:
+        turnout.set_num_threads(count)
+        entry.run()
+
+    name = f"{entry.name}, {count} thread{'s' if count > 1 else ''}"
+    return Entry(name, run, entry.result, every=entry.every)
+
+
+def touched(name: str, lattices: Lattices) -> list[np.ndarray]:
+    arrays = [lattices.px, lattices.py, lattices.p]
+    return arrays if name == "forward" else [*arrays, lattices.px, lattices.py]  # and as large gradients
+
+
+def expected_of(name: str, lattices: Lattices) -> np.ndarray:
+    results = {
+        "forward": lambda: (lattices.exact_p, lattices.exact_p[:, -1, -1]),
+        "backward": lambda: lattices.exact_grads,
+        "both": lambda: (lattices.exact_p[:, -1, -1], *lattices.exact_grads),
+    }
+    return flat(*results[name]())
+
+
+def side_by_side(name: str, lattices: Lattices, threads: int, seconds: float, goals: Goals) -> Comparison:
+    ours, floor = getattr(turnout_entries, name)(lattices), memcpy_floor(touched(name, lattices), "memcpy")
+    entries = [with_threads(n, entry) for entry in (floor, ours) for n in sorted({1, threads})]
+    entries += [getattr(loop_peer, name)(lattices, n) for n in sorted({1, threads})]
+    entries.append(getattr(torch_peer, name)(lattices))
+    comparison = compare(
+        f"mutual_information_{name} f32 {lattices.name}",
+        entries,
+        expected=expected_of(name, lattices),
+        tolerance=TOLERANCE,
+        bytes_moved=sum(x.nbytes for x in touched(name, lattices)),
+        seconds=3 * seconds,
+        settle=SETTLE,
+        target=f"wanted: 1 thread {LOOP[name]} times as fast as the serial loop, 2 threads 1.6 times as 1, "
+        f"at most {FLOOR[name]:g} times a memcpy",
+    )
+    turnout.set_num_threads(threads)
+    where = f"{name} {lattices.name}"
+    one = median(comparison, "turnout, 1 ")
+    goals.least(where, "serial loop / 1 thread", LOOP[name], median(comparison, "plain loop, serial") / one)
+    for n in sorted({1, threads}):
+        times = median(comparison, f"turnout, {n} ") / median(comparison, f"memcpy, {n} ")
+        goals.most(where, f"times a memcpy, both on {n}", FLOOR[name], times)
+    if threads > 1:
+        goals.least(where, f"1 thread / {threads}", 1.6, one / median(comparison, f"turnout, {threads} "))
+    return comparison
+
+
+def both(lattices: Lattices, threads: int, seconds: float) -> Comparison:
+    """Scores and gradients, as training needs them."""
+    entries = [
+        turnout_entries.both(lattices),
+        turnout_entries.one_after_the_other(lattices),
+        turnout_entries.training(lattices),
+        loop_peer.both(lattices, threads),
+        torch_peer.both(lattices),
+    ]
+    return compare(
+        f"scores and gradients, f32 {lattices.name}, {threads} threads",
+        entries,
+        expected=expected_of("both", lattices),
+        tolerance=TOLERANCE,
+        seconds=2 * seconds,
+        settle=SETTLE,
+    )
+
+
+def one_lattice(lattices: Lattices, threads: int, seconds: float, goals: Goals) -> Comparison:
+    """No batch to share: the threads share one lattice."""
+    entries = []
+    for name in ("forward", "backward"):
+        ours = getattr(turnout_entries, name)(lattices, f"turnout {name}")
+        entries += [with_threads(n, ours) for n in sorted({1, threads})]
+    comparison = compare(
+        f"one lattice, f32 {lattices.name}",
+        entries,
+        seconds=seconds,
+        target="wanted: 2 threads 1.4 times as 1",
+    )
+    turnout.set_num_threads(threads)
+    if threads > 1:
+        for name in ("forward", "backward"):
+            times = [median(comparison, f"turnout {name}, {n} ") for n in (1, threads)]
+            goals.least(f"{name} {lattices.name}", f"1 thread / {threads}", 1.4, times[0] / times[1])
+    return comparison
+
+
+def subnormals(seconds: float, goals: Goals) -> list[Comparison]:
+    """Numbers that a CPU may take a hundred times as long for: as inputs, and as results."""
+    done = []
+    lattices = [Lattices(SPEECH, kind) for kind in ("", "subnormal inputs", "subnormal gradients")]
+    share = lattices[2].subnormal_share()
+    console.print(f"of the gradients of the last kind {share:.0%} are subnormal")
+    for name in ("forward", "backward"):
+        entries = []
+        for one in lattices:
+            entry = getattr(turnout_entries, name)(one, f"turnout, {one.kind or 'plain numbers'}")
+            entry.run()
+            error = abs(entry.result() - expected_of(name, one)).sum()
+            if not error <= TOLERANCE * abs(expected_of(name, one)).sum() + 1e-30:
+                raise SystemExit(f"{entry.name}: its result differs from the definition; it is not timed")
+            entries.append(Entry(entry.name, entry.run))
+        comparison = compare(
+            f"subnormal numbers, {name} f32 {SPEECH.name}",
+            entries,
+            seconds=seconds,
+            target="wanted: no difference",
+        )
+        for row in comparison.rows[1:]:
+            goals.most(f"{name} {SPEECH.name}", f"{row.name} / plain", 1.1, row.ratio)
+        done.append(comparison)
+    return done
+
+
+def small_calls(seconds: float) -> Comparison:
+    lattices = Lattices(SEED)
+    entries = [
+        turnout_entries.forward(lattices, "turnout, NumPy arrays, out="),
+        turnout_entries.fresh(lattices),
+        turnout_entries.torch_op(lattices),
+        loop_peer.forward(lattices, 1),
+        torch_peer.forward(lattices),
+    ]
+    with torch.inference_mode():
+        return compare(
+            f"small calls, forward {SEED.name}",
+            entries,
+            expected=expected_of("forward", lattices),
+            tolerance=TOLERANCE,
+            seconds=seconds,
+            calls=20,
+        )
+
+
+def smallest_from_cpp(goals: Goals) -> None:
+    program = Path("build/dev/bench/mutual_information_bench")
+    if not program.exists():
+        return
+    name = "^forward/" + "/".join(map(str, SEED.shape)) + "/1/"
+    arguments = [f"--benchmark_filter={name}", "--benchmark_format=json", "--benchmark_repetitions=5"]
+    done = subprocess.run([program, *arguments], check=True, capture_output=True, text=True)
+    times = [
+        run["real_time"] for run in json.loads(done.stdout)["benchmarks"] if run["run_type"] == "iteration"
+    ]
+    goals.most(f"forward {SEED.name}", "us from C++, 1 thread", 12, float(np.median(times)))
