@@ -112,7 +112,7 @@ TEST(IndicePairs, SameBitsForEveryThreadCount) {
                                 .output_shape = space,
                                 .mode = mode};
       const std::int64_t rows = 270'000 / volume_of(p.kernel_size);
-      const Sites sites = make_sites(kPatterns[seed % 4], p, rows, seed);
+      const Sites sites = make_sites(kPatterns[seed % kOrders], p, rows, seed);
       compare<std::int32_t>(sites, p, sorted_pairs(sites, completed(p)),
                             {.threads = {1, 2, 5}, .offset = seed % 7});
     }
@@ -123,7 +123,7 @@ TEST(IndicePairs, SameBitsForEveryThreadCount) {
 TEST(IndicePairs, BlocksOfSitesAreJoined) {
   unsigned seed = 0;
   const auto run = [&](const IndicePairsParams& p) {
-    const Pattern pattern = kPatterns[++seed % 4];
+    const Pattern pattern = kPatterns[++seed % kOrders];
     const Sites sites = make_sites(pattern, p, 70'001, seed);
     compare<std::int32_t>(sites, p, sorted_pairs(sites, completed(p)),
                           {.isas = {Context().isa()}, .threads = {1, 5}, .offset = seed % 3});

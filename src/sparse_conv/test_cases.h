@@ -23,15 +23,19 @@ enum class Pattern {
   duplicates,
   sorted,
   reversed,
+  sorted_duplicates,
   one_batch,
   batch_gaps,
   full_grid,
   one_site,
   no_site
 };
-inline constexpr Pattern kPatterns[] = {Pattern::random,    Pattern::duplicates, Pattern::sorted,
-                                        Pattern::reversed,  Pattern::one_batch,  Pattern::batch_gaps,
-                                        Pattern::full_grid, Pattern::one_site,   Pattern::no_site};
+// The first kOrders are about order and equal sites.
+inline constexpr Pattern kPatterns[] = {Pattern::random,     Pattern::duplicates,        Pattern::sorted,
+                                        Pattern::reversed,   Pattern::sorted_duplicates, Pattern::one_batch,
+                                        Pattern::batch_gaps, Pattern::full_grid,         Pattern::one_site,
+                                        Pattern::no_site};
+inline constexpr unsigned kOrders = 5;
 
 inline std::int64_t volume_of(const Dims& dims) {
   std::int64_t volume = 1;
@@ -75,9 +79,10 @@ inline Sites make_sites(Pattern pattern, const IndicePairsParams& p, std::int64_
     std::shuffle(numbers.begin(), numbers.end(), random);
     numbers.resize(static_cast<std::size_t>(rows));
   }
-  if (pattern == Pattern::duplicates)
+  const bool sorted_duplicates = pattern == Pattern::sorted_duplicates;
+  if (pattern == Pattern::duplicates || sorted_duplicates)
     for (std::size_t i = 0; i < numbers.size() / 2; ++i) numbers[random() % numbers.size()] = numbers[i];
-  if (pattern == Pattern::sorted) std::sort(numbers.begin(), numbers.end());
+  if (pattern == Pattern::sorted || sorted_duplicates) std::sort(numbers.begin(), numbers.end());
   if (pattern == Pattern::reversed) std::sort(numbers.rbegin(), numbers.rend());
   Sites sites;
   for (std::int64_t number : numbers) sites.push_back(site_at(p, number));
