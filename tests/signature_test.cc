@@ -229,20 +229,22 @@ TEST(StandardOrder, EmptyOutputsEndTheCallBeforePointersAreLookedAt) {
 
 // Some of the outputs decide whether there is something to do; memory is asked for whether it is needed or
 // not; the size of scratch depends on the threads.
+std::size_t scratch_of_others(const Arguments& arguments) {
+  return static_cast<std::size_t>(arguments.threads() - 1) * 64;
+}
 constexpr StepSpec kEndsBySteps[] = {{Check::shapes},
                                      {Check::outputs_empty, ErrorCode::bad_param, "y z"},
                                      {Check::workspace_null, ErrorCode::not_supported},
                                      {Check::workspace}};
-constexpr Signature kEndsBy{
-    "ends_by",
-    "n m",
-    {},
-    {out("count", dtypes(DType::f32), "1"), out("y", dtypes(DType::f32), "n"),
-     out("z", dtypes(DType::f32), "m")},
-    {},
-    {},
-    kEndsBySteps,
-    [](const Arguments& arguments) { return static_cast<std::size_t>(arguments.threads() - 1) * 64; }};
+constexpr Signature kEndsBy{"ends_by",
+                            "n m",
+                            {},
+                            {out("count", dtypes(DType::f32), "1"), out("y", dtypes(DType::f32), "n"),
+                             out("z", dtypes(DType::f32), "m")},
+                            {},
+                            {},
+                            kEndsBySteps,
+                            &scratch_of_others};
 
 TEST(Order, SomeOutputsMayDecideWhetherThereIsSomethingToDo) {
   const auto ends = [](std::int64_t n, std::int64_t m, const Workspace& workspace = {}, int threads = 1) {

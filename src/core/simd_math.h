@@ -11,70 +11,70 @@
 
 TURNOUT_ISA_BEGIN
 
-using F64 = hn::ScalableTag<double>;
-
 // x = k ln 2 + r: 2^k has the bits `scale` of an exponent, |r| <= ln 2 / 2. For |x| below 2^21.
+template <class D>
 struct Reduced {
-  hn::Vec<U32> scale;
-  hn::Vec<F32> k;
+  hn::Vec<hn::RebindToUnsigned<D>> scale;
+  hn::Vec<D> k;
 };
-HWY_INLINE Reduced reduce(hn::Vec<F32> x) {
-  const F32 d;
+template <class D>
+HWY_INLINE Reduced<D> reduce(D d, hn::Vec<D> x) {
+  const hn::RebindToUnsigned<D> du;
   const auto shifter = hn::Set(d, 12582912.0f);  // 1.5 * 2^23: the sum's low bits are the integer
   const auto shifted = hn::MulAdd(x, hn::Set(d, 1.44269504f), shifter);
-  return {hn::ShiftLeft<23>(hn::BitCast(U32(), shifted)), hn::Sub(shifted, shifter)};
+  return {hn::ShiftLeft<23>(hn::BitCast(du, shifted)), hn::Sub(shifted, shifter)};
 }
 
-// exp(x) for -87 < x < 88.7, within 2 units in the last place; 0 for any other x, NaN included.
-HWY_INLINE hn::Vec<F32> bounded_exp(hn::Vec<F32> x) {
-  const F32 d;
-  const Reduced by = reduce(x);
-  auto r = hn::NegMulAdd(by.k, hn::Set(d, 0.693359375f), x);
-  r = hn::NegMulAdd(by.k, hn::Set(d, -2.12194440e-4f), r);
-  auto y = hn::MulAdd(r, hn::Set(d, 0.0013956052716821432f), hn::Set(d, 0.008375137113034725f));
-  y = hn::MulAdd(y, r, hn::Set(d, 0.04166608303785324f));
-  y = hn::MulAdd(y, r, hn::Set(d, 0.16666415333747864f));
-  y = hn::MulAdd(y, r, hn::Set(d, 0.5f));
-  y = hn::MulAdd(y, r, hn::Set(d, 1.0f));
-  y = hn::MulAdd(y, r, hn::Set(d, 1.0f));
-  const auto scaled = hn::BitCast(d, hn::Add(hn::BitCast(U32(), y), by.scale));
-  const auto in_range = hn::And(hn::Gt(x, hn::Set(d, -87.0f)), hn::Lt(x, hn::Set(d, 88.722839f)));
-  return hn::IfThenElseZero(in_range, scaled);
-}
-HWY_INLINE hn::Vec<F64> bounded_exp(hn::Vec<F64> x) {
-  const F64 d;
-  const auto in_range = hn::And(hn::Gt(x, hn::Set(d, -708.0)), hn::Lt(x, hn::Set(d, 709.782712893384)));
-  return hn::IfThenElseZero(in_range, hn::Exp(d, hn::IfThenElseZero(in_range, x)));
+// exp(x) for -87 < x < 88.7 (-708, 709.7), within 2 units in the last place; 0 for any other x, NaN included.
+template <class D>
+HWY_INLINE hn::Vec<D> bounded_exp(D d, hn::Vec<D> x) {
+  if constexpr (sizeof(hn::TFromD<D>) == 8) {
+    const auto in_range = hn::And(hn::Gt(x, hn::Set(d, -708.0)), hn::Lt(x, hn::Set(d, 709.782712893384)));
+    return hn::IfThenElseZero(in_range, hn::Exp(d, hn::IfThenElseZero(in_range, x)));
+  } else {
+    const hn::RebindToUnsigned<D> du;
+    const auto by = reduce(d, x);
+    auto r = hn::NegMulAdd(by.k, hn::Set(d, 0.693359375f), x);
+    r = hn::NegMulAdd(by.k, hn::Set(d, -2.12194440e-4f), r);
+    auto y = hn::MulAdd(r, hn::Set(d, 0.0013956052716821432f), hn::Set(d, 0.008375137113034725f));
+    y = hn::MulAdd(y, r, hn::Set(d, 0.04166608303785324f));
+    y = hn::MulAdd(y, r, hn::Set(d, 0.16666415333747864f));
+    y = hn::MulAdd(y, r, hn::Set(d, 0.5f));
+    y = hn::MulAdd(y, r, hn::Set(d, 1.0f));
+    y = hn::MulAdd(y, r, hn::Set(d, 1.0f));
+    const auto scaled = hn::BitCast(d, hn::Add(hn::BitCast(du, y), by.scale));
+    const auto in_range = hn::And(hn::Gt(x, hn::Set(d, -87.0f)), hn::Lt(x, hn::Set(d, 88.722839f)));
+    return hn::IfThenElseZero(in_range, scaled);
+  }
 }
 
 // log(1 + exp(-x)) for 0 <= x <= 15.95 (36.05), with an absolute error below 1.5e-7 (that of double).
-HWY_INLINE hn::Vec<F32> log1p_exp_minus(hn::Vec<F32> x) {
-  const F32 d;
-  const auto minus = hn::Neg(x);
-  const Reduced by = reduce(minus);
-  const auto r = hn::NegMulAdd(by.k, hn::Set(d, 0.693147181f), minus);
-  // Two chains each, to wait less.
-  const auto rr = hn::Mul(r, r);
-  const auto even =
-      hn::MulAdd(hn::MulAdd(hn::Set(d, 0.041917577385902405f), rr, hn::Set(d, 0.4999886751174927f)), rr,
-                 hn::Set(d, 1.0000001192092896f));
-  const auto odd =
-      hn::MulAdd(hn::MulAdd(hn::Set(d, 0.00838110875338316f), rr, hn::Set(d, 0.166663259267807f)), rr,
-                 hn::Set(d, 1.0000001192092896f));
-  const auto e = hn::BitCast(d, hn::Add(hn::BitCast(U32(), hn::MulAdd(odd, r, even)), by.scale));
-  const auto ee = hn::Mul(e, e);
-  auto high = hn::MulAdd(hn::Set(d, 0.005383776966482401f), ee, hn::Set(d, 0.07920892536640167f));
-  auto low = hn::MulAdd(hn::Set(d, -0.030109835788607597f), ee, hn::Set(d, -0.137464702129364f));
-  high = hn::MulAdd(high, ee, hn::Set(d, 0.19145046174526215f));
-  low = hn::MulAdd(low, ee, hn::Set(d, -0.24852928519248962f));
-  high = hn::MulAdd(high, ee, hn::Set(d, 0.33320340514183044f));
-  low = hn::MulAdd(low, ee, hn::Set(d, -0.49999552965164185f));
-  high = hn::MulAdd(high, ee, hn::Set(d, 1.0f));
-  return hn::Mul(hn::MulAdd(low, e, high), e);
-}
-HWY_INLINE hn::Vec<F64> log1p_exp_minus(hn::Vec<F64> x) {
-  const F64 d;
-  return hn::Log1p(d, hn::Exp(d, hn::Neg(x)));
+template <class D>
+HWY_INLINE hn::Vec<D> log1p_exp_minus(D d, hn::Vec<D> x) {
+  if constexpr (sizeof(hn::TFromD<D>) == 8) {
+    return hn::Log1p(d, hn::Exp(d, hn::Neg(x)));
+  } else {
+    const hn::RebindToUnsigned<D> du;
+    const auto minus = hn::Neg(x);
+    const auto by = reduce(d, minus);
+    const auto r = hn::NegMulAdd(by.k, hn::Set(d, 0.693147181f), minus);
+    // Two chains each, to wait less.
+    const auto rr = hn::Mul(r, r);
+    auto even = hn::MulAdd(hn::Set(d, 0.041917577385902405f), rr, hn::Set(d, 0.4999886751174927f));
+    auto odd = hn::MulAdd(hn::Set(d, 0.00838110875338316f), rr, hn::Set(d, 0.166663259267807f));
+    even = hn::MulAdd(even, rr, hn::Set(d, 1.0000001192092896f));
+    odd = hn::MulAdd(odd, rr, hn::Set(d, 1.0000001192092896f));
+    const auto e = hn::BitCast(d, hn::Add(hn::BitCast(du, hn::MulAdd(odd, r, even)), by.scale));
+    const auto ee = hn::Mul(e, e), e4 = hn::Mul(ee, ee);
+    const auto low =
+        hn::MulAdd(hn::MulAdd(hn::Set(d, -0.24852928519248962f), e, hn::Set(d, 0.33320340514183044f)), ee,
+                   hn::MulAdd(hn::Set(d, -0.49999552965164185f), e, hn::Set(d, 1.0f)));
+    const auto high =
+        hn::MulAdd(hn::MulAdd(hn::Set(d, -0.030109835788607597f), e, hn::Set(d, 0.07920892536640167f)), ee,
+                   hn::MulAdd(hn::Set(d, -0.137464702129364f), e, hn::Set(d, 0.19145046174526215f)));
+    const auto top = hn::MulAdd(hn::Set(d, 0.005383776966482401f), e4, high);
+    return hn::Mul(hn::MulAdd(top, e4, low), e);
+  }
 }
 
 TURNOUT_ISA_END

@@ -107,7 +107,7 @@ struct Engine {
       const auto both = hn::And(hn::Eq(from, least), hn::Eq(to, least));
       argument = hn::IfThenElse(both, hn::Sub(hn::Add(from, step), to), argument);
     }
-    return bounded_exp(argument);
+    return bounded_exp(D(), argument);
   }
   static HWY_INLINE bool has_least(V p) { return !hn::AllFalse(D(), hn::Eq(p, hn::Set(D(), kLeast<Real>))); }
   static HWY_INLINE V clamped(V p) {

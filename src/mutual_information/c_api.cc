@@ -44,11 +44,16 @@ constexpr StepSpec kBackwardSteps[] = {
 // By p alone, which has all sizes; a query has not compared it with anything. 0 for what no call accepts.
 using PlanScratch = std::size_t (*)(std::int64_t batch, std::int64_t symbols, std::int64_t frames,
                                     int threads);
-template <PlanScratch kPlan>
-std::size_t scratch_of(const Arguments& arguments) {
+std::size_t scratch_of(const Arguments& arguments, PlanScratch plan) {
   const Slot& p = arguments.slot(arguments.signature().argument("p"));
   if (p.rank != 3 || p.elements() == 0 || p.elements() >= kLargeElements) return 0;
-  return kPlan(p.shape[0], p.shape[1] - 1, p.shape[2] - 1, arguments.threads());
+  return plan(p.shape[0], p.shape[1] - 1, p.shape[2] - 1, arguments.threads());
+}
+std::size_t forward_scratch(const Arguments& arguments) {
+  return scratch_of(arguments, &mutual_information_forward_scratch);
+}
+std::size_t backward_scratch(const Arguments& arguments) {
+  return scratch_of(arguments, &mutual_information_backward_scratch);
 }
 
 constexpr DTypes kFloat = dtypes(DType::f32);
@@ -66,7 +71,7 @@ consteval Signature forward_c(std::string_view op, std::span<const StepSpec> ste
           {},
           {},
           steps,
-          &scratch_of<&mutual_information_forward_scratch>};
+          &forward_scratch};
 }
 
 }  // namespace
@@ -85,7 +90,7 @@ extern constexpr Signature kMluOpGetMutualInformationBackwardWorkspaceSize{
     {},
     {},
     kQuerySteps,
-    &scratch_of<&mutual_information_backward_scratch>};
+    &backward_scratch};
 
 extern constexpr Signature kMluOpMutualInformationBackward{
     "mluOpMutualInformationBackward",
@@ -96,7 +101,7 @@ extern constexpr Signature kMluOpMutualInformationBackward{
     {},
     {},
     kBackwardSteps,
-    &scratch_of<&mutual_information_backward_scratch>};
+    &backward_scratch};
 
 }  // namespace turnout::core
 

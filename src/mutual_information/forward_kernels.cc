@@ -29,8 +29,9 @@
 TURNOUT_ISA_BEGIN
 
 constexpr int kSlots = 4;
-constexpr std::int64_t kLineSteps = 16;      // lanes are rebased, and lines fetched, this often
-constexpr std::int64_t kPrefetchSteps = 48;  // ahead
+constexpr std::int64_t kTurnSteps = 16;  // of all strips in work: then lanes are rebased, and lines fetched
+constexpr std::int64_t kPrefetchSteps = 48;       // ahead
+constexpr std::int64_t kBeyond = 2 * kTurnSteps;  // cells behind the last of a row that is handed on
 
 template <class Real>
 constexpr Real kNone = -std::numeric_limits<Real>::infinity();
@@ -45,17 +46,16 @@ HWY_INLINE V log_add(D d, V x, V y) {
   const auto distance = hn::Abs(hn::Sub(x, y));
   // Not so for NaN, which is also what two equal infinities give.
   const auto is_near = hn::Le(distance, hn::Set(d, kFar(hn::TFromD<D>())));
-  return hn::Add(larger, hn::IfThenElseZero(is_near, log1p_exp_minus(distance)));
+  return hn::Add(larger, hn::IfThenElseZero(is_near, log1p_exp_minus(d, distance)));
 }
 
 // One strip in work. T is the type of px and py.
 template <class T>
 struct Strip {
   using Real = std::conditional_t<sizeof(T) == 8, double, float>;
-  using D = hn::ScalableTag<Real>;
-  static constexpr std::int64_t kLanes = HWY_MAX_BYTES / sizeof(Real);
-  static constexpr std::int64_t kSteps = 16 / sizeof(Real);  // that are transposed at a time: a 128-bit block
-  static constexpr std::int64_t kBlocks = kLanes / kSteps;   // of a vector
+  // 256 bits at most: as many steps as lanes are transposed at a time, and more would not stay in registers.
+  static constexpr std::int64_t kLanes = std::min<std::int64_t>(HWY_MAX_BYTES, 32) / sizeof(Real);
+  using D = hn::CappedTag<Real, static_cast<std::size_t>(kLanes)>;
   static constexpr std::int64_t kPad = kLanes;  // cells before the first of a row that is handed on
 
   bool is_live = false;
@@ -96,7 +96,7 @@ struct Engine {
         py_end(static_cast<const T*>(lattice.py) + shared.row_end * (lattice.symbols + 1) * lattice.frames) {}
 
   static std::int64_t row_bytes(const LatticeTask& task) {
-    const std::int64_t cells = task.frames + 1 + S::kPad + 2 * S::kLanes;
+    const std::int64_t cells = task.frames + 1 + S::kPad + kBeyond;
     return static_cast<std::int64_t>(padded(static_cast<std::size_t>(cells) * sizeof(double)));
   }
   static std::int64_t strip_count(std::int64_t symbols) { return (symbols + S::kLanes - 1) / S::kLanes; }
@@ -128,7 +128,7 @@ struct Engine {
       sum += to_float(py[t]);
       if (sum != sum) sum = kNone<double>;  // log_add(-inf, NaN)
     }
-    std::fill_n(handed + (box.t_end - box.t_begin + 1), 2 * S::kLanes, kNone<double>);
+    std::fill_n(handed + (box.t_end - box.t_begin + 1), kBeyond, kNone<double>);
   }
 
   // The next strip for a free slot. Whole rows of the batch with nothing to do are done here.
@@ -178,125 +178,83 @@ struct Engine {
   bool is_ready(const S& s) const {
     if (s.strip == 0) return progress(s.row, 0).load(std::memory_order_acquire) > 0;
     const std::int64_t columns = s.box.t_end - s.box.t_begin + 1;
-    const std::int64_t needed = std::min(s.step + S::kSteps, columns) + S::kLanes - 1;
+    const std::int64_t needed = std::min(s.step + kTurnSteps, columns) + S::kLanes - 1;
     return progress(s.row, s.strip - 1).load(std::memory_order_acquire) > needed;
   }
 
-  // Steps step .. step + kSteps - 1 of one array: lane j has from[j * stride + step - j + shift], and none
+  // Steps step .. step + kLanes - 1 of one array: lane j has from[j * stride + step - j + shift], and none
   // where that is outside 0 .. size-1 of its row. v[k] is step k.
   HWY_INLINE void load_steps(const S& s, const T* from, std::int64_t stride, std::int64_t shift,
-                             std::int64_t size, const T* end, V (&v)[S::kSteps]) const {
+                             std::int64_t size, const T* end, V (&v)[S::kLanes]) const {
     const D d;
     const std::int64_t first = s.step + shift - (S::kLanes - 1);
     const T* const corner = from + s.step + shift;
-    const bool is_inside = first >= 0 && s.step + shift + S::kSteps <= size;
+    const bool is_inside = first >= 0 && s.step + shift + S::kLanes <= size;
     // Lanes beyond the strip read what follows it, as long as that is within the tensor.
     if (std::is_same_v<T, Real> && HWY_LIKELY(is_inside) &&
-        corner + (S::kLanes - 1) * (stride - 1) + S::kSteps <= end) {
-      for (std::int64_t r = 0; r < S::kSteps; ++r)
-        v[r] =
-            load_blocks(reinterpret_cast<const Real*>(corner) + r * (stride - 1), S::kSteps * (stride - 1));
+        HWY_LIKELY(corner + (S::kLanes - 1) * (stride - 1) + S::kLanes <= end)) {
+      for (std::int64_t lane = 0; lane < S::kLanes; ++lane)
+        v[lane] = hn::LoadU(d, reinterpret_cast<const Real*>(corner) + lane * (stride - 1));
     } else {
-      alignas(64) Real cells[S::kSteps][S::kBlocks][S::kSteps];
+      alignas(64) Real cells[S::kLanes];
       for (std::int64_t lane = 0; lane < S::kLanes; ++lane) {
-        Real* to = cells[lane % S::kSteps][lane / S::kSteps];
-        for (std::int64_t k = 0; k < S::kSteps; ++k) {
-          const std::int64_t t = s.step + shift - lane + k;
-          to[k] = lane < s.rows && t >= 0 && t < size ? static_cast<Real>(to_float(from[lane * stride + t]))
-                                                      : kNone<Real>;
-        }
+        hn::Store(hn::Set(d, kNone<Real>), d, cells);
+        const std::int64_t t = s.step + shift - lane;
+        const std::int64_t begin = std::max<std::int64_t>(0, -t);
+        const std::int64_t count = lane < s.rows ? std::min(S::kLanes, size - t) : 0;
+        const T* row = from + lane * stride + t;
+        for (std::int64_t k = begin; k < count; ++k) cells[k] = static_cast<Real>(to_float(row[k]));
+        v[lane] = hn::Load(d, cells);
       }
-      for (std::int64_t r = 0; r < S::kSteps; ++r) v[r] = hn::Load(d, cells[r][0]);
     }
     transpose(v);
   }
-  // A vector of 128-bit blocks that lie `distance` elements apart.
-  static HWY_INLINE V load_blocks(const Real* from, std::int64_t distance) {
-    const D d;
-    if constexpr (S::kBlocks == 1) {
-      return hn::LoadU(d, from);
-    } else {
-      if constexpr (S::kBlocks == 2) {
-        const hn::Half<D> dh;
-        return hn::Combine(d, hn::LoadU(dh, from + distance), hn::LoadU(dh, from));
-      } else {
-        const hn::Half<D> dh;
-        const hn::Half<hn::Half<D>> dq;
-        const auto low = hn::Combine(dh, hn::LoadU(dq, from + distance), hn::LoadU(dq, from));
-        const auto high =
-            hn::Combine(dh, hn::LoadU(dq, from + 3 * distance), hn::LoadU(dq, from + 2 * distance));
-        return hn::Combine(d, high, low);
-      }
-    }
-  }
-  static HWY_INLINE void store_blocks(V v, Real* to, std::int64_t distance) {
-    const D d;
-    if constexpr (S::kBlocks == 1) {
-      hn::StoreU(v, d, to);
-    } else {
-      const hn::Half<D> dh;
-      if constexpr (S::kBlocks == 2) {
-        hn::StoreU(hn::LowerHalf(dh, v), dh, to);
-        hn::StoreU(hn::UpperHalf(dh, v), dh, to + distance);
-      } else {
-        const hn::Half<hn::Half<D>> dq;
-        const auto low = hn::LowerHalf(dh, v), high = hn::UpperHalf(dh, v);
-        hn::StoreU(hn::LowerHalf(dq, low), dq, to);
-        hn::StoreU(hn::UpperHalf(dq, low), dq, to + distance);
-        hn::StoreU(hn::LowerHalf(dq, high), dq, to + 2 * distance);
-        hn::StoreU(hn::UpperHalf(dq, high), dq, to + 3 * distance);
-      }
-    }
-  }
 
-  // The other way: v[r] has blocks of rows, those of the steps just done.
-  HWY_INLINE void store_steps(const S& s, const V (&v)[S::kSteps]) const {
+  // The other way: v[j] is row j, the steps just done.
+  HWY_INLINE void store_steps(const S& s, const V (&v)[S::kLanes]) const {
     const D d;
     const std::int64_t columns = s.box.t_end - s.box.t_begin + 1;
     Real* const corner = p_row(s.row, s.first) + s.box.t_begin + s.step;
-    if (HWY_LIKELY(s.rows == S::kLanes && s.step >= S::kLanes - 1 && s.step + S::kSteps <= columns)) {
-      for (std::int64_t r = 0; r < S::kSteps; ++r)
-        store_blocks(v[r], corner + r * (p_columns - 1), S::kSteps * (p_columns - 1));
+    if (HWY_LIKELY(s.rows == S::kLanes && s.step >= S::kLanes - 1 && s.step + S::kLanes <= columns)) {
+      for (std::int64_t lane = 0; lane < S::kLanes; ++lane)
+        hn::StoreU(v[lane], d, corner + lane * (p_columns - 1));
       return;
     }
-    alignas(64) Real cells[S::kSteps][S::kBlocks][S::kSteps];
-    for (std::int64_t r = 0; r < S::kSteps; ++r) hn::Store(v[r], d, cells[r][0]);
     for (std::int64_t lane = 0; lane < s.rows; ++lane) {
-      const Real* from = cells[lane % S::kSteps][lane / S::kSteps];
-      for (std::int64_t k = 0; k < S::kSteps; ++k) {
-        const std::int64_t t = s.step - lane + k;
-        if (t >= 0 && t < columns) corner[lane * (p_columns - 1) + k] = from[k];
-      }
+      alignas(64) Real cells[S::kLanes];
+      hn::Store(v[lane], d, cells);
+      const std::int64_t t = s.step - lane;
+      const std::int64_t begin = std::max<std::int64_t>(0, -t), end = std::min(S::kLanes, columns - t);
+      for (std::int64_t k = begin; k < end; ++k) corner[lane * (p_columns - 1) + k] = cells[k];
     }
   }
 
   // What lane 0 finds above it, and what the last lane leaves for the next strip: in double, without the
   // base.
-  using Wide = hn::CappedTag<double, S::kSteps>;
-  static HWY_INLINE void load_above(const S& s, Real (&above)[S::kSteps]) {
+  using Wide = hn::CappedTag<double, 4>;
+  static HWY_INLINE void load_above(const S& s, Real (&above)[S::kLanes]) {
     const double* from = s.above + s.step - off;
     if constexpr (sizeof(Real) == 8) {
-      for (std::int64_t k = 0; k < S::kSteps; ++k) above[k] = from[k] - s.base;
+      for (std::int64_t k = 0; k < S::kLanes; ++k) above[k] = from[k] - s.base;
     } else {
       const Wide dw;
       const hn::Rebind<Real, Wide> d;
       const auto base = hn::Set(dw, s.base);
-      for (std::size_t k = 0; k < S::kSteps; k += hn::Lanes(dw))
+      for (std::size_t k = 0; k < S::kLanes; k += hn::Lanes(dw))
         hn::StoreU(hn::DemoteTo(d, hn::Sub(hn::LoadU(dw, from + k), base)), d, above + k);
     }
   }
-  static HWY_INLINE void store_below(const S& s, V rows) {  // its last block is the last row
-    alignas(64) Real last[S::kLanes];
-    hn::Store(rows, D(), last);
-    const Real* from = last + S::kLanes - S::kSteps;
+  static HWY_INLINE void store_below(const S& s, V last_row) {
+    alignas(64) Real from[S::kLanes];
+    hn::Store(last_row, D(), from);
     double* to = s.below + s.step - (S::kLanes - 1);
     if constexpr (sizeof(Real) == 8) {
-      for (std::int64_t k = 0; k < S::kSteps; ++k) to[k] = s.base + from[k];
+      for (std::int64_t k = 0; k < S::kLanes; ++k) to[k] = s.base + from[k];
     } else {
       const Wide dw;
       const hn::Rebind<Real, Wide> d;
       const auto base = hn::Set(dw, s.base);
-      for (std::size_t k = 0; k < S::kSteps; k += hn::Lanes(dw))
+      for (std::size_t k = 0; k < S::kLanes; k += hn::Lanes(dw))
         hn::StoreU(hn::Add(base, hn::PromoteTo(dw, hn::LoadU(d, from + k))), dw, to + k);
     }
   }
@@ -305,32 +263,49 @@ struct Engine {
   void prefetch(const S& s) const {
     const std::int64_t ahead = s.step + kPrefetchSteps;
     if (ahead > s.box.t_end - s.box.t_begin) return;
+    const T *px = s.px + ahead, *py = s.py + ahead;
+    const Real* p = p_row(s.row, s.first) + s.box.t_begin + ahead;
     for (std::int64_t lane = 0; lane < s.rows; ++lane) {
-      hwy::Prefetch(s.px + lane * (lattice.columns - 1) + ahead);
-      hwy::Prefetch(s.py + lane * (lattice.frames - 1) + ahead);
-      hwy::Prefetch(p_row(s.row, s.first + lane) + s.box.t_begin - lane + ahead);
+      hwy::Prefetch(px);
+      hwy::Prefetch(py);
+      hwy::Prefetch(p);
+      px += lattice.columns - 1;
+      py += lattice.frames - 1;
+      p += p_columns - 1;
     }
   }
 
-  // Between rows and steps: transposes each 128-bit block.
-  HWY_INLINE void transpose(V (&v)[S::kSteps]) const {
+  // Between rows and steps.
+  static HWY_INLINE void transpose(V (&v)[S::kLanes]) {
     const D d;
-    if constexpr (S::kSteps == 2) {
-      const V a = hn::InterleaveLower(d, v[0], v[1]), b = hn::InterleaveUpper(d, v[0], v[1]);
-      v[0] = a;
-      v[1] = b;
-    } else {
-      const hn::RepartitionToWide<D> dw;
-      const auto a = hn::BitCast(dw, hn::InterleaveLower(d, v[0], v[1]));
-      const auto b = hn::BitCast(dw, hn::InterleaveUpper(d, v[0], v[1]));
-      const auto e = hn::BitCast(dw, hn::InterleaveLower(d, v[2], v[3]));
-      const auto f = hn::BitCast(dw, hn::InterleaveUpper(d, v[2], v[3]));
-      v[0] = hn::BitCast(d, hn::InterleaveLower(dw, a, e));
-      v[1] = hn::BitCast(d, hn::InterleaveUpper(dw, a, e));
-      v[2] = hn::BitCast(d, hn::InterleaveLower(dw, b, f));
-      v[3] = hn::BitCast(d, hn::InterleaveUpper(dw, b, f));
+    constexpr std::int64_t kBlock = 16 / sizeof(Real);  // lanes of 128 bits, within which lanes interleave
+    for (std::int64_t first = 0; first < S::kLanes; first += kBlock) {
+      V* const r = v + first;
+      if constexpr (kBlock == 2) {
+        const V a = hn::InterleaveLower(d, r[0], r[1]), b = hn::InterleaveUpper(d, r[0], r[1]);
+        r[0] = a;
+        r[1] = b;
+      } else {
+        const hn::RepartitionToWide<D> dw;
+        const auto a = hn::BitCast(dw, hn::InterleaveLower(d, r[0], r[1]));
+        const auto b = hn::BitCast(dw, hn::InterleaveUpper(d, r[0], r[1]));
+        const auto e = hn::BitCast(dw, hn::InterleaveLower(d, r[2], r[3]));
+        const auto f = hn::BitCast(dw, hn::InterleaveUpper(d, r[2], r[3]));
+        r[0] = hn::BitCast(d, hn::InterleaveLower(dw, a, e));
+        r[1] = hn::BitCast(d, hn::InterleaveUpper(dw, a, e));
+        r[2] = hn::BitCast(d, hn::InterleaveLower(dw, b, f));
+        r[3] = hn::BitCast(d, hn::InterleaveUpper(dw, b, f));
+      }
+    }
+    if constexpr (S::kLanes == 2 * kBlock) {  // the blocks change places
+      for (std::int64_t k = 0; k < kBlock; ++k) {
+        const V low = hn::ConcatLowerLower(d, v[k + kBlock], v[k]);
+        v[k + kBlock] = hn::ConcatUpperUpper(d, v[k + kBlock], v[k]);
+        v[k] = low;
+      }
     }
   }
+
   void rebase(S& s) {
     if constexpr (sizeof(Real) == 8) return;
     const D d;
@@ -349,18 +324,18 @@ struct Engine {
     s.is_live = false;
   }
 
-  // kSteps steps of all slots. Those without work run along on what they have.
+  // kLanes steps of all slots. Those without work run along on what they have.
   void run_steps(unsigned active) {
     const D d;
-    alignas(64) V xs[kSlots][S::kSteps], ys[kSlots][S::kSteps];
-    alignas(64) Real above[kSlots][S::kSteps];
+    alignas(64) V xs[kSlots][S::kLanes], ys[kSlots][S::kLanes];
+    alignas(64) Real above[kSlots][S::kLanes];
     V now[kSlots], before[kSlots];
     for (int q = 0; q < kSlots; ++q) {
       S& s = strips[q];
       now[q] = s.now;
       before[q] = s.before;
       if ((active >> q & 1) == 0) {
-        for (std::int64_t k = 0; k < S::kSteps; ++k) {
+        for (std::int64_t k = 0; k < S::kLanes; ++k) {
           xs[q][k] = ys[q][k] = hn::Zero(d);
           above[q][k] = 0;
         }
@@ -374,7 +349,7 @@ struct Engine {
     }
     const auto up_one = hn::SetTableIndices(d, kUpOne.data());
     const auto first_lane = hn::FirstN(d, 1);
-    for (std::int64_t k = 0; k < S::kSteps; ++k) {
+    for (std::int64_t k = 0; k < S::kLanes; ++k) {
       for (int q = 0; q < kSlots; ++q) {
         const V up = hn::IfThenElse(first_lane, hn::Set(d, above[q][k]),
                                     hn::TableLookupLanes(kModified ? before[q] : now[q], up_one));
@@ -390,11 +365,11 @@ struct Engine {
       s.now = now[q];
       s.before = before[q];
       transpose(xs[q]);
-      if (s.below != nullptr) store_below(s, xs[q][S::kSteps - 1]);
+      if (s.below != nullptr) store_below(s, xs[q][S::kLanes - 1]);
       const V base = hn::Set(d, static_cast<Real>(s.base));
       for (V& v : xs[q]) v = hn::Add(v, base);
       store_steps(s, xs[q]);
-      s.step += S::kSteps;
+      s.step += S::kLanes;
     }
   }
 
@@ -421,23 +396,21 @@ struct Engine {
         live |= 1u << q;
         if (!is_ready(s)) continue;
         active |= 1u << q;
-        if (s.step % kLineSteps == 0) {
-          rebase(s);
-          prefetch(s);
-        }
+        rebase(s);
+        prefetch(s);
       }
       if (live == 0) return;
       if (active == 0) {
         std::this_thread::yield();
         continue;
       }
-      run_steps(active);
+      for (std::int64_t done = 0; done < kTurnSteps; done += S::kLanes) run_steps(active);
       for (int q = 0; q < kSlots; ++q) {
         S& s = strips[q];
         if ((active >> q & 1) == 0) continue;
         const bool is_done = s.step >= s.last_step;
         if (is_done && s.below != nullptr)
-          std::fill_n(s.below + (s.box.t_end - s.box.t_begin + 1), 2 * S::kLanes, kNone<double>);
+          std::fill_n(s.below + (s.box.t_end - s.box.t_begin + 1), kBeyond, kNone<double>);
         const std::int64_t done = is_done ? std::numeric_limits<std::int32_t>::max() : s.step + 1;
         progress(s.row, s.strip).store(static_cast<std::int32_t>(done), std::memory_order_release);
         if (is_done) finish(s);
