@@ -24,6 +24,12 @@ def precision(dtype):
     return max(float(ml_dtypes.finfo(dtype).eps), 1e-5 if dtype != np.float64 else 1e-12)
 
 
+def rounded(values, dtype):
+    """As gradients are. Those of an unreachable end double at each step, beyond what float16 holds."""
+    with np.errstate(over="ignore"):
+        return values.astype(dtype)
+
+
 def assert_like_definition(px, py, boundary=None):
     """All three functions; gradients from p beside those of the same p, those from px and py end to end."""
     dtype, wide = px.dtype, lattice_dtype(px.dtype)
@@ -42,7 +48,7 @@ def assert_like_definition(px, py, boundary=None):
     expected = check.mutual_information_backward(px, py, p, ans_grad, **options)
     for actual, wanted, like in zip(grads, expected, (px, py), strict=False):
         assert (actual.dtype, actual.shape) == (dtype, like.shape)
-        assert diff1(actual, wanted) <= precision(dtype)
+        assert diff1(actual, rounded(wanted, dtype)) <= precision(dtype)
 
     again = turnout.mutual_information_backward(px, py, p, ans_grad, overwrite_ans_grad=True, **options)
     assert all(same_bits(a, b) for a, b in zip(again, grads, strict=True))
@@ -53,7 +59,7 @@ def assert_like_definition(px, py, boundary=None):
     _, *wanted = check.mutual_information_forward_backward(px, py, **options)
     for actual, grad in zip(fused, wanted, strict=True):
         assert actual.dtype == dtype
-        assert diff1(actual, grad) <= max(precision(dtype), 10 * exact)
+        assert diff1(actual, rounded(grad, dtype)) <= max(precision(dtype), 10 * exact)
 
 
 # -- results -----------------------------------------------------------------------------------------------

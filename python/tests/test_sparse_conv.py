@@ -128,7 +128,9 @@ def test_large_coordinates(options, dtype, batches, dims):
     indices = np.concatenate([indices, np.zeros_like(indices[:1])]).astype(dtype)
     assert_like_definition(indices, batches, [last + 1] * dims, **options)
     indices = np.zeros((1, 5), dtype)
-    with pytest.raises(NotImplementedError, match="get_indice_pairs: the output space, with its margins, takes more"):
+    with pytest.raises(
+        NotImplementedError, match="get_indice_pairs: the output space, with its margins, takes more"
+    ):
         turnout.get_indice_pairs(indices, batches, [last + 1] * 4, **options)
 
 
