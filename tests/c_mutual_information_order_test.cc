@@ -15,7 +15,7 @@ template <bool kIsBackward, bool kIsQuery>
 struct LatticeCall {
   bool has_handle = false, has_size = false, has_workspace = false, is_apart = false, is_in_range = false;
   std::size_t workspace_size = 10;
-  std::int64_t batch = 1, symbols = k2To31, frames = 0;
+  std::int64_t batch = 1, symbols = 2, frames = 3;
   // The boundary is there from the beginning: it may be absent.
   std::vector<Part> parts = {{.wrong_extent = {kNegative, kNegative, 1}},
                              {.wrong_extent = {1, 1, kNegative}},
@@ -73,7 +73,7 @@ void expect_order(const std::string& function, const std::string& op, std::vecto
     if (i != 2) each.extent(i, 0);
   each.extent(0, 1);  // negative
   each.extent(1, 2);  // negative
-  stairs.unsupported("px.shape[2] is 2, expected frames + 1 = 1",
+  stairs.unsupported("px.shape[2] is 5, expected frames + 1 = 4",
                      [](Call& c) { c.parts[0].wrong_extent[2] = 0; });
   each.extent(1, 1);
   each.extent(2, 0);
