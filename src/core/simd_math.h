@@ -36,12 +36,12 @@ HWY_INLINE hn::Vec<D> bounded_exp(D d, hn::Vec<D> x) {
     const auto by = reduce(d, x);
     auto r = hn::NegMulAdd(by.k, hn::Set(d, 0.693359375f), x);
     r = hn::NegMulAdd(by.k, hn::Set(d, -2.12194440e-4f), r);
-    auto y = hn::MulAdd(r, hn::Set(d, 0.0013956052716821432f), hn::Set(d, 0.008375137113034725f));
-    y = hn::MulAdd(y, r, hn::Set(d, 0.04166608303785324f));
-    y = hn::MulAdd(y, r, hn::Set(d, 0.16666415333747864f));
-    y = hn::MulAdd(y, r, hn::Set(d, 0.5f));
-    y = hn::MulAdd(y, r, hn::Set(d, 1.0f));
-    y = hn::MulAdd(y, r, hn::Set(d, 1.0f));
+    const auto rr = hn::Mul(r, r);
+    const auto low = hn::Add(hn::Set(d, 1.0f), r);
+    const auto middle = hn::MulAdd(hn::Set(d, 0.16666415333747864f), r, hn::Set(d, 0.5f));
+    auto y = hn::MulAdd(hn::Set(d, 0.008375137113034725f), r, hn::Set(d, 0.04166608303785324f));
+    y = hn::MulAdd(hn::Set(d, 0.0013956052716821432f), rr, y);
+    y = hn::MulAdd(hn::MulAdd(y, rr, middle), rr, low);
     const auto scaled = hn::BitCast(d, hn::Add(hn::BitCast(du, y), by.scale));
     const auto in_range = hn::And(hn::Gt(x, hn::Set(d, -87.0f)), hn::Lt(x, hn::Set(d, 88.722839f)));
     return hn::IfThenElseZero(in_range, scaled);

@@ -123,19 +123,26 @@ struct Engine {
   }
   static Real clamped(Real p) { return p < kLeast<Real> ? kLeast<Real> : p; }
 
-  // Gradients of kLanes cells whose right neighbour has g = right. Returns g.
-  struct Grads {
-    V symbol, blank, g;
+  // What kLanes cells get from below, and the factor of what they get from the right.
+  struct Terms {
+    V symbol, factor;
   };
-  static HWY_INLINE Grads grads(const Cells& cell, bool has_symbols, Real right) {
-    const D d;
+  static HWY_INLINE Terms terms(const Cells& cell, bool has_symbols) {
     const auto p = clamped(cell.p);
     const bool any_least = has_least(p);
-    const auto u =
-        has_symbols ? hn::Mul(cell.g_below, term(p, cell.px, clamped(cell.p_below), any_least)) : hn::Zero(d);
-    const auto c = term(p, cell.py, clamped(cell.p_right), any_least);
+    return {has_symbols ? hn::Mul(cell.g_below, term(p, cell.px, clamped(cell.p_below), any_least))
+                        : hn::Zero(D()),
+            term(p, cell.py, clamped(cell.p_right), any_least)};
+  }
+
+  // g of kLanes cells whose right neighbour has g = right, and what they get from the right.
+  struct Grads {
+    V blank, g;
+  };
+  static HWY_INLINE Grads grads(const Terms& of, Real right) {
+    const D d;
     // g = b + a * right, for each lane the composition of its map and all to the right of it.
-    auto a = c, b = u;
+    auto a = of.factor, b = of.symbol;
     compose<1>(a, b);
     if constexpr (kLanes > 2) compose<2>(a, b);
     if constexpr (kLanes > 4) compose<4>(a, b);
@@ -145,13 +152,13 @@ struct Engine {
     // Products beyond the type's range say nothing about the sum, which may well be within it.
     if (HWY_UNLIKELY(!hn::AllTrue(d, hn::Lt(a, hn::Set(d, std::numeric_limits<Real>::max()))))) {
       alignas(64) Real us[kLanes], cs[kLanes], gs[kLanes];
-      hn::Store(u, d, us);
-      hn::Store(c, d, cs);
+      hn::Store(of.symbol, d, us);
+      hn::Store(of.factor, d, cs);
       for (std::int64_t i = kLanes; i-- > 0;) right = gs[i] = us[i] + cs[i] * right;
       g = hn::Load(d, gs);
     }
     const auto next = hn::IfThenElse(last_lanes<1>(), carried, down<1>(g));
-    return {u, hn::Mul(c, next), g};
+    return {hn::Mul(of.factor, next), g};
   }
 
   template <int kBy>
@@ -176,13 +183,15 @@ struct Engine {
     a = hn::Mul(a, hn::IfThenElse(beyond, hn::Set(d, Real(1)), down<kBy>(a)));
   }
 
-  // Columns begin .. end-1 of a row, all left of t_end, from the right; g_below[t] is that of the cell a
-  // symbol leads to. Writes the gradients and g, returns g[begin].
+  // Columns begin .. end-1 of a row, all left of t_end, at most kChunk; g_below[t] is that of the cell a
+  // symbol leads to. Writes the gradients and g, returns g[begin]. Exponentials first, for all columns: they
+  // wait for nothing.
   Real columns(const Row& row, std::int64_t begin, std::int64_t end, const Real* g_below, Real right,
                Real* g) const {
     const D d;
-    std::int64_t t = end - kLanes;
-    for (; t >= begin; t -= kLanes) {
+    alignas(64) Real symbols[kChunk + kLanes], factors[kChunk + kLanes];
+    const std::int64_t left = (end - begin) % kLanes, first = begin + left;
+    for (std::int64_t t = first; t < end; t += kLanes) {
       Cells cell;
       cell.p = hn::LoadU(d, row.p + t);
       cell.p_right = hn::LoadU(d, row.p + t + 1);
@@ -192,13 +201,18 @@ struct Engine {
         cell.px = load(row.px + t);
         cell.g_below = hn::LoadU(d, g_below + t);
       }
-      const Grads of = grads(cell, row.has_symbols, right);
+      const Terms of = terms(cell, row.has_symbols);
       if (row.has_symbols) store(of.symbol, row.px_grad + t);
-      store(of.blank, row.py_grad + t);
-      hn::StoreU(of.g, d, g + t);
-      right = hn::GetLane(of.g);
+      hn::Store(of.symbol, d, symbols + (t - first));
+      hn::Store(of.factor, d, factors + (t - first));
     }
-    const std::int64_t left = t + kLanes - begin;
+    for (std::int64_t t = end - kLanes; t >= first; t -= kLanes) {
+      const Terms of{hn::Load(d, symbols + (t - first)), hn::Load(d, factors + (t - first))};
+      const Grads to = grads(of, right);
+      store(to.blank, row.py_grad + t);
+      hn::StoreU(to.g, d, g + t);
+      right = hn::GetLane(to.g);
+    }
     if (left > 0) right = few_columns(row, begin, left, g_below, right, g);
     return right;
   }
@@ -222,11 +236,12 @@ struct Engine {
     }
     const Cells cell{hn::Load(d, in[0]), hn::Load(d, in[1]), hn::Load(d, in[3]),
                      hn::Load(d, in[4]), hn::Load(d, in[2]), hn::Load(d, in[5])};
-    const Grads of = grads(cell, row.has_symbols, right);
+    const Terms of = terms(cell, row.has_symbols);
+    const Grads to = grads(of, right);
     alignas(64) Real out[3][kLanes];
     hn::Store(of.symbol, d, out[0]);
-    hn::Store(of.blank, d, out[1]);
-    hn::Store(of.g, d, out[2]);
+    hn::Store(to.blank, d, out[1]);
+    hn::Store(to.g, d, out[2]);
     for (std::int64_t i = 0; i < count; ++i) {
       if (row.has_symbols) row.px_grad[begin + i] = rounded(out[0][skip + i]);
       row.py_grad[begin + i] = rounded(out[1][skip + i]);

@@ -311,7 +311,7 @@ struct Engine {
     const D d;
     const auto rows = hn::FirstN(d, static_cast<std::size_t>(s.rows));
     const Real most = hn::GetLane(hn::MaxOfLanes(d, hn::IfThenElse(rows, s.now, hn::Set(d, kNone<Real>))));
-    if (!(std::abs(most) > 8 && std::abs(most) < Real(1 << 22))) return;
+    if (!(std::abs(most) > 2 && std::abs(most) < Real(1 << 22))) return;
     const Real by = std::nearbyint(most);
     s.base += by;
     s.now = hn::Sub(s.now, hn::Set(d, by));
@@ -332,6 +332,7 @@ struct Engine {
     V now[kSlots], before[kSlots];
     for (int q = 0; q < kSlots; ++q) {
       S& s = strips[q];
+      if ((active >> q & 1) != 0) rebase(s);
       now[q] = s.now;
       before[q] = s.before;
       if ((active >> q & 1) == 0) {
@@ -396,7 +397,6 @@ struct Engine {
         live |= 1u << q;
         if (!is_ready(s)) continue;
         active |= 1u << q;
-        rebase(s);
         prefetch(s);
       }
       if (live == 0) return;

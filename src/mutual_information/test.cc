@@ -1,10 +1,124 @@
-// Tests of this family against its definition.
+// Tests of this family against its definition in double: every scale and edge, instruction set and thread
+// count.
 #include <gtest/gtest.h>
 
-#include "turnout/turnout.h"
+#include <cstring>
+#include <random>
+
+#include "isas.h"
+#include "mutual_information/lattice_case.h"
+#include "sanitizer.h"
 
 namespace turnout::test {
 namespace {
+
+constexpr double kForward = 1e-5;   // p and ans
+constexpr double kBackward = 1e-5;  // gradients of the same p
+constexpr double kEndToEnd = 1e-4;  // gradients of our own p
+constexpr double kHalf = 1e-2;      // gradients rounded to 16 bits
+
+enum class Fill { probabilities, with_unreachable, bands };
+
+template <class T>
+void fill(LatticeCase<T>& c, Fill how, std::mt19937& random) {
+  std::uniform_real_distribution<double> log_probability(-3, 0);
+  const double none = -std::numeric_limits<double>::infinity();
+  for (std::vector<T>* values : {&c.px, &c.py})
+    for (T& v : *values)
+      v = c.cast(how == Fill::with_unreachable && random() % 12 == 0 ? none : log_probability(random));
+  if (how != Fill::bands) return;
+  // As pruning leaves them: a few rows around the diagonal, none elsewhere.
+  const auto outside = [&](std::int64_t s, std::int64_t t) {
+    const std::int64_t middle = c.symbols * t / std::max<std::int64_t>(c.frames, 1);
+    return s < middle - 4 || s > middle + 4;
+  };
+  for (std::int64_t b = 0; b < c.batch; ++b) {
+    for (std::int64_t i = 0; i < c.symbols * c.columns; ++i)
+      if (outside(i / c.columns, i % c.columns))
+        c.px[static_cast<std::size_t>(b * c.symbols * c.columns + i)] = c.cast(none);
+    for (std::int64_t i = 0; i < (c.symbols + 1) * c.frames; ++i)
+      if (outside(i / c.frames, i % c.frames))
+        c.py[static_cast<std::size_t>(b * (c.symbols + 1) * c.frames + i)] = c.cast(none);
+  }
+}
+
+template <class T>
+void random_boundary(LatticeCase<T>& c, std::mt19937& random) {
+  const auto below = [&](std::int64_t limit) {
+    return static_cast<std::int64_t>(random() % static_cast<unsigned>(limit + 1));
+  };
+  for (std::int64_t b = 0; b < c.batch; ++b) {
+    std::int64_t s[2] = {below(c.symbols), below(c.symbols)}, t[2] = {below(c.frames), below(c.frames)};
+    if (random() % 5 != 0) {  // else it may be empty
+      std::sort(s, s + 2);
+      std::sort(t, t + 2);
+    }
+    c.boundary.insert(c.boundary.end(), {s[0], t[0], s[1], t[1]});
+  }
+}
+
+// Where the end is unreachable its gradient doubles from cell to cell, and leaves the range of float.
+bool leaves_float(const std::vector<double>& values) {
+  return std::any_of(values.begin(), values.end(), [](double v) { return std::abs(v) > 1e30; });
+}
+
+template <class T>
+void expect_like_definition(const LatticeCase<T>& c) {
+  const auto expected = c.expected();
+  const bool comparable =
+      sizeof(T) == 8 || !(leaves_float(expected.px_grad) || leaves_float(expected.py_grad));
+  const double backward = sizeof(T) == 2 ? kHalf : kBackward, end_to_end = sizeof(T) == 2 ? kHalf : kEndToEnd;
+  SCOPED_TRACE(testing::Message() << "batch " << c.batch << ", symbols " << c.symbols << ", frames "
+                                  << c.frames << (c.columns == c.frames ? ", modified" : "")
+                                  << (c.boundary.empty() ? "" : ", boundary"));
+  for (Isa isa : supported_isas()) {
+    typename LatticeCase<T>::Result first, first_both;
+    for (int threads : {1, 2, 5}) {
+      SCOPED_TRACE(testing::Message() << name_of(isa) << ", threads " << threads);
+      Context context({.threads = threads, .isa = isa});
+      auto result = c.empty_result();
+      c.forward(context, result);
+      EXPECT_LE(difference(result.p, expected.p), kForward);  // p outside the boundary keeps its paint
+      EXPECT_LE(difference(result.ans, expected.ans), kForward);
+      c.backward(context, result, true);
+      const auto of_same_p = c.expected(&result.p);
+      if (comparable) {
+        EXPECT_LE(difference(result.px_grad, of_same_p.px_grad), backward);
+        EXPECT_LE(difference(result.py_grad, of_same_p.py_grad), backward);
+        EXPECT_LE(difference(result.ans_grad, of_same_p.ans_grad), kBackward);
+      }
+      auto both = c.empty_result();
+      c.both(context, both);
+      if (comparable) {
+        EXPECT_LE(difference(both.px_grad, expected.px_grad), end_to_end);
+        EXPECT_LE(difference(both.py_grad, expected.py_grad), end_to_end);
+      }
+      EXPECT_EQ(std::memcmp(both.ans.data(), result.ans.data(), both.ans.size() * sizeof(both.ans[0])), 0);
+      if (threads == 1) {
+        first = result;
+        first_both = both;
+      } else {
+        EXPECT_TRUE(result == first) << "other bits than with one thread";
+        EXPECT_TRUE(both == first_both) << "other bits than with one thread";
+      }
+    }
+  }
+}
+
+template <class T>
+void run(std::int64_t batch, std::int64_t symbols, std::int64_t frames, unsigned seed) {
+  std::mt19937 random(seed);
+  for (bool modified : {false, true}) {
+    for (Fill how : {Fill::probabilities, Fill::with_unreachable, Fill::bands}) {
+      for (bool bounded : {false, true}) {
+        LatticeCase<T> c(batch, symbols, frames, modified);
+        fill(c, how, random);
+        if (bounded) random_boundary(c, random);
+        expect_like_definition(c);
+      }
+    }
+  }
+}
 
 // The worked example, by hand: one symbol, one frame.
 TEST(MutualInformation, WorkedExample) {
@@ -22,6 +136,144 @@ TEST(MutualInformation, WorkedExample) {
   EXPECT_NEAR(py_grad[0], 0.222700, 1e-6);
   EXPECT_NEAR(py_grad[1], 0.777300, 1e-6);
   EXPECT_NEAR(grad, 1, 1e-6);
+}
+
+TEST(MutualInformation, SmallLattices) {
+  for (std::int64_t symbols : {0, 1, 2, 7, 8, 9, 17, 33})
+    for (std::int64_t frames : {0, 1, 2, 8, 15, 16, 17, 40}) {
+      run<float>(2, symbols, frames, 1);
+      if (!kReducedShapes || symbols % 2 == 1) run<double>(1, symbols, frames, 2);
+    }
+}
+TEST(MutualInformation, Halves) {
+  for (std::int64_t symbols : {1, 9, 20}) {
+    run<f16>(2, symbols, 30, 3);
+    run<bf16>(2, symbols, 30, 4);
+  }
+}
+// The seeds' and the shipped scales.
+TEST(MutualInformation, NamedScales) {
+  run<float>(4, 15, 104, 5);
+  run<float>(1, 179, 180, 6);
+  run<float>(1, 178, 179, 7);
+  if (!kReducedShapes) run<float>(2, 380, 380, 8);
+}
+// Enough cells for several threads: rows of the batch side by side, and all threads on few rows.
+TEST(MutualInformation, ManyThreads) {
+  run<float>(kReducedShapes ? 9 : 48, 40, kReducedShapes ? 400 : 150, 9);
+  run<float>(3, kReducedShapes ? 60 : 130, kReducedShapes ? 720 : 700, 10);
+  run<double>(2, 60, kReducedShapes ? 1100 : 1300, 11);
+}
+
+// S + T = 4,000: what a long lattice loses would show here.
+TEST(MutualInformation, LongLattice) {
+  if (kReducedShapes) GTEST_SKIP() << "the same code on a shorter lattice is tested above";
+  for (bool modified : {false, true}) {
+    std::mt19937 random(12);
+    LatticeCase<float> c(1, 500, 3500, modified);
+    fill(c, modified ? Fill::bands : Fill::probabilities, random);
+    expect_like_definition(c);
+  }
+}
+
+LatticeCase<float> small_case() {
+  LatticeCase<float> c(3, 5, 9, false);
+  std::mt19937 random(13);
+  fill(c, Fill::probabilities, random);
+  return c;
+}
+
+TEST(MutualInformation, AnsGradIsOverwrittenOnRequest) {
+  LatticeCase<float> c = small_case();
+  c.boundary = {0, 0, 5, 9, 4, 3, 2, 9, 5, 9, 5, 9};  // the second is empty, the third one cell
+  Context context;
+  auto r = c.empty_result();
+  c.forward(context, r);
+  EXPECT_EQ(r.ans[1], 0);
+  EXPECT_EQ(r.ans[2], 0);
+  r.ans_grad = {2, 3, 4};
+  c.backward(context, r, false);
+  EXPECT_EQ(r.ans_grad, (std::vector<float>{2, 3, 4}));
+  c.backward(context, r, true);
+  EXPECT_NEAR(r.ans_grad[0], 2, 1e-5);  // what flows in flows through
+  EXPECT_EQ(r.ans_grad[1], 3);
+  EXPECT_EQ(r.ans_grad[2], 4);
+  for (std::size_t i = c.px.size() / 3; i < c.px.size(); ++i) EXPECT_EQ(r.px_grad[i], 0);
+  for (std::size_t i = c.py.size() / 3; i < c.py.size(); ++i) EXPECT_EQ(r.py_grad[i], 0);
+}
+
+// NaN and infinities follow log_add's argument order and safe_exp; see the family's README.
+TEST(MutualInformation, NotFinite) {
+  const float nan = std::numeric_limits<float>::quiet_NaN(), inf = std::numeric_limits<float>::infinity();
+  std::mt19937 random(14);
+  for (float value : {nan, inf, -inf, 100.0f, -2e30f}) {
+    for (int where = 0; where < 40; ++where) {
+      LatticeCase<float> c(1, 9, 20, where % 2 == 1);
+      fill(c, Fill::probabilities, random);
+      auto& values = where % 4 < 2 ? c.px : c.py;
+      values[random() % values.size()] = value;
+      const auto expected = c.expected();
+      for (Isa isa : supported_isas()) {
+        Context context({.threads = 1, .isa = isa});
+        auto r = c.empty_result();
+        c.forward(context, r);
+        EXPECT_LE(difference(r.p, expected.p), kForward) << value << " on " << name_of(isa);
+        c.backward(context, r, true);
+        const auto of_same_p = c.expected(&r.p);
+        EXPECT_LE(difference(r.px_grad, of_same_p.px_grad), kBackward) << value << " on " << name_of(isa);
+        EXPECT_LE(difference(r.py_grad, of_same_p.py_grad), kBackward) << value << " on " << name_of(isa);
+      }
+    }
+  }
+}
+
+// Any p is legal for the backward direction, also one that no forward gives.
+TEST(MutualInformation, AnyP) {
+  LatticeCase<float> c(2, 20, 50, false);
+  std::mt19937 random(15);
+  fill(c, Fill::probabilities, random);
+  auto r = c.empty_result();
+  for (float& v : r.p) v = static_cast<float>(random() % 1000) / 200.0f - 2.5f;
+  const auto expected = c.expected(&r.p);
+  for (Isa isa : supported_isas()) {
+    Context context({.threads = 1, .isa = isa});
+    c.backward(context, r, false);
+    EXPECT_LE(difference(r.px_grad, expected.px_grad), kBackward);
+    EXPECT_LE(difference(r.py_grad, expected.py_grad), kBackward);
+  }
+}
+
+std::string sentence_of(const LatticeCase<float>& c) {
+  auto r = c.empty_result();
+  const auto before = r;
+  Context context;
+  try {
+    c.forward(context, r);
+  } catch (const Error& error) {
+    EXPECT_TRUE(r == before) << "a failing call wrote to an output";
+    return error.what();
+  }
+  return "";
+}
+
+TEST(MutualInformation, BoundaryIsChecked) {
+  LatticeCase<float> c = small_case();
+  c.boundary = {0, 0, 5, 9, 0, 0, 6, 9, 0, 0, 5, 9};
+  EXPECT_EQ(sentence_of(c), "mutual_information_forward: boundary[1, 2] is 6, expected 0 .. 5 symbols");
+  c.boundary[6] = 5;
+  c.boundary[11] = -1;
+  EXPECT_EQ(sentence_of(c), "mutual_information_forward: boundary[2, 3] is -1, expected 0 .. 9 frames");
+}
+
+TEST(MutualInformation, LatticeIsWideBesideWideInput) {
+  LatticeCase<double> c(1, 2, 3, false);
+  std::vector<float> p(12), ans(1);
+  try {
+    mutual_information_forward(c.x(), c.y(), nullptr, view(p.data(), {1, 3, 4}), view(ans.data(), {1}));
+    FAIL() << "was accepted";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "mutual_information_forward: p has dtype f32, expected f64 beside px of f64");
+  }
 }
 
 }  // namespace
