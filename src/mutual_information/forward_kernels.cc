@@ -29,7 +29,7 @@
 TURNOUT_ISA_BEGIN
 
 constexpr int kSlots = 4;
-constexpr std::int64_t kTurnSteps = 16;  // of all strips in work: then lanes are rebased, and lines fetched
+constexpr std::int64_t kTurnSteps = 16;           // of all strips in work; then lines are fetched
 constexpr std::int64_t kPrefetchSteps = 48;       // ahead
 constexpr std::int64_t kBeyond = 2 * kTurnSteps;  // cells behind the last of a row that is handed on
 
@@ -188,13 +188,13 @@ struct Engine {
                              std::int64_t size, const T* end, V (&v)[S::kLanes]) const {
     const D d;
     const std::int64_t first = s.step + shift - (S::kLanes - 1);
-    const T* const corner = from + s.step + shift;
     const bool is_inside = first >= 0 && s.step + shift + S::kLanes <= size;
     // Lanes beyond the strip read what follows it, as long as that is within the tensor.
     if (std::is_same_v<T, Real> && HWY_LIKELY(is_inside) &&
-        HWY_LIKELY(corner + (S::kLanes - 1) * (stride - 1) + S::kLanes <= end)) {
+        HWY_LIKELY(end - from >= s.step + shift + (S::kLanes - 1) * (stride - 1) + S::kLanes)) {
+      const auto* corner = reinterpret_cast<const Real*>(from) + s.step + shift;
       for (std::int64_t lane = 0; lane < S::kLanes; ++lane)
-        v[lane] = hn::LoadU(d, reinterpret_cast<const Real*>(corner) + lane * (stride - 1));
+        v[lane] = hn::LoadU(d, corner + lane * (stride - 1));
     } else {
       alignas(64) Real cells[S::kLanes];
       for (std::int64_t lane = 0; lane < S::kLanes; ++lane) {
@@ -202,8 +202,8 @@ struct Engine {
         const std::int64_t t = s.step + shift - lane;
         const std::int64_t begin = std::max<std::int64_t>(0, -t);
         const std::int64_t count = lane < s.rows ? std::min(S::kLanes, size - t) : 0;
-        const T* row = from + lane * stride + t;
-        for (std::int64_t k = begin; k < count; ++k) cells[k] = static_cast<Real>(to_float(row[k]));
+        const std::int64_t row = lane * stride + t;
+        for (std::int64_t k = begin; k < count; ++k) cells[k] = static_cast<Real>(to_float(from[row + k]));
         v[lane] = hn::Load(d, cells);
       }
     }
@@ -306,6 +306,14 @@ struct Engine {
     }
   }
 
+  // Before the first step: what the row above begins with.
+  void start_base(S& s) const {
+    if constexpr (sizeof(Real) == 8) return;
+    const std::int64_t columns = std::min(kTurnSteps, s.box.t_end - s.box.t_begin + 1);
+    const double most = *std::max_element(s.above, s.above + columns);
+    if (std::abs(most) < 1 << 22) s.base = std::nearbyint(most);
+  }
+
   void rebase(S& s) {
     if constexpr (sizeof(Real) == 8) return;
     const D d;
@@ -397,6 +405,7 @@ struct Engine {
         live |= 1u << q;
         if (!is_ready(s)) continue;
         active |= 1u << q;
+        if (s.step == 0) start_base(s);
         prefetch(s);
       }
       if (live == 0) return;

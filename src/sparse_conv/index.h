@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <type_traits>
 
 #include "core/call.h"
 #include "core/indices_rank.h"
@@ -15,6 +16,8 @@ std::size_t pair_index_bytes(std::int64_t rows, const IndicePairsParams& params)
 
 // Whether column c of every row of indices is in 0 .. limits[c]-1.
 bool all_in_range(const ConstTensor& indices, const std::int64_t* limits);
+
+inline std::uint32_t low_bits(std::int64_t count) { return count >= 32 ? ~0u : (1u << count) - 1; }
 
 // A home is a leaf in which some site's window starts, when no row offset is added. Sites look up homes, and
 // for each row offset the homes, in ascending order, look up the outputs: fewer searches, and in order.
@@ -95,5 +98,23 @@ class PairIndex {
   std::int32_t* row_of_ = nullptr;
   std::int64_t active_ = 0;
 };
+
+// Numbers what mark(leaves) marks; returns how many leaves that are.
+template <class Leaves, class Mark>
+std::int64_t PairIndex::collect(Call& call, Leaves& leaves, std::optional<Scratch>& memory,
+                                const Mark& mark) const {
+  if constexpr (std::is_same_v<Leaves, BitmapLeaves>) {
+    const std::int64_t bytes = BitmapLeaves::bytes(geometry_.leaves);
+    memory.emplace(call.lease(static_cast<std::size_t>(bytes)));
+    leaves = BitmapLeaves(memory->take<RankWord>(bytes / std::int64_t{sizeof(RankWord)}), geometry_.leaves);
+    leaves.clear();
+  } else {
+    mark(leaves);  // counts only
+    memory.emplace(call.lease(SortedLeaves::bytes(leaves.marks())));
+    leaves.start(*memory);
+  }
+  mark(leaves);
+  return leaves.number();
+}
 
 }  // namespace turnout::core

@@ -1,0 +1,155 @@
+// The outputs of a sparse or transposed convolution: which exist, their ranks, their coordinates.
+#include <algorithm>
+
+#include "core/dtypes.h"
+#include "core/parallel.h"
+#include "sparse_conv/index.h"
+
+namespace turnout::core {
+namespace {
+
+// Which row of the output a leaf is in; leaves come in ascending order, and mostly in the same row.
+class RowDecoder {
+ public:
+  explicit RowDecoder(const Geometry& geometry) : g_(geometry) {}
+
+  std::int64_t site(int column) const { return site_[column]; }  // all but the last
+  std::int64_t first_x(std::uint64_t leaf) {
+    find_row(leaf);
+    return static_cast<std::int64_t>(leaf - row_begin_) * g_.leaf_cells;
+  }
+  // Which cells of a leaf are in the output shape.
+  std::uint32_t valid(std::uint64_t leaf) {
+    const std::int64_t x = first_x(leaf), left = g_.last().out_size - x;
+    if (!is_valid_ || left <= 0) return 0;
+    return left >= 32 ? ~0u : (1u << left) - 1;
+  }
+
+ private:
+  void find_row(std::uint64_t leaf) {
+    const auto row_leaves = static_cast<std::uint64_t>(g_.row_leaves);
+    if (leaf - row_begin_ < row_leaves) return;
+    std::uint64_t row = leaf / row_leaves;
+    row_begin_ = row * row_leaves;
+    const std::uint64_t bias = static_cast<std::uint64_t>(g_.bias) / row_leaves;
+    is_valid_ = row >= bias;
+    row -= bias;
+    for (int d = g_.dims - 2; d >= 0; --d) {
+      const auto extent = static_cast<std::uint64_t>(g_.dim[d].extent);
+      site_[d + 1] = static_cast<std::int64_t>(row % extent);
+      is_valid_ &= site_[d + 1] < g_.dim[d].out_size;
+      row /= extent;
+    }
+    site_[0] = static_cast<std::int64_t>(row);
+    is_valid_ &= site_[0] < g_.batch_size;
+  }
+
+  const Geometry& g_;
+  std::uint64_t row_begin_ = std::uint64_t{1} << 63;  // no leaf is in that row
+  std::int64_t site_[Dims::kMax] = {};
+  bool is_valid_ = false;
+};
+
+}  // namespace
+
+// f(leaf, bits) for the outputs that the sites of each home meet, window by window: the bits of a leaf, which
+// may go on in the next one.
+template <class Key, class F>
+void PairIndex::for_each_output(const Key* keys, std::uint32_t* starts, const F& f) const {
+  const Geometry& g = geometry_;
+  std::uint32_t* named =
+      starts + padded(static_cast<std::size_t>(home_count_ + 1) * sizeof(*starts)) / sizeof(*starts);
+  for (std::int64_t c = 0; c < g.classes; ++c) {
+    const std::int64_t x_class = c % g.last().classes;
+    for (std::int32_t w = g.class_windows[x_class]; w < g.class_windows[x_class + 1]; ++w) {
+      const Window& window = g.windows[w];
+      std::fill_n(starts, home_count_ + 1, 0u);
+      for (std::int64_t i = class_start_[c]; i < class_start_[c + 1]; ++i)
+        starts[homes(window.slot)[i]] |= 1u << bits(window.slot)[i];
+      std::int64_t count = 0;
+      for (std::int64_t h = 1; h <= home_count_; ++h) {
+        std::uint32_t met = 0;
+        for (std::int32_t t = 0; t < window.taps; ++t) met |= starts[h] << g.taps[window.first_tap + t].bit;
+        starts[h] = met;
+        named[count] = static_cast<std::uint32_t>(h);
+        count += met != 0;
+      }
+      for (std::int64_t o = 0; o < g.offset_count; ++o) {
+        if (g.offsets[o].cls != c / g.last().classes) continue;
+        const auto delta = static_cast<Key>(g.offsets[o].leaf_delta);
+        for (std::int64_t n = 0; n < count; ++n)
+          f(static_cast<Key>(keys[named[n]] + delta), starts[named[n]]);
+      }
+    }
+  }
+}
+
+template <class Key, class Leaves>
+void PairIndex::rank_outputs(Call& call, Leaves& leaves, const Key* keys) {
+  const Geometry& g = geometry_;
+  auto* starts = key_memory_->take<std::uint32_t>(home_count_ + 1);
+  const auto leaf_cells = static_cast<std::uint32_t>(g.leaf_cells);
+  word_count_ = collect(call, leaves, output_memory_, [&](Leaves& marked) {
+    for_each_output(keys, starts, [&](Key leaf, std::uint32_t bits) {
+      marked.mark(leaf);
+      if (std::uint64_t{bits} >> leaf_cells != 0) marked.mark(leaf + 1);
+    });
+  });
+  word_memory_.emplace(call.lease(array_bytes(word_count_ + 1, sizeof(RankWord))));
+  words_ = word_memory_->take<RankWord>(word_count_ + 1);
+  std::fill_n(words_, word_count_ + 1, RankWord{});
+  for_each_output(keys, starts,
+                  [&](Key leaf, std::uint32_t bits) { words_[leaves.find(leaf)].bits |= bits; });
+
+  // What goes on in the next leaf is handed to it, what lies outside the output shape goes, and the overlap
+  // shows what the next leaf has.
+  const std::uint32_t own = low_bits(g.leaf_cells);
+  std::uint64_t last_leaf = ~std::uint64_t{0} - 1;
+  std::uint32_t beyond = 0;
+  RowDecoder rows(g);
+  leaves.for_each(0, leaves.steps(), [&](std::uint64_t leaf, std::uint32_t number) {
+    RankWord& word = words_[number];
+    const bool adjacent = leaf == last_leaf + 1;
+    const std::uint32_t set = (word.bits | (adjacent ? beyond : 0)) & rows.valid(leaf) & own;
+    beyond = static_cast<std::uint32_t>(std::uint64_t{word.bits} >> leaf_cells);
+    std::uint32_t& before = words_[number - 1].bits;  // word 0 has none
+    if (adjacent) before |= static_cast<std::uint32_t>(std::uint64_t{set} << leaf_cells);
+    word.bits = set;
+    word.base = static_cast<std::uint32_t>(active_);
+    active_ += std::popcount(set);
+    last_leaf = leaf;
+  });
+}
+template void PairIndex::rank_outputs(Call& call, BitmapLeaves& leaves, const std::uint32_t* keys);
+template void PairIndex::rank_outputs(Call& call, SortedLeaves& leaves, const std::uint64_t* keys);
+
+template <class Leaves, class Index>
+void PairIndex::write_outputs(Context& context, const Leaves& leaves, Index* out) const {
+  const int columns = geometry_.dims + 1;
+  const std::uint32_t own = low_bits(geometry_.leaf_cells);
+  const std::int64_t steps = leaves.steps();
+  const bool parallel = active_ * columns * std::int64_t{sizeof(Index)} >= kParallelBytes;
+  const std::int64_t grain = parallel ? std::max<std::int64_t>(1, steps / (8 * context.threads())) : steps;
+  parallel_for(context, steps, grain, [&](std::int64_t begin, std::int64_t end) {
+    RowDecoder rows(geometry_);
+    leaves.for_each(begin, end, [&](std::uint64_t leaf, std::uint32_t number) {
+      std::uint32_t bits = words_[number].bits & own;
+      if (bits == 0) return;
+      const std::int64_t x = rows.first_x(leaf);
+      Index* to = out + std::int64_t{words_[number].base} * columns;
+      for (; bits != 0; bits &= bits - 1) {
+        for (int c = 0; c < columns - 1; ++c) *to++ = static_cast<Index>(rows.site(c));
+        *to++ = static_cast<Index>(x + std::countr_zero(bits));
+      }
+    });
+  });
+}
+
+void PairIndex::write_outputs(Context& context, const Tensor& out_indices) const {
+  visit_index(out_indices.dtype, [&](auto type) {
+    auto* out = static_cast<typename decltype(type)::type*>(out_indices.data);
+    is_bitmap_ ? write_outputs(context, bitmap_.outputs, out) : write_outputs(context, sorted_.outputs, out);
+  });
+}
+
+}  // namespace turnout::core
