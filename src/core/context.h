@@ -86,6 +86,12 @@ constexpr std::size_t padded(std::size_t bytes) {
   return (bytes + kScratchAlignment - 1) / kScratchAlignment * kScratchAlignment;
 }
 
+// Of an array that Scratch::take<T>(count) gives.
+template <class T>
+constexpr std::size_t array_bytes(std::int64_t count) {
+  return padded(static_cast<std::size_t>(count) * sizeof(T));
+}
+
 // Memory that the caller of an operator lends to this thread: the next Scratch lies there if there is room.
 class Loan {
  public:

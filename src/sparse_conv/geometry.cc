@@ -134,19 +134,16 @@ SitePart GeometryDim::computed_part(std::int64_t i) const {
 
 std::size_t geometry_bytes(const IndicePairsParams& p) {
   const int dims = p.kernel_size.count();
-  const auto array = [](std::int64_t count, std::size_t size) {
-    return padded(static_cast<std::size_t>(count) * size);
-  };
   std::size_t bytes = 0;
   std::int64_t rows = 1;
   for (int d = 0; d < dims; ++d) {
-    bytes += array(p.kernel_size[d], sizeof(KernelOffset)) + array(p.kernel_size[d], sizeof(std::int64_t)) +
-             array(part_count(p, d), sizeof(SitePart));
+    bytes += array_bytes<KernelOffset>(p.kernel_size[d]) + array_bytes<std::int64_t>(p.kernel_size[d]) +
+             array_bytes<SitePart>(part_count(p, d));
     if (d < dims - 1) rows *= p.kernel_size[d];
   }
   const std::int64_t kernel = p.kernel_size[dims - 1];
-  return bytes + array(rows, sizeof(RowOffset)) + array(kernel, sizeof(Window)) + array(kernel, sizeof(Tap)) +
-         array(kernel + 1, sizeof(std::int32_t));
+  return bytes + array_bytes<RowOffset>(rows) + array_bytes<Window>(kernel) + array_bytes<Tap>(kernel) +
+         array_bytes<std::int32_t>(kernel + 1);
 }
 
 void make_geometry(const IndicePairsParams& p, Scratch& memory, Geometry& g) {

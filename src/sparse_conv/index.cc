@@ -94,10 +94,6 @@ void visit_dims(int dims, const F& f) {
   }
 }
 
-std::size_t array_bytes(std::int64_t count, std::size_t size) {
-  return padded(static_cast<std::size_t>(count) * size);
-}
-
 // Without a branch on the data: one pass at the speed of memory.
 template <int kColumns, class Index>
 bool columns_in_range(const Index* data, std::int64_t rows, const std::int64_t* limits) {
@@ -128,9 +124,10 @@ bool all_in_range(const ConstTensor& indices, const std::int64_t* limits) {
 std::size_t pair_index_bytes(std::int64_t rows, const IndicePairsParams& p) {
   const std::int64_t slots = slot_bound(p) + (p.mode == ConvMode::submanifold);
   const std::int64_t classes = class_bound(p);
-  return geometry_bytes(p) + array_bytes(rows * slots, sizeof(std::uint64_t)) + array_bytes(rows * slots, 1) +
-         array_bytes(rows, sizeof(std::int32_t)) + array_bytes(classes + 1, sizeof(std::int64_t)) +
-         array_bytes(has_classes(p) ? classes * blocks_of(rows) : 0, sizeof(std::int64_t));
+  return geometry_bytes(p) + array_bytes<std::uint64_t>(rows * slots) +
+         array_bytes<std::uint8_t>(rows * slots) + array_bytes<std::int32_t>(rows) +
+         array_bytes<std::int64_t>(classes + 1) +
+         array_bytes<std::int64_t>(has_classes(p) ? classes * blocks_of(rows) : 0);
 }
 
 PairIndex::PairIndex(Context& context, Call& call, const ConstTensor& indices,
@@ -274,9 +271,8 @@ void PairIndex::build(Context& context, Call& call, const ConstTensor& indices, 
   settle(context, sets.homes, cells);
 
   // keys, and what rank_outputs needs of the same length
-  const std::size_t keys = array_bytes(home_count_ + 1, sizeof(Cell));
-  const std::size_t more =
-      geometry_.submanifold ? 0 : 2 * array_bytes(home_count_ + 1, sizeof(std::uint32_t));
+  const std::size_t keys = array_bytes<Cell>(home_count_ + 1);
+  const std::size_t more = geometry_.submanifold ? 0 : 2 * array_bytes<std::uint32_t>(home_count_ + 1);
   key_memory_.emplace(call.lease(keys + more));
   Cell* key_of = key_memory_->take<Cell>(home_count_ + 1);
   key_of[0] = 0;
@@ -290,7 +286,7 @@ void PairIndex::build(Context& context, Call& call, const ConstTensor& indices, 
   home_keys_ = key_of;
   if (geometry_.submanifold) {
     word_count_ = home_count_;
-    word_memory_.emplace(call.lease(array_bytes(word_count_ + 1, sizeof(RankWord))));
+    word_memory_.emplace(call.lease(array_bytes<RankWord>(word_count_ + 1)));
     words_ = word_memory_->take<RankWord>(word_count_ + 1);
     rank_sites(context);
     sets.outputs = sets.homes;

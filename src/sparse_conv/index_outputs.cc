@@ -95,7 +95,7 @@ void PairIndex::rank_outputs(Call& call, Leaves& leaves, const Key* keys) {
       if (std::uint64_t{bits} >> leaf_cells != 0) marked.mark(leaf + 1);
     });
   });
-  word_memory_.emplace(call.lease(array_bytes(word_count_ + 1, sizeof(RankWord))));
+  word_memory_.emplace(call.lease(array_bytes<RankWord>(word_count_ + 1)));
   words_ = word_memory_->take<RankWord>(word_count_ + 1);
   std::fill_n(words_, word_count_ + 1, RankWord{});
   for_each_output(keys, starts,
