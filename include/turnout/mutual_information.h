@@ -8,10 +8,13 @@
 namespace turnout {
 
 // Shapes: batch B, symbols S, frames T.
-//   px [B, S, T + 1] (regular) or [B, S, T] (modified), py [B, S + 1, T]: log-probabilities, f32, f64, f16,
-//   bf16 p [B, S + 1, T + 1], ans, ans_grad [B]: f64 beside f64, else f32 boundary [B, 4] int64, or none:
-//   (s_begin, t_begin, s_end, t_end) for each row of the batch, inclusive positions in p; none is (0, 0, S,
-//   T). A component outside 0 .. S or 0 .. T is refused, with its row; begin beyond end is an empty lattice.
+//
+// - px [B, S, T + 1] (regular) or [B, S, T] (modified), py [B, S + 1, T]: log-probabilities, f32, f64, f16,
+// bf16.
+// - p [B, S + 1, T + 1], ans and ans_grad [B]: f64 beside f64, else f32.
+// - boundary [B, 4] int64, or none: (s_begin, t_begin, s_end, t_end) for each row of the batch, inclusive
+//   positions in p; none is (0, 0, S, T). A component outside 0 .. S or 0 .. T is refused, with its row;
+//   begin beyond end is an empty lattice.
 
 // p[s_begin, t_begin] = 0, and elsewhere between the boundaries, with off = 0 (regular) or 1 (modified),
 //   p[s, t] = log_add(p[s-1, t-off] + px[s-1, t-off], p[s, t-1] + py[s, t-1])      missing terms are -inf

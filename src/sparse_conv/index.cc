@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <numeric>
 #include <type_traits>
 #include <utility>
@@ -125,8 +124,8 @@ std::size_t pair_index_bytes(std::int64_t rows, const IndicePairsParams& p) {
   const std::int64_t slots = slot_bound(p) + (p.mode == ConvMode::submanifold);
   const std::int64_t classes = class_bound(p);
   return geometry_bytes(p) + array_bytes<std::uint64_t>(rows * slots) +
-         array_bytes<std::uint8_t>(rows * slots) + array_bytes<std::int32_t>(rows) +
-         array_bytes<std::int64_t>(classes + 1) +
+         array_bytes<std::uint32_t>(rows * slots) + array_bytes<std::uint8_t>(rows * slots) +
+         array_bytes<std::int32_t>(rows) + array_bytes<std::int64_t>(classes + 1) +
          array_bytes<std::int64_t>(has_classes(p) ? classes * blocks_of(rows) : 0);
 }
 
@@ -138,7 +137,7 @@ PairIndex::PairIndex(Context& context, Call& call, const ConstTensor& indices,
   const std::int64_t slots = slot_bound(params) + g.submanifold;
   is_bitmap_ = BitmapLeaves::fits(g.leaves);
   void* cells = memory.take<std::uint64_t>(rows_ * slots);
-  homes_ = static_cast<std::uint32_t*>(cells);  // in place, once the cells have done their part
+  homes_ = memory.take<std::uint32_t>(rows_ * slots);
   bits_ = memory.take<std::uint8_t>(rows_ * slots);
   auto* row_memory = memory.take<std::int32_t>(rows_);
   if (g.submanifold) row_of_ = row_memory;
@@ -324,19 +323,14 @@ void PairIndex::mark_homes(const Cell* cells, Leaves& leaves) const {
 
 // Cells become homes and bits.
 template <class Cell, class Leaves>
-void PairIndex::settle(Context& context, const Leaves& leaves, Cell* cells) {
-  // In place: nobody overtakes 64-bit cells when one thread takes all in order. Lists come slot by slot.
-  const bool in_parallel = sizeof(Cell) == sizeof(*homes_);
+void PairIndex::settle(Context& context, const Leaves& leaves, const Cell* cells) {
   for_each_list([&](std::int32_t slot, std::int64_t first, std::int64_t last) {
-    const std::int64_t sites = last - first;
-    const bool parallel = in_parallel && sites * kPlacedBytes >= kParallelBytes;
+    const std::int64_t sites = last - first, shift = slot * rows_ + first;
+    const bool parallel = sites * kPlacedBytes >= kParallelBytes;
     parallel_for(context, sites, parallel ? kBlock : sites, [&](std::int64_t begin, std::int64_t end) {
-      const std::int64_t shift = slot * rows_ + first;
       for (std::int64_t i = shift + begin; i < shift + end; ++i) {
-        Cell cell;
-        std::memcpy(&cell, cells + i, sizeof(cell));
-        bits_[i] = static_cast<std::uint8_t>(cell & 31);
-        homes_[i] = leaves.find(cell >> 5);
+        bits_[i] = static_cast<std::uint8_t>(cells[i] & 31);
+        homes_[i] = leaves.find(cells[i] >> 5);
       }
     });
   });
@@ -383,9 +377,10 @@ void PairIndex::rank_sites(Context& context) {
 void PairIndex::look_up(std::uint64_t leaf_delta, RankWord* words) const {
   const auto look = [&](auto key, const auto& leaves) {
     const auto* keys = static_cast<const decltype(key)*>(home_keys_);
+    typename std::remove_cvref_t<decltype(leaves)>::Cursor cursor(leaves);
     words[0] = {};
     for (std::int64_t h = 1; h <= home_count_; ++h)
-      words[h] = words_[leaves.find(static_cast<decltype(key)>(keys[h] + leaf_delta))];
+      words[h] = words_[cursor.find(static_cast<decltype(key)>(keys[h] + leaf_delta))];
   };
   is_bitmap_ ? look(std::uint32_t{}, bitmap_.outputs) : look(std::uint64_t{}, sorted_.outputs);
 }

@@ -98,8 +98,9 @@ void PairIndex::rank_outputs(Call& call, Leaves& leaves, const Key* keys) {
   word_memory_.emplace(call.lease(array_bytes<RankWord>(word_count_ + 1)));
   words_ = word_memory_->take<RankWord>(word_count_ + 1);
   std::fill_n(words_, word_count_ + 1, RankWord{});
+  typename Leaves::Cursor cursor(leaves);
   for_each_output(keys, starts,
-                  [&](Key leaf, std::uint32_t bits) { words_[leaves.find(leaf)].bits |= bits; });
+                  [&](Key leaf, std::uint32_t bits) { words_[cursor.find(leaf)].bits |= bits; });
 
   // What goes on in the next leaf is handed to it, what lies outside the output shape goes, and the overlap
   // shows what the next leaf has.
