@@ -43,9 +43,9 @@ std::int64_t slot_bound(const IndicePairsParams& p) {
   const int last = p.kernel_size.count() - 1;
   const std::int64_t stride = p.mode == ConvMode::transposed ? 1 : p.stride[last];
   const std::int64_t common = std::gcd(stride, p.dilation[last]);
-  const std::int64_t step = stride / common;  // from one offset of a class to its next
-  const std::int64_t taps = (p.kernel_size[last] - 1) / step + 1;
-  const std::int64_t taps_of_window = (kMaxWidth - 1) / (p.dilation[last] / common) + 1;
+  // Offsets of a class are stride / common apart, and their deltas dilation / common.
+  const std::int64_t taps = (p.kernel_size[last] - 1) * common / stride + 1;
+  const std::int64_t taps_of_window = (kMaxWidth - 1) * common / p.dilation[last] + 1;
   return (taps - 1) / taps_of_window + 1;
 }
 
