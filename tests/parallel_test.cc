@@ -71,6 +71,15 @@ TEST(ParallelFor, WorkersAreNumbered) {
     });
     EXPECT_EQ(shared, 0);
     EXPECT_EQ(beyond, 0);
+    // No more than a caller has room for, whatever the context has.
+    std::atomic<int> most{0};
+    parallel_for(
+        context, 40, 1,
+        [&](std::int64_t, std::int64_t, int worker) {
+          if (worker > most) most = worker;
+        },
+        2);
+    EXPECT_LT(most, 2);
     // A call inside a body has one worker, whoever runs it.
     parallel_for(context, 4, 1, [&](std::int64_t, std::int64_t) {
       parallel_for(context, 4, 1, [&](std::int64_t, std::int64_t, int worker) { beyond += worker; });

@@ -9,8 +9,8 @@ namespace turnout {
 
 // Shapes: batch B, symbols S, frames T.
 //
-// - px [B, S, T + 1] (regular) or [B, S, T] (modified), py [B, S + 1, T]: log-probabilities, f32, f64, f16,
-// bf16.
+// - px [B, S, T + 1] (regular) or [B, S, T] (modified), py [B, S + 1, T]: log-probabilities,
+//   f32, f64, f16 or bf16.
 // - p [B, S + 1, T + 1], ans and ans_grad [B]: f64 beside f64, else f32.
 // - boundary [B, 4] int64, or none: (s_begin, t_begin, s_end, t_end) for each row of the batch, inclusive
 //   positions in p; none is (0, 0, S, T). A component outside 0 .. S or 0 .. T is refused, with its row;
@@ -47,8 +47,8 @@ inline void mutual_information_backward(const ConstTensor& px, const ConstTensor
                               overwrite_ans_grad);
 }
 
-// Both in one pass, each lattice while it is in the cache, with ans_grad 1 and p in scratch memory: what
-// training needs.
+// Both in one pass, a few lattices at a time while they are in the cache, with ans_grad 1 and p in scratch
+// memory: what training needs.
 TURNOUT_API void mutual_information_forward_backward(Context& context, const ConstTensor& px,
                                                      const ConstTensor& py, const ConstTensor* boundary,
                                                      const Tensor& ans, const Tensor& px_grad,

@@ -47,6 +47,7 @@ struct IndicePairsParams {
 // sparse       floor((spatial_shape + 2 padding - dilation (kernel_size - 1) - 1) / stride) + 1
 // submanifold  spatial_shape
 // transposed   (spatial_shape - 1) stride - 2 padding + kernel_size + output_padding
+// Checks nothing: where an argument is out of range or of another length, IndicePairs says so.
 TURNOUT_API Dims indice_pairs_output_shape(const IndicePairsParams& params);
 
 // Both steps of IndicePairs at once, for results that have room for all outputs. Returns num_act_out;
@@ -77,6 +78,7 @@ inline std::int64_t get_indice_pairs(const ConstTensor& indices, const Tensor& o
 // refused, with its row.
 class TURNOUT_API IndicePairs {
  public:
+  // The context must outlive the object.
   // indices [rows, 1 + dims] (n, x_0, .., x_{dims-1}), int32 or int64, dims 1 .. 4. They are read again by
   // write().
   IndicePairs(Context& context, const ConstTensor& indices, const IndicePairsParams& params);

@@ -27,19 +27,23 @@ bool& inside_parallel();  // of this thread
 // body(begin, end) for consecutive ranges of `grain` items that cover 0 .. n-1; the last may be shorter. The
 // ranges depend on n and grain alone, never on who runs them. Ranges are handed out one by one, so a thread
 // that loses its core delays one range. A call inside a body runs inline. body must not throw. It may also be
-// body(begin, end, worker): workers that run at the same time have different numbers below context.threads().
+// body(begin, end, worker): workers that run at the same time have different numbers below `limit`, which is
+// what the caller has memory for; the context's own number of threads may change at any time.
 template <class Body>
-void parallel_for(Context& context, std::int64_t n, std::int64_t grain, const Body& body) {
+void parallel_for(Context& context, std::int64_t n, std::int64_t grain, const Body& body,
+                  int limit = kMaxThreads) {
   struct Job {
     std::atomic<std::int64_t> next{0};
     std::atomic<int> workers{0};
     std::int64_t n, grain;
+    int limit;
     const Body* body;
 
     static void work(void* argument) noexcept {
       auto& job = *static_cast<Job*>(argument);
       const FpEnvironment environment;
-      [[maybe_unused]] const int worker = job.workers.fetch_add(1, std::memory_order_relaxed);
+      const int worker = job.workers.fetch_add(1, std::memory_order_relaxed);
+      if (worker >= job.limit) return;
       for (;;) {
         const std::int64_t begin = job.next.fetch_add(job.grain, std::memory_order_relaxed);
         if (begin >= job.n) return;
@@ -56,11 +60,13 @@ void parallel_for(Context& context, std::int64_t n, std::int64_t grain, const Bo
   Job job;
   job.n = n;
   job.grain = std::max<std::int64_t>(grain, 1);
+  job.limit = limit;
   job.body = &body;
 
   bool& inside = inside_parallel();
   const std::int64_t ranges = (n - 1) / job.grain + 1;
-  const auto threads = static_cast<int>(std::min<std::int64_t>(context.threads(), ranges));
+  const auto threads =
+      static_cast<int>(std::min({std::int64_t{context.threads()}, std::int64_t{limit}, ranges}));
   if (threads <= 1 || inside) {
     Job::work(&job);
     return;

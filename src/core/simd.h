@@ -1,5 +1,5 @@
-// SIMD: the only file that names Highway. A kernels.cc includes it like this, and everything between
-// TURNOUT_ISA_BEGIN and TURNOUT_ISA_END is compiled once per instruction set:
+// SIMD: with simd_math.h the only file that includes Highway. A kernels.cc includes it like this, and
+// everything between TURNOUT_ISA_BEGIN and TURNOUT_ISA_END is compiled once per instruction set:
 //
 //   #undef HWY_TARGET_INCLUDE
 //   #define HWY_TARGET_INCLUDE "<family>/kernels.cc"

@@ -73,7 +73,7 @@ struct Engine {
     const std::int64_t place = (row - wave.row_begin) * wave.ring_rows + strip % wave.ring_rows;
     return reinterpret_cast<Real*>(wave.rings + place * ring_row_bytes);
   }
-  std::atomic<std::int32_t>& progress(std::int64_t row, std::int64_t strip) const {
+  std::atomic<std::int64_t>& progress(std::int64_t row, std::int64_t strip) const {
     return wave.progress[(row - wave.row_begin) * wave.strips + strip];
   }
 
@@ -341,7 +341,7 @@ struct Engine {
     while (progress(row, strip).load(std::memory_order_acquire) <= chunk) std::this_thread::yield();
   }
   void publish(std::int64_t row, std::int64_t strip, std::int64_t chunks) const {
-    progress(row, strip).store(static_cast<std::int32_t>(chunks), std::memory_order_release);
+    progress(row, strip).store(chunks, std::memory_order_release);
   }
 
   void run() const {
@@ -349,7 +349,7 @@ struct Engine {
     for (;;) {
       const std::int64_t item = wave.next_item.fetch_add(1, std::memory_order_relaxed);
       if (item >= rows * wave.strips) return;
-      // Lattice by lattice when one thread does all; strip by strip of all of them when several do.
+      // Lattice by lattice: threads that work together follow each other up the same one.
       const std::int64_t row = wave.row_begin + item / wave.strips, strip = item % wave.strips;
       const LatticeBox box = box_of(lattice, row);
       clear_outside(row, box, strip * kStripRows,
@@ -367,11 +367,7 @@ void run(const BackwardTask& task, Wave& wave) {
 
 std::int64_t strips(const LatticeTask& task) { return task.symbols / kStripRows + 1; }
 
-std::int64_t ring_row_bytes(const LatticeTask& task) {
-  return task.dtype == DType::f64 ? Engine<double>::row_bytes(task) : Engine<float>::row_bytes(task);
-}
-
-constexpr BackwardKernels kBackwardKernels = {{&strips, &ring_row_bytes, 1}, &run};
+constexpr BackwardKernels kBackwardKernels = {{&strips}, &run};
 
 TURNOUT_ISA_END
 

@@ -1,16 +1,15 @@
 // The lattice forward, compiled once per instruction set.
 //
-// A strip is as many rows as a vector has lanes. It is walked along anti-diagonals: in step i lane j is at
-// column i - j, so that what is above a cell is what the lane before had one step earlier, and what is left
-// of it is what the same lane had. Rows are laid out for that in tiles: copied in, transposed in registers,
-// and copied out. A step waits for the one before it, so four strips take turns.
+// A strip is as many rows as a vector of 256 bits has lanes. It is walked along anti-diagonals: in step i
+// lane j is at column i - j, so that what is above a cell is what the lane before had one step earlier, and
+// what is left of it is what the same lane had. A few steps of all rows are loaded at a time and transposed
+// in registers. A step waits for the one before it, so four strips take turns.
 //
 // In float, lanes hold p minus an integer that follows them, so that a long lattice is as precise as a short
 // one.
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <thread>
 
@@ -25,6 +24,7 @@
 #include "core/simd.h"
 //
 #include "core/simd_math.h"
+#include "mutual_information/strip.h"
 
 TURNOUT_ISA_BEGIN
 
@@ -32,9 +32,6 @@ constexpr int kSlots = 4;
 constexpr std::int64_t kTurnSteps = 16;           // of all strips in work; then lines are fetched
 constexpr std::int64_t kPrefetchSteps = 48;       // ahead
 constexpr std::int64_t kBeyond = 2 * kTurnSteps;  // cells behind the last of a row that is handed on
-
-template <class Real>
-constexpr Real kNone = -std::numeric_limits<Real>::infinity();
 
 // log_add(x, y) is x where y is 15.94 (36.04) below it: log of the type's epsilon.
 constexpr float kFar(float) { return 15.9423847198486328125f; }
@@ -48,27 +45,6 @@ HWY_INLINE V log_add(D d, V x, V y) {
   const auto is_near = hn::Le(distance, hn::Set(d, kFar(hn::TFromD<D>())));
   return hn::Add(larger, hn::IfThenElseZero(is_near, log1p_exp_minus(d, distance)));
 }
-
-// One strip in work. T is the type of px and py.
-template <class T>
-struct Strip {
-  using Real = std::conditional_t<sizeof(T) == 8, double, float>;
-  // 256 bits at most: as many steps as lanes are transposed at a time, and more would not stay in registers.
-  static constexpr std::int64_t kLanes = std::min<std::int64_t>(HWY_MAX_BYTES, 32) / sizeof(Real);
-  using D = hn::CappedTag<Real, static_cast<std::size_t>(kLanes)>;
-  static constexpr std::int64_t kPad = kLanes;  // cells before the first of a row that is handed on
-
-  bool is_live = false;
-  std::int64_t row, strip;  // which: row of the batch
-  LatticeBox box;
-  std::int64_t first, rows;      // rows of the lattice: first .. first + rows - 1
-  const T *px, *py;              // what leads to lane 0: px of the row above, from column t_begin on
-  std::int64_t step, last_step;  // the next, and one past the last
-  double base;                   // p - base is in the lanes
-  const double* above;           // p of the row above the strip, from column t_begin on
-  double* below;                 // p of the last row, for the next strip; nullptr: there is none
-  hn::Vec<D> now, before;        // the last two steps
-};
 
 template <class T, bool kModified>
 struct Engine {
@@ -99,7 +75,6 @@ struct Engine {
     const std::int64_t cells = task.frames + 1 + S::kPad + kBeyond;
     return static_cast<std::int64_t>(padded(static_cast<std::size_t>(cells) * sizeof(double)));
   }
-  static std::int64_t strip_count(std::int64_t symbols) { return (symbols + S::kLanes - 1) / S::kLanes; }
 
   Real* p_row(std::int64_t row, std::int64_t s) const {
     return static_cast<Real*>(task.p) + ((row - task.first_row) * (lattice.symbols + 1) + s) * p_columns;
@@ -109,7 +84,7 @@ struct Engine {
     const std::int64_t place = (row - wave.row_begin) * wave.ring_rows + (strip + 1) % wave.ring_rows;
     return reinterpret_cast<double*>(wave.rings + place * ring_row_bytes) + S::kPad;
   }
-  std::atomic<std::int32_t>& progress(std::int64_t row, std::int64_t strip) const {
+  std::atomic<std::int64_t>& progress(std::int64_t row, std::int64_t strip) const {
     return wave.progress[(row - wave.row_begin) * wave.strips + strip];
   }
 
@@ -182,83 +157,6 @@ struct Engine {
     return progress(s.row, s.strip - 1).load(std::memory_order_acquire) > needed;
   }
 
-  // Steps step .. step + kLanes - 1 of one array: lane j has from[j * stride + step - j + shift], and none
-  // where that is outside 0 .. size-1 of its row. v[k] is step k.
-  HWY_INLINE void load_steps(const S& s, const T* from, std::int64_t stride, std::int64_t shift,
-                             std::int64_t size, const T* end, V (&v)[S::kLanes]) const {
-    const D d;
-    const std::int64_t first = s.step + shift - (S::kLanes - 1);
-    const bool is_inside = first >= 0 && s.step + shift + S::kLanes <= size;
-    // Lanes beyond the strip read what follows it, as long as that is within the tensor.
-    if (std::is_same_v<T, Real> && HWY_LIKELY(is_inside) &&
-        HWY_LIKELY(end - from >= s.step + shift + (S::kLanes - 1) * (stride - 1) + S::kLanes)) {
-      const auto* corner = reinterpret_cast<const Real*>(from) + s.step + shift;
-      for (std::int64_t lane = 0; lane < S::kLanes; ++lane)
-        v[lane] = hn::LoadU(d, corner + lane * (stride - 1));
-    } else {
-      alignas(64) Real cells[S::kLanes];
-      for (std::int64_t lane = 0; lane < S::kLanes; ++lane) {
-        hn::Store(hn::Set(d, kNone<Real>), d, cells);
-        const std::int64_t t = s.step + shift - lane;
-        const std::int64_t begin = std::max<std::int64_t>(0, -t);
-        const std::int64_t count = lane < s.rows ? std::min(S::kLanes, size - t) : 0;
-        const std::int64_t row = lane * stride + t;
-        for (std::int64_t k = begin; k < count; ++k) cells[k] = static_cast<Real>(to_float(from[row + k]));
-        v[lane] = hn::Load(d, cells);
-      }
-    }
-    transpose(v);
-  }
-
-  // The other way: v[j] is row j, the steps just done.
-  HWY_INLINE void store_steps(const S& s, const V (&v)[S::kLanes]) const {
-    const D d;
-    const std::int64_t columns = s.box.t_end - s.box.t_begin + 1;
-    Real* const corner = p_row(s.row, s.first) + s.box.t_begin + s.step;
-    if (HWY_LIKELY(s.rows == S::kLanes && s.step >= S::kLanes - 1 && s.step + S::kLanes <= columns)) {
-      for (std::int64_t lane = 0; lane < S::kLanes; ++lane)
-        hn::StoreU(v[lane], d, corner + lane * (p_columns - 1));
-      return;
-    }
-    for (std::int64_t lane = 0; lane < s.rows; ++lane) {
-      alignas(64) Real cells[S::kLanes];
-      hn::Store(v[lane], d, cells);
-      const std::int64_t t = s.step - lane;
-      const std::int64_t begin = std::max<std::int64_t>(0, -t), end = std::min(S::kLanes, columns - t);
-      for (std::int64_t k = begin; k < end; ++k) corner[lane * (p_columns - 1) + k] = cells[k];
-    }
-  }
-
-  // What lane 0 finds above it, and what the last lane leaves for the next strip: in double, without the
-  // base.
-  using Wide = hn::CappedTag<double, 4>;
-  static HWY_INLINE void load_above(const S& s, Real (&above)[S::kLanes]) {
-    const double* from = s.above + s.step - off;
-    if constexpr (sizeof(Real) == 8) {
-      for (std::int64_t k = 0; k < S::kLanes; ++k) above[k] = from[k] - s.base;
-    } else {
-      const Wide dw;
-      const hn::Rebind<Real, Wide> d;
-      const auto base = hn::Set(dw, s.base);
-      for (std::size_t k = 0; k < S::kLanes; k += hn::Lanes(dw))
-        hn::StoreU(hn::DemoteTo(d, hn::Sub(hn::LoadU(dw, from + k), base)), d, above + k);
-    }
-  }
-  static HWY_INLINE void store_below(const S& s, V last_row) {
-    alignas(64) Real from[S::kLanes];
-    hn::Store(last_row, D(), from);
-    double* to = s.below + s.step - (S::kLanes - 1);
-    if constexpr (sizeof(Real) == 8) {
-      for (std::int64_t k = 0; k < S::kLanes; ++k) to[k] = s.base + from[k];
-    } else {
-      const Wide dw;
-      const hn::Rebind<Real, Wide> d;
-      const auto base = hn::Set(dw, s.base);
-      for (std::size_t k = 0; k < S::kLanes; k += hn::Lanes(dw))
-        hn::StoreU(hn::Add(base, hn::PromoteTo(dw, hn::LoadU(d, from + k))), dw, to + k);
-    }
-  }
-
   // So many rows are more than the hardware follows.
   void prefetch(const S& s) const {
     const std::int64_t ahead = s.step + kPrefetchSteps;
@@ -272,37 +170,6 @@ struct Engine {
       px += lattice.columns - 1;
       py += lattice.frames - 1;
       p += p_columns - 1;
-    }
-  }
-
-  // Between rows and steps.
-  static HWY_INLINE void transpose(V (&v)[S::kLanes]) {
-    const D d;
-    constexpr std::int64_t kBlock = 16 / sizeof(Real);  // lanes of 128 bits, within which lanes interleave
-    for (std::int64_t first = 0; first < S::kLanes; first += kBlock) {
-      V* const r = v + first;
-      if constexpr (kBlock == 2) {
-        const V a = hn::InterleaveLower(d, r[0], r[1]), b = hn::InterleaveUpper(d, r[0], r[1]);
-        r[0] = a;
-        r[1] = b;
-      } else {
-        const hn::RepartitionToWide<D> dw;
-        const auto a = hn::BitCast(dw, hn::InterleaveLower(d, r[0], r[1]));
-        const auto b = hn::BitCast(dw, hn::InterleaveUpper(d, r[0], r[1]));
-        const auto e = hn::BitCast(dw, hn::InterleaveLower(d, r[2], r[3]));
-        const auto f = hn::BitCast(dw, hn::InterleaveUpper(d, r[2], r[3]));
-        r[0] = hn::BitCast(d, hn::InterleaveLower(dw, a, e));
-        r[1] = hn::BitCast(d, hn::InterleaveUpper(dw, a, e));
-        r[2] = hn::BitCast(d, hn::InterleaveLower(dw, b, f));
-        r[3] = hn::BitCast(d, hn::InterleaveUpper(dw, b, f));
-      }
-    }
-    if constexpr (S::kLanes == 2 * kBlock) {  // the blocks change places
-      for (std::int64_t k = 0; k < kBlock; ++k) {
-        const V low = hn::ConcatLowerLower(d, v[k + kBlock], v[k]);
-        v[k + kBlock] = hn::ConcatUpperUpper(d, v[k + kBlock], v[k]);
-        v[k] = low;
-      }
     }
   }
 
@@ -352,9 +219,9 @@ struct Engine {
       }
       // Step i is column i - lane: px is that of the column it comes from, py of the one before.
       const std::int64_t columns = s.box.t_end - s.box.t_begin + 1;
-      load_steps(s, s.px, lattice.columns, -off, columns - off, px_end, xs[q]);
-      load_steps(s, s.py, lattice.frames, -1, columns - 1, py_end, ys[q]);
-      load_above(s, above[q]);
+      s.load_steps(s.px, lattice.columns, -off, columns - off, px_end, xs[q]);
+      s.load_steps(s.py, lattice.frames, -1, columns - 1, py_end, ys[q]);
+      s.load_above(off, above[q]);
     }
     const auto up_one = hn::SetTableIndices(d, kUpOne.data());
     const auto first_lane = hn::FirstN(d, 1);
@@ -373,11 +240,11 @@ struct Engine {
       if ((active >> q & 1) == 0) continue;
       s.now = now[q];
       s.before = before[q];
-      transpose(xs[q]);
-      if (s.below != nullptr) store_below(s, xs[q][S::kLanes - 1]);
+      S::transpose(xs[q]);
+      if (s.below != nullptr) s.store_below(xs[q][S::kLanes - 1]);
       const V base = hn::Set(d, static_cast<Real>(s.base));
       for (V& v : xs[q]) v = hn::Add(v, base);
-      store_steps(s, xs[q]);
+      s.store_steps(xs[q], p_row(s.row, s.first) + s.box.t_begin, p_columns);
       s.step += S::kLanes;
     }
   }
@@ -420,8 +287,8 @@ struct Engine {
         const bool is_done = s.step >= s.last_step;
         if (is_done && s.below != nullptr)
           std::fill_n(s.below + (s.box.t_end - s.box.t_begin + 1), kBeyond, kNone<double>);
-        const std::int64_t done = is_done ? std::numeric_limits<std::int32_t>::max() : s.step + 1;
-        progress(s.row, s.strip).store(static_cast<std::int32_t>(done), std::memory_order_release);
+        const std::int64_t done = is_done ? std::numeric_limits<std::int64_t>::max() : s.step + 1;
+        progress(s.row, s.strip).store(done, std::memory_order_release);
         if (is_done) finish(s);
       }
     }
@@ -441,16 +308,11 @@ void run(const ForwardTask& task, Wave& wave) {
 }
 
 std::int64_t strips(const LatticeTask& task) {
-  const std::int64_t lanes = HWY_MAX_BYTES / (task.dtype == DType::f64 ? 8 : 4);
+  const std::int64_t lanes = task.dtype == DType::f64 ? Strip<double>::kLanes : Strip<float>::kLanes;
   return std::max<std::int64_t>(1, (task.symbols + lanes - 1) / lanes);
 }
 
-std::int64_t ring_row_bytes(const LatticeTask& task) {
-  return task.dtype == DType::f64 ? Engine<double, false>::row_bytes(task)
-                                  : Engine<float, false>::row_bytes(task);
-}
-
-constexpr ForwardKernels kForwardKernels = {{&strips, &ring_row_bytes, kSlots}, &run};
+constexpr ForwardKernels kForwardKernels = {{&strips}, &run};
 
 TURNOUT_ISA_END
 

@@ -56,15 +56,13 @@ struct Wave {
   std::int64_t row_begin, row_end;      // of the batch
   std::int64_t strips;                  // of a lattice, at most
   std::int64_t ring_rows;               // more than strips of a lattice that are in work at the same time
-  std::byte* rings;                     // what strips hand on: [rows, ring_rows] of ring_row_bytes
-  std::atomic<std::int32_t>* progress;  // [rows, strips], from 0
+  std::byte* rings;                     // what strips hand on, ring_rows of each lattice
+  std::atomic<std::int64_t>* progress;  // [rows, strips], from 0
   std::atomic<std::int64_t> next_item{0};
 };
 
 struct WaveKernels {
-  std::int64_t (*strips)(const LatticeTask& task);          // of a lattice, at most
-  std::int64_t (*ring_row_bytes)(const LatticeTask& task);  // a multiple of the alignment of scratch memory
-  int strips_in_work;                                       // of one thread
+  std::int64_t (*strips)(const LatticeTask& task);  // of a lattice, at most
 };
 struct ForwardKernels : WaveKernels {
   void (*run)(const ForwardTask& task, Wave& wave);  // each worker calls it once

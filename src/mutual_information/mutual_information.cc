@@ -2,6 +2,7 @@
 #include "turnout/mutual_information.h"
 
 #include <algorithm>
+#include <initializer_list>
 #include <memory>
 #include <new>
 
@@ -32,6 +33,17 @@ LatticeTask task_of(const ConstTensor& px, const ConstTensor& py, const ConstTen
           px.shape[2]};
 }
 
+// Saturates: such a size ends in memory that is not available.
+std::int64_t product(std::initializer_list<std::int64_t> factors) {
+  std::int64_t result = 1;
+  for (std::int64_t factor : factors)
+    if (__builtin_mul_overflow(result, factor, &result)) return kSizeMax;
+  return result;
+}
+std::size_t scratch_bytes(std::initializer_list<std::int64_t> factors) {
+  return padded(static_cast<std::size_t>(std::min(product(factors), kSizeMax / 16)));
+}
+
 // Either each thread takes groups of rows and works alone, or, when there are too few, all threads work on
 // all rows together.
 struct Division {
@@ -41,8 +53,7 @@ struct Division {
 
   Division(std::int64_t batch_rows, std::int64_t symbols, std::int64_t frames, int thread_count)
       : batch(batch_rows) {
-    std::int64_t cells;
-    if (__builtin_mul_overflow(batch * (symbols + 1), frames + 1, &cells)) cells = kSizeMax;
+    const std::int64_t cells = product({batch, symbols + 1, frames + 1});
     const std::int64_t groups = (batch + kGroupRows - 1) / kGroupRows;
     const bool parallel = cells >= kParallelCells && thread_count > 1;
     const bool together = parallel && groups < 2 * thread_count;
@@ -51,8 +62,6 @@ struct Division {
     threads = together ? thread_count : 1;
   }
   std::int64_t waves() const { return (batch + rows - 1) / rows; }
-  // More strips than can be in work.
-  std::int64_t ring_rows(int strips_in_work) const { return std::int64_t{threads} * strips_in_work + 1; }
 };
 
 // Memory of a wave. Sizes are bounds that hold for every instruction set, so that they follow from shapes
@@ -60,21 +69,23 @@ struct Division {
 constexpr std::int64_t kMaxLanes = 16, kMinLanes = 2;
 constexpr int kMaxStripsInWork = 4;
 
-std::size_t ring_bytes(const Division& division, std::int64_t frames) {
-  const std::size_t row = padded(static_cast<std::size_t>(frames + 2 + 3 * kMaxLanes) * sizeof(double));
-  return static_cast<std::size_t>(division.rows * division.ring_rows(kMaxStripsInWork)) * row;
+// More rows than strips in work hand on, or one for each strip.
+std::int64_t ring_rows(const Division& division, std::int64_t symbols) {
+  return std::min(std::int64_t{division.threads} * kMaxStripsInWork + 1, symbols / kMinLanes + 2);
 }
-std::int64_t progress_count(const Division& division, std::int64_t symbols) {
-  return division.rows * (symbols / kMinLanes + 1);
+std::size_t ring_bytes(const Division& division, std::int64_t symbols, std::int64_t frames) {
+  const std::int64_t row = product({frames + 2 + 3 * kMaxLanes, sizeof(double)});
+  return scratch_bytes({division.rows, ring_rows(division, symbols),
+                        static_cast<std::int64_t>(padded(static_cast<std::size_t>(row)))});
 }
 std::size_t wave_bytes(const Division& division, std::int64_t symbols, std::int64_t frames) {
-  return padded(ring_bytes(division, frames)) +
-         padded(static_cast<std::size_t>(progress_count(division, symbols)) * sizeof(std::int32_t));
+  return ring_bytes(division, symbols, frames) +
+         scratch_bytes({division.rows, symbols / kMinLanes + 1, sizeof(std::int64_t)});
 }
 
 class Waves {
  public:
-  using Progress = std::atomic<std::int32_t>;
+  using Progress = std::atomic<std::int64_t>;
 
   Waves(const LatticeTask& task, const Division& division, Scratch& scratch)
       : task_(task), division_(division), wave_bytes_(wave_bytes(division, task.symbols, task.frames)) {
@@ -87,9 +98,9 @@ class Waves {
     wave.row_begin = w * division_.rows;
     wave.row_end = std::min(division_.batch, wave.row_begin + division_.rows);
     wave.strips = kernels.strips(task_);
-    wave.ring_rows = division_.ring_rows(kernels.strips_in_work);
+    wave.ring_rows = ring_rows(division_, task_.symbols);
     wave.rings = memory;
-    wave.progress = reinterpret_cast<Progress*>(memory + padded(ring_bytes(division_, task_.frames)));
+    wave.progress = reinterpret_cast<Progress*>(memory + ring_bytes(division_, task_.symbols, task_.frames));
     for (std::int64_t i = 0; i < division_.rows * wave.strips; ++i) new (wave.progress + i) Progress(0);
     wave.next_item = 0;
   }
@@ -114,15 +125,17 @@ void for_each_wave(Context& context, const Division& division, const Waves& wave
     return;
   }
   const std::int64_t count = division.waves();
-  parallel_for(context, count, division.workers > 1 ? 1 : count,
-               [&](std::int64_t begin, std::int64_t end, int worker) {
-                 for (std::int64_t w = begin; w < end; ++w)
-                   body(w, worker, [&](const auto& kernels, const auto& task) {
-                     Wave wave;
-                     waves.start(wave, kernels, w, worker);
-                     kernels.run(task, wave);
-                   });
-               });
+  parallel_for(
+      context, count, division.workers > 1 ? 1 : count,
+      [&](std::int64_t begin, std::int64_t end, int worker) {
+        for (std::int64_t w = begin; w < end; ++w)
+          body(w, worker, [&](const auto& kernels, const auto& task) {
+            Wave wave;
+            waves.start(wave, kernels, w, worker);
+            kernels.run(task, wave);
+          });
+      },
+      division.workers);
 }
 
 }  // namespace
@@ -161,7 +174,8 @@ void core::check_boundary(const Arguments& arguments) {
 std::size_t core::mutual_information_forward_scratch(std::int64_t batch, std::int64_t symbols,
                                                      std::int64_t frames, int threads) {
   const Division division(batch, symbols, frames, threads);
-  return wave_bytes(division, symbols, frames) * static_cast<std::size_t>(division.workers);
+  return scratch_bytes(
+      {static_cast<std::int64_t>(wave_bytes(division, symbols, frames)), std::int64_t{division.workers}});
 }
 std::size_t core::mutual_information_backward_scratch(std::int64_t batch, std::int64_t symbols,
                                                       std::int64_t frames, int threads) {
@@ -173,9 +187,10 @@ void mutual_information_forward(Context& context, const ConstTensor& px, const C
   Call call(context, kMutualInformationForward, {px, py, slot_of(boundary), p, ans}, {});
   if (call.nothing_to_do()) return;
   const LatticeTask task = task_of(px, py, boundary);
-  const Division division(ans.shape[0], task.symbols, task.frames, context.threads());
-  Scratch& scratch = call.scratch(
-      mutual_information_forward_scratch(ans.shape[0], task.symbols, task.frames, context.threads()));
+  const int threads = context.threads();  // once: it may change
+  const Division division(ans.shape[0], task.symbols, task.frames, threads);
+  Scratch& scratch =
+      call.scratch(mutual_information_forward_scratch(ans.shape[0], task.symbols, task.frames, threads));
   call.chose("anti-diagonals", std::max(division.workers, division.threads));
   const ForwardTask forward{task, p.data, 0, ans.data};
   for_each_wave(context, division, Waves(task, division, scratch),
@@ -189,9 +204,10 @@ void mutual_information_backward(Context& context, const ConstTensor& px, const 
             {overwrite_ans_grad});
   if (call.nothing_to_do()) return;
   const LatticeTask task = task_of(px, py, boundary);
-  const Division division(ans_grad.shape[0], task.symbols, task.frames, context.threads());
+  const int threads = context.threads();
+  const Division division(ans_grad.shape[0], task.symbols, task.frames, threads);
   Scratch& scratch = call.scratch(
-      mutual_information_backward_scratch(ans_grad.shape[0], task.symbols, task.frames, context.threads()));
+      mutual_information_backward_scratch(ans_grad.shape[0], task.symbols, task.frames, threads));
   call.chose("rows", std::max(division.workers, division.threads));
   const BackwardTask backward{task, p.data, 0, ans_grad.data, overwrite_ans_grad, px_grad.data, py_grad.data};
   for_each_wave(context, division, Waves(task, division, scratch),
@@ -205,18 +221,19 @@ void mutual_information_forward_backward(Context& context, const ConstTensor& px
             {});
   if (call.nothing_to_do()) return;
   const LatticeTask task = task_of(px, py, boundary);
-  const Division division(ans.shape[0], task.symbols, task.frames, context.threads());
-  const std::int64_t cells = division.rows * (task.symbols + 1) * (task.frames + 1);
-  const auto lattice_bytes = static_cast<std::size_t>(cells * size_of(ans.dtype));
+  const int threads = context.threads();
+  const Division division(ans.shape[0], task.symbols, task.frames, threads);
+  const std::size_t lattice_bytes =
+      scratch_bytes({division.rows, task.symbols + 1, task.frames + 1, size_of(ans.dtype)});
   const std::size_t waves =
-      mutual_information_forward_scratch(ans.shape[0], task.symbols, task.frames, context.threads());
-  Scratch& scratch = call.scratch(waves + padded(lattice_bytes) * static_cast<std::size_t>(division.workers));
+      mutual_information_forward_scratch(ans.shape[0], task.symbols, task.frames, threads);
+  Scratch& scratch = call.scratch(
+      waves + scratch_bytes({static_cast<std::int64_t>(lattice_bytes), std::int64_t{division.workers}}));
   call.chose("anti-diagonals, rows", std::max(division.workers, division.threads));
   const Waves memory(task, division, scratch);
-  auto* lattices =
-      scratch.take<std::byte>(static_cast<std::int64_t>(padded(lattice_bytes)) * division.workers);
+  auto* lattices = scratch.take<std::byte>(static_cast<std::int64_t>(lattice_bytes) * division.workers);
   for_each_wave(context, division, memory, [&](std::int64_t w, int worker, const auto& run) {
-    std::byte* p = lattices + padded(lattice_bytes) * static_cast<std::size_t>(worker);
+    std::byte* p = lattices + lattice_bytes * static_cast<std::size_t>(worker);
     const std::int64_t first_row = w * division.rows;
     run(forward_kernels(context.isa()), ForwardTask{task, p, first_row, ans.data});
     run(backward_kernels(context.isa()),

@@ -2,8 +2,10 @@
 // count.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstring>
 #include <random>
+#include <thread>
 
 #include "isas.h"
 #include "mutual_information/lattice_case.h"
@@ -236,6 +238,45 @@ TEST(MutualInformation, AnyP) {
     c.backward(context, r, false);
     EXPECT_LE(difference(r.px_grad, expected.px_grad), kBackward);
     EXPECT_LE(difference(r.py_grad, expected.py_grad), kBackward);
+  }
+}
+
+// The number of threads may change while a call runs: what a call decided stays as it was.
+TEST(MutualInformation, ThreadsMayChange) {
+  std::mt19937 random(16);
+  for (std::int64_t batch : {2, 40}) {  // all threads on few lattices, and each on its own
+    LatticeCase<float> c(batch, 40, batch == 2 ? 1700 : 90, false);
+    fill(c, Fill::probabilities, random);
+    Context context({.threads = 2});
+    auto first = c.empty_result();
+    c.both(context, first);
+    std::atomic<bool> done{false};
+    std::thread changing([&] {
+      while (!done)
+        for (int threads : {1, 7, 2, 24}) context.set_threads(threads);
+    });
+    for (int i = 0; i < 20; ++i) {
+      auto r = c.empty_result();
+      c.both(context, r);
+      EXPECT_TRUE(r == first);
+    }
+    done = true;
+    changing.join();
+  }
+}
+
+TEST(MutualInformation, SizesBeyondMemory) {
+  const std::int64_t symbols = (std::int64_t{1} << 61) - 1;
+  float ans[4];
+  try {
+    mutual_information_forward_backward(view(static_cast<const float*>(nullptr), {4, symbols, 0}),
+                                        view(static_cast<const float*>(nullptr), {4, symbols + 1, 0}),
+                                        nullptr, view(ans, {4}),
+                                        view(static_cast<float*>(nullptr), {4, symbols, 0}),
+                                        view(static_cast<float*>(nullptr), {4, symbols + 1, 0}));
+    FAIL() << "was accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::alloc_failed) << error.what();
   }
 }
 

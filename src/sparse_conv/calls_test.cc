@@ -1,6 +1,9 @@
 // What a call does beside finding pairs: defaults, room for outputs, two steps, and its sentences.
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <thread>
+
 #include <limits>
 #include <memory>
 #include <string>
@@ -108,6 +111,15 @@ TEST(IndicePairsCalls, ParametersThatDoNotFitAreNamed) {
             "get_indice_pairs: dilation[1] is 0, expected 1 .. 2147483647");
   EXPECT_EQ(sentence({.spatial_shape = {4, 4}, .kernel_size = {3, 3}, .padding = {-1, 0}}),
             "get_indice_pairs: padding[0] is -1, expected 0 .. 2147483647");
+  EXPECT_EQ(sentence({.spatial_shape = {4, 4}, .kernel_size = {3, 3}, .output_padding = {0, -1}}),
+            "get_indice_pairs: output_padding[1] is -1, expected 0 .. 2147483647");
+  EXPECT_EQ(sentence({.spatial_shape = {4, 4},
+                      .kernel_size = {3, 3},
+                      .output_padding = {2147483648, 0},
+                      .mode = ConvMode::transposed}),
+            "get_indice_pairs: output_padding[0] is 2147483648, expected 0 .. 2147483647");
+  EXPECT_EQ(sentence({.spatial_shape = {4, 4}, .kernel_size = {3, 3}, .output_padding = {1}}),
+            "get_indice_pairs: output_padding has 1 elements, expected dims = 2");
   EXPECT_EQ(sentence({.batch_size = 0, .spatial_shape = {4, 4}, .kernel_size = {3, 3}}),
             "get_indice_pairs: batch_size is 0, expected 1 .. 2147483647");
   EXPECT_EQ(sentence_of<std::int32_t>({0, 0, 0, 0, 0, 0}, 6,
@@ -120,6 +132,35 @@ TEST(IndicePairsCalls, ParametersThatDoNotFitAreNamed) {
     EXPECT_EQ(error.code(), ErrorCode::bad_param);
     EXPECT_STREQ(error.what(), "Dims: 5 values, expected at most 4");
   }
+}
+
+// The number of threads may change while a call runs: what a call decided stays as it was.
+TEST(IndicePairsCalls, ThreadsMayChange) {
+  std::vector<std::int32_t> indices;
+  for (std::int32_t i = 0; i < 20'000; ++i)
+    indices.insert(indices.end(), {i % 2, i / 400, i / 20 % 20, i % 20});
+  const auto rows = static_cast<std::int64_t>(indices.size() / 4);
+  const IndicePairsParams p{.batch_size = 2,
+                            .spatial_shape = {60, 60, 60},
+                            .kernel_size = {3, 3, 3},
+                            .mode = ConvMode::submanifold};
+  Context context({.threads = 2});
+  const auto pairs = [&] {
+    std::vector<std::int32_t> out(indices.size()), values(static_cast<std::size_t>(27 * 2 * rows)), num(27);
+    get_indice_pairs(context, view(static_cast<const std::int32_t*>(indices.data()), {rows, 4}),
+                     view(out.data(), {rows, 4}), view(values.data(), {27, 2, rows}), view(num.data(), {27}),
+                     p);
+    return values;
+  };
+  const auto first = pairs();
+  std::atomic<bool> done{false};
+  std::thread changing([&] {
+    while (!done)
+      for (int threads : {1, 7, 2, 24}) context.set_threads(threads);
+  });
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(pairs(), first);
+  done = true;
+  changing.join();
 }
 
 // Whatever refuses a call, an observer hears of it.

@@ -1,9 +1,12 @@
 // The geometry of one convolution as sums: an output coordinate is the site's base plus the offset's delta.
 //
 // In each dimension, with k dilation = a:
-//   stride 1              base i, delta padding - a
-//   sparse, stride > 1    i + padding = q stride + r: base q, delta -(a / stride), for the k with a % stride
-//   == r transposed            base i stride, delta a - padding
+//
+// - sparse and submanifold, stride 1: base i, delta padding - a
+// - sparse, stride > 1, i + padding = q stride + r: base q - padding / stride,
+//   delta padding / stride - a / stride, for the k with a % stride == r
+// - transposed: base i stride, delta a - padding
+//
 // So the residues r sort the sites into classes, every kernel offset belongs to one class, and within a class
 // all modes look alike. Output coordinates are flattened in an output shape with a margin in each dimension,
 // so that a sum that leaves the shape meets a cell that is never set, and no border is tested.

@@ -47,7 +47,7 @@ IndicePairsParams resolved(const IndicePairsParams& given) {
   fill(p.stride, 1);
   fill(p.padding, 0);
   fill(p.dilation, 1);
-  fill(p.output_padding, 0);
+  if (p.output_padding.count() != dims) p.output_padding = Dims::filled(dims, 0);
   bool in_range = true;  // else the checks complain about an argument before they see what is derived here
   for (const Dims* values :
        {&p.spatial_shape, &p.kernel_size, &p.stride, &p.padding, &p.dilation, &p.output_padding}) {
@@ -63,15 +63,26 @@ IndicePairsParams resolved(const IndicePairsParams& given) {
   return p;
 }
 
-// Only odd kernels have a centre that a padding can be derived from.
-void check_centre(Call& call, const IndicePairsParams& given) {
-  if (given.mode != ConvMode::submanifold || given.padding.count() > 0) return;
+// What the signature does not see: it is used up in what resolved() derives.
+void check_given(Call& call, const IndicePairsParams& given) {
+  const Dims &kernel = given.kernel_size, &beyond = given.output_padding;
+  const std::int64_t dims = given.spatial_shape.count();
+  const auto refuse = [](const std::string& what) {
+    throw Error(ErrorCode::bad_param, concat("get_indice_pairs: ", what));
+  };
   call.check([&] {
-    for (int d = 0; d < given.kernel_size.count(); ++d)
-      if (given.kernel_size[d] % 2 == 0)
-        throw Error(ErrorCode::bad_param,
-                    concat("get_indice_pairs: kernel_size[", std::int64_t{d}, "] is ", given.kernel_size[d],
-                           ", expected an odd number in submanifold mode when no padding is given"));
+    if (beyond.count() > 0 && beyond.count() != dims)
+      refuse(
+          concat("output_padding has ", std::int64_t{beyond.count()}, " elements, expected dims = ", dims));
+    for (int d = 0; d < beyond.count(); ++d)
+      if (beyond[d] < 0 || beyond[d] > kMaxSpatial)
+        refuse(
+            concat("output_padding[", std::int64_t{d}, "] is ", beyond[d], ", expected 0 .. ", kMaxSpatial));
+    if (given.mode != ConvMode::submanifold || given.padding.count() > 0) return;
+    for (int d = 0; d < kernel.count(); ++d)
+      if (kernel[d] % 2 == 0)
+        refuse(concat("kernel_size[", std::int64_t{d}, "] is ", kernel[d],
+                      ", expected an odd number in submanifold mode when no padding is given"));
   });
 }
 
@@ -167,19 +178,19 @@ struct IndicePairs::State {
 
   void write(Call& call, const Tensor& out_indices, const Tensor& indice_pairs,
              const Tensor& indice_num) const;
-  std::int64_t blocks() const;
-  std::int64_t block_begin(std::int64_t sites, std::int64_t block) const { return sites * block / blocks(); }
-  void find_pairs(std::int32_t* pairs, std::int64_t* counts, RankWord* words) const;
-  void join_blocks(std::int32_t* pairs, const std::int64_t* counts, std::int32_t* num) const;
-  void fill_tails(std::int32_t* pairs, const std::int32_t* num) const;
+  // How the pairs are written: decided once, because the number of threads may change at any time.
+  struct Plan {
+    std::int64_t blocks;  // parts that the sites of a window are cut into
+    int workers;          // that look for pairs at the same time, at most
+    bool parallel, stream;
+    std::int64_t begin(std::int64_t sites, std::int64_t block) const { return sites * block / blocks; }
+  };
+  Plan plan() const;
+  void find_pairs(const Plan& plan, std::int32_t* pairs, std::int64_t* counts, RankWord* words) const;
+  void join_blocks(const Plan& plan, std::int32_t* pairs, const std::int64_t* counts,
+                   std::int32_t* num) const;
+  void fill_tails(const Plan& plan, std::int32_t* pairs, const std::int32_t* num) const;
   void write_sites(const Tensor& out_indices) const;
-  // Threads that look for pairs at the same time, at most.
-  std::int64_t workers() const {
-    const std::int64_t tasks = index.geometry().offset_count * blocks();
-    return is_parallel() ? std::min<std::int64_t>(context.threads(), tasks) : 1;
-  }
-  bool is_streamed() const { return pair_bytes() >= kStreamBytes; }
-  bool is_parallel() const { return pair_bytes() >= kParallelBytes; }
   std::int64_t pair_bytes() const { return indices.shape[0] * index.geometry().kernel_volume * kPairBytes; }
 };
 
@@ -187,23 +198,27 @@ std::size_t core::indice_pairs_scratch(std::int64_t rows, const IndicePairsParam
   return padded(sizeof(IndicePairs::State)) + pair_index_bytes(rows, params);
 }
 
-// How many parts the sites of a window are cut into: enough for all threads, when there are few row offsets.
-std::int64_t IndicePairs::State::blocks() const {
-  const Geometry& g = index.geometry();
-  if (!is_parallel() || g.offset_count == 0 || context.threads() == 1) return 1;
-  const std::int64_t wanted = (4 * context.threads() - 1) / g.offset_count + 1;
-  return std::clamp<std::int64_t>(wanted, 1, indices.shape[0] / kLeastBlock + 1);
+IndicePairs::State::Plan IndicePairs::State::plan() const {
+  const std::int64_t threads = context.threads(), offsets = index.geometry().offset_count;
+  const bool parallel = pair_bytes() >= kParallelBytes, stream = pair_bytes() >= kStreamBytes;
+  if (!parallel || offsets == 0 || threads == 1) return {1, 1, parallel, stream};
+  // Enough for all threads, when there are few row offsets.
+  const std::int64_t wanted = (4 * threads - 1) / offsets + 1;
+  const std::int64_t blocks = std::clamp<std::int64_t>(wanted, 1, indices.shape[0] / kLeastBlock + 1);
+  return {blocks, static_cast<int>(std::min(threads, offsets * blocks)), parallel, stream};
 }
 
 // Every window under every row offset; counts [row offsets, blocks, taps]. A block's pairs are put where they
 // would be if every site before it had one.
-void IndicePairs::State::find_pairs(std::int32_t* pairs, std::int64_t* counts, RankWord* words) const {
+void IndicePairs::State::find_pairs(const Plan& plan, std::int32_t* pairs, std::int64_t* counts,
+                                    RankWord* words) const {
   const Geometry& g = index.geometry();
-  const std::int64_t block_count = blocks(), taps = g.last_taps(), rows = indices.shape[0];
+  const std::int64_t block_count = plan.blocks, taps = g.last_taps(), rows = indices.shape[0];
   const ProbeKernels& kernels = probe_kernels(context.isa());
   const std::int64_t tasks = g.offset_count * block_count;
   parallel_for(
-      context, tasks, is_parallel() ? 1 : tasks, [&](std::int64_t first, std::int64_t last, int worker) {
+      context, tasks, plan.parallel ? 1 : tasks,
+      [&](std::int64_t first, std::int64_t last, int worker) {
         RankWord* met = words + worker * (index.home_count() + 1);
         for (std::int64_t task = first; task < last; ++task) {
           const RowOffset& offset = g.offsets[task / block_count];
@@ -212,8 +227,8 @@ void IndicePairs::State::find_pairs(std::int32_t* pairs, std::int64_t* counts, R
             const Window& window = g.windows[w];
             const std::int64_t cls = std::int64_t{offset.cls} * g.last().classes + window.cls;
             const std::int64_t start = index.class_start(cls), sites = index.class_start(cls + 1) - start;
-            const std::int64_t begin = block_begin(sites, task % block_count);
-            const std::int64_t end = block_begin(sites, task % block_count + 1);
+            const std::int64_t begin = plan.begin(sites, task % block_count);
+            const std::int64_t end = plan.begin(sites, task % block_count + 1);
             std::int64_t* at = counts + task * taps + window.first_tap;
             std::fill_n(at, window.taps, begin);
             const ProbeTask probe{met,
@@ -226,20 +241,21 @@ void IndicePairs::State::find_pairs(std::int32_t* pairs, std::int64_t* counts, R
                                   window.mask,
                                   pairs + offset.k * 2 * rows,
                                   rows,
-                                  is_streamed()};
+                                  plan.stream};
             kernels.probe(probe, begin, end, at);
             for (std::int32_t t = 0; t < window.taps; ++t) at[t] -= begin;
           }
         }
-        if (is_streamed()) copy_kernels(context.isa()).finish();
-      });
+        if (plan.stream) copy_kernels(context.isa()).finish();
+      },
+      plan.workers);
 }
 
 // The blocks of each kernel offset one behind the other, and how many pairs that makes.
-void IndicePairs::State::join_blocks(std::int32_t* pairs, const std::int64_t* counts,
+void IndicePairs::State::join_blocks(const Plan& plan, std::int32_t* pairs, const std::int64_t* counts,
                                      std::int32_t* num) const {
   const Geometry& g = index.geometry();
-  const std::int64_t block_count = blocks(), taps = g.last_taps(), rows = indices.shape[0];
+  const std::int64_t block_count = plan.blocks, taps = g.last_taps(), rows = indices.shape[0];
   std::fill_n(num, g.kernel_volume, 0);
   parallel_for(context, g.offset_count * taps, block_count > 1 ? 1 : g.offset_count * taps,
                [&](std::int64_t first, std::int64_t last) {
@@ -253,7 +269,7 @@ void IndicePairs::State::join_blocks(std::int32_t* pairs, const std::int64_t* co
                    std::int32_t* to = pairs + (offset.k + tap.k) * 2 * rows;
                    std::int64_t sum = count[0];
                    for (std::int64_t block = 1; block < block_count; ++block) {
-                     const std::int64_t begin = block_begin(sites, block);
+                     const std::int64_t begin = plan.begin(sites, block);
                      const auto bytes = static_cast<std::size_t>(count[block * taps]) * sizeof(*to);
                      std::memmove(to + sum, to + begin, bytes);
                      std::memmove(to + rows + sum, to + rows + begin, bytes);
@@ -265,12 +281,12 @@ void IndicePairs::State::join_blocks(std::int32_t* pairs, const std::int64_t* co
 }
 
 // -1 behind the pairs of each kernel offset.
-void IndicePairs::State::fill_tails(std::int32_t* pairs, const std::int32_t* num) const {
+void IndicePairs::State::fill_tails(const Plan& plan, std::int32_t* pairs, const std::int32_t* num) const {
   const std::int64_t rows = indices.shape[0], all = index.geometry().kernel_volume * 2 * rows;
-  const bool stream = is_streamed();
+  const bool stream = plan.stream;
   const ProbeKernels& kernels = probe_kernels(context.isa());
   const std::int64_t grain = kRangeBytes / std::int64_t{sizeof(*pairs)};
-  parallel_for(context, all, is_parallel() ? grain : all, [&](std::int64_t begin, std::int64_t end) {
+  parallel_for(context, all, plan.parallel ? grain : all, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t line = begin / rows; line * rows < end; ++line) {
       const std::int64_t from = std::max(begin, line * rows + num[line / 2]);
       const std::int64_t to = std::min(end, (line + 1) * rows);
@@ -306,23 +322,24 @@ void IndicePairs::State::write(Call& call, const Tensor& out_indices, const Tens
                          ", expected num_act_out = ", index.active(), " or more"));
   });
   const Geometry& g = index.geometry();
-  const std::int64_t counters = g.offset_count * blocks() * g.last_taps();
-  const std::int64_t words = (index.home_count() + 1) * workers();
+  const Plan how = plan();
+  const std::int64_t counters = g.offset_count * how.blocks * g.last_taps();
+  const std::int64_t words = (index.home_count() + 1) * how.workers;
   Scratch& scratch = call.scratch(padded(static_cast<std::size_t>(counters) * sizeof(std::int64_t)) +
                                   static_cast<std::size_t>(words) * sizeof(RankWord));
   auto* counts = scratch.take<std::int64_t>(counters);
   auto* pairs = static_cast<std::int32_t*>(indice_pairs.data);
   auto* num = static_cast<std::int32_t*>(indice_num.data);
-  find_pairs(pairs, counts, scratch.take<RankWord>(words));
-  join_blocks(pairs, counts, num);
-  if (indices.shape[0] > 0) fill_tails(pairs, num);
+  find_pairs(how, pairs, counts, scratch.take<RankWord>(words));
+  join_blocks(how, pairs, counts, num);
+  if (indices.shape[0] > 0) fill_tails(how, pairs, num);
   write_sites(out_indices);
 }
 
 IndicePairs::IndicePairs(Context& context, const ConstTensor& indices, const IndicePairsParams& params) {
   const IndicePairsParams p = resolved(params);
   Call call(context, kIndicePairsIndex, {indices, Slot(), Slot(), Slot()}, scalars_of(p));
-  check_centre(call, params);
+  check_given(call, params);
   state_ = State::make(context, call, indices, p);
 }
 
@@ -345,7 +362,7 @@ std::int64_t get_indice_pairs(Context& context, const ConstTensor& indices, cons
                               const IndicePairsParams& params) {
   const IndicePairsParams p = resolved(params);
   Call call(context, kGetIndicePairs, {indices, out_indices, indice_pairs, indice_num}, scalars_of(p));
-  check_centre(call, params);
+  check_given(call, params);
   if (call.nothing_to_do()) return 0;
   const IndicePairs pairs(IndicePairs::State::make(context, call, indices, p));
   pairs.state_->write(call, out_indices, indice_pairs, indice_num);

@@ -81,9 +81,10 @@ TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpGetMutualInformationBackwardW
  *                  pointers may be NULL
  *   BAD_PARAM      workspace is NULL and workspace_size is not 0; workspace is too small or overlaps a tensor
  *   BAD_PARAM      data of px or px_grad (unless S == 0), py or py_grad (unless T == 0), p or ans_grad is
- * NULL or not aligned to its element; then one of opt_boundary_desc and opt_boundary is NULL without the
- * other BAD_PARAM      ans_grad, px_grad or py_grad overlaps another tensor; a component of opt_boundary is
- * out of range
+ *                  NULL or not aligned to its element
+ *   BAD_PARAM      one of opt_boundary_desc and opt_boundary is NULL without the other
+ *   BAD_PARAM      ans_grad, px_grad or py_grad overlaps another tensor; a component of opt_boundary is out
+ *                  of range
  */
 TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpMutualInformationBackward(
     mluOpHandle_t handle, const mluOpTensorDescriptor_t px_desc, const void* px,

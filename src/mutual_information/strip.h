@@ -1,0 +1,145 @@
+// One strip of the forward direction: between rows in memory and steps in registers. Included after simd.h,
+// like it.
+#if defined(TURNOUT_STRIP_PER_ISA) == defined(HWY_TARGET_TOGGLE)
+#ifdef TURNOUT_STRIP_PER_ISA
+#undef TURNOUT_STRIP_PER_ISA
+#else
+#define TURNOUT_STRIP_PER_ISA
+#endif
+
+TURNOUT_ISA_BEGIN
+
+template <class Real>
+constexpr Real kNone = -std::numeric_limits<Real>::infinity();
+
+// One strip in work. T is the type of px and py.
+template <class T>
+struct Strip {
+  using Real = std::conditional_t<sizeof(T) == 8, double, float>;
+  // 256 bits at most: as many steps as lanes are transposed at a time, and more would not stay in registers.
+  static constexpr std::int64_t kLanes = std::min<std::int64_t>(HWY_MAX_BYTES, 32) / sizeof(Real);
+  using D = hn::CappedTag<Real, static_cast<std::size_t>(kLanes)>;
+  using V = hn::Vec<D>;
+  static constexpr std::int64_t kPad = kLanes;  // cells before the first of a row that is handed on
+
+  bool is_live = false;
+  std::int64_t row, strip;  // which: row of the batch
+  LatticeBox box;
+  std::int64_t first, rows;      // rows of the lattice: first .. first + rows - 1
+  const T *px, *py;              // what leads to lane 0: px of the row above, from column t_begin on
+  std::int64_t step, last_step;  // the next, and one past the last
+  double base;                   // p - base is in the lanes
+  const double* above;           // p of the row above the strip, from column t_begin on
+  double* below;                 // p of the last row, for the next strip; nullptr: there is none
+  V now, before;                 // the last two steps
+
+  // Steps step .. step + kLanes - 1 of one array: lane j has from[j * stride + step - j + shift], and none
+  // where that is outside 0 .. size-1 of its row. v[k] is step k.
+  HWY_INLINE void load_steps(const T* from, std::int64_t stride, std::int64_t shift, std::int64_t size,
+                             const T* end, V (&v)[kLanes]) const {
+    const D d;
+    const std::int64_t least = step + shift - (kLanes - 1);
+    const bool is_inside = least >= 0 && step + shift + kLanes <= size;
+    // Lanes beyond the strip read what follows it, as long as that is within the tensor.
+    if (std::is_same_v<T, Real> && HWY_LIKELY(is_inside) &&
+        HWY_LIKELY(end - from >= step + shift + (kLanes - 1) * (stride - 1) + kLanes)) {
+      const auto* corner = reinterpret_cast<const Real*>(from) + step + shift;
+      for (std::int64_t lane = 0; lane < kLanes; ++lane) v[lane] = hn::LoadU(d, corner + lane * (stride - 1));
+    } else {
+      alignas(64) Real cells[kLanes];
+      for (std::int64_t lane = 0; lane < kLanes; ++lane) {
+        hn::Store(hn::Set(d, kNone<Real>), d, cells);
+        const std::int64_t t = step + shift - lane;
+        const std::int64_t begin = std::max<std::int64_t>(0, -t);
+        const std::int64_t count = lane < rows ? std::min(kLanes, size - t) : 0;
+        const std::int64_t place = lane * stride + t;
+        for (std::int64_t k = begin; k < count; ++k) cells[k] = static_cast<Real>(to_float(from[place + k]));
+        v[lane] = hn::Load(d, cells);
+      }
+    }
+    transpose(v);
+  }
+
+  // The other way: v[j] is row j, the steps just done. p is that of lane 0, from column t_begin on.
+  HWY_INLINE void store_steps(const V (&v)[kLanes], Real* p, std::int64_t p_columns) const {
+    const D d;
+    const std::int64_t columns = box.t_end - box.t_begin + 1;
+    Real* const corner = p + step;
+    if (HWY_LIKELY(rows == kLanes && step >= kLanes - 1 && step + kLanes <= columns)) {
+      for (std::int64_t lane = 0; lane < kLanes; ++lane)
+        hn::StoreU(v[lane], d, corner + lane * (p_columns - 1));
+      return;
+    }
+    for (std::int64_t lane = 0; lane < rows; ++lane) {
+      alignas(64) Real cells[kLanes];
+      hn::Store(v[lane], d, cells);
+      const std::int64_t t = step - lane;
+      const std::int64_t begin = std::max<std::int64_t>(0, -t), end = std::min(kLanes, columns - t);
+      for (std::int64_t k = begin; k < end; ++k) corner[lane * (p_columns - 1) + k] = cells[k];
+    }
+  }
+
+  // What lane 0 finds above it, and what the last lane leaves for the next strip: in double, without the
+  // base.
+  using Wide = hn::CappedTag<double, 4>;
+  HWY_INLINE void load_above(std::int64_t off, Real (&to)[kLanes]) const {
+    const double* from = above + step - off;
+    if constexpr (sizeof(Real) == 8) {
+      for (std::int64_t k = 0; k < kLanes; ++k) to[k] = from[k] - base;
+    } else {
+      const Wide dw;
+      const hn::Rebind<Real, Wide> d;
+      const auto wide_base = hn::Set(dw, base);
+      for (std::size_t k = 0; k < kLanes; k += hn::Lanes(dw))
+        hn::StoreU(hn::DemoteTo(d, hn::Sub(hn::LoadU(dw, from + k), wide_base)), d, to + k);
+    }
+  }
+  HWY_INLINE void store_below(V last_row) const {
+    alignas(64) Real from[kLanes];
+    hn::Store(last_row, D(), from);
+    double* to = below + step - (kLanes - 1);
+    if constexpr (sizeof(Real) == 8) {
+      for (std::int64_t k = 0; k < kLanes; ++k) to[k] = base + from[k];
+    } else {
+      const Wide dw;
+      const hn::Rebind<Real, Wide> d;
+      const auto wide_base = hn::Set(dw, base);
+      for (std::size_t k = 0; k < kLanes; k += hn::Lanes(dw))
+        hn::StoreU(hn::Add(wide_base, hn::PromoteTo(dw, hn::LoadU(d, from + k))), dw, to + k);
+    }
+  }
+
+  // Between rows and steps.
+  static HWY_INLINE void transpose(V (&v)[kLanes]) {
+    const D d;
+    constexpr std::int64_t kBlock = 16 / sizeof(Real);  // lanes of 128 bits, within which lanes interleave
+    for (std::int64_t block = 0; block < kLanes; block += kBlock) {
+      V* const r = v + block;
+      if constexpr (kBlock == 2) {
+        const V a = hn::InterleaveLower(d, r[0], r[1]), b = hn::InterleaveUpper(d, r[0], r[1]);
+        r[0] = a;
+        r[1] = b;
+      } else {
+        const hn::RepartitionToWide<D> dw;
+        const auto a = hn::BitCast(dw, hn::InterleaveLower(d, r[0], r[1]));
+        const auto b = hn::BitCast(dw, hn::InterleaveUpper(d, r[0], r[1]));
+        const auto e = hn::BitCast(dw, hn::InterleaveLower(d, r[2], r[3]));
+        const auto f = hn::BitCast(dw, hn::InterleaveUpper(d, r[2], r[3]));
+        r[0] = hn::BitCast(d, hn::InterleaveLower(dw, a, e));
+        r[1] = hn::BitCast(d, hn::InterleaveUpper(dw, a, e));
+        r[2] = hn::BitCast(d, hn::InterleaveLower(dw, b, f));
+        r[3] = hn::BitCast(d, hn::InterleaveUpper(dw, b, f));
+      }
+    }
+    if constexpr (kLanes == 2 * kBlock) {  // the blocks change places
+      for (std::int64_t k = 0; k < kBlock; ++k) {
+        const V low = hn::ConcatLowerLower(d, v[k + kBlock], v[k]);
+        v[k + kBlock] = hn::ConcatUpperUpper(d, v[k + kBlock], v[k]);
+        v[k] = low;
+      }
+    }
+  }
+};
+
+TURNOUT_ISA_END
+#endif  // per instruction set
