@@ -8,6 +8,9 @@
 // Only Highway's headers are used: the choice of instruction set is core/isa.h, so nothing is linked.
 // 16-bit floats are converted here, because those of Highway 1.0.3 round wrongly (bf16 truncates, NaN becomes
 // infinite). To nearest even; NaN stays NaN with its sign and upper payload, quiet; subnormals are exact.
+#ifndef HWY_IS_DEBUG_BUILD
+#define HWY_IS_DEBUG_BUILD 0  // its assertions end in a function of the library that is not linked
+#endif
 #include <hwy/foreach_target.h>  // must come before highway.h
 //
 #include <hwy/cache_control.h>
