@@ -143,8 +143,9 @@ struct Lattices {
   }
   reference::Lattice lattice(std::int64_t b) const {
     reference::Lattice l{symbols, frames, frames + 1, {0, 0, symbols, frames}};
+    if (boundary.empty()) return l;
     const std::int64_t* row = boundary.data() + 4 * b;
-    if (!boundary.empty()) l.box = {row[0], row[1], row[2], row[3]};
+    l.box = {row[0], row[1], row[2], row[3]};
     return l;
   }
   bool is_inside(std::int64_t cell) const {  // of p

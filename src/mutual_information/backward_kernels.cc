@@ -43,10 +43,10 @@ struct Engine {
   const std::int64_t off;
   const std::int64_t ring_row_bytes;
 
-  // One row of the lattice, seen from column t_begin.
+  // One row of the lattice, from some column on.
   struct Row {
     const Real* p;        // this row
-    const Real* p_below;  // the row below, at the column a symbol leads to
+    const Real* p_below;  // where a symbol leads to; with px and px_grad only where there is a row below
     const T *px, *py;
     T *px_grad, *py_grad;
     bool has_symbols;  // there is a row below
@@ -183,15 +183,14 @@ struct Engine {
     a = hn::Mul(a, hn::IfThenElse(beyond, hn::Set(d, Real(1)), down<kBy>(a)));
   }
 
-  // Columns begin .. end-1 of a row, all left of t_end, at most kChunk; g_below[t] is that of the cell a
-  // symbol leads to. Writes the gradients and g, returns g[begin]. Exponentials first, for all columns: they
-  // wait for nothing.
-  Real columns(const Row& row, std::int64_t begin, std::int64_t end, const Real* g_below, Real right,
-               Real* g) const {
+  // `count` columns of a row, all left of t_end, at most kChunk; g_below[t] is that of the cell a symbol
+  // leads to. Writes the gradients and g, returns g[0]. Exponentials first, for all columns: they wait for
+  // nothing.
+  Real columns(const Row& row, std::int64_t count, const Real* g_below, Real right, Real* g) const {
     const D d;
     alignas(64) Real symbols[kChunk + kLanes], factors[kChunk + kLanes];
-    const std::int64_t left = (end - begin) % kLanes, first = begin + left;
-    for (std::int64_t t = first; t < end; t += kLanes) {
+    const std::int64_t first = count % kLanes;
+    for (std::int64_t t = first; t < count; t += kLanes) {
       Cells cell;
       cell.p = hn::LoadU(d, row.p + t);
       cell.p_right = hn::LoadU(d, row.p + t + 1);
@@ -206,25 +205,23 @@ struct Engine {
       hn::Store(of.symbol, d, symbols + (t - first));
       hn::Store(of.factor, d, factors + (t - first));
     }
-    for (std::int64_t t = end - kLanes; t >= first; t -= kLanes) {
+    for (std::int64_t t = count - kLanes; t >= first; t -= kLanes) {
       const Terms of{hn::Load(d, symbols + (t - first)), hn::Load(d, factors + (t - first))};
       const Grads to = grads(of, right);
       store(to.blank, row.py_grad + t);
       hn::StoreU(to.g, d, g + t);
       right = hn::GetLane(to.g);
     }
-    if (left > 0) right = few_columns(row, begin, left, g_below, right, g);
-    return right;
+    return first > 0 ? few_columns(row, first, g_below, right, g) : right;
   }
 
   // Fewer than kLanes columns: in the upper lanes of vectors.
-  Real few_columns(const Row& row, std::int64_t begin, std::int64_t count, const Real* g_below, Real right,
-                   Real* g) const {
+  Real few_columns(const Row& row, std::int64_t count, const Real* g_below, Real right, Real* g) const {
     const D d;
     const std::int64_t skip = kLanes - count;
     alignas(64) Real in[6][kLanes] = {};
     const auto copy = [&](Real* to, const auto* from) {
-      for (std::int64_t i = 0; i < count; ++i) to[skip + i] = to_float(from[begin + i]);
+      for (std::int64_t i = 0; i < count; ++i) to[skip + i] = to_float(from[i]);
     };
     copy(in[0], row.p);
     copy(in[1], row.p + 1);
@@ -243,9 +240,9 @@ struct Engine {
     hn::Store(to.blank, d, out[1]);
     hn::Store(to.g, d, out[2]);
     for (std::int64_t i = 0; i < count; ++i) {
-      if (row.has_symbols) row.px_grad[begin + i] = rounded(out[0][skip + i]);
-      row.py_grad[begin + i] = rounded(out[1][skip + i]);
-      g[begin + i] = out[2][skip + i];
+      if (row.has_symbols) row.px_grad[i] = rounded(out[0][skip + i]);
+      row.py_grad[i] = rounded(out[1][skip + i]);
+      g[i] = out[2][skip + i];
     }
     return out[2][skip];
   }
@@ -279,14 +276,28 @@ struct Engine {
     }
   }
 
+  // Row s of a lattice, from column t on.
+  Row row_at(std::int64_t batch_row, std::int64_t s, const LatticeBox& box, std::int64_t t) const {
+    const std::int64_t p_columns = lattice.frames + 1;
+    Row row{};
+    row.p = static_cast<const Real*>(task.p) +
+            ((batch_row - task.first_row) * (lattice.symbols + 1) + s) * p_columns + t;
+    row.py = static_cast<const T*>(lattice.py) + (batch_row * (lattice.symbols + 1) + s) * lattice.frames + t;
+    row.py_grad = py_grad(batch_row, s) + t;
+    row.has_symbols = s < box.s_end;
+    if (row.has_symbols) {
+      row.p_below = row.p + p_columns + off;
+      row.px = static_cast<const T*>(lattice.px) + (batch_row * lattice.symbols + s) * lattice.columns + t;
+      row.px_grad = px_grad(batch_row, s) + t;
+    }
+    return row;
+  }
+
   // Strip 0 has the last rows of the box.
   void run_strip(std::int64_t batch_row, std::int64_t strip, const LatticeBox& box) const {
     const std::int64_t last = box.s_end - strip * kStripRows,
                        first = std::max(box.s_begin, last - kStripRows + 1);
-    const std::int64_t t_count = box.t_end - box.t_begin;  // columns but the last
-    const Real* const p = static_cast<const Real*>(task.p) +
-                          (batch_row - task.first_row) * (lattice.symbols + 1) * (lattice.frames + 1) +
-                          box.t_begin;
+    const std::int64_t t_count = box.t_end - box.t_begin;                        // columns but the last
     Real* const handed = ring(batch_row, strip);                                 // by this strip
     const Real* const below = strip > 0 ? ring(batch_row, strip - 1) : nullptr;  // by the one before
     const std::int64_t chunks = t_count / kChunk + 1;  // the first from the right has the last column too
@@ -295,38 +306,30 @@ struct Engine {
     Real rights[kStripRows];  // g of each row right of the chunk
     for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
       const std::int64_t end = t_count - chunk * kChunk, begin = std::max<std::int64_t>(0, end - kChunk);
+      const std::int64_t count = end - begin;
       if (strip > 0) wait_for(batch_row, strip - 1, chunk);
       for (std::int64_t s = last; s >= first; --s) {
         const std::int64_t place = last - s;
-        Row row{};
-        row.has_symbols = s < box.s_end;
-        row.p = p + s * (lattice.frames + 1);
-        row.p_below = row.p + lattice.frames + 1 + off;
-        row.px = static_cast<const T*>(lattice.px) + (batch_row * lattice.symbols + s) * lattice.columns +
-                 box.t_begin;
-        row.py = static_cast<const T*>(lattice.py) +
-                 (batch_row * (lattice.symbols + 1) + s) * lattice.frames + box.t_begin;
-        row.px_grad = px_grad(batch_row, s) + box.t_begin;
-        row.py_grad = py_grad(batch_row, s) + box.t_begin;
-        // Column t of the chunk is at buffer[t - begin]; the one right of it, end, follows.
-        Real* g = s == first ? handed : buffers[place % 2] - begin;
-        const Real* g_below = place == 0 ? below : buffers[(place + 1) % 2] - begin;
+        const Row row = row_at(batch_row, s, box, box.t_begin + begin);
+        Real* g = s == first ? handed + begin : buffers[place % 2];
+        const Real* g_below = place > 0          ? buffers[(place + 1) % 2]
+                              : below != nullptr ? below + begin
+                                                 : nullptr;
         if (chunk == 0) {
           Real last_g = 0;
           if (!row.has_symbols) {
             last_g = ans_grad(batch_row);
           } else if (off == 0) {
-            last_g =
-                g_below[end] * term(clamped(row.p[end]), to_float(row.px[end]), clamped(row.p_below[end]));
-            row.px_grad[end] = rounded(last_g);
+            last_g = g_below[count] *
+                     term(clamped(row.p[count]), to_float(row.px[count]), clamped(row.p_below[count]));
+            row.px_grad[count] = rounded(last_g);
           }
-          g[end] = last_g;
+          g[count] = last_g;
           rights[place] = last_g;
         } else if (s != first) {
-          g[end] = rights[place];  // modified rows above look one column to the right
+          g[count] = rights[place];  // modified rows above look one column to the right
         }
-        rights[place] =
-            columns(row, begin, end, g_below == nullptr ? nullptr : g_below + off, rights[place], g);
+        rights[place] = columns(row, count, row.has_symbols ? g_below + off : nullptr, rights[place], g);
       }
       publish(batch_row, strip, chunk + 1);
     }

@@ -266,6 +266,7 @@ TEST(MutualInformation, ThreadsMayChange) {
 }
 
 TEST(MutualInformation, SizesBeyondMemory) {
+  if (kReducedShapes) GTEST_SKIP() << "a sanitizer ends the process where an allocation fails";
   const std::int64_t symbols = (std::int64_t{1} << 61) - 1;
   float ans[4];
   try {
