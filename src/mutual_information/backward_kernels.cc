@@ -301,6 +301,8 @@ struct Engine {
     Real* const handed = ring(batch_row, strip);                                 // by this strip
     const Real* const below = strip > 0 ? ring(batch_row, strip - 1) : nullptr;  // by the one before
     const std::int64_t chunks = t_count / kChunk + 1;  // the first from the right has the last column too
+    // The place of the row that this strip hands on was another's: whoever read that one is done.
+    if (strip >= wave.ring_rows) wait_for(batch_row, strip - wave.ring_rows + 1, chunks - 1);
     // g of two rows of a chunk and of the column right of it.
     Real buffers[2][kChunk + 1 + kLanes];
     Real rights[kStripRows];  // g of each row right of the chunk

@@ -29,6 +29,7 @@
 TURNOUT_ISA_BEGIN
 
 constexpr int kSlots = 4;
+constexpr std::int64_t kDone = std::numeric_limits<std::int64_t>::max();  // progress of a strip
 constexpr std::int64_t kTurnSteps = 16;           // of all strips in work; then lines are fetched
 constexpr std::int64_t kPrefetchSteps = 48;       // ahead
 constexpr std::int64_t kBeyond = 2 * kTurnSteps;  // cells behind the last of a row that is handed on
@@ -144,13 +145,16 @@ struct Engine {
            s.box.t_begin;
     s.above = ring(s.row, s.strip - 1);
     s.below = s.first + s.rows <= s.box.s_end ? ring(s.row, s.strip) : nullptr;
-    if (s.below != nullptr) std::fill_n(s.below - S::kPad, S::kPad, kNone<double>);
     return true;
   }
 
   // Whether the row above has what the next steps need. Progress of a strip: 1 when the first row is there,
   // then one more than the steps done.
   bool is_ready(const S& s) const {
+    // The place of the row that this strip hands on was another's: whoever read that one is done.
+    const std::int64_t reader = s.strip - wave.ring_rows + 1;
+    if (s.step == 0 && reader >= 0 && progress(s.row, reader).load(std::memory_order_acquire) != kDone)
+      return false;
     if (s.strip == 0) return progress(s.row, 0).load(std::memory_order_acquire) > 0;
     const std::int64_t columns = s.box.t_end - s.box.t_begin + 1;
     const std::int64_t needed = std::min(s.step + kTurnSteps, columns) + S::kLanes - 1;
@@ -173,8 +177,9 @@ struct Engine {
     }
   }
 
-  // Before the first step: what the row above begins with.
-  void start_base(S& s) const {
+  // Before the first step: the base is what the row above begins with.
+  void start(S& s) const {
+    if (s.below != nullptr) std::fill_n(s.below - S::kPad, S::kPad, kNone<double>);
     if constexpr (sizeof(Real) == 8) return;
     const std::int64_t columns = std::min(kTurnSteps, s.box.t_end - s.box.t_begin + 1);
     const double most = *std::max_element(s.above, s.above + columns);
@@ -272,7 +277,7 @@ struct Engine {
         live |= 1u << q;
         if (!is_ready(s)) continue;
         active |= 1u << q;
-        if (s.step == 0) start_base(s);
+        if (s.step == 0) start(s);
         prefetch(s);
       }
       if (live == 0) return;
@@ -287,7 +292,7 @@ struct Engine {
         const bool is_done = s.step >= s.last_step;
         if (is_done && s.below != nullptr)
           std::fill_n(s.below + (s.box.t_end - s.box.t_begin + 1), kBeyond, kNone<double>);
-        const std::int64_t done = is_done ? std::numeric_limits<std::int64_t>::max() : s.step + 1;
+        const std::int64_t done = is_done ? kDone : s.step + 1;
         progress(s.row, s.strip).store(done, std::memory_order_release);
         if (is_done) finish(s);
       }
