@@ -221,3 +221,27 @@ def _cpu() -> str:
         if line.startswith("model name"):
             return line.partition(":")[2].strip()
     return platform.machine()
+
+
+class Goals:
+    """What was wanted and what came out, in one table at the end."""
+
+    def __init__(self) -> None:
+        self.table = Table(title="wanted and reached", title_justify="left")
+        for column in ("", "", "wanted", "reached", ""):
+            self.table.add_column(column)
+
+    def most(self, where: str, what: str, limit: float, value: float) -> None:
+        missed = "" if value <= limit else "MISSED"
+        self.table.add_row(where, what, f"at most {limit:g}", f"{value:.2f}", missed)
+
+    def least(self, where: str, what: str, limit: float, value: float) -> None:
+        missed = "" if value >= limit else "MISSED"
+        self.table.add_row(where, what, f"at least {limit:g}", f"{value:.2f}", missed)
+
+    def show(self) -> None:
+        console.print(self.table)
+
+
+def median(comparison: Comparison, name: str) -> float:
+    return next(row.median_us for row in comparison.rows if row.name.startswith(name))

@@ -3,9 +3,15 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 
 namespace turnout::test {
+
+// What a fuzzer finds wrong ends its process: that is how it is told.
+inline void require(bool condition) {
+  if (!condition) std::abort();
+}
 
 class FuzzInput {
  public:

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from harness import Comparison, Entry, compare, console, from_cpp, memcpy_floor
+from harness import Comparison, Entry, Goals, compare, console, from_cpp, median, memcpy_floor
 from mutual_information import loop_peer, torch_peer, turnout_entries
 from mutual_information.shapes import LONG, ONE, SEED, SPEECH, Lattices, flat
-from rich.table import Table
 
 import turnout
 
@@ -40,30 +39,6 @@ def run(seconds: float) -> list[Comparison]:
     smallest_from_cpp(goals)
     goals.show()
     return done
-
-
-class Goals:
-    """What was wanted and what came out, in one table at the end."""
-
-    def __init__(self) -> None:
-        self.table = Table(title="wanted and reached", title_justify="left")
-        for column in ("", "", "wanted", "reached", ""):
-            self.table.add_column(column)
-
-    def most(self, where: str, what: str, limit: float, value: float) -> None:
-        missed = "" if value <= limit else "MISSED"
-        self.table.add_row(where, what, f"at most {limit:g}", f"{value:.2f}", missed)
-
-    def least(self, where: str, what: str, limit: float, value: float) -> None:
-        missed = "" if value >= limit else "MISSED"
-        self.table.add_row(where, what, f"at least {limit:g}", f"{value:.2f}", missed)
-
-    def show(self) -> None:
-        console.print(self.table)
-
-
-def median(comparison: Comparison, name: str) -> float:
-    return next(row.median_us for row in comparison.rows if row.name.startswith(name))
 
 
 def with_threads(count: int, entry: Entry) -> Entry:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import torch
-from harness import Comparison, Entry, compare, console, from_cpp
-from rich.table import Table
+from harness import Comparison, Entry, Goals, compare, console, from_cpp, median
 from sparse_conv import spconv_peer, torch_peer, turnout_entries
 from sparse_conv.shapes import SPARSE, SUBM, Scale, Sites, flat, growing
 
@@ -41,34 +40,9 @@ def run(seconds: float) -> list[Comparison]:
     return done
 
 
-class Goals:
-    """What was wanted and what came out, in one table at the end."""
-
-    def __init__(self) -> None:
-        self.table = Table(title="wanted and reached", title_justify="left")
-        for column in ("", "", "wanted", "reached", ""):
-            self.table.add_column(column)
-
-    def most(self, where: str, what: str, limit: float, value: float) -> None:
-        self.table.add_row(
-            where, what, f"at most {limit:g}", f"{value:.2f}", "" if value <= limit else "MISSED"
-        )
-
-    def least(self, where: str, what: str, limit: float, value: float) -> None:
-        self.table.add_row(
-            where, what, f"at least {limit:g}", f"{value:.1f}", "" if value >= limit else "MISSED"
-        )
-
-    def scratch(self, where: str, comparison: Comparison) -> None:
-        wanted = comparison.scratch_wanted / 2**20
-        self.most(where, "MB of scratch", round(wanted, 1), comparison.scratch_bytes / 2**20)
-
-    def show(self) -> None:
-        console.print(self.table)
-
-
-def median(comparison: Comparison, name: str) -> float:
-    return next(row.median_us for row in comparison.rows if row.name.startswith(name))
+def note_goal(goals: Goals, where: str, comparison: Comparison) -> None:
+    wanted = comparison.scratch_wanted / 2**20
+    goals.most(where, "MB of scratch", round(wanted, 1), comparison.scratch_bytes / 2**20)
 
 
 def wanted_most(sites: Sites) -> float:
@@ -112,7 +86,7 @@ def side_by_side(sites: Sites, spconv: bool, seconds: float, goals: Goals) -> Co
     if spconv and sites.scale.subm:
         fresh = median(comparison, "spconv, new") / median(comparison, "turnout, new")
         goals.least(sites.name, "spconv / ours, new results", 12, fresh)
-    goals.scratch(sites.name, comparison)
+    note_goal(goals, sites.name, comparison)
     return comparison
 
 
@@ -198,7 +172,7 @@ def growth(kind: str, spconv: bool, seconds: float, goals: Goals) -> list[Compar
         )
         comparison.series = "LiDAR, more frames" if kind == "lidar" else "uniform, four samples"
         note_scratch(comparison, sites)
-        goals.scratch(f"growth, {kind}, {rows} sites", comparison)
+        note_goal(goals, f"growth, {kind}, {rows} sites", comparison)
         done.append(comparison)
     shares = [f"{1e3 * median(c, 'turnout') / c.sites:.0f}" for c in done]
     console.print(f"{done[0].series}: {', '.join(shares)} ns per site at {', '.join(map(str, SIZES))} sites")

@@ -1,7 +1,6 @@
 // Differential fuzzer: any counts and any index; a legal call equals the definition, any other is refused
 // whole.
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <numeric>
 #include <vector>
@@ -13,10 +12,6 @@
 
 namespace turnout::test {
 namespace {
-
-void require(bool condition) {
-  if (!condition) std::abort();
-}
 
 template <class Count>
 void run(FuzzInput& in) {

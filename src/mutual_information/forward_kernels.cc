@@ -28,7 +28,7 @@
 
 TURNOUT_ISA_BEGIN
 
-constexpr int kSlots = 4;
+constexpr int kSlots = kStripsInWork;
 constexpr std::int64_t kDone = std::numeric_limits<std::int64_t>::max();  // progress of a strip
 constexpr std::int64_t kTurnSteps = 16;           // of all strips in work; then lines are fetched
 constexpr std::int64_t kPrefetchSteps = 48;       // ahead

@@ -1,6 +1,5 @@
 // Differential fuzzer: any lattice, any boundary, any values; every instruction set against the definition in
 // double, and the same bits for two threads as for one.
-#include <cstdlib>
 #include <cstring>
 
 #include "fuzz.h"
@@ -9,10 +8,6 @@
 
 namespace turnout::test {
 namespace {
-
-void require(bool condition) {
-  if (!condition) std::abort();
-}
 
 template <class T>
 void run(FuzzInput& in) {

@@ -61,6 +61,9 @@ struct Wave {
   std::atomic<std::int64_t> next_item{0};
 };
 
+// Strips that one thread has in work, at most: the rings are made for that.
+inline constexpr int kStripsInWork = 4;
+
 struct WaveKernels {
   std::int64_t (*strips)(const LatticeTask& task);  // of a lattice, at most
 };

@@ -67,11 +67,10 @@ struct Division {
 // Memory of a wave. Sizes are bounds that hold for every instruction set, so that they follow from shapes
 // alone.
 constexpr std::int64_t kMaxLanes = 16, kMinLanes = 2;
-constexpr int kMaxStripsInWork = 4;
 
 // More rows than strips in work hand on, or one for each strip.
 std::int64_t ring_rows(const Division& division, std::int64_t symbols) {
-  return std::min(std::int64_t{division.threads} * kMaxStripsInWork + 1, symbols / kMinLanes + 2);
+  return std::min(std::int64_t{division.threads} * kStripsInWork + 1, symbols / kMinLanes + 2);
 }
 std::size_t ring_bytes(const Division& division, std::int64_t symbols, std::int64_t frames) {
   const std::int64_t row = product({frames + 2 + 3 * kMaxLanes, sizeof(double)});

@@ -1,7 +1,6 @@
 // Differential fuzzer: any geometry and any sites; a legal call equals the definition on every instruction
 // set, a site out of range is refused whole.
 #include <cstdint>
-#include <cstdlib>
 #include <vector>
 
 #include "fuzz.h"
@@ -11,10 +10,6 @@
 
 namespace turnout::test {
 namespace {
-
-void require(bool condition) {
-  if (!condition) std::abort();
-}
 
 template <class Index>
 void run(FuzzInput& in) {
