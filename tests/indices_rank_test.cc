@@ -1,5 +1,6 @@
 // Sets of leaves, their numbers, and the sort of keys, against std::set.
 #include "core/indices_rank.h"
+#include "core/indices_sort.h"
 
 #include <gtest/gtest.h>
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "turnout/context.h"
+#include "turnout/dynamic_scatter.h"
 #include "turnout/error.h"
 #include "turnout/moe_dispatch.h"
 #include "turnout/moe_re_routing.h"

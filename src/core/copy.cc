@@ -12,26 +12,7 @@
 
 TURNOUT_ISA_BEGIN
 
-// Calls line(i) for each whole line of the target and edge(i, n) for the bytes before and behind them.
-template <class Line, class Edge>
-HWY_INLINE void by_lines(const void* to, std::int64_t bytes, const Line& line, const Edge& edge) {
-  constexpr std::int64_t kLine = 64;
-  const auto misaligned = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(to) % kLine);
-  std::int64_t i = std::min(bytes, (kLine - misaligned) % kLine);
-  edge(std::int64_t{0}, static_cast<std::size_t>(i));
-  for (; i + kLine <= bytes; i += kLine)
-    for (std::int64_t b = i; b < i + kLine; b += HWY_MAX_BYTES) line(b);
-  edge(i, static_cast<std::size_t>(bytes - i));
-}
-
-void stream(void* to, const void* from, std::int64_t bytes) {
-  const hn::ScalableTag<std::uint8_t> d;
-  auto* out = static_cast<std::uint8_t*>(to);
-  const auto* in = static_cast<const std::uint8_t*>(from);
-  by_lines(
-      to, bytes, [&](std::int64_t i) HWY_ATTR { hn::Stream(hn::LoadU(d, in + i), d, out + i); },
-      [&](std::int64_t i, std::size_t n) { std::memcpy(out + i, in + i, n); });
-}
+void stream(void* to, const void* from, std::int64_t bytes) { stream_bytes(to, from, bytes); }
 
 void clear(void* to, std::int64_t bytes) {
   const hn::ScalableTag<std::uint8_t> d;

@@ -5,11 +5,10 @@
 #include <cstring>
 #include <utility>
 
+#include "core/indices_sort.h"
+
 namespace turnout::core {
 namespace {
-
-constexpr int kDigitBits = 11;
-constexpr int kDigits = 1 << kDigitBits;
 
 // At most half full.
 std::uint64_t table_size(std::int64_t keys) {
@@ -55,28 +54,6 @@ std::int64_t SortedLeaves::number() {
     table_[slot] = static_cast<std::uint32_t>(i + 1);
   }
   return count_;
-}
-
-std::uint64_t* sort_keys(std::uint64_t* keys, std::uint64_t* other, std::int64_t count) {
-  std::uint64_t any = 0, all = ~std::uint64_t{0};
-  for (std::int64_t i = 0; i < count; ++i) {
-    any |= keys[i];
-    all &= keys[i];
-  }
-  for (int shift = 0; shift < 64; shift += kDigitBits) {
-    if (((any ^ all) >> shift & (kDigits - 1)) == 0) continue;  // all keys have the same digit
-    std::int64_t next[kDigits] = {};
-    for (std::int64_t i = 0; i < count; ++i) ++next[keys[i] >> shift & (kDigits - 1)];
-    std::int64_t sum = 0;
-    for (std::int64_t& n : next) sum += std::exchange(n, sum);
-    for (std::int64_t i = 0; i < count; ++i) other[next[keys[i] >> shift & (kDigits - 1)]++] = keys[i];
-    std::swap(keys, other);
-  }
-  return keys;
-}
-
-std::int64_t unique_keys(std::uint64_t* keys, std::int64_t count) {
-  return std::unique(keys, keys + count) - keys;
 }
 
 }  // namespace turnout::core

@@ -135,9 +135,4 @@ class SortedLeaves {
   int shift_ = 0;
 };
 
-// keys ascending, by radix; `other` is memory for as many. Returns which of the two has them.
-std::uint64_t* sort_keys(std::uint64_t* keys, std::uint64_t* other, std::int64_t count);
-// Equal neighbours become one; returns how many are left.
-std::int64_t unique_keys(std::uint64_t* keys, std::int64_t count);
-
 }  // namespace turnout::core

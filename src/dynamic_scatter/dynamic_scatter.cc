@@ -1,0 +1,393 @@
+// Plans of the reductions over voxels and of their gradients.
+#include "turnout/dynamic_scatter.h"
+
+#include <algorithm>
+#include <limits>
+#include <new>
+#include <utility>
+
+#include "core/call.h"
+#include "core/copy.h"
+#include "core/half.h"
+#include "core/indices.h"
+#include "core/parallel.h"
+#include "dynamic_scatter/groups.h"
+#include "dynamic_scatter/kernels.h"
+#include "dynamic_scatter/signature.h"
+
+namespace turnout {
+namespace {
+
+using namespace core;
+
+constexpr std::int64_t kTileBytes = 16 << 10;  // rows that are made in the cache before they are streamed
+constexpr std::int64_t kIndexGrain = 16384;    // index entries that are worth a thread
+
+// -- what a reduction writes -------------------------------------------------------------------------------
+
+void fill_rows(const Tensor& rows, std::int64_t first, Reduce reduce_type) {
+  const std::int64_t begin = first * rows.shape[1], count = (rows.shape[0] - first) * rows.shape[1];
+  if (count <= 0) return;
+  visit_float(rows.dtype, [&](auto type) {
+    using T = typename decltype(type)::type;
+    T value{};
+    if (reduce_type == Reduce::max) {
+      if constexpr (sizeof(T) == 2) {
+        value = from_float<T>(-std::numeric_limits<float>::infinity());
+      } else {
+        value = -std::numeric_limits<T>::infinity();
+      }
+    }
+    std::fill_n(static_cast<T*>(rows.data) + begin, count, value);
+  });
+}
+
+// Voxels first .. last-1 of `groups`: as many points in each range as are worth one.
+template <class F>
+void for_voxel_ranges(Context& context, const VoxelGroups& groups, std::int64_t row_bytes, bool parallel,
+                      const F& f) {
+  const std::int64_t grouped = groups.grouped();
+  const std::int64_t grain =
+      parallel ? std::max<std::int64_t>(1, kRangeBytes / std::max<std::int64_t>(row_bytes, 1))
+               : std::max<std::int64_t>(grouped, 1);
+  parallel_for(context, grouped, grain, [&](std::int64_t begin, std::int64_t end) {
+    const std::int64_t first = groups.voxel_from(begin), last = groups.voxel_from(end);
+    if (first < last) f(first, last);
+  });
+}
+
+void reduce_rows(Context& context, Call& call, const VoxelGroups& groups, const ConstTensor& feats,
+                 const Tensor& voxel_feats, Reduce reduce_type) {
+  const std::int64_t channels = feats.shape[1], row_bytes = channels * size_of(feats.dtype);
+  const ReduceTask task{groups, channels, feats.data};
+  const auto reduce = scatter_kernels(context.isa()).reduce(feats.dtype, reduce_type);
+  const CopyKernels& copy = copy_kernels(context.isa());
+  auto* to = static_cast<std::byte*>(voxel_feats.data);
+  const bool parallel = groups.grouped() * row_bytes >= kParallelBytes;
+  const bool stream = groups.voxels * row_bytes >= kStreamBytes && row_bytes <= kTileBytes;
+  call.chose(stream ? "sorted keys, streamed" : "sorted keys", parallel ? context.threads() : 1);
+  if (row_bytes > 0) {
+    for_voxel_ranges(context, groups, row_bytes, parallel, [&](std::int64_t first, std::int64_t last) {
+      if (!stream) {
+        reduce(task, first, last, to + first * row_bytes);
+        return;
+      }
+      alignas(64) std::byte tile[kTileBytes];
+      const std::int64_t rows = kTileBytes / row_bytes;
+      for (std::int64_t v = first; v < last; v += rows) {
+        const std::int64_t end = std::min(v + rows, last);
+        reduce(task, v, end, tile);
+        copy.stream(to + v * row_bytes, tile, (end - v) * row_bytes);
+      }
+      copy.finish();
+    });
+  }
+  fill_rows(voxel_feats, groups.voxels, reduce_type);
+}
+
+void write_map(Context& context, const VoxelGroups& groups, const Tensor& map) {
+  visit_index(map.dtype, [&](auto type) {
+    auto* to = static_cast<typename decltype(type)::type*>(map.data);
+    parallel_for(context, groups.points, kIndexGrain, [&](std::int64_t begin, std::int64_t end) {
+      std::copy(groups.map + begin, groups.map + end, to + begin);
+    });
+  });
+}
+
+void write_counts(Context& context, const VoxelGroups& groups, const Tensor& counts) {
+  visit_index(counts.dtype, [&](auto type) {
+    auto* to = static_cast<typename decltype(type)::type*>(counts.data);
+    parallel_for(context, groups.voxels, kIndexGrain, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t v = begin; v < end; ++v) to[v] = static_cast<std::int32_t>(groups.count(v));
+    });
+  });
+}
+
+// Of each voxel those of its first point.
+void write_coors(Context& context, const VoxelGroups& groups, const ConstTensor& coors,
+                 const Tensor& voxel_coors) {
+  const std::int64_t dims = coors.shape[1];
+  visit_index(coors.dtype, [&](auto type) {
+    using Index = typename decltype(type)::type;
+    const auto* from = static_cast<const Index*>(coors.data);
+    auto* to = static_cast<Index*>(voxel_coors.data);
+    parallel_for(context, groups.voxels, kIndexGrain, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t v = begin; v < end; ++v)
+        std::copy_n(from + std::int64_t{groups.order[groups.starts[v]]} * dims, dims, to + v * dims);
+    });
+  });
+}
+
+// -- gradients ---------------------------------------------------------------------------------------------
+
+// Counts in the type that the division is done in; `counts` has index type.
+const void* lane_counts(DType feats, const ConstTensor& counts, std::int64_t voxels, Scratch& scratch) {
+  return visit_index(counts.dtype, [&](auto type) -> const void* {
+    const auto* from = static_cast<const typename decltype(type)::type*>(counts.data);
+    const auto convert = [&](auto* to) {
+      for (std::int64_t v = 0; v < voxels; ++v)
+        to[v] = static_cast<std::remove_reference_t<decltype(*to)>>(from[v]);
+      return to;
+    };
+    if (feats == DType::f64) return convert(scratch.take<double>(voxels));
+    return convert(scratch.take<float>(voxels));
+  });
+}
+std::size_t lane_counts_bytes(std::int64_t voxels) { return array_bytes<double>(voxels); }
+
+// task.counts is there for mean; the rest of the task is filled in here.
+void spread_rows(Context& context, Call& call, BackwardTask task, const ConstTensor& grad_voxel_feats,
+                 const ConstTensor* feats, const ConstTensor* voxel_feats, const Tensor& grad_feats,
+                 Reduce reduce_type) {
+  const VoxelGroups& groups = task.groups;
+  const std::int64_t row_bytes = grad_feats.shape[1] * size_of(grad_feats.dtype);
+  const std::int64_t bytes = groups.points * row_bytes;
+  const bool parallel = bytes >= kParallelBytes;
+  task.channels = grad_feats.shape[1];
+  task.grad_voxel_feats = grad_voxel_feats.data;
+  task.grad_feats = grad_feats.data;
+  task.stream = bytes >= kStreamBytes;
+  const auto spread = scatter_kernels(context.isa()).backward(grad_feats.dtype, reduce_type);
+  const CopyKernels& copy = copy_kernels(context.isa());
+  call.chose(task.stream ? "by voxel, streamed" : "by voxel", parallel ? context.threads() : 1);
+  const std::int64_t grain = parallel ? std::max<std::int64_t>(1, kRangeBytes / row_bytes) : kSizeMax;
+  if (reduce_type != Reduce::max) {
+    parallel_for(context, groups.points, grain, [&](std::int64_t begin, std::int64_t end) {
+      spread(task, begin, end);
+      if (task.stream) copy.finish();
+    });
+    return;
+  }
+  task.feats = feats->data;
+  task.voxel_feats = voxel_feats->data;
+  for_voxel_ranges(context, groups, row_bytes, parallel, [&](std::int64_t first, std::int64_t last) {
+    spread(task, first, last);
+    if (task.stream) copy.finish();
+  });
+  auto* to = static_cast<std::byte*>(grad_feats.data);
+  parallel_for(context, groups.points - groups.grouped(), grain, [&](std::int64_t begin, std::int64_t end) {
+    const std::int32_t* none = groups.order + groups.grouped();
+    for (std::int64_t i = begin; i < end; ++i) copy.clear(to + none[i] * row_bytes, row_bytes);
+    copy.finish();
+  });
+}
+
+Slot slot_of(const ConstTensor* tensor) { return tensor == nullptr ? Slot() : Slot(*tensor); }
+
+std::int64_t first_value(const Slot& slot) {
+  return slot.dtype == DType::i64 ? *static_cast<const std::int64_t*>(slot.data)
+                                  : *static_cast<const std::int32_t*>(slot.data);
+}
+
+// How many voxels there are: what voxel_num says, or all rows.
+std::int64_t voxels_in(const Arguments& arguments) {
+  const Slot& num = arguments.slot(arguments.signature().argument("voxel_num"));
+  return num.present ? first_value(num) : arguments.size(arguments.signature().size("voxels"));
+}
+
+Reduce reduce_type_of(const Arguments& arguments) {
+  return static_cast<Reduce>(arguments.size(arguments.signature().size("reduce_type")));
+}
+
+}  // namespace
+
+// -- checks ------------------------------------------------------------------------------------------------
+
+void core::check_needed(const Arguments& arguments) {
+  const auto need = [&](std::string_view name, const char* reduce_type) {
+    if (!arguments.slot(arguments.signature().argument(name)).present)
+      arguments.fail(ErrorCode::bad_param,
+                     concat(name, " is missing, expected a tensor with reduce_type ", reduce_type));
+  };
+  if (reduce_type_of(arguments) == Reduce::max) {
+    need("feats", "max");
+    need("voxel_feats", "max");
+  } else if (reduce_type_of(arguments) == Reduce::mean &&
+             &arguments.signature() == &kDynamicScatterBackward) {
+    need("voxel_points_count", "mean");
+  }
+}
+
+void core::check_voxel_num(const Arguments& arguments) {
+  const std::int64_t voxels = arguments.size(arguments.signature().size("voxels"));
+  const std::int64_t num = voxels_in(arguments);
+  if (num < 0 || num > voxels)
+    arguments.fail(ErrorCode::bad_param,
+                   concat("voxel_num[0] is ", num, ", expected 0 .. voxels = ", voxels));
+}
+
+void core::check_map(const Arguments& arguments) {
+  const Slot& map = arguments.slot(arguments.signature().argument("point2voxel_map"));
+  const std::int64_t voxels = voxels_in(arguments);
+  visit_index(map.dtype, [&](auto type) {
+    using Index = typename decltype(type)::type;
+    const auto* values = static_cast<const Index*>(map.data);
+    Index least = 0, most = -1;
+    for (std::int64_t x = 0; x < map.shape[0]; ++x) {
+      least = std::min(least, values[x]);
+      most = std::max(most, values[x]);
+    }
+    if (least >= -1 && most < voxels) return;
+    for (std::int64_t x = 0; x < map.shape[0]; ++x)
+      if (values[x] < -1 || values[x] >= voxels)
+        arguments.fail(ErrorCode::bad_param, concat("point2voxel_map[", x, "] is ", std::int64_t{values[x]},
+                                                    ", expected -1 .. ", voxels - 1));
+  });
+}
+
+void core::check_point_counts(const Arguments& arguments) {
+  if (reduce_type_of(arguments) != Reduce::mean) return;
+  const Signature& signature = arguments.signature();
+  const Slot& map = arguments.slot(signature.argument("point2voxel_map"));
+  const Slot& count = arguments.slot(signature.argument("voxel_points_count"));
+  visit_index(count.dtype, [&](auto count_type) {
+    const auto* counts = static_cast<const typename decltype(count_type)::type*>(count.data);
+    const std::int64_t voxels = voxels_in(arguments);
+    if (std::all_of(counts, counts + voxels, [](auto n) { return n >= 1; })) return;
+    visit_index(map.dtype, [&](auto map_type) {  // a voxel without points may have any count
+      const auto* values = static_cast<const typename decltype(map_type)::type*>(map.data);
+      for (std::int64_t x = 0; x < map.shape[0]; ++x)
+        if (values[x] >= 0 && counts[values[x]] < 1)
+          arguments.fail(
+              ErrorCode::bad_param,
+              concat("voxel_points_count[", std::int64_t{values[x]}, "] is ", std::int64_t{counts[values[x]]},
+                     ", expected 1 or more: point ", x, " is in that voxel"));
+    });
+  });
+}
+
+// -- operators ---------------------------------------------------------------------------------------------
+
+std::size_t core::dynamic_scatter_forward_scratch(std::int64_t points) {
+  return groups_bytes(points) + grouping_bytes(points);
+}
+
+std::int64_t dynamic_scatter_forward(Context& context, const ConstTensor& feats, const ConstTensor& coors,
+                                     const Tensor& voxel_feats, const Tensor& voxel_coors,
+                                     const Tensor& point2voxel_map, const Tensor& voxel_points_count,
+                                     Reduce reduce_type) {
+  Call call(context, kDynamicScatterForward,
+            {feats, coors, voxel_feats, voxel_coors, point2voxel_map, voxel_points_count}, {reduce_type});
+  if (call.nothing_to_do()) return 0;
+  Scratch& scratch = call.scratch(dynamic_scatter_forward_scratch(coors.shape[0]));
+  const VoxelGroups groups = group_by_coordinates(context, coors, scratch, scratch);
+  call.check([&] {
+    if (groups.voxels > voxel_coors.shape[0])
+      throw Error(ErrorCode::bad_param,
+                  concat("dynamic_scatter_forward: voxel_feats.shape[0] is ", voxel_coors.shape[0],
+                         ", expected ", groups.voxels, " or more: the voxels that coors has"));
+  });
+  reduce_rows(context, call, groups, feats, voxel_feats, reduce_type);
+  write_map(context, groups, point2voxel_map);
+  write_counts(context, groups, voxel_points_count);
+  write_coors(context, groups, coors, voxel_coors);
+  return groups.voxels;
+}
+
+std::size_t core::dynamic_scatter_backward_scratch(std::int64_t points, std::int64_t voxels) {
+  return array_bytes<std::int32_t>(points) +
+         std::max(map_groups_bytes(points, voxels), lane_counts_bytes(voxels));
+}
+
+void dynamic_scatter_backward(Context& context, const ConstTensor& grad_voxel_feats,
+                              const DynamicScatterResult& result, const Tensor& grad_feats,
+                              Reduce reduce_type) {
+  const ConstTensor& given_map = result.point2voxel_map;
+  Call call(context, kDynamicScatterBackward,
+            {grad_voxel_feats, slot_of(result.feats), slot_of(result.voxel_feats), given_map,
+             slot_of(result.voxel_points_count), slot_of(result.voxel_num), grad_feats},
+            {reduce_type});
+  if (call.nothing_to_do()) return;
+  const std::int64_t points = given_map.shape[0];
+  const std::int64_t voxels =
+      result.voxel_num != nullptr ? first_value(*result.voxel_num) : grad_voxel_feats.shape[0];
+  Scratch& scratch = call.scratch(dynamic_scatter_backward_scratch(points, voxels));
+
+  auto* map = static_cast<const std::int32_t*>(given_map.data);
+  if (given_map.dtype == DType::i64) {
+    const auto* wide = static_cast<const std::int64_t*>(given_map.data);
+    auto* narrow = scratch.take<std::int32_t>(points);
+    parallel_for(context, points, kIndexGrain, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t x = begin; x < end; ++x) narrow[x] = static_cast<std::int32_t>(wide[x]);
+    });
+    map = narrow;
+  }
+  BackwardTask task{};
+  if (reduce_type == Reduce::max) {
+    task.groups = group_by_map(context, map, points, voxels, scratch);
+  } else {
+    task.groups = {points, voxels, map, nullptr, nullptr};
+    if (reduce_type == Reduce::mean)
+      task.counts = lane_counts(grad_feats.dtype, *result.voxel_points_count, voxels, scratch);
+  }
+  spread_rows(context, call, task, grad_voxel_feats, result.feats, result.voxel_feats, grad_feats,
+              reduce_type);
+}
+
+struct VoxelIndex::State {
+  Context& context;
+  ConstTensor coors;
+  Scratch memory;  // this State lies there
+  VoxelGroups groups;
+
+  State(Context& where, Call& call, const ConstTensor& rows, Scratch&& scratch)
+      : context(where), coors(rows), memory(std::move(scratch)) {
+    groups = group_by_coordinates(where, rows, memory, call.scratch(grouping_bytes(rows.shape[0])));
+    call.chose("sorted keys", where.threads());
+  }
+};
+
+VoxelIndex::VoxelIndex(Context& context, const ConstTensor& coors) {
+  Call call(context, kVoxelIndex, {coors}, {});
+  Scratch memory = call.lease(padded(sizeof(State)) + groups_bytes(coors.shape[0]));
+  void* place = memory.take<std::byte>(sizeof(State));
+  state_ = new (place) State(context, call, coors, std::move(memory));
+}
+
+VoxelIndex::~VoxelIndex() {
+  const Scratch kept = std::move(state_->memory);
+  state_->~State();
+}
+
+std::int64_t VoxelIndex::points() const { return state_->groups.points; }
+std::int64_t VoxelIndex::voxels() const { return state_->groups.voxels; }
+
+void VoxelIndex::write(const Tensor& voxel_coors, const Tensor& point2voxel_map,
+                       const Tensor& voxel_points_count) const {
+  Call call(state_->context, kVoxelIndexWrite,
+            {state_->coors, voxel_coors, point2voxel_map, voxel_points_count}, {points(), voxels()});
+  if (call.nothing_to_do()) return;
+  write_map(state_->context, state_->groups, point2voxel_map);
+  write_counts(state_->context, state_->groups, voxel_points_count);
+  write_coors(state_->context, state_->groups, state_->coors, voxel_coors);
+}
+
+void VoxelIndex::reduce(const ConstTensor& feats, const Tensor& voxel_feats, Reduce reduce_type) const {
+  Call call(state_->context, kVoxelIndexReduce, {feats, voxel_feats}, {points(), voxels(), reduce_type});
+  if (call.nothing_to_do()) return;
+  reduce_rows(state_->context, call, state_->groups, feats, voxel_feats, reduce_type);
+}
+
+void VoxelIndex::reduce_backward(const ConstTensor& grad_voxel_feats, const ConstTensor* feats,
+                                 const ConstTensor* voxel_feats, const Tensor& grad_feats,
+                                 Reduce reduce_type) const {
+  Call call(state_->context, kVoxelIndexReduceBackward,
+            {grad_voxel_feats, slot_of(feats), slot_of(voxel_feats), grad_feats},
+            {points(), voxels(), reduce_type});
+  if (call.nothing_to_do()) return;
+  BackwardTask task{};
+  task.groups = state_->groups;
+  if (reduce_type == Reduce::mean) {
+    Scratch& scratch = call.scratch(lane_counts_bytes(voxels()));
+    const auto convert = [&](auto* to) {
+      for (std::int64_t v = 0; v < voxels(); ++v)
+        to[v] = static_cast<std::remove_reference_t<decltype(*to)>>(task.groups.count(v));
+      return static_cast<const void*>(to);
+    };
+    task.counts = grad_feats.dtype == DType::f64 ? convert(scratch.take<double>(voxels()))
+                                                 : convert(scratch.take<float>(voxels()));
+  }
+  spread_rows(state_->context, call, task, grad_voxel_feats, feats, voxel_feats, grad_feats, reduce_type);
+}
+
+}  // namespace turnout

@@ -1,0 +1,35 @@
+// Which points are in which voxel, by voxel: what every reduction and its gradient go through.
+#pragma once
+
+#include <cstdint>
+
+#include "core/context.h"
+#include "turnout/tensor.h"
+
+namespace turnout::core {
+
+struct VoxelGroups {
+  std::int64_t points = 0;
+  std::int64_t voxels = 0;
+  const std::int32_t* map = nullptr;     // [points] the voxel, or -1
+  const std::int32_t* order = nullptr;   // [points] voxel by voxel, ascending within one; then those of none
+  const std::int32_t* starts = nullptr;  // [voxels + 1] where a voxel's points begin in `order`
+
+  std::int64_t grouped() const { return starts[voxels]; }  // points that are in a voxel
+  std::int64_t count(std::int64_t voxel) const { return starts[voxel + 1] - starts[voxel]; }
+  // The first voxel that begins at `position` of the order or behind it.
+  std::int64_t voxel_from(std::int64_t position) const;
+};
+
+// By coordinates [points, dims]: voxels in ascending order of their coordinates. What is in `kept` is the
+// result, `passing` is used up on the way.
+std::size_t groups_bytes(std::int64_t points);
+std::size_t grouping_bytes(std::int64_t points);
+VoxelGroups group_by_coordinates(Context& context, const ConstTensor& coors, Scratch& kept, Scratch& passing);
+
+// By a map whose values are -1 .. voxels - 1, and which stays where it is.
+std::size_t map_groups_bytes(std::int64_t points, std::int64_t voxels);
+VoxelGroups group_by_map(Context& context, const std::int32_t* map, std::int64_t points, std::int64_t voxels,
+                         Scratch& scratch);
+
+}  // namespace turnout::core

@@ -1,0 +1,51 @@
+// The loops of this family over a range, once per instruction set.
+#pragma once
+
+#include <cstdint>
+
+#include "core/isa.h"
+#include "dynamic_scatter/groups.h"
+#include "turnout/dynamic_scatter.h"
+
+namespace turnout::core {
+
+struct ReduceTask {
+  VoxelGroups groups;
+  std::int64_t channels;
+  const void* feats;  // [points, channels]
+};
+
+struct BackwardTask {
+  VoxelGroups groups;
+  std::int64_t channels;
+  const void* grad_voxel_feats;  // [voxels, channels]
+  const void* feats;             // [points, channels], of max
+  const void* voxel_feats;       // [voxels, channels], of max
+  const void* counts;            // [voxels] in the type that features are computed in, of mean
+  void* grad_feats;              // [points, channels]
+  bool stream;                   // stores bypass the cache
+};
+
+// What coordinates are computed from, in the type that this is done in: double for f64, else float.
+template <class Real>
+struct GridOf {
+  Real voxel_size[3], least[3], extent[3];
+};
+
+struct ScatterKernels {
+  // Voxels first .. last-1, to rows that begin at `to`.
+  using ReduceRange = void (*)(const ReduceTask& task, std::int64_t first, std::int64_t last, void* to);
+  ReduceRange (*reduce)(DType dtype, Reduce reduce_type);
+
+  // Max: the points of voxels first .. last-1. Sum and mean: points first .. last-1.
+  using BackwardRange = void (*)(const BackwardTask& task, std::int64_t first, std::int64_t last);
+  BackwardRange (*backward)(DType dtype, Reduce reduce_type);
+
+  // Points first .. last-1 of [points, features]; `grid` is a GridOf<float> or GridOf<double>.
+  using VoxelizeRange = void (*)(const void* grid, const void* points, std::int64_t features, void* coors,
+                                 std::int64_t first, std::int64_t last);
+  VoxelizeRange (*voxelize)(DType points, DType coors);
+};
+const ScatterKernels& scatter_kernels(Isa isa);
+
+}  // namespace turnout::core

@@ -1,0 +1,105 @@
+// The definition of each operator of this family: serial, readable, point by point. Features are float or
+// double here; the tests convert.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <vector>
+
+#include "turnout/dynamic_scatter.h"
+
+namespace turnout::reference {
+
+using Coordinates = std::vector<std::int64_t>;
+
+// Real is the type that coordinates are computed in.
+template <class Real>
+struct Grid {
+  Real voxel_size[3], point_cloud_range[6];
+
+  Real extent(int j) const {
+    const Real length = point_cloud_range[3 + j] - point_cloud_range[j];
+    return std::round(length / voxel_size[j]);
+  }
+  // (z, y, x), or (-1, -1, -1).
+  Coordinates coordinates(const Real* point) const {
+    Coordinates zyx(3);
+    for (int j = 0; j < 3; ++j) {
+      const Real difference = point[j] - point_cloud_range[j];
+      const Real quotient = difference / voxel_size[j];
+      const Real cell = std::floor(quotient);
+      const bool is_inside = cell >= 0 && cell < extent(j);  // not so of NaN
+      if (!is_inside) return {-1, -1, -1};
+      zyx[static_cast<std::size_t>(2 - j)] = static_cast<std::int64_t>(cell);
+    }
+    return zyx;
+  }
+};
+
+struct HardVoxel {
+  Coordinates coors;
+  std::vector<std::int64_t> points;  // the rows that are stored
+};
+template <class Real>
+std::vector<HardVoxel> voxelize_hard(const std::vector<std::vector<Real>>& points, const Grid<Real>& grid,
+                                     std::size_t max_points, std::size_t max_voxels) {
+  std::vector<HardVoxel> voxels;
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    const Coordinates coors = grid.coordinates(points[i].data());
+    if (coors[0] < 0) continue;
+    std::size_t v = 0;
+    while (v < voxels.size() && voxels[v].coors != coors) ++v;
+    if (v == voxels.size()) {
+      if (v == max_voxels) continue;
+      voxels.push_back({coors, {}});
+    }
+    if (voxels[v].points.size() < max_points) voxels[v].points.push_back(static_cast<std::int64_t>(i));
+  }
+  return voxels;
+}
+
+// The voxels of points, ascending, each with its points in ascending order.
+using Voxels = std::map<Coordinates, std::vector<std::int64_t>>;
+inline Voxels voxels_of(const std::vector<Coordinates>& coors) {
+  Voxels voxels;
+  for (std::size_t x = 0; x < coors.size(); ++x) {
+    bool is_valid = true;
+    for (const std::int64_t c : coors[x]) is_valid &= c >= 0;
+    if (is_valid) voxels[coors[x]].push_back(static_cast<std::int64_t>(x));
+  }
+  return voxels;
+}
+
+// One channel of one voxel; feats are those of its points, in ascending order.
+template <class Real>
+Real reduced(const std::vector<Real>& feats, Reduce reduce_type) {
+  Real result = reduce_type == Reduce::max ? -std::numeric_limits<Real>::infinity() : Real(0);
+  for (const Real f : feats) {
+    if (reduce_type != Reduce::max) {
+      result += f;
+    } else if (f > result) {
+      result = f;
+    }
+  }
+  return reduce_type == Reduce::mean ? result / static_cast<Real>(feats.size()) : result;
+}
+
+// One channel: the gradient of each point of one voxel.
+template <class Real>
+std::vector<Real> reduced_backward(Real grad, const std::vector<Real>& feats, Real voxel_feat, Real count,
+                                   Reduce reduce_type) {
+  std::vector<Real> grads(feats.size(), Real(0));
+  for (std::size_t i = 0; i < feats.size(); ++i) {
+    if (reduce_type == Reduce::max) {
+      if (feats[i] != voxel_feat) continue;
+      grads[i] = grad;
+      break;
+    }
+    grads[i] = reduce_type == Reduce::sum ? grad : grad / count;
+  }
+  return grads;
+}
+
+}  // namespace turnout::reference
