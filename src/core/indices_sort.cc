@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 #include "core/parallel.h"
@@ -11,10 +12,15 @@
 namespace turnout::core {
 namespace {
 
-// Few passes with many digits each: with fewer than 256 digits neighbours often have the same one, and wait
-// for each other's count. 9 bits took half the time of 7, and 11 bits no less than 9.
-constexpr int kDigitBits = 11;
-constexpr int kDigits = 1 << kDigitBits;
+// Few passes with many digits each: 26 bits in two passes took two thirds of the time of three, and with
+// fewer than 256 digits neighbours often have the same one and wait for each other's count. But a pass must
+// have more elements than counters.
+constexpr int kMaxDigitBits = 14;
+constexpr int kMaxDigits = 1 << kMaxDigitBits;
+int digit_bits(std::int64_t count) {
+  if (count < 4096) return 11;
+  return count < 65536 ? 13 : kMaxDigitBits;
+}
 
 constexpr std::int64_t kFew = 24;  // elements that are sorted by insertion
 
@@ -22,19 +28,20 @@ constexpr int kCutBits = 9;
 constexpr std::int64_t kMaxChunks = kSortCounters >> kCutBits;
 constexpr std::int64_t kLeastChunk = 16384;  // elements that are worth a thread
 
-int passes_for(int bits) { return (bits + kDigitBits - 1) / kDigitBits; }
+int passes_for(int bits, std::int64_t count) { return (bits + digit_bits(count) - 1) / digit_bits(count); }
 
 // The result is in `other` after an odd number of passes.
-void sort_digits(std::uint64_t* elements, std::uint64_t* other, std::int64_t count, int low, int bits) {
-  const int passes = passes_for(bits);
+template <class Counter>
+void sort_digits(std::uint64_t* elements, std::uint64_t* other, std::int64_t count, int low, int bits,
+                 int passes) {
   for (int pass = 0; pass < passes; ++pass) {
     const int first = bits * pass / passes, width = bits * (pass + 1) / passes - first;
     const int shift = low + first;
     const std::uint64_t mask = (std::uint64_t{1} << width) - 1;
-    std::int64_t next[kDigits];
-    std::fill_n(next, mask + 1, std::int64_t{0});
+    Counter next[kMaxDigits];
+    std::fill_n(next, mask + 1, Counter{0});
     for (std::int64_t i = 0; i < count; ++i) ++next[elements[i] >> shift & mask];
-    std::int64_t sum = 0;
+    Counter sum = 0;
     for (std::uint64_t digit = 0; digit <= mask; ++digit) sum += std::exchange(next[digit], sum);
     for (std::int64_t i = 0; i < count; ++i) other[next[elements[i] >> shift & mask]++] = elements[i];
     std::swap(elements, other);
@@ -50,25 +57,24 @@ void insert_in_order(std::uint64_t* elements, std::int64_t count, int low, std::
   }
 }
 
-// Sorts from `elements` to `to`, one of the two arrays.
-void sort_part(std::uint64_t* elements, std::uint64_t* other, const std::uint64_t* to, std::int64_t count,
-               int low, int bits) {
-  if (count > kFew) {
-    sort_digits(elements, other, count, low, bits);
-    return;
-  }
+// The result is in `other` when the number of passes is odd, as if they were all made.
+void sort_part(std::uint64_t* elements, std::uint64_t* other, std::int64_t count, int low, int bits,
+               int passes) {
+  if (count > std::int64_t{std::numeric_limits<std::uint32_t>::max()})
+    return sort_digits<std::uint64_t>(elements, other, count, low, bits, passes);
+  if (count > kFew) return sort_digits<std::uint32_t>(elements, other, count, low, bits, passes);
   const std::uint64_t mask = bits == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << bits) - 1;
   insert_in_order(elements, count, low, mask);
-  if (to != elements) std::memcpy(other, elements, static_cast<std::size_t>(count) * sizeof(std::uint64_t));
+  if (passes % 2 != 0) std::memcpy(other, elements, static_cast<std::size_t>(count) * sizeof(std::uint64_t));
 }
 
 }  // namespace
 
 std::uint64_t* sort_bits(std::uint64_t* elements, std::uint64_t* other, std::int64_t count, int low,
                          int bits) {
-  std::uint64_t* to = passes_for(bits) % 2 == 0 || count <= kFew ? elements : other;
-  sort_part(elements, other, to, count, low, bits);
-  return to;
+  const int passes = passes_for(bits, count);
+  sort_part(elements, other, count, low, bits, passes);
+  return passes % 2 == 0 ? elements : other;
 }
 
 std::uint64_t* sort_bits(Context& context, std::uint64_t* elements, std::uint64_t* other, std::int64_t count,
@@ -98,14 +104,14 @@ std::uint64_t* sort_bits(Context& context, std::uint64_t* elements, std::uint64_
 
   // Now the last chunk's counters are where each part ends.
   const std::int64_t* ends = counters + (chunks - 1) * kParts;
-  std::uint64_t* to = passes_for(rest) % 2 == 0 ? other : elements;
+  const int passes = passes_for(rest, count / kParts);  // the same for all parts: they end in one array
   parallel_for(context, kParts, 8, [&](std::int64_t first, std::int64_t last) {
     for (std::int64_t part = first; part < last; ++part) {
       const std::int64_t begin = part == 0 ? 0 : ends[part - 1], size = ends[part] - begin;
-      if (size > 0) sort_part(other + begin, elements + begin, to + begin, size, low, rest);
+      if (size > 0) sort_part(other + begin, elements + begin, size, low, rest, passes);
     }
   });
-  return to;
+  return passes % 2 == 0 ? other : elements;
 }
 
 std::uint64_t* sort_keys(std::uint64_t* keys, std::uint64_t* other, std::int64_t count) {

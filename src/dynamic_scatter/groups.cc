@@ -3,17 +3,16 @@
 
 #include <algorithm>
 #include <bit>
-#include <limits>
 #include <utility>
 
 #include "core/dtypes.h"
 #include "core/indices_sort.h"
 #include "core/parallel.h"
+#include "dynamic_scatter/kernels.h"
 
 namespace turnout::core {
 namespace {
 
-constexpr int kMaxDims = 4;
 constexpr std::int64_t kMaxChunks = 64;
 constexpr std::int64_t kLeastChunk = 16384;  // points that are worth a thread
 
@@ -33,39 +32,12 @@ struct Chunks {
   }
 };
 
-// Of the rows without a negative coordinate.
-struct Extremes {
-  std::int64_t least[kMaxDims], most[kMaxDims];
-  std::int64_t valid = 0;
-};
-
 // -1 when a coordinate is negative, else 0.
 template <int kDims, class Index>
 Index negative(const Index* row) {
   Index any = row[0];
   for (int d = 1; d < kDims; ++d) any |= row[d];
   return any >> (sizeof(Index) * 8 - 1);
-}
-
-template <int kDims, class Index>
-Extremes extremes(const Index* coors, std::int64_t begin, std::int64_t end) {
-  constexpr Index kLargest = std::numeric_limits<Index>::max();
-  Index least[kDims], most[kDims];
-  std::fill_n(least, kDims, kLargest);
-  std::fill_n(most, kDims, Index{0});
-  Extremes result;
-  for (std::int64_t x = begin; x < end; ++x) {
-    const Index* row = coors + x * kDims;
-    const Index none = negative<kDims>(row);
-    for (int d = 0; d < kDims; ++d) {
-      least[d] = std::min<Index>(least[d], row[d] | (none & kLargest));
-      most[d] = std::max<Index>(most[d], row[d] & ~none);
-    }
-    result.valid += none + 1;
-  }
-  std::copy_n(least, kDims, result.least);
-  std::copy_n(most, kDims, result.most);
-  return result;
 }
 
 // How coordinates become one number that orders like them, in front of the point's own number.
@@ -108,11 +80,16 @@ class Grouping {
     const Extremes all = find_extremes();
     const bool fits = valid_ > 0 && make_packing(all, kDims, points_, &packing_);
     if (valid_ > 0 && fits) {
-      make_elements([&](std::int64_t x) { return pack(coors_ + x * kDims) << packing_.point_bits; });
+      make_elements([packing = packing_](const Index* row) {
+        std::uint64_t key = 0;
+        for (int d = 0; d < kDims; ++d)
+          key += static_cast<std::uint64_t>(row[d] - packing.least[d]) * packing.weight[d];
+        return key << packing.point_bits;
+      });
       elements_ =
           sort_bits(context_, elements_, other_, valid_, packing_.point_bits, packing_.key_bits, counters_);
     } else {
-      make_elements([](std::int64_t) { return std::uint64_t{0}; });
+      make_elements([](const Index*) { return std::uint64_t{0}; });
       sort_rows();
     }
     return {points_, number_voxels(), map_, order_, starts_};
@@ -122,8 +99,9 @@ class Grouping {
   Extremes find_extremes() {
     const Chunks chunks(points_);
     Extremes part_of[kMaxChunks];
+    const auto extremes = scatter_kernels(context_.isa()).extremes(dtype_of<Index>, kDims);
     chunks.run(context_, [&](std::int64_t part, std::int64_t begin, std::int64_t end) {
-      part_of[part] = extremes<kDims>(coors_, begin, end);
+      part_of[part] = extremes(coors_, begin, end);
     });
     Extremes all = part_of[0];
     for (std::int64_t part = 0; part < chunks.parts; ++part) {
@@ -137,24 +115,20 @@ class Grouping {
     return all;
   }
 
-  std::uint64_t pack(const Index* row) const {
-    std::uint64_t key = 0;
-    for (int d = 0; d < kDims; ++d)
-      key += static_cast<std::uint64_t>(row[d] - packing_.least[d]) * packing_.weight[d];
-    return key;
-  }
-
   // Points that are in a voxel become elements, the others go behind them in the order.
   template <class KeyOf>
   void make_elements(const KeyOf& key_of) {
     Chunks(points_).run(context_, [&](std::int64_t part, std::int64_t begin, std::int64_t end) {
-      std::int64_t next = first_valid_[part], next_none = valid_ + begin - next;
-      for (std::int64_t x = begin; x < end; ++x) {
-        if (negative<kDims>(coors_ + x * kDims) != 0) {
+      const KeyOf key = key_of;  // here, where stores are known to leave it alone
+      std::uint64_t* next = elements_ + first_valid_[part];
+      std::int32_t* next_none = order_ + valid_ + begin - first_valid_[part];
+      const Index* row = coors_ + begin * kDims;
+      for (std::int64_t x = begin; x < end; ++x, row += kDims) {
+        if (negative<kDims>(row) != 0) {
           map_[x] = -1;
-          order_[next_none++] = static_cast<std::int32_t>(x);
+          *next_none++ = static_cast<std::int32_t>(x);
         } else {
-          elements_[next++] = key_of(x) | static_cast<std::uint64_t>(x);
+          *next++ = key(row) | static_cast<std::uint64_t>(x);
         }
       }
     });
@@ -184,29 +158,42 @@ class Grouping {
   std::int64_t number_voxels() {
     const Chunks chunks(valid_);
     const int shift = packing_.point_bits;
-    const std::uint64_t mask = (std::uint64_t{1} << shift) - 1;
-    const auto is_head = [&](std::int64_t i) {
-      return i == 0 || (elements_[i] ^ elements_[i - 1]) >> shift != 0;
+    const std::uint64_t* elements = elements_;
+    const auto is_head = [=, valid = valid_](std::int64_t i) {  // or the end of all
+      return i == 0 || i == valid || (elements[i] ^ elements[i - 1]) >> shift != 0;
     };
     std::int64_t heads[kMaxChunks + 1] = {};
     chunks.run(context_, [&](std::int64_t part, std::int64_t begin, std::int64_t end) {
-      std::int64_t count = 0;
-      for (std::int64_t i = begin; i < end; ++i) count += is_head(i);
+      std::int64_t count = begin == 0 && end > 0;
+      for (std::int64_t i = std::max<std::int64_t>(begin, 1); i < end; ++i)
+        count += (elements[i] ^ elements[i - 1]) >> shift != 0;
       heads[part + 1] = count;
     });
     for (std::int64_t part = 0; part < chunks.parts; ++part) heads[part + 1] += heads[part];
+    starts_[0] = 0;
     chunks.run(context_, [&](std::int64_t part, std::int64_t begin, std::int64_t end) {
-      std::int64_t voxel = heads[part] - 1;
+      const std::uint64_t mask = (std::uint64_t{1} << shift) - 1;
+      std::int32_t *map = map_, *order = order_;
+      std::int32_t* ends = starts_ + heads[part];  // of the voxel of the element before
+      auto voxel = static_cast<std::int32_t>(heads[part]) - 1;
+      std::uint64_t before = begin > 0 ? elements[begin - 1] : 0;
+      // A run that goes on in the next chunk has its end there.
+      std::int64_t last = end;
+      while (last > begin && !is_head(last)) --last;
       for (std::int64_t i = begin; i < end; ++i) {
-        if (is_head(i)) starts_[++voxel] = static_cast<std::int32_t>(i);
-        const auto x = static_cast<std::int32_t>(elements_[i] & mask);
-        order_[i] = x;
-        map_[x] = static_cast<std::int32_t>(voxel);
+        const std::uint64_t element = elements[i];
+        const bool head = i == 0 || (element ^ before) >> shift != 0;
+        before = element;
+        const auto x = static_cast<std::int32_t>(element & mask);
+        voxel += head;
+        ends += head;
+        order[i] = x;
+        map[x] = voxel;
+        // Without a branch, which would be as hard to foresee as the data: the last element of a run stays.
+        if (i < last) *ends = static_cast<std::int32_t>(i + 1);
       }
     });
-    const std::int64_t voxels = heads[chunks.parts];
-    starts_[voxels] = static_cast<std::int32_t>(valid_);
-    return voxels;
+    return heads[chunks.parts];
   }
 
   Context& context_;

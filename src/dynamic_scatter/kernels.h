@@ -32,6 +32,13 @@ struct GridOf {
   Real voxel_size[3], least[3], extent[3];
 };
 
+// Of the coordinates of points that have no negative one.
+inline constexpr int kMaxDims = 4;
+struct Extremes {
+  std::int64_t least[kMaxDims], most[kMaxDims];
+  std::int64_t valid;  // how many points those are
+};
+
 struct ScatterKernels {
   // Voxels first .. last-1, to rows that begin at `to`.
   using ReduceRange = void (*)(const ReduceTask& task, std::int64_t first, std::int64_t last, void* to);
@@ -45,6 +52,10 @@ struct ScatterKernels {
   using VoxelizeRange = void (*)(const void* grid, const void* points, std::int64_t features, void* coors,
                                  std::int64_t first, std::int64_t last);
   VoxelizeRange (*voxelize)(DType points, DType coors);
+
+  // Points first .. last-1 of [points, dims].
+  using ExtremesRange = Extremes (*)(const void* coors, std::int64_t first, std::int64_t last);
+  ExtremesRange (*extremes)(DType coors, int dims);
 };
 const ScatterKernels& scatter_kernels(Isa isa);
 
