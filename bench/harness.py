@@ -25,14 +25,16 @@ import turnout
 
 console = Console(width=120)
 
+Results = np.ndarray | tuple[np.ndarray, ...]
+
 
 @dataclass
 class Entry:
-    """One program in a comparison. `run` does the work once; `result` gives the array to verify, or None."""
+    """One program in a comparison. `run` does the work once; `result` gives what to verify, or None."""
 
     name: str
     run: Callable[[], object]
-    result: Callable[[], np.ndarray] | None = None
+    result: Callable[[], Results] | None = None
     every: int = 1  # a slow one is timed in one round of so many
 
 
@@ -110,29 +112,33 @@ def fill_floors(target: np.ndarray, what: str) -> list[Entry]:
     return [Entry(f"{what}, memset", parts), Entry(f"{what}, torch fill_", lambda: tensor.fill_(-1))]
 
 
-def verify(entry: Entry, expected: np.ndarray, tolerance: float | None) -> None:
+def verify(entry: Entry, expected: Results, tolerance: float | None) -> None:
     """A program whose answer is wrong is not timed.
 
     Without a tolerance its bits must be those expected; with one, the sum of errors is at most so much of the
-    sum of what is expected.
+    sum of what is expected, of each array of floats.
     """
     if entry.result is None:
         return
     entry.run()
-    actual = entry.result()
-    if tolerance is None:
-        right = actual.tobytes() == expected.tobytes()
-    else:
-        right = bool(abs(actual - expected).sum() <= tolerance * abs(expected).sum())
-    if not right:
-        raise SystemExit(f"{entry.name}: its result differs from the definition; it is not timed")
+    for actual, wanted in zip(arrays(entry.result()), arrays(expected), strict=True):
+        if tolerance is None or wanted.dtype.kind != "f":
+            right = actual.tobytes() == wanted.tobytes()
+        else:
+            right = bool(abs(actual - wanted).sum() <= tolerance * abs(wanted).sum())
+        if not right:
+            raise SystemExit(f"{entry.name}: its result differs from the definition; it is not timed")
+
+
+def arrays(results: Results) -> tuple[np.ndarray, ...]:
+    return results if isinstance(results, tuple) else (results,)
 
 
 def compare(
     title: str,
     entries: list[Entry],
     *,
-    expected: np.ndarray | None = None,
+    expected: Results | None = None,
     tolerance: float | None = None,
     bytes_moved: int | None = None,
     seconds: float = 2.0,

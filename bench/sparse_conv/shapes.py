@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
+import lidar
 import numpy as np
-from sparse_conv import lidar
 
 PER_FRAME = 62159  # voxels of a LiDAR frame: 248636 in a batch of 4
 SPARSE_PER_FRAME = 37275  # and two levels further down: 149100 in a batch of 4

@@ -1,7 +1,8 @@
-"""Voxels of simulated LiDAR frames in the order of the scan: ground, cars, facades, foliage."""
+"""Simulated LiDAR frames, points and voxels in the order of the scan: ground, cars, facades, foliage."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
 
 import numpy as np
@@ -88,14 +89,20 @@ def sweep(boxes: Boxes, sensor: np.ndarray, slope: np.ndarray, random: np.random
     return points[echo]
 
 
+def sweeps(number: int) -> Iterator[np.ndarray]:
+    """The turns of frame `number`, one after the other, as the car goes on."""
+    random = np.random.default_rng([17, number])
+    boxes, slope = street(random), random.normal(0, 0.008, 2)
+    for count in range(40):
+        yield sweep(boxes, np.array([-ADVANCE * count, 0.0]), slope, random)
+
+
 @cache
 def frame(number: int, sites: int) -> np.ndarray:
     """`sites` voxels (z, y, x) int32 of frame `number`: as many sweeps as it takes, first seen first."""
-    random = np.random.default_rng([17, number])
-    boxes, slope = street(random), random.normal(0, 0.008, 2)
     points = np.empty((0, 3))
-    for count in range(40):
-        points = np.concatenate((points, sweep(boxes, np.array([-ADVANCE * count, 0.0]), slope, random)))
+    for more in sweeps(number):
+        points = np.concatenate((points, more))
         voxels = np.floor((points - LOW) / VOXEL).astype(np.int64)
         voxels = voxels[np.all((voxels >= 0) & (voxels < SPACE), axis=1)]
         voxels = first_seen(voxels, SPACE)

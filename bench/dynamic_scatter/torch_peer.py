@@ -1,0 +1,130 @@
+"""PyTorch: packed unique and scatter_reduce; gradients by a given argmax, or by finding it again."""
+
+from __future__ import annotations
+
+import torch
+from dynamic_scatter.shapes import Arrays, Points
+from harness import Entry
+
+FILL = {"max": float("-inf"), "mean": 0.0}
+
+
+def unique(points: Points) -> Entry:
+    coors = torch.from_numpy(points.coors)
+    kept: list[torch.Tensor] = []
+
+    def run() -> None:
+        kept[:] = _voxels(coors, points.scale.grid)
+
+    return Entry("torch, packed, unique, unpacked", run, lambda: _as_int32(kept))
+
+
+def forward(points: Points, reduce_type: str) -> Entry:
+    """Coordinates packed to one key each; the features' output is reused. No point is outside the grid."""
+    coors, feats = torch.from_numpy(points.coors), torch.from_numpy(points.feats)
+    room = torch.ones(points.feats.shape)
+    kept: list[torch.Tensor] = []
+
+    def run() -> None:
+        voxel_coors, map_, count = _voxels(coors, points.scale.grid)
+        voxel_feats = room[: len(count)]
+        _reduce(feats, map_, count, voxel_feats, reduce_type)
+        kept[:] = voxel_feats, voxel_coors, map_, count
+
+    return Entry(
+        "torch, packed unique, scatter_reduce", run, lambda: (kept[0].numpy(), *_as_int32(kept[1:]))
+    )
+
+
+def reduce(points: Points, reduce_type: str) -> Entry:
+    """The map and the counts are given."""
+    feats, map_, count = (torch.from_numpy(x) for x in (points.feats, points.map, points.count))
+    map_, out = map_.long(), torch.ones(points.scale.voxels, points.scale.channels)
+    return Entry(
+        "torch, scatter_reduce, map and counts given",
+        lambda: _reduce(feats, map_, count, out, reduce_type),
+        lambda: out.numpy(),
+    )
+
+
+def argmax_given(points: Points) -> Entry:
+    """What torch_scatter does: the forward pass has kept who had the maximum."""
+    argmax, grad = torch.from_numpy(points.argmax), torch.from_numpy(points.grad_voxel_feats)
+    out = torch.ones(points.feats.shape)
+    return Entry(
+        "torch, zeros.scatter_, argmax given",
+        lambda: out.zero_().scatter_(0, argmax, grad),
+        lambda: out.numpy(),
+    )
+
+
+def recompute(points: Points) -> Entry:
+    """Nothing is kept but the results of the forward pass: the first point that equals its voxel, again."""
+    n, channels = points.feats.shape
+    feats, grad = torch.from_numpy(points.feats), torch.from_numpy(points.grad_voxel_feats)
+    voxel_feats = torch.from_numpy(points.reduced("max"))
+    map_ = torch.from_numpy(points.map).long()
+    numbers, none = torch.arange(n)[:, None], torch.tensor(n)
+    first = torch.zeros(points.scale.voxels, channels, dtype=torch.int64)
+    out = torch.ones(n + 1, channels)  # the last row is for voxels that no point equals
+
+    def run() -> None:
+        candidates = torch.where(feats == voxel_feats[map_], numbers, none)
+        first.fill_(n).scatter_reduce_(0, map_[:, None].expand(-1, channels), candidates, "amin")
+        out.zero_().scatter_(0, first, grad)
+
+    return Entry("torch, the first equal point found again", run, lambda: out[:-1].numpy(), every=4)
+
+
+def mean_backward(points: Points) -> Entry:
+    grad, count = torch.from_numpy(points.grad_voxel_feats), torch.from_numpy(points.count)
+    map_, share, out = torch.from_numpy(points.map), torch.ones_like(grad), torch.ones(points.feats.shape)
+
+    def run() -> None:
+        torch.div(grad, count[:, None], out=share)
+        torch.index_select(share, 0, map_, out=out)
+
+    return Entry("torch, index_select of the shares", run, lambda: out.numpy())
+
+
+def training(points: Points) -> Entry:
+    """Forward and gradient by autograd, which shares a gradient among equal points: not for many ties."""
+    coors, feats = torch.from_numpy(points.coors), torch.from_numpy(points.feats).requires_grad_()
+    grad = torch.from_numpy(points.grad_voxel_feats)
+    kept: list[torch.Tensor] = []
+
+    def run() -> None:
+        _, map_, count = _voxels(coors, points.scale.grid)
+        start = torch.full((len(count), feats.shape[1]), FILL["max"])
+        index = map_[:, None].expand(-1, feats.shape[1])
+        voxel_feats = start.scatter_reduce(0, index, feats, "amax", include_self=True)
+        kept[:] = torch.autograd.grad(voxel_feats, feats, grad)
+
+    # Some of its zeros are -0.
+    return Entry("torch, the same by its autograd", run, lambda: kept[0].numpy() + 0.0, every=4)
+
+
+def _voxels(coors: torch.Tensor, grid: tuple[int, ...]) -> tuple[torch.Tensor, ...]:
+    """Unique voxels in ascending order, inverse, counts."""
+    z, y, x = coors.long().unbind(1)
+    keys = (z * grid[1] + y) * grid[2] + x
+    known, map_, count = torch.unique(keys, return_inverse=True, return_counts=True)
+    row = known // grid[2]
+    voxel_coors = torch.stack((row // grid[1], row % grid[1], known % grid[2]), dim=1)
+    return voxel_coors, map_, count
+
+
+def _reduce(
+    feats: torch.Tensor, map_: torch.Tensor, count: torch.Tensor, out: torch.Tensor, reduce_type: str
+) -> None:
+    index = map_[:, None].expand(-1, feats.shape[1])  # scatter_reduce_ has a faster way for just this
+    out.fill_(FILL[reduce_type])
+    if reduce_type == "max":
+        out.scatter_reduce_(0, index, feats, "amax")
+    else:
+        out.scatter_reduce_(0, index, feats, "sum").div_(count[:, None])
+
+
+def _as_int32(tensors: list[torch.Tensor]) -> Arrays:
+    """What torch gives as int64; the conversion is not timed."""
+    return tuple(x.to(torch.int32).numpy() for x in tensors)
