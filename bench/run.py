@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import harness
 import plot
 
-FAMILIES = ["moe_dispatch", "moe_re_routing", "sparse_conv", "mutual_information"]
+FAMILIES = ["moe_dispatch", "moe_re_routing", "sparse_conv", "mutual_information", "dynamic_scatter"]
 
 
 def main() -> None:

@@ -31,9 +31,7 @@ def forward(points: Points, reduce_type: str) -> Entry:
         _reduce(feats, map_, count, voxel_feats, reduce_type)
         kept[:] = voxel_feats, voxel_coors, map_, count
 
-    return Entry(
-        "torch, packed unique, scatter_reduce", run, lambda: (kept[0].numpy(), *_as_int32(kept[1:]))
-    )
+    return Entry("torch, packed unique, scatter_reduce", run, lambda: (kept[0].numpy(), *_as_int32(kept[1:])))
 
 
 def reduce(points: Points, reduce_type: str) -> Entry:

@@ -1,0 +1,197 @@
+"""What is compared for points and voxels: gradients, reductions, the index, training, voxels, small calls."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from dynamic_scatter import numpy_peer, torch_peer, turnout_entries
+from dynamic_scatter.shapes import LARGE, NARROW, SEED, WIDE, Hard, Points
+from harness import Comparison, Entry, Goals, compare, copy_floor, from_cpp, median
+
+import turnout
+
+SETTLE = 0.01  # seconds until torch's workers no longer spin
+TOLERANCE = 1e-6  # of means, which torch adds up in another order
+COPY = {SEED: 1.3, LARGE: 2.2}  # wanted: the gradient of max takes at most so many copies of feats
+GIVEN, AGAIN, FORWARD, UNIQUE, HARD = 3, 7, 3, 3, 3  # wanted: a peer takes at least so many times ours
+
+
+def run(seconds: float) -> list[Comparison]:
+    torch.set_num_threads(turnout.get_num_threads())
+    goals = Goals()
+    done = []
+    for scale in (SEED, LARGE):
+        for order in ("scan", "shuffled"):
+            done.append(max_backward(Points(scale, order), seconds, goals))
+    done.append(max_backward(Points(SEED, ties=True), seconds, goals))
+    done.append(mean_backward(Points(LARGE), seconds))
+    for scale, reduce_type in ((NARROW, "mean"), (WIDE, "max"), (SEED, "max"), (LARGE, "mean")):
+        done.append(forward(Points(scale), reduce_type, seconds, goals))
+    for order in ("scan", "shuffled"):
+        done.append(forward(Points(LARGE, order), "max", seconds, goals))
+    for scale in (SEED, LARGE):
+        for order in ("scan", "shuffled"):
+            done.append(unique(Points(scale, order), seconds, goals))
+        done += [threads(Points(scale), seconds), training(Points(scale), seconds)]
+    for order in ("scan", "shuffled"):
+        done.append(hard(Hard(Points(LARGE, order).points, LARGE, 10, 60_000), order, seconds, goals))
+    done += small_calls(seconds)
+    from_cpp("dynamic_scatter", "points / cells / channels / threads / reduction, or without some", seconds)
+    goals.show()
+    return done
+
+
+def max_backward(points: Points, seconds: float, goals: Goals) -> Comparison:
+    entries = [
+        copy_floor(points.feats),
+        turnout_entries.backward(points, "max"),
+        torch_peer.argmax_given(points),
+        torch_peer.recompute(points),
+    ]
+    comparison = compare(
+        f"gradient of max, f32 {points.name}, {turnout.get_num_threads()} threads",
+        entries,
+        expected=points.backward("max"),
+        bytes_moved=2 * points.feats.nbytes,
+        seconds=3 * seconds,
+        settle=SETTLE,
+        target=f"wanted: at most {COPY[points.scale]:g} times the copy; {GIVEN} times as fast as scatter_, "
+        f"{AGAIN} times as fast as finding the points again",
+    )
+    where, ours = f"gradient of max {points.name}", median(comparison, "turnout")
+    goals.most(where, "times a copy of feats", COPY[points.scale], ours / median(comparison, "streamed"))
+    goals.least(where, "scatter_, argmax given / ours", GIVEN, median(comparison, "torch, zeros") / ours)
+    goals.least(where, "torch, found again / ours", AGAIN, median(comparison, "torch, the first") / ours)
+    return comparison
+
+
+def mean_backward(points: Points, seconds: float) -> Comparison:
+    return compare(
+        f"gradient of mean, f32 {points.name}, {turnout.get_num_threads()} threads",
+        [
+            copy_floor(points.feats),
+            turnout_entries.backward(points, "mean"),
+            torch_peer.mean_backward(points),
+        ],
+        expected=points.backward("mean"),
+        bytes_moved=2 * points.feats.nbytes,
+        seconds=2 * seconds,
+        settle=SETTLE,
+    )
+
+
+def forward(points: Points, reduce_type: str, seconds: float, goals: Goals) -> Comparison:
+    """Unique voxels, sorted, map, counts and reduction."""
+    comparison = compare(
+        f"forward {reduce_type}, f32 {points.name}, {turnout.get_num_threads()} threads",
+        [
+            turnout_entries.forward(points, reduce_type),
+            turnout_entries.forward_fresh(points, reduce_type),
+            turnout_entries.forward_op(points, reduce_type),
+            torch_peer.forward(points, reduce_type),
+        ],
+        expected=points.forward(reduce_type),
+        tolerance=None if reduce_type == "max" else TOLERANCE,
+        seconds=2 * seconds,
+        settle=SETTLE,
+        target=f"wanted: torch at least {FORWARD} times ours",
+    )
+    ratio = median(comparison, "torch, packed") / median(comparison, turnout_entries.REUSED)
+    goals.least(f"forward {reduce_type} {points.name}", "torch / ours", FORWARD, ratio)
+    return comparison
+
+
+def unique(points: Points, seconds: float, goals: Goals) -> Comparison:
+    """On one thread, which is all that NumPy has."""
+    before = turnout.get_num_threads(), torch.get_num_threads()
+    turnout.set_num_threads(1)
+    torch.set_num_threads(1)
+    comparison = compare(
+        f"unique voxels, map and counts, {points.name}, 1 thread",
+        [
+            turnout_entries.index(points),
+            numpy_peer.unique(points),
+            numpy_peer.unique_of_keys(points),
+            torch_peer.unique(points),
+        ],
+        expected=points.index,
+        seconds=seconds,
+        target=f"wanted: numpy at least {UNIQUE} times ours",
+    )
+    turnout.set_num_threads(before[0])
+    torch.set_num_threads(before[1])
+    ours = median(comparison, "turnout")
+    where = f"unique {points.name}, 1 thread"
+    goals.least(where, "numpy, the same results / ours", UNIQUE, median(comparison, "numpy, packed") / ours)
+    goals.least(where, "numpy.unique of ready keys / ours", UNIQUE, median(comparison, "numpy, u") / ours)
+    return comparison
+
+
+def with_threads(count: int, entry: Entry) -> Entry:
+    def run() -> None:
+        turnout.set_num_threads(count)
+        entry.run()
+
+    return Entry(f"{entry.name}, {count} thread{'s' if count > 1 else ''}", run, entry.result)
+
+
+def threads(points: Points, seconds: float) -> Comparison:
+    """And what is left of the forward function when the index is there already."""
+    before = turnout.get_num_threads()
+    entries = [
+        turnout_entries.forward(points, "max", "turnout, forward max"),
+        turnout_entries.index(points),
+        turnout_entries.reduce(points, "max"),
+        turnout_entries.backward(points, "max", "turnout, gradient of max"),
+        copy_floor(points.feats),
+    ]
+    entries = [with_threads(n, entry) for entry in entries for n in sorted({1, before})]
+    comparison = compare(f"threads, {points.name}", entries, seconds=2 * seconds)
+    turnout.set_num_threads(before)
+    return comparison
+
+
+def training(points: Points, seconds: float) -> Comparison:
+    return compare(
+        f"max and its gradient, by autograd, f32 {points.name}, {turnout.get_num_threads()} threads",
+        [turnout_entries.training(points), torch_peer.training(points)],
+        expected=points.backward("max"),
+        seconds=2 * seconds,
+        settle=SETTLE,
+    )
+
+
+def hard(job: Hard, order: str, seconds: float, goals: Goals) -> Comparison:
+    comparison = compare(
+        f"hard voxelization, {job.name}, {order}, {turnout.get_num_threads()} threads",
+        [turnout_entries.hard(job), numpy_peer.hard(job), turnout_entries.dynamic(job)],
+        expected=job.definition(),
+        seconds=seconds,
+        target=f"wanted: numpy at least {HARD} times ours",
+    )
+    ratio = median(comparison, "numpy") / median(comparison, turnout_entries.REUSED)
+    goals.least(f"hard voxelization, {order}", "numpy / ours", HARD, ratio)
+    return comparison
+
+
+def small_calls(seconds: float) -> list[Comparison]:
+    done = []
+    for count in (1, 16, 256):
+        points = Points(replace(LARGE, points=count, voxels=max(1, count * 4 // 5)))
+        with torch.inference_mode():
+            done.append(
+                compare(
+                    f"small calls, forward max, {points.scale.name}",
+                    [
+                        turnout_entries.forward(points, "max", "turnout, NumPy arrays, out="),
+                        turnout_entries.forward_fresh(points, "max"),
+                        turnout_entries.forward_op(points, "max"),
+                        torch_peer.forward(points, "max"),
+                    ],
+                    expected=points.forward("max"),
+                    seconds=seconds / 2,
+                    calls=100,
+                )
+            )
+    return done
