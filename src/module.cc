@@ -15,6 +15,7 @@
 
 namespace turnout::core {
 
+void bind_dynamic_scatter(nb::module_& module);
 void bind_moe_dispatch(nb::module_& module);
 void bind_moe_re_routing(nb::module_& module);
 void bind_mutual_information(nb::module_& module);
@@ -119,6 +120,7 @@ NB_MODULE(_core, module) {
   register_errors();
   bind_library(module);
   bind_output_memory(module);
+  bind_dynamic_scatter(module);
   bind_moe_dispatch(module);
   bind_moe_re_routing(module);
   bind_mutual_information(module);

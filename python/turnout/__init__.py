@@ -4,6 +4,12 @@ Functions take NumPy arrays, and the arrays of every library that speaks DLPack;
 With PyTorch installed, ``import turnout.torch`` brings the same operators as torch operators.
 """
 
+from turnout.dynamic_scatter import (
+    VoxelIndex,
+    dynamic_scatter_backward,
+    dynamic_scatter_forward,
+    voxelize,
+)
 from turnout.library import (
     OutputCache,
     __version__,
@@ -24,7 +30,10 @@ from turnout.sparse_conv import get_indice_pairs, indice_pairs_output_shape
 
 __all__ = [
     "OutputCache",
+    "VoxelIndex",
     "__version__",
+    "dynamic_scatter_backward",
+    "dynamic_scatter_forward",
     "get_indice_pairs",
     "get_num_threads",
     "indice_pairs_output_shape",
@@ -38,4 +47,5 @@ __all__ = [
     "set_log",
     "set_num_threads",
     "show_config",
+    "voxelize",
 ]

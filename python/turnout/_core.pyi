@@ -32,6 +32,7 @@ class Info(TypedDict):
     output_cache_idle: int
 
 class OutputMemory: ...
+class VoxelIndex: ...
 
 def signatures() -> list[SignatureRow]: ...
 def info() -> Info: ...
@@ -126,3 +127,43 @@ def indice_pairs_output_shape(
     transpose: bool,
     /,
 ) -> tuple[int, ...]: ...
+def voxelize(
+    points: Any,
+    voxel_size: Any,
+    point_cloud_range: Any,
+    max_points: SupportsIndex,
+    max_voxels: SupportsIndex,
+    out: Any | tuple[Any | None, Any | None, Any | None] | None,
+    torch_team: bool,
+    /,
+) -> Any | tuple[Any, Any, Any]: ...
+def dynamic_scatter_forward(
+    feats: Any,
+    coors: Any,
+    reduce_type: str,
+    out: tuple[Any | None, Any | None, Any | None, Any | None] | None,
+    torch_team: bool,
+    /,
+) -> tuple[Any, Any, Any, Any]: ...
+def dynamic_scatter_backward(
+    grad_voxel_feats: Any,
+    feats: Any | None,
+    voxel_feats: Any | None,
+    point2voxel_map: Any,
+    voxel_points_count: Any | None,
+    reduce_type: str,
+    out: Any | None,
+    torch_team: bool,
+    /,
+) -> Any: ...
+def voxel_index(coors: Any, /) -> tuple[VoxelIndex, tuple[Any, Any, Any]]: ...
+def voxel_index_reduce(index: VoxelIndex, feats: Any, reduce_type: str, out: Any | None, /) -> Any: ...
+def voxel_index_reduce_backward(
+    index: VoxelIndex,
+    grad_voxel_feats: Any,
+    feats: Any | None,
+    voxel_feats: Any | None,
+    reduce_type: str,
+    out: Any | None,
+    /,
+) -> Any: ...

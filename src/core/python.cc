@@ -58,6 +58,14 @@ Tensor PythonCall::out(const Place& where, const std::int64_t* shape, int rank, 
   return made.tensor;
 }
 
+void PythonCall::shorten(int result, Tensor& tensor, std::int64_t rows) {
+  if (tensor.shape[0] == rows) return;
+  tensor.shape[0] = rows;
+  PyObject* first = PySequence_GetSlice(results_[result].ptr(), 0, static_cast<Py_ssize_t>(rows));
+  if (first == nullptr) nb::raise_python_error();
+  results_[result] = nb::steal(first);
+}
+
 void PythonCall::no_out() {
   ++next_argument_;
   results_[result_count_++] = nb::none();
@@ -160,6 +168,29 @@ std::vector<std::int64_t> PythonCall::vector(nb::handle object, std::int64_t len
   return integers(object, name, length, length_name);
 }
 
+std::vector<double> PythonCall::numbers(nb::handle object) {
+  const Argument& argument = signature_.arguments[next_argument_++];
+  const std::int64_t length = argument.dims[0].factor;
+  const Py_ssize_t count = PySequence_Check(object.ptr()) ? PySequence_Size(object.ptr()) : -1;
+  if (count < 0) {
+    PyErr_Clear();
+    refuse_type(object, text_of(argument.name), concat("a sequence of ", length, " numbers").c_str());
+  }
+  if (count != length)
+    throw Error(ErrorCode::bad_param, concat(signature_.op, ": ", argument.name, " has ", std::int64_t{count},
+                                             " elements, expected ", length));
+  std::vector<double> values;
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    const nb::object entry = nb::steal(PySequence_GetItem(object.ptr(), i));
+    if (!entry.is_valid()) nb::raise_python_error();
+    values.push_back(PyFloat_AsDouble(entry.ptr()));
+    if (PyErr_Occurred() == nullptr) continue;
+    PyErr_Clear();
+    refuse_type(entry, concat(argument.name, "[", std::int64_t{i}, "]"), "a number");
+  }
+  return values;
+}
+
 bool PythonCall::flag(nb::handle object, std::string_view name) const {
   // NumPy's own bool is no integer; its type is called bool, or bool_ before NumPy 2.
   const bool is_bool =
@@ -181,6 +212,22 @@ std::int64_t PythonCall::choice_value(nb::handle object) {
                 concat(signature_.op, ": ", choice.name, " is ", value, ", expected one of 0 .. ", choice.max,
                        " (", choice.values, ")"));
   return value;
+}
+
+std::int64_t PythonCall::named_value(nb::handle object) {
+  const Scalar& choice = signature_.scalars[next_scalar_++];
+  std::int64_t value = 0, found = -1;
+  std::string expected = "one of";
+  const nb::str text(object);
+  split(choice.values, ' ', [&](std::string_view name) {
+    if (name == text.c_str()) found = value;
+    expected += concat(value++ == 0 ? " '" : ", '", name, "'");
+  });
+  if (!PyUnicode_Check(object.ptr())) refuse_type(object, text_of(choice.name), expected.c_str());
+  if (found < 0)
+    throw Error(ErrorCode::bad_param, concat(signature_.op, ": ", choice.name, " is ",
+                                             nb::repr(object).c_str(), ", expected ", expected));
+  return found;
 }
 
 Context& PythonCall::context() const { return torch_team_ ? torch_context() : default_context(); }

@@ -38,6 +38,11 @@ class PythonCall {
   Enum choice(nb::handle object) {
     return static_cast<Enum>(choice_value(object));
   }
+  // The same, given as one of the names that the signature has for its values.
+  template <class Enum>
+  Enum named_choice(nb::handle object) {
+    return static_cast<Enum>(named_value(object));
+  }
 
   // A vector scalar: a sequence of integers. With a length, the sequence has it, and one integer stands for
   // that many.
@@ -45,7 +50,11 @@ class PythonCall {
   // The same for a value that the signature does not have; `length_name` is what sentences call its length.
   std::vector<std::int64_t> vector(nb::handle object, std::int64_t length, std::string_view name,
                                    std::string_view length_name) const;
-  bool flag(nb::handle object, std::string_view name) const;  // True or False, also as 1 or 0
+  bool flag(nb::handle object, std::string_view name) const;               // True or False, also as 1 or 0
+  std::int64_t integer(nb::handle object, const std::string& name) const;  // that the signature does not have
+
+  // An argument that is a vector of fixed length: a sequence of numbers, or an array of any dtype.
+  std::vector<double> numbers(nb::handle object);
 
   // An argument that the operator writes to only sometimes, and that is no result. One that it only reads may
   // be read-only.
@@ -72,6 +81,8 @@ class PythonCall {
   Tensor out(const Place& where, std::initializer_list<std::int64_t> shape) {
     return out(where, shape.begin(), static_cast<int>(shape.size()));
   }
+  // Of a result with more rows the caller gets the first ones; `tensor` is what out() gave for it.
+  void shorten(int result, Tensor& tensor, std::int64_t rows);
   // An optional result that this call does not have: None.
   void no_out();
   // out= of an operator with several results, one by one: a tuple in their order, or None for all. The
@@ -98,11 +109,11 @@ class PythonCall {
 
   Context& context() const;
   Tensor import(nb::handle object, int position, bool for_writing);
-  std::int64_t integer(nb::handle object, const std::string& name) const;
   std::vector<std::int64_t> integers(nb::handle object, std::string_view name,
                                      std::optional<std::int64_t> length, std::string_view length_name) const;
   [[noreturn]] void refuse_type(nb::handle object, const std::string& name, const char* expected) const;
   std::int64_t choice_value(nb::handle object);
+  std::int64_t named_value(nb::handle object);
   Tensor out(const Place& where, const std::int64_t* shape, int rank, std::optional<DType> chosen = {});
 
   const Signature& signature_;

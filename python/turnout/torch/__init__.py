@@ -1,5 +1,6 @@
 """The operators for PyTorch: ``torch.ops.turnout.*``, ready for ``torch.compile``, on torch's threads."""
 
+from turnout.torch.dynamic_scatter import DynamicScatter, Voxelization, dynamic_scatter, voxelization
 from turnout.torch.moe_dispatch import moe_dispatch_forward
 from turnout.torch.moe_re_routing import moe_re_routing, moe_re_routing_inverse, npu_moe_re_routing
 from turnout.torch.mutual_information import (
@@ -9,6 +10,9 @@ from turnout.torch.mutual_information import (
 from turnout.torch.sparse_conv import get_indice_pairs
 
 __all__ = [
+    "DynamicScatter",
+    "Voxelization",
+    "dynamic_scatter",
     "get_indice_pairs",
     "joint_mutual_information_recursion",
     "moe_dispatch_forward",
@@ -16,4 +20,5 @@ __all__ = [
     "moe_re_routing_inverse",
     "mutual_information_recursion",
     "npu_moe_re_routing",
+    "voxelization",
 ]

@@ -1,0 +1,207 @@
+"""Points into voxels: the voxel of each point, and the features of a voxel's points reduced to one row."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from turnout import _core
+
+Array = Any  # of NumPy, torch, or any library that speaks DLPack
+Int = Any  # anything with __index__
+Numbers = Any  # a sequence of numbers, or an array of any dtype
+
+
+def voxelize(
+    points: Array,
+    voxel_size: Numbers,
+    point_cloud_range: Numbers,
+    *,
+    max_points: Int = -1,
+    max_voxels: Int = -1,
+    out: Array | tuple[Array | None, Array | None, Array | None] | None = None,
+) -> Array | tuple[Array, Array, Array]:
+    """The voxel that each point is in; with two limits, the points themselves, voxel by voxel.
+
+    ::
+
+        grid[j] = round((point_cloud_range[3 + j] - point_cloud_range[j]) / voxel_size[j])
+        cell[j] = floor((points[i, j] - point_cloud_range[j]) / voxel_size[j])          # j = x, y, z
+        coors[i] = cell[z], cell[y], cell[x]      if all 0 <= cell[j] < grid[j], else -1, -1, -1
+
+    Halves are rounded away from zero. Differences and quotients are rounded one by one, in float64 for
+    float64 points and in float32 for all others. A point with a NaN coordinate is in no voxel.
+
+    With ``max_points`` and ``max_voxels``::
+
+        for each point i that is in a voxel:
+            v = the voxel's number; if it has none: the next one, or no room when there are max_voxels
+            voxels[v, k] = points[i], if it is among the first max_points of its voxel (k: how many before it)
+
+    so voxels are in the order of their first points; what is left of ``voxels`` is 0.
+
+    Arrays are in CPU memory and contiguous; read-only inputs are fine. On an error nothing is written.
+
+    Args:
+        points: ``[points, features]``: x, y, z and whatever else. float32, float64, float16 or bfloat16.
+        voxel_size: three numbers, x, y, z.
+        point_cloud_range: six numbers: x, y, z at least, x, y, z at most.
+        max_points: of a voxel, the first points that are kept.
+        max_voxels: the first voxels that are kept; later ones are dropped with all their points. Both limits
+            are given, or neither (-1).
+        out: where to write: ``coors``; with limits a tuple in the order of the results, each with
+            ``max_voxels`` rows, with None for what is to be allocated. The results are then their first rows.
+
+    Returns:
+        coors: ``[points, 3]``, int32: z, y, x.
+
+        With limits, for as many voxels as there are:
+
+        voxels: ``[voxels, max_points, features]``, dtype of ``points``.
+        coors: ``[voxels, 3]``, int32: z, y, x.
+        num_points_per_voxel: ``[voxels]``, int32: how many points are kept.
+
+        Each is the array from ``out``, or a new one: torch tensors when ``points`` is one, else NumPy arrays.
+
+    Raises:
+        ValueError: arguments that do not fit together, with a sentence that names the first one; with limits
+            the operator is called voxelize_hard there.
+        TypeError: something that is no array, no number, or no tuple.
+    """
+    return _core.voxelize(points, voxel_size, point_cloud_range, max_points, max_voxels, out, False)
+
+
+def dynamic_scatter_forward(
+    feats: Array,
+    coors: Array,
+    reduce_type: str = "max",
+    *,
+    out: tuple[Array | None, Array | None, Array | None, Array | None] | None = None,
+) -> tuple[Array, Array, Array, Array]:
+    """Reduces the features of the points of each voxel to one row.
+
+    ::
+
+        voxels are the different rows of coors, ascending; a row with a negative number is none
+        voxel_coors[v] = the row
+        point2voxel_map[i] = v for each point i in it, and -1 in none
+        voxel_points_count[v] = how many points are in it
+        voxel_feats[v] = sum, mean or max of feats[i], in ascending i
+
+    The maximum starts at -inf and passes NaN over. 16-bit floats are added and divided in float32 and rounded
+    once. Results have the same bits for any number of threads.
+
+    Arrays are in CPU memory and contiguous; read-only inputs are fine. On an error nothing is written.
+
+    Args:
+        feats: ``[points, channels]``, float32, float64, float16 or bfloat16.
+        coors: ``[points, dims]``, int32 or int64; 1 to 4 dims, for example batch, z, y, x.
+        reduce_type: ``"max"``, ``"mean"`` or ``"sum"``.
+        out: where to write: a tuple in the order of the results, with None for what is to be allocated.
+            Arrays of voxels may have more rows than there are voxels: the result is then the first ones, and
+            the rest keeps its content.
+
+    Returns:
+        voxel_feats: ``[voxels, channels]``, dtype of ``feats``.
+        voxel_coors: ``[voxels, dims]``, dtype of ``coors``.
+        point2voxel_map: ``[points]``, int32.
+        voxel_points_count: ``[voxels]``, int32.
+
+        Each is the array from ``out``, or a new one: torch tensors when ``feats`` is one, else NumPy arrays;
+        ``voxel_coors`` as ``coors``.
+
+    Raises:
+        ValueError: arguments that do not fit together, with a sentence that names the first one.
+        TypeError: something that is no array, no string, or no tuple.
+    """
+    return _core.dynamic_scatter_forward(feats, coors, reduce_type, out, False)
+
+
+def dynamic_scatter_backward(
+    grad_voxel_feats: Array,
+    feats: Array | None,
+    voxel_feats: Array | None,
+    point2voxel_map: Array,
+    voxel_points_count: Array | None,
+    reduce_type: str = "max",
+    *,
+    out: Array | None = None,
+) -> Array:
+    """The gradient of :func:`dynamic_scatter_forward` with respect to ``feats``.
+
+    ::
+
+        v = point2voxel_map[i]
+        grad_feats[i] = grad_voxel_feats[v]                                             # sum
+        grad_feats[i] = grad_voxel_feats[v] / voxel_points_count[v]                     # mean
+        grad_feats[i, c] = grad_voxel_feats[v, c] if i is the first point of v with
+                           feats[i, c] == voxel_feats[v, c], else 0                     # max
+
+    and 0 for a point in no voxel. -0 equals 0, and NaN nothing: where no point is equal, none has a gradient.
+
+    Args:
+        grad_voxel_feats: ``[voxels, channels]``, float32, float64, float16 or bfloat16.
+        feats, voxel_feats: those of the forward call; only max looks at them, else they may be None.
+        point2voxel_map: ``[points]``, int32 or int64. A number that is no voxel's, and not -1, is refused.
+        voxel_points_count: ``[voxels]``, int32 or int64; only mean looks at it, else it may be None.
+        reduce_type: that of the forward call.
+        out: where to write; None allocates.
+
+    Returns:
+        grad_feats: ``[points, channels]``, dtype of ``grad_voxel_feats``: ``out``, or a new array.
+
+    Raises:
+        ValueError: arguments that do not fit together, with a sentence that names the first one.
+        TypeError: something that is no array, or no string.
+    """
+    return _core.dynamic_scatter_backward(
+        grad_voxel_feats, feats, voxel_feats, point2voxel_map, voxel_points_count, reduce_type, out, False
+    )
+
+
+class VoxelIndex:
+    """The voxels of points, found once for many reductions and gradients.
+
+    ::
+
+        index = turnout.VoxelIndex(coors)
+        mean = index.reduce(points, "mean")
+        most = index.reduce(feats)                      # the same points, with other features
+        grad = index.reduce_backward(grad_most, feats, most)
+
+    Definitions are those of :func:`dynamic_scatter_forward` and :func:`dynamic_scatter_backward`. ``coors``
+    are read here and never again. Several threads may use one index at the same time.
+
+    Attributes:
+        points: how many points there are.
+        voxels: how many voxels there are.
+        voxel_coors: ``[voxels, dims]``, ascending.
+        point2voxel_map: ``[points]``, int32: the voxel of each point, or -1.
+        voxel_points_count: ``[voxels]``, int32.
+    """
+
+    def __init__(self, coors: Array) -> None:
+        self._index, arrays = _core.voxel_index(coors)
+        self.voxel_coors, self.point2voxel_map, self.voxel_points_count = arrays
+        self.points: int = len(self.point2voxel_map)
+        self.voxels: int = len(self.voxel_points_count)
+
+    def reduce(self, feats: Array, reduce_type: str = "max", *, out: Array | None = None) -> Array:
+        """``voxel_feats`` of ``feats``: ``out``, or a new array."""
+        return _core.voxel_index_reduce(self._index, feats, reduce_type, out)
+
+    def reduce_backward(
+        self,
+        grad_voxel_feats: Array,
+        feats: Array | None = None,
+        voxel_feats: Array | None = None,
+        reduce_type: str = "max",
+        *,
+        out: Array | None = None,
+    ) -> Array:
+        """``grad_feats`` of ``grad_voxel_feats``: ``out``, or a new array. Max needs all three arrays."""
+        return _core.voxel_index_reduce_backward(
+            self._index, grad_voxel_feats, feats, voxel_feats, reduce_type, out
+        )
+
+    def __repr__(self) -> str:
+        return f"VoxelIndex({self.points} points in {self.voxels} voxels)"

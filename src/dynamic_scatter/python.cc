@@ -1,0 +1,238 @@
+// Python bindings of this family.
+#include "core/python.h"
+
+#include <algorithm>
+
+#include "core/check.h"
+#include "dynamic_scatter/signature.h"
+#include "turnout/dynamic_scatter.h"
+
+namespace turnout::core {
+namespace {
+
+// voxelize_hard with its limits as arguments, which in C++ are the shape of its results.
+inline constexpr Signature kVoxelizeWithLimits{
+    "voxelize_hard",
+    "rows features",
+    {scalar("max_points", 0, kMaxPoints), scalar("max_voxels", 0)},
+    {kPoints, kVoxelSize, kPointCloudRange, out("voxels", like("points"), "max_voxels, max_points, features"),
+     out("coors", kIndices, "max_voxels, 3"), out("num_points_per_voxel", kIndices, "max_voxels")}};
+
+// What dynamic_scatter_forward is given, checked before there is an index that knows how many voxels it has.
+inline constexpr StepSpec kInputsOrder[] = {{Check::present}, {Check::ranks}, {Check::dtypes},
+                                            {Check::shapes},  {Check::rules}, {Check::contiguous},
+                                            {Check::pointers}};
+inline constexpr Signature kScatterInputs{
+    "dynamic_scatter_forward",
+    "points channels dims",
+    {},
+    {in("feats", kFloats, "points, channels"), in("coors", kIndices, "points, dims")},
+    {kLeastDims, kMostDims, kMostPoints},
+    {},
+    kInputsOrder};
+
+// A VoxelIndex and the arrays that are made with it.
+inline constexpr Signature kVoxelIndexArrays{
+    "VoxelIndex",
+    "points dims voxels",
+    {},
+    {in("coors", kIndices, "points, dims"), out("voxel_coors", like("coors"), "voxels, dims"),
+     out("point2voxel_map", kIndices, "points"), out("voxel_points_count", kIndices, "voxels")}};
+
+// Its methods, without the sizes that the index knows.
+inline constexpr Signature kIndexReduce{
+    "VoxelIndex.reduce",
+    "points channels voxels",
+    {kReduceType},
+    {in("feats", kFloats, "points, channels"), out("voxel_feats", like("feats"), "voxels, channels")}};
+inline constexpr Signature kIndexReduceBackward{"VoxelIndex.reduce_backward",
+                                                "voxels channels points",
+                                                {kReduceType},
+                                                {kGradVoxelFeats, kFeats, kVoxelFeats, kGradFeats}};
+
+template <int N>
+void check(const Signature& signature, const Slot (&slots)[N]) {
+  Arguments(signature, slots, N, nullptr, 0).check();
+}
+template <int N, int M>
+void check(const Signature& signature, const Slot (&slots)[N], const ScalarValue (&scalars)[M]) {
+  Arguments(signature, slots, N, scalars, M).check();
+}
+
+const ConstTensor* pointer(const std::optional<ConstTensor>& tensor) { return tensor ? &*tensor : nullptr; }
+
+ConstTensor view_of(const std::vector<double>& values) {
+  return view(values.data(), {static_cast<std::int64_t>(values.size())});
+}
+
+// -- points into voxels ------------------------------------------------------------------------------------
+
+nb::object voxelize_dynamic(nb::handle points, nb::handle voxel_size, nb::handle point_cloud_range,
+                            nb::handle out, bool torch_team) {
+  PythonCall call(kVoxelize, torch_team);
+  const ConstTensor from = call.in(points);
+  const std::vector<double> size = call.numbers(voxel_size), range = call.numbers(point_cloud_range);
+  const Tensor coors = call.out(out, {from.shape[0], 3});
+  call.run([&](Context& context) { voxelize(context, from, view_of(size), view_of(range), coors); });
+  return call.result();
+}
+
+nb::object voxelize_limited(nb::handle points, nb::handle voxel_size, nb::handle point_cloud_range,
+                            nb::handle max_points, nb::handle max_voxels, nb::handle out, bool torch_team) {
+  PythonCall call(kVoxelizeWithLimits, torch_team);
+  const ConstTensor from = call.in(points);
+  const std::vector<double> size = call.numbers(voxel_size), range = call.numbers(point_cloud_range);
+  const std::int64_t depth = call.scalar(max_points), most = call.scalar(max_voxels);
+  const auto to = call.outs(out);
+  // There are not more voxels than points: memory is for as many as there can be.
+  const std::int64_t room = out.is_none() ? std::min(most, from.shape[0]) : most;
+  Tensor voxels = call.out(to[0], {room, depth, from.shape[1]});
+  Tensor coors = call.out(to[1], {room, 3});
+  Tensor num = call.out(to[2], {room});
+  if (!out.is_none())
+    check<6, 2>(kVoxelizeWithLimits, {from, view_of(size), view_of(range), voxels, coors, num},
+                {depth, most});
+  std::int64_t used = 0;
+  call.run([&](Context& context) {
+    used = voxelize_hard(context, from, view_of(size), view_of(range), voxels, coors, num);
+  });
+  call.shorten(0, voxels, used);
+  call.shorten(1, coors, used);
+  call.shorten(2, num, used);
+  return call.result();
+}
+
+// -1: no limit, and the coordinates of all points.
+nb::object voxelize_points(nb::handle points, nb::handle voxel_size, nb::handle point_cloud_range,
+                           nb::handle max_points, nb::handle max_voxels, nb::handle out, bool torch_team) {
+  const PythonCall limits(kVoxelize, torch_team);
+  const std::int64_t depth = limits.integer(max_points, "max_points");
+  const std::int64_t most = limits.integer(max_voxels, "max_voxels");
+  if (depth == -1 && most == -1)
+    return voxelize_dynamic(points, voxel_size, point_cloud_range, out, torch_team);
+  if (depth < 0 || most < 0)
+    throw Error(ErrorCode::bad_param, concat("voxelize: max_points is ", depth, " and max_voxels is ", most,
+                                             ", expected two limits of 0 or more, or -1 for both"));
+  return voxelize_limited(points, voxel_size, point_cloud_range, max_points, max_voxels, out, torch_team);
+}
+
+// -- reductions --------------------------------------------------------------------------------------------
+
+// The first rows of a result that has room for them all.
+void fit(PythonCall& call, int result, Tensor& tensor, std::string_view name, std::int64_t voxels) {
+  if (tensor.rank < 1) return;  // for the check of ranks to refuse
+  if (tensor.shape[0] < voxels)
+    throw Error(ErrorCode::bad_param,
+                concat(kDynamicScatterForward.op, ": ", name, ".shape[0] is ", tensor.shape[0], ", expected ",
+                       voxels, " or more: the voxels that coors has"));
+  call.shorten(result, tensor, voxels);
+}
+
+nb::object forward(nb::handle feats, nb::handle coors, nb::handle reduce_type, nb::handle out,
+                   bool torch_team) {
+  PythonCall call(kDynamicScatterForward, torch_team);
+  const ConstTensor x = call.in(feats);
+  const ConstTensor rows = call.in(coors);
+  const auto reduce = call.named_choice<Reduce>(reduce_type);
+  const auto to = call.outs(out);
+  check<2>(kScatterInputs, {x, rows});
+
+  std::optional<VoxelIndex> index;
+  call.run([&](Context& context) { index.emplace(context, rows); });
+  const std::int64_t voxels = index->voxels();
+  Tensor voxel_feats = call.out(to[0], {voxels, x.shape[1]});
+  Tensor voxel_coors = call.out(to[1], {voxels, rows.shape[1]});
+  const Tensor map = call.out(to[2], {x.shape[0]});
+  Tensor count = call.out(to[3], {voxels});
+  fit(call, 0, voxel_feats, "voxel_feats", voxels);
+  fit(call, 1, voxel_coors, "voxel_coors", voxels);
+  fit(call, 3, count, "voxel_points_count", voxels);
+  // All of it before the first write, which is not of all results.
+  check<6, 1>(kDynamicScatterForward, {x, rows, voxel_feats, voxel_coors, map, count}, {reduce});
+  call.run([&](Context&) {
+    index->write(voxel_coors, map, count);
+    index->reduce(x, voxel_feats, reduce);
+    index.reset();
+  });
+  return call.result();
+}
+
+nb::object backward(nb::handle grad_voxel_feats, nb::handle feats, nb::handle voxel_feats,
+                    nb::handle point2voxel_map, nb::handle voxel_points_count, nb::handle reduce_type,
+                    nb::handle out, bool torch_team) {
+  PythonCall call(kDynamicScatterBackward, torch_team);
+  const ConstTensor grad = call.in(grad_voxel_feats);
+  const std::optional<ConstTensor> x = call.optional_in(feats);
+  const std::optional<ConstTensor> reduced = call.optional_in(voxel_feats);
+  const ConstTensor map = call.in(point2voxel_map);
+  const std::optional<ConstTensor> count = call.optional_in(voxel_points_count);
+  call.optional_in(nb::none());  // voxel_num: all rows are voxels
+  const auto reduce = call.named_choice<Reduce>(reduce_type);
+  const Tensor grad_feats = call.out(out, {map.shape[0], grad.shape[1]});
+  const DynamicScatterResult result{map, pointer(x), pointer(reduced), pointer(count), nullptr};
+  call.run([&](Context& context) { dynamic_scatter_backward(context, grad, result, grad_feats, reduce); });
+  return call.result();
+}
+
+// -- an index for many reductions --------------------------------------------------------------------------
+
+struct PythonIndex {
+  PythonIndex() = default;
+  PythonIndex(const PythonIndex&) = delete;
+  PythonIndex& operator=(const PythonIndex&) = delete;
+  ~PythonIndex() {
+    const nb::gil_scoped_release release;  // its memory is large, and may be unmapped
+    index.reset();
+  }
+  std::optional<VoxelIndex> index;
+};
+
+nb::object index_new(nb::handle coors) {
+  PythonCall call(kVoxelIndexArrays, false);
+  const ConstTensor rows = call.in(coors);
+  nb::object made = nb::cast(new PythonIndex, nb::rv_policy::take_ownership);
+  std::optional<VoxelIndex>& index = nb::inst_ptr<PythonIndex>(made)->index;
+  call.run([&](Context& context) { index.emplace(context, rows); });
+  const Tensor voxel_coors = call.out(nb::none(), {index->voxels(), rows.shape[1]});
+  const Tensor map = call.out(nb::none(), {index->points()});
+  const Tensor count = call.out(nb::none(), {index->voxels()});
+  // Here and never again: coors may be gone after this call.
+  call.run([&](Context&) { index->write(voxel_coors, map, count); });
+  return nb::make_tuple(made, call.result());
+}
+
+nb::object index_reduce(const PythonIndex& on, nb::handle feats, nb::handle reduce_type, nb::handle out) {
+  PythonCall call(kIndexReduce, false);
+  const ConstTensor x = call.in(feats);
+  const auto reduce = call.named_choice<Reduce>(reduce_type);
+  const Tensor voxel_feats = call.out(out, {on.index->voxels(), x.shape[1]});
+  call.run([&](Context&) { on.index->reduce(x, voxel_feats, reduce); });
+  return call.result();
+}
+
+nb::object index_reduce_backward(const PythonIndex& on, nb::handle grad_voxel_feats, nb::handle feats,
+                                 nb::handle voxel_feats, nb::handle reduce_type, nb::handle out) {
+  PythonCall call(kIndexReduceBackward, false);
+  const ConstTensor grad = call.in(grad_voxel_feats);
+  const std::optional<ConstTensor> x = call.optional_in(feats);
+  const std::optional<ConstTensor> reduced = call.optional_in(voxel_feats);
+  const auto reduce = call.named_choice<Reduce>(reduce_type);
+  const Tensor grad_feats = call.out(out, {on.index->points(), grad.shape[1]});
+  call.run(
+      [&](Context&) { on.index->reduce_backward(grad, pointer(x), pointer(reduced), grad_feats, reduce); });
+  return call.result();
+}
+
+}  // namespace
+
+void bind_dynamic_scatter(nb::module_& module) {
+  nb::class_<PythonIndex>(module, "VoxelIndex", "The points of each voxel.");
+  define(module, "voxelize", &voxelize_points);
+  define(module, "dynamic_scatter_forward", &forward);
+  define(module, "dynamic_scatter_backward", &backward);
+  define(module, "voxel_index", &index_new);
+  define(module, "voxel_index_reduce", &index_reduce);
+  define(module, "voxel_index_reduce_backward", &index_reduce_backward);
+}
+
+}  // namespace turnout::core
