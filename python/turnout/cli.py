@@ -35,7 +35,12 @@ def _ops() -> int:
             for a in signature["arguments"]
         ]
         rows += [
-            (s["name"], "integer", f"[{s['length']}]" if s["length"] else "", _range_of(s))
+            (
+                s["name"],
+                "choice" if s["values"] else "integer",
+                f"[{s['length']}]" if s["length"] else "",
+                _range_of(s),
+            )
             for s in signature["scalars"]
         ]
         _print_table(rows)
