@@ -99,7 +99,7 @@ class Grouping {
   Extremes find_extremes() {
     const Chunks chunks(points_);
     Extremes part_of[kMaxChunks];
-    const auto extremes = scatter_kernels(context_.isa()).extremes(dtype_of<Index>, kDims);
+    const auto extremes = coordinate_kernels(context_.isa()).extremes(dtype_of<Index>, kDims);
     chunks.run(context_, [&](std::int64_t part, std::int64_t begin, std::int64_t end) {
       part_of[part] = extremes(coors_, begin, end);
     });

@@ -26,6 +26,17 @@ struct BackwardTask {
   bool stream;                   // stores bypass the cache
 };
 
+struct ScatterKernels {
+  // Voxels first .. last-1, to rows that begin at `to`.
+  using ReduceRange = void (*)(const ReduceTask& task, std::int64_t first, std::int64_t last, void* to);
+  ReduceRange (*reduce)(DType dtype, Reduce reduce_type);
+
+  // Max: the points of voxels first .. last-1. Sum and mean: points first .. last-1.
+  using BackwardRange = void (*)(const BackwardTask& task, std::int64_t first, std::int64_t last);
+  BackwardRange (*backward)(DType dtype, Reduce reduce_type);
+};
+const ScatterKernels& scatter_kernels(Isa isa);
+
 // What coordinates are computed from, in the type that this is done in: double for f64, else float.
 template <class Real>
 struct GridOf {
@@ -39,15 +50,7 @@ struct Extremes {
   std::int64_t valid;  // how many points those are
 };
 
-struct ScatterKernels {
-  // Voxels first .. last-1, to rows that begin at `to`.
-  using ReduceRange = void (*)(const ReduceTask& task, std::int64_t first, std::int64_t last, void* to);
-  ReduceRange (*reduce)(DType dtype, Reduce reduce_type);
-
-  // Max: the points of voxels first .. last-1. Sum and mean: points first .. last-1.
-  using BackwardRange = void (*)(const BackwardTask& task, std::int64_t first, std::int64_t last);
-  BackwardRange (*backward)(DType dtype, Reduce reduce_type);
-
+struct CoordinateKernels {
   // Points first .. last-1 of [points, features]; `grid` is a GridOf<float> or GridOf<double>.
   using VoxelizeRange = void (*)(const void* grid, const void* points, std::int64_t features, void* coors,
                                  std::int64_t first, std::int64_t last);
@@ -57,6 +60,6 @@ struct ScatterKernels {
   using ExtremesRange = Extremes (*)(const void* coors, std::int64_t first, std::int64_t last);
   ExtremesRange (*extremes)(DType coors, int dims);
 };
-const ScatterKernels& scatter_kernels(Isa isa);
+const CoordinateKernels& coordinate_kernels(Isa isa);
 
 }  // namespace turnout::core

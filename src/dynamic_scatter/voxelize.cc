@@ -58,7 +58,7 @@ void check_grid_in(const Arguments& arguments, const Slot& voxel_size, const Slo
 // Coordinates of all points; `coors` is [points, 3].
 void write_coordinates(Context& context, const ConstTensor& points, const ConstTensor& voxel_size,
                        const ConstTensor& range, const Tensor& coors) {
-  const auto voxelize_range = scatter_kernels(context.isa()).voxelize(points.dtype, coors.dtype);
+  const auto voxelize_range = coordinate_kernels(context.isa()).voxelize(points.dtype, coors.dtype);
   const bool is_double = points.dtype == DType::f64;
   const auto single = grid_of<float>(voxel_size, range);
   const auto twice = grid_of<double>(voxel_size, range);
