@@ -77,7 +77,7 @@ def packed(voxels: np.ndarray, grid: tuple[int, ...]) -> np.ndarray:
 class Points:
     """Features and coordinates of a scan, in its order or shuffled, and what the operators make of them.
 
-    `ties`: features after a ReLU, where half of them are 0; else nearly no two are equal.
+    `ties`: features after a ReLU, where half of them are 0; else no two are equal.
     """
 
     def __init__(self, scale: Scale, order: str = "scan", ties: bool = False) -> None:
@@ -85,7 +85,10 @@ class Points:
         self.scale, self.order, self.ties = scale, order, ties
         self.points = scan(scale) if order == "scan" else random.permutation(scan(scale))
         self.coors = voxels_of(self.points, scale)
-        self.feats = random.standard_normal((scale.points, scale.channels), dtype=np.float32)
+        count = scale.points * scale.channels
+        assert count <= 2**24  # so many different float32
+        self.feats = ((random.permutation(count) - count // 2) * np.float32(2**-20)).astype(np.float32)
+        self.feats = self.feats.reshape(scale.points, scale.channels)
         if ties:
             np.maximum(self.feats, 0, out=self.feats)
         self.grad_voxel_feats = random.standard_normal((scale.voxels, scale.channels), dtype=np.float32)

@@ -1,0 +1,236 @@
+"""A pillar encoder for LiDAR points, trained on a CPU: python examples/point_pillars.py [--points N] ...
+
+The encoder is that of PointPillars and, with voxels instead of pillars, the dynamic voxel feature encoder of
+MVX-Net: a linear layer for each point, the maximum over the points of each pillar, and both once more. No
+point is dropped and no pillar padded; what that takes is three operators of turnout:
+
+    voxelize          which pillar a point is in
+    dynamic_scatter   the points of each pillar reduced to one row, and which row that is
+    its gradient      back to the points, by autograd
+
+A head tells the pillars on cars from the others, so that there is a loss to fall. The scan is made up: a
+street with parked cars between two walls, seen by 64 beams from x = 0, y = 0. Needs torch and matplotlib.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+
+import turnout.torch
+
+PILLAR = [0.16, 0.16, 4.0]  # metres, x, y, z: a pillar is a voxel as high as the world
+RANGE = [0.0, -39.68, -3.0, 69.12, 39.68, 1.0]  # x, y, z at least, x, y, z at most
+SENSOR_HEIGHT = 1.73
+
+
+def scan(count: int, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Points (x, y, z, reflectance) in the order in which the beams turn, and which of them are on cars."""
+    azimuth = np.radians(np.linspace(-45, 45, max(8, count // 32)))[:, None]
+    elevation = np.radians(np.linspace(2, -24.8, 64))[None, :]
+    rays = np.stack(
+        (
+            np.cos(azimuth) * np.cos(elevation),
+            np.sin(azimuth) * np.cos(elevation),
+            np.broadcast_to(np.sin(elevation), (len(azimuth), 64)),
+        ),
+        axis=-1,
+    ).reshape(-1, 3)
+
+    walls = [((35, side * 16, 0), (80, 2, 8)) for side in (-1, 1)]
+    cars = [
+        ((x, side * random.uniform(3, 9), 0.75), (4.4, 1.8, 1.5)) for side in (-1, 1) for x in range(8, 60, 7)
+    ]
+    rays[rays == 0] = 1e-9  # there is division by them
+    distance = np.where(rays[:, 2] < 0, -SENSOR_HEIGHT / rays[:, 2], np.inf)  # to the ground
+    is_car = np.zeros(len(rays), dtype=bool)
+    for boxes, are_cars in ((walls, False), (cars, True)):
+        for middle, size in boxes:
+            middle = np.array(middle) - (0, 0, SENSOR_HEIGHT)
+            sides = [(middle + sign * np.array(size) / 2) / rays for sign in (-1, 1)]
+            enter, leave = np.minimum(*sides).max(axis=1), np.maximum(*sides).min(axis=1)
+            hit = (enter > 0) & (enter < leave) & (enter < distance)
+            distance[hit], is_car[hit] = enter[hit], are_cars
+
+    seen = np.flatnonzero(distance < 69)
+    if len(seen) < count:
+        raise SystemExit(f"the beams meet {len(seen)} surfaces, fewer than {count} points")
+    seen = np.sort(random.choice(seen, count, replace=False))
+    places = rays[seen] * distance[seen, None] + random.normal(0, 0.02, (count, 3))
+    reflectance = random.uniform(0, 0.6, count) + 0.2 * is_car[seen]
+    return np.column_stack((places, reflectance)).astype(np.float32), is_car[seen]
+
+
+def layer(inputs: int, outputs: int) -> nn.Sequential:
+    # In so few steps the running means must follow faster than by the usual tenth.
+    norm = nn.BatchNorm1d(outputs, momentum=0.3)
+    return nn.Sequential(nn.Linear(inputs, outputs, bias=False), norm, nn.ReLU())
+
+
+class PillarEncoder(nn.Module):
+    """Points and their pillars to one row of features for each pillar."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        half = channels // 2
+        self.first, self.second = layer(9, half), layer(2 * half, channels)
+        self.maximum = turnout.torch.DynamicScatter(PILLAR, RANGE, average_points=False)
+
+    def forward(self, points: torch.Tensor, coors: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        # The operator behind DynamicScatter also says which row each point went into.
+        means, _, row_of, _ = torch.ops.turnout.dynamic_scatter_forward(points[:, :3], coors, "mean")
+        row_of = row_of.long()
+        corner, size = points.new_tensor(RANGE[:2]), points.new_tensor(PILLAR[:2])
+        centres = (coors[:, [2, 1]] + 0.5) * size + corner  # coors are z, y, x
+        feats = torch.cat(
+            (points, points[:, :3] - means.index_select(0, row_of), points[:, :2] - centres), dim=1
+        )
+        feats = self.first(feats)
+        pooled, _ = self.maximum(feats, coors)
+        feats = self.second(torch.cat((feats, pooled.index_select(0, row_of)), dim=1))
+        return self.maximum(feats, coors)
+
+
+def canvas_of(rows: torch.Tensor, pillars: torch.Tensor) -> torch.Tensor:
+    """[y, x, channels]: the rows of the pillars where they are, seen from above, and zeros between."""
+    width, height = (round((RANGE[3 + d] - RANGE[d]) / PILLAR[d]) for d in (0, 1))
+    canvas = rows.new_zeros(height, width, rows.shape[1])
+    canvas[pillars[:, 1].long(), pillars[:, 2].long()] = rows
+    return canvas
+
+
+def colors_of(rows: torch.Tensor) -> torch.Tensor:
+    """The three directions in which the rows differ most, as red, green and blue between 0.15 and 1."""
+    centred = rows - rows.mean(dim=0)
+    _, directions = torch.linalg.eigh(centred.T @ centred)
+    colors = centred @ directions[:, -3:]
+    low, high = colors.quantile(0.02, dim=0), colors.quantile(0.98, dim=0)
+    return 0.15 + 0.85 * ((colors - low) / (high - low + 1e-9)).clamp(0, 1)
+
+
+def draw(
+    path: Path, points: torch.Tensor, colors: torch.Tensor, cars: torch.Tensor, losses: list[float]
+) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    def show(panel: plt.Axes, canvas: torch.Tensor, **options: object) -> None:
+        # Three cells wide, so that a pillar can be seen.
+        wide = nn.functional.max_pool2d(canvas.permute(2, 0, 1), 3, stride=1, padding=1).permute(1, 2, 0)
+        extent = (RANGE[0], RANGE[3], RANGE[1], RANGE[4])
+        panel.imshow(wide.numpy(), origin="lower", extent=extent, interpolation="nearest", **options)
+
+    figure, ((above, canvas), (said, course)) = plt.subplots(2, 2, figsize=(14, 9.5), layout="constrained")
+    above.scatter(points[:, 0], points[:, 1], c=points[:, 2], s=1, cmap="viridis")
+    above.set(title=f"{len(points)} points, colored by height", facecolor="black", aspect="equal")
+    show(canvas, colors)
+    canvas.set(title="the canvas: three main directions of its channels")
+    show(said, cars, cmap="inferno", vmin=0, vmax=1)
+    said.set(title="how sure the head is of a car")
+    for panel in (above, canvas, said):
+        panel.set(xlim=(0, 52), ylim=(-18, 18), xlabel="x, metres ahead", ylabel="y, metres to the left")
+    course.plot(losses, marker=".")
+    course.set(title="loss", xlabel="step", yscale="log")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+
+
+def train(
+    encoder: nn.Module, head: nn.Module, cloud: tuple[torch.Tensor, ...], is_car: torch.Tensor, steps: int
+) -> list[float]:
+    """The losses of all steps."""
+    optimizer = torch.optim.Adam([*encoder.parameters(), *head.parameters()], lr=5e-3)
+    losses = []
+    for step in range(steps):
+        rows, _ = encoder(*cloud)
+        loss = nn.functional.binary_cross_entropy_with_logits(head(rows), is_car)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+        if step % 5 == 0 or step == steps - 1:
+            print(f"  step {step:3}: loss {losses[-1]:.4f}")
+    return losses
+
+
+def milliseconds(function: Callable[[], object]) -> float:
+    """The median of some calls."""
+    times = []
+    for _ in range(9):
+        start = time.perf_counter()
+        function()
+        times.append(time.perf_counter() - start)
+    return 1e3 * float(np.median(times))
+
+
+def show_times(coors: torch.Tensor, channels: int) -> None:
+    """What the last layer asks of turnout, in each step."""
+    feats = torch.randn(len(coors), channels)
+    most, pillars, row_of, count = torch.ops.turnout.dynamic_scatter_forward(feats, coors, "max")
+    grad = torch.randn_like(most)
+    forward = milliseconds(lambda: turnout.torch.dynamic_scatter(feats, coors, "max"))
+    backward = milliseconds(
+        lambda: torch.ops.turnout.dynamic_scatter_backward(grad, feats, most, row_of, count, "max")
+    )
+    print(
+        f"of that, dynamic_scatter of {len(coors)}x{channels} to {len(pillars)} rows {forward:.2f} ms, "
+        f"its gradient {backward:.2f} ms, on {torch.get_num_threads()} threads"
+    )
+
+
+def main(arguments: list[str] | None = None) -> list[float]:
+    """Returns the losses."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--points", type=int, default=17176, help="of the scan")
+    parser.add_argument("--channels", type=int, default=128, help="of a pillar")
+    parser.add_argument("--steps", type=int, default=30, help="of training")
+    parser.add_argument("--seed", type=int, default=0, help="of the scan and of the weights")
+    parser.add_argument("--out", type=Path, default=Path("build/point_pillars.png"), help="the picture")
+    options = parser.parse_args(arguments)
+    torch.manual_seed(options.seed)
+
+    points, on_car = map(torch.from_numpy, scan(options.points, np.random.default_rng(options.seed)))
+    # With -1 instead of a limit it says which pillar each point is in, and moves none of them.
+    voxelization = turnout.torch.Voxelization(PILLAR, RANGE, max_num_points=-1)
+    coors = voxelization(points)
+    inside = (coors >= 0).all(dim=1)  # the others are (-1, -1, -1)
+    points, coors, on_car = points[inside], coors[inside], on_car[inside]
+    # A pillar is a car's if any of its points is: a maximum, too.
+    is_car, pillars = turnout.torch.dynamic_scatter(on_car[:, None].float(), coors, "max")
+    print(
+        f"{options.points} points, {len(points)} of them in range, in {len(pillars)} pillars, "
+        f"{int(is_car.sum())} of these on cars"
+    )
+
+    encoder, head = PillarEncoder(options.channels), nn.Linear(options.channels, 1)
+    start = time.perf_counter()
+    losses = train(encoder, head, (points, coors), is_car, options.steps)
+    each = (time.perf_counter() - start) / max(1, options.steps)
+    print(f"{options.steps} steps, {each * 1e3:.1f} ms each")
+    show_times(coors, options.channels)
+
+    encoder.eval()
+    with torch.inference_mode():
+        rows, pillars = encoder(points, coors)
+        said = torch.sigmoid(head(rows))
+        right = ((said > 0.5) == (is_car > 0.5)).float().mean()
+        canvas = canvas_of(rows, pillars)
+        print(f"canvas {list(canvas.shape)}; {right:.1%} of the pillars are told right")
+        draw(options.out, points, canvas_of(colors_of(rows), pillars), canvas_of(said, pillars), losses)
+    print(f"drawn in {options.out}")
+    return losses
+
+
+if __name__ == "__main__":
+    main()
