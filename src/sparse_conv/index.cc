@@ -13,9 +13,10 @@
 namespace turnout::core {
 namespace {
 
-constexpr std::int64_t kBlock = 16384;     // sites that a thread takes
-constexpr std::int64_t kSteps = 65536;     // words of a bitmap
-constexpr std::int64_t kPlacedBytes = 24;  // moved for each site, about
+constexpr std::int64_t kBlock = 16384;      // sites that a thread takes
+constexpr std::int64_t kSteps = 65536;      // words of a bitmap
+constexpr std::int64_t kPlacedBytes = 24;   // moved for each site, about
+constexpr std::int64_t kBitmapBytes = 256;  // cleared and counted in the time that sorting one site takes
 
 // The cell of coordinate x, counted from leaf_base. 32-bit cells have few enough leaves to multiply.
 struct LeafDivider {
@@ -135,7 +136,7 @@ PairIndex::PairIndex(Context& context, Call& call, const ConstTensor& indices,
   call.check([&] { make_geometry(params, memory, geometry_); });
   const Geometry& g = geometry_;
   const std::int64_t slots = slot_bound(params) + g.submanifold;
-  is_bitmap_ = BitmapLeaves::fits(g.leaves);
+  is_bitmap_ = BitmapLeaves::fits(g.leaves) && BitmapLeaves::bytes(g.leaves) <= kBitmapBytes * (rows_ + 1);
   void* cells = memory.take<std::uint64_t>(rows_ * slots);
   homes_ = memory.take<std::uint32_t>(rows_ * slots);
   bits_ = memory.take<std::uint8_t>(rows_ * slots);

@@ -207,14 +207,16 @@ TEST(IndicePairs, MemoryFollowsTheSitesNotTheSpace) {
 
 // Where the bitmap ends: its table is 8 MB at most.
 TEST(IndicePairs, TheBitmapHasALimit) {
-  const auto algorithm = [](std::int64_t length) {
-    return watched({{0, 0}, {0, length - 1}},
-                   {.spatial_shape = {length}, .kernel_size = {1}, .mode = ConvMode::submanifold})
+  const auto algorithm = [](std::int64_t length, std::int64_t rows) {
+    Sites sites;
+    for (std::int64_t i = 0; i < rows; ++i) sites.push_back({0, i * (length - 1) / (rows - 1)});
+    return watched(sites, {.spatial_shape = {length}, .kernel_size = {1}, .mode = ConvMode::submanifold})
         .algorithm;
   };
-  EXPECT_EQ(algorithm(1000), "bitmap");
-  EXPECT_EQ(algorithm(200'000'000), "bitmap");
-  EXPECT_EQ(algorithm(2'000'000'000), "sorted keys");
+  EXPECT_EQ(algorithm(1000, 2), "bitmap");
+  EXPECT_EQ(algorithm(200'000'000, 40'000), "bitmap");
+  EXPECT_EQ(algorithm(200'000'000, 1'000), "sorted keys");  // sooner sorted than the bitmap is cleared
+  EXPECT_EQ(algorithm(2'000'000'000, 40'000), "sorted keys");
   const Sites sites = {{0, 0}, {0, 199'999'999}, {0, 100'000'000}, {0, 199'999'998}, {0, 1}};
   compare<std::int32_t>(sites,
                         {.spatial_shape = {200'000'000}, .kernel_size = {3}, .mode = ConvMode::submanifold});
