@@ -29,6 +29,7 @@ struct BrokenCall {
     bool described = true;
     bool strided = false;
     bool has_data = true;
+    int shared_with = -1;  // the argument whose memory it is given
     bool without_optional_dim = false;
     int rank_change = 0;
     std::vector<std::int64_t> extent_change;
@@ -142,8 +143,10 @@ struct BrokenCall {
   // required: the workspace_size() of the call before it was broken.
   mluOpStatus_t invoke(const COperator& op, mluOpHandle_t handle, std::size_t required) const {
     std::vector<void*> data;
-    for (std::size_t i = 0; i < parts.size(); ++i)
-      data.push_back(parts[i].has_data ? example.tensors[i].data : nullptr);
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      const std::size_t from = parts[i].shared_with < 0 ? i : static_cast<std::size_t>(parts[i].shared_with);
+      data.push_back(parts[i].has_data ? example.tensors[from].data : nullptr);
+    }
     std::vector<std::byte> memory(required - missing_workspace + more_workspace);
     return op.invoke(has_handle ? handle : nullptr, Descriptors(*this).given.data(), data.data(),
                      scalars().data(), {has_workspace ? memory.data() : nullptr, memory.size()});

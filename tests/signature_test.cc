@@ -124,6 +124,35 @@ TEST_F(SignatureTest, SentencesNameArgumentPositionValueAndLimit) {
   }
 }
 
+// Scalars of which some values are refused, or all but one.
+constexpr Signature kNarrow{
+    "narrow",
+    "n",
+    {choice("mode", "mean max", 1), choice("only", "max", 2), scalar("dims", 3, 3), scalar("least", 1)},
+    {out("y", dtypes(DType::f32), "n")}};
+
+TEST(Scalars, SentencesSayWhichValuesThereAre) {
+  const auto sentence = [](std::int64_t mode, std::int64_t only, std::int64_t dims,
+                           std::int64_t least) -> std::string {
+    const Tensor y(nullptr, DType::f32, {0});
+    const Slot slots[] = {y};
+    const ScalarValue scalars[] = {mode, only, dims, least};
+    try {
+      Arguments(kNarrow, slots, 1, scalars, 4).check();
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(sentence(1, 2, 3, 1), "");
+  EXPECT_EQ(sentence(2, 2, 3, 9), "");
+  EXPECT_EQ(sentence(0, 2, 3, 1), "narrow: mode is 0, expected one of 1 .. 2 (mean max)");
+  EXPECT_EQ(sentence(3, 2, 3, 1), "narrow: mode is 3, expected one of 1 .. 2 (mean max)");
+  EXPECT_EQ(sentence(1, 1, 3, 1), "narrow: only is 1, expected 2 (max)");
+  EXPECT_EQ(sentence(1, 2, 4, 1), "narrow: dims is 4, expected 3");
+  EXPECT_EQ(sentence(1, 2, 3, 0), "narrow: least is 0, expected 1 or more");
+}
+
 // An order of its own, with other codes: what the C functions use.
 constexpr StepSpec kOrder[] = {{Check::dtypes, ErrorCode::not_supported, "y x"},
                                {Check::shapes, ErrorCode::not_supported, "y.1"},

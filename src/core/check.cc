@@ -29,9 +29,11 @@ std::string shape_text(const Slot& slot) {
 }
 
 std::string range_text(const Scalar& scalar) {
-  if (!scalar.values.empty()) return concat("one of 0 .. ", scalar.max, " (", scalar.values, ")");
   if (scalar.max == kSizeMax) return concat(scalar.min, " or more");
-  return concat(scalar.min, " .. ", scalar.max);
+  const bool single = scalar.min == scalar.max;
+  const std::string range = single ? concat(scalar.min) : concat(scalar.min, " .. ", scalar.max);
+  if (scalar.values.empty()) return range;
+  return concat(single ? "" : "one of ", range, " (", scalar.values, ")");
 }
 
 // The bytes an argument can touch: [first, last).

@@ -77,7 +77,7 @@ struct Scalar {
   std::string_view name;
   std::int64_t min = 0;
   std::int64_t max = kSizeMax;
-  std::string_view values;  // an enum: the names of 0, 1, ...
+  std::string_view values;  // an enum: the names of min, min + 1, ...
   bool is_vector = false;   // one value per element, each within min .. max
   bool is_flag = false;     // a bool
   Extent length;
@@ -170,10 +170,11 @@ struct ScalarSpec {
 consteval ScalarSpec scalar(std::string_view name, std::int64_t min, std::int64_t max = kSizeMax) {
   return {{name, min, max, {}, false, false, {}}, {}};
 }
-consteval ScalarSpec choice(std::string_view name, std::string_view values) {
-  std::int64_t last = 0;
+// `first`: the value that the first name stands for, where those before it are refused.
+consteval ScalarSpec choice(std::string_view name, std::string_view values, std::int64_t first = 0) {
+  std::int64_t last = first;
   for (char c : values) last += c == ' ';
-  return {{name, 0, last, values, false, false, {}}, {}};
+  return {{name, first, last, values, false, false, {}}, {}};
 }
 consteval ScalarSpec flag(std::string_view name) { return {{name, 0, 1, "no yes", false, true, {}}, {}}; }
 consteval ScalarSpec vector(std::string_view name, std::string_view length, std::int64_t min,

@@ -131,6 +131,7 @@ mluOpGetTensorDescriptorOnchipDataType(const mluOpTensorDescriptor_t desc, mluOp
 #endif
 
 /* The operators. */
+#include "dynamic_scatter.h"
 #include "moe_dispatch.h"
 #include "mutual_information.h"
 #include "sparse_conv.h"

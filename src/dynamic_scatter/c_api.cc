@@ -1,0 +1,360 @@
+// The C functions of this family, each with its order of checks.
+#include <algorithm>
+#include <cstring>
+
+#include "core/c_api.h"
+#include "core/parallel.h"
+#include "dynamic_scatter/signature.h"
+#include "turnout/dynamic_scatter.h"
+
+namespace turnout::core {
+namespace {
+
+constexpr StepSpec kQuerySteps[] = {{Check::present}};
+
+// What coors and voxel_num hold is looked at by the operators themselves.
+constexpr StepSpec kForwardSteps[] = {{Check::present},
+                                      {Check::ranks},
+                                      {Check::contiguous, ErrorCode::not_supported},
+                                      {Check::dtypes},
+                                      {Check::scalars},
+                                      {Check::shapes},
+                                      {Check::rules},
+                                      {Check::large, ErrorCode::not_supported, "feats coors"},
+                                      {Check::any_empty, ErrorCode::bad_param, "feats coors"},
+                                      {Check::workspace_null},
+                                      {Check::workspace},
+                                      {Check::pointers},
+                                      {Check::overlap}};
+
+constexpr StepSpec kBackwardSteps[] = {
+    {Check::present},        {Check::contiguous, ErrorCode::not_supported},
+    {Check::dtypes},         {Check::ranks},
+    {Check::shapes},         {Check::rules},
+    {Check::scalars},        {Check::large, ErrorCode::not_supported, "grad_voxel_feats feats"},
+    {Check::outputs_empty},  {Check::pointers},
+    {Check::workspace_null}, {Check::workspace}};
+
+constexpr std::string_view kLimited = "points voxel_size coors_range coors num_points_per_voxel voxel_num";
+constexpr StepSpec kVoxelizationQuerySteps[] = {{Check::present},
+                                                {Check::scalars},
+                                                {Check::ranks},
+                                                {Check::shapes},
+                                                {Check::contiguous, ErrorCode::not_supported},
+                                                {Check::dtypes},
+                                                {Check::large, ErrorCode::not_supported, kLimited},
+                                                {Check::rules},
+                                                {Check::any_empty, ErrorCode::bad_param, "voxels"}};
+constexpr StepSpec kVoxelizationSteps[] = {{Check::present},
+                                           {Check::scalars},
+                                           {Check::ranks},
+                                           {Check::shapes},
+                                           {Check::contiguous, ErrorCode::not_supported},
+                                           {Check::dtypes},
+                                           {Check::large, ErrorCode::not_supported, kLimited},
+                                           {Check::rules, ErrorCode::bad_param, "0 1"},
+                                           {Check::workspace_null},
+                                           {Check::any_empty, ErrorCode::bad_param, "voxels"},
+                                           {Check::rules, ErrorCode::bad_param, "2"},
+                                           {Check::workspace},
+                                           {Check::pointers},
+                                           {Check::overlap}};
+
+// How many points there are, by feats alone: all that one of the queries is given. 0 for what no call
+// accepts, or does nothing for.
+std::int64_t points_of(const Arguments& arguments) {
+  const Slot& feats = arguments.slot(arguments.signature().argument("feats"));
+  return feats.rank != 2 || feats.elements() >= kLargeElements || feats.elements() == 0 ? 0 : feats.shape[0];
+}
+std::size_t forward_scratch(const Arguments& arguments) {
+  const std::int64_t points = points_of(arguments);
+  return points == 0 ? 0 : dynamic_scatter_forward_scratch(points);
+}
+std::size_t backward_scratch(const Arguments& arguments) {
+  const std::int64_t points = points_of(arguments);
+  return points == 0 ? 0 : dynamic_scatter_backward_scratch(points, /*voxels=*/points);  // at most
+}
+std::size_t voxelization_scratch(const Arguments& arguments) {
+  return voxelize_hard_scratch(arguments.size(arguments.signature().size("rows")));
+}
+
+constexpr DTypes kFloat = dtypes(DType::f32), kInt = dtypes(DType::i32);
+constexpr ArgumentSpec kVoxelNum = in("voxel_num", kInt, "1");
+constexpr ArgumentSpec kVoxelNumResult = out("voxel_num", kInt, "1");
+constexpr ScalarSpec kOnlyMax = choice("reduce_type", "max", MLUOP_REDUCE_DMAX);
+
+static_assert(static_cast<int>(Reduce::mean) == MLUOP_REDUCE_DMEAN &&
+              static_cast<int>(Reduce::max) == MLUOP_REDUCE_DMAX);
+
+consteval Signature backward_c(std::string_view op) {
+  return {
+      op,
+      "voxels channels points",
+      {kOnlyMax},
+      {in("grad_voxel_feats", kFloat, "voxels, channels"), in("feats", kFloat, "points, channels"),
+       in("voxel_feats", kFloat, "voxels, channels"), in("point2voxel_map", kInt, "points"),
+       in("voxel_points_count", kInt, "voxels"), kVoxelNum, out("grad_feats", kFloat, "points, channels")},
+      {at_most("voxels", "points")},
+      {},
+      kBackwardSteps,
+      &backward_scratch};
+}
+
+// The query has no use for the last rule: it has an answer for what a call then refuses.
+constexpr RuleSpec kSomePoints = at_most("1", "rows"), kSomeFeatures = at_most("1", "features");
+consteval Signature voxelization_c(std::string_view op, std::initializer_list<RuleSpec> rules,
+                                   std::span<const StepSpec> steps) {
+  return {
+      op,
+      "rows features",
+      {choice("deterministic", "true", 1), scalar("max_points", 0), scalar("max_voxels", 0),
+       scalar("NDim", 3, 3)},
+      {in("points", kFloat, "rows, features"), in("voxel_size", kFloat, "3"), in("coors_range", kFloat, "6"),
+       out("voxels", kFloat, "max_voxels, max_points, features"), out("coors", kInt, "max_voxels, 3"),
+       out("num_points_per_voxel", kInt, "max_voxels"), kVoxelNumResult},
+      rules,
+      {},
+      steps,
+      &voxelization_scratch};
+}
+
+void write_voxel_num(const Tensor& voxel_num, std::int64_t voxels) {
+  *static_cast<std::int32_t*>(voxel_num.data) = static_cast<std::int32_t>(voxels);
+}
+
+// Rows of points that are in no voxel, by what the operator has found.
+void mark_without_voxel(Context& context, const Tensor& coors, const Tensor& point2voxel_map) {
+  constexpr std::int64_t kGrain = 65536;  // points that are worth a thread: a megabyte of map and rows
+  auto* rows = static_cast<std::int32_t*>(coors.data);
+  const auto* map = static_cast<const std::int32_t*>(point2voxel_map.data);
+  parallel_for(context, coors.shape[0], kGrain, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t x = begin; x < end; ++x)
+      if (map[x] < 0) std::fill_n(rows + 3 * x, 3, -1);
+  });
+}
+
+// What remains to be done when there is nothing to compute: results that say so, where there is memory for
+// them. Bytes, because nothing has looked at the alignment of the pointers.
+void clear(const Described& result) {
+  if (result.data != nullptr)
+    std::memset(const_cast<void*>(result.data), 0, result.desc->elements * sizeof(std::int32_t));
+}
+
+mluOpStatus_t call_backward(mluOpHandle_t handle, const Signature& signature, mluOpReduceMode_t reduce_type,
+                            const Described (&described)[7], const Workspace& workspace) {
+  return call(
+      handle, signature, described, {reduce_type},
+      [](Context& context, const Tensor* t) {
+        const ConstTensor feats = t[1], voxel_feats = t[2], counts = t[4], voxel_num = t[5];
+        dynamic_scatter_backward(context, t[0],
+                                 {.point2voxel_map = t[3],
+                                  .feats = &feats,
+                                  .voxel_feats = &voxel_feats,
+                                  .voxel_points_count = &counts,
+                                  .voxel_num = &voxel_num},
+                                 t[6], Reduce::max);
+      },
+      workspace);
+}
+
+}  // namespace
+
+extern constexpr Signature kMluOpGetDynamicPointToVoxelForwardWorkspaceSize{
+    "mluOpGetDynamicPointToVoxelForwardWorkspaceSize",
+    "points channels",
+    {},
+    {in("feats", kFloat, "points, channels"), in("coors", kInt, "points, 3")},
+    {},
+    {},
+    kQuerySteps,
+    &forward_scratch};
+
+extern constexpr Signature kMluOpDynamicPointToVoxelForward{
+    "mluOpDynamicPointToVoxelForward",
+    "points channels voxels",
+    {choice("reduce_type", "mean max", MLUOP_REDUCE_DMEAN)},
+    {in("feats", kFloat, "points, channels"), inout("coors", kInt, "points, 3"),
+     out("voxel_feats", kFloat, "voxels, channels"), out("voxel_coors", kInt, "voxels, 3"),
+     out("point2voxel_map", kInt, "points"), out("voxel_points_count", kInt, "voxels"), kVoxelNumResult},
+    {at_most("voxels", "points")},
+    {},
+    kForwardSteps,
+    &forward_scratch};
+
+extern constexpr Signature kMluOpGetDynamicPointToVoxelBackwardWorkspaceSize{
+    "mluOpGetDynamicPointToVoxelBackwardWorkspaceSize",
+    "voxels channels points",
+    {kOnlyMax},
+    {in("grad_voxel_feats", kFloat, "voxels, channels"), in("feats", kFloat, "points, channels"),
+     in("voxel_feats", kFloat, "voxels, channels"), in("point2voxel_map", kInt, "points"),
+     in("voxel_points_count", kInt, "voxels"), kVoxelNum},
+    {},
+    {},
+    kQuerySteps,
+    &backward_scratch};
+extern constexpr Signature kMluOpGetDynamicScatterBackwardWorkspaceSize{
+    "mluOpGetDynamicScatterBackwardWorkspaceSize",
+    "points channels",
+    {kOnlyMax},
+    {in("feats", kFloat, "points, channels")},
+    {},
+    {},
+    kQuerySteps,
+    &backward_scratch};
+
+extern constexpr Signature kMluOpDynamicPointToVoxelBackward = backward_c("mluOpDynamicPointToVoxelBackward");
+extern constexpr Signature kMluOpDynamicScatterBackward = backward_c("mluOpDynamicScatterBackward");
+
+extern constexpr Signature kMluOpGetVoxelizationWorkspaceSize = voxelization_c(
+    "mluOpGetVoxelizationWorkspaceSize", {kSomePoints, kSomeFeatures}, kVoxelizationQuerySteps);
+extern constexpr Signature kMluOpVoxelization = voxelization_c(
+    "mluOpVoxelization", {kSomePoints, kSomeFeatures, at_most("3", "features")}, kVoxelizationSteps);
+
+}  // namespace turnout::core
+
+using namespace turnout::core;
+
+mluOpStatus_t mluOpGetDynamicPointToVoxelForwardWorkspaceSize(mluOpHandle_t handle,
+                                                              const mluOpTensorDescriptor_t feats_desc,
+                                                              const mluOpTensorDescriptor_t coors_desc,
+                                                              size_t* workspace_size) {
+  return query(handle, kMluOpGetDynamicPointToVoxelForwardWorkspaceSize, {feats_desc, coors_desc}, {},
+               workspace_size);
+}
+
+mluOpStatus_t mluOpDynamicPointToVoxelForward(
+    const mluOpHandle_t handle, const mluOpReduceMode_t reduce_type, const mluOpTensorDescriptor_t feats_desc,
+    const void* feats, const mluOpTensorDescriptor_t coors_desc, void* coors, void* workspace,
+    const size_t workspace_size, const mluOpTensorDescriptor_t voxel_feats_desc, void* voxel_feats,
+    const mluOpTensorDescriptor_t voxel_coors_desc, void* voxel_coors,
+    const mluOpTensorDescriptor_t point2voxel_map_desc, void* point2voxel_map,
+    const mluOpTensorDescriptor_t voxel_points_count_desc, void* voxel_points_count,
+    const mluOpTensorDescriptor_t voxel_num_desc, void* voxel_num) {
+  bool ran = false;
+  const mluOpStatus_t status = call(
+      handle, kMluOpDynamicPointToVoxelForward,
+      {{feats_desc, feats},
+       {coors_desc, coors},
+       {voxel_feats_desc, voxel_feats},
+       {voxel_coors_desc, voxel_coors},
+       {point2voxel_map_desc, point2voxel_map},
+       {voxel_points_count_desc, voxel_points_count},
+       {voxel_num_desc, voxel_num}},
+      {reduce_type},
+      [&](turnout::Context& context, const turnout::Tensor* t) {
+        ran = true;
+        write_voxel_num(t[6], turnout::dynamic_scatter_forward(context, t[0], t[1], t[2], t[3], t[4], t[5],
+                                                               static_cast<turnout::Reduce>(reduce_type)));
+        mark_without_voxel(context, t[1], t[4]);
+      },
+      {workspace, workspace_size});
+  if (status == MLUOP_STATUS_SUCCESS && !ran) clear({voxel_num_desc, voxel_num});
+  return status;
+}
+
+mluOpStatus_t mluOpGetDynamicPointToVoxelBackwardWorkspaceSize(
+    const mluOpHandle_t handle, const mluOpReduceMode_t reduce_type,
+    const mluOpTensorDescriptor_t grad_voxel_feats_desc, const mluOpTensorDescriptor_t feats_desc,
+    const mluOpTensorDescriptor_t voxel_feats_desc, const mluOpTensorDescriptor_t point2voxel_map_desc,
+    const mluOpTensorDescriptor_t voxel_points_count_desc, const mluOpTensorDescriptor_t voxel_num_desc,
+    size_t* workspace_size) {
+  return query(handle, kMluOpGetDynamicPointToVoxelBackwardWorkspaceSize,
+               {grad_voxel_feats_desc, feats_desc, voxel_feats_desc, point2voxel_map_desc,
+                voxel_points_count_desc, voxel_num_desc},
+               {reduce_type}, workspace_size);
+}
+
+mluOpStatus_t mluOpDynamicPointToVoxelBackward(
+    const mluOpHandle_t handle, const mluOpReduceMode_t reduce_type,
+    const mluOpTensorDescriptor_t grad_voxel_feats_desc, const void* grad_voxel_feats,
+    const mluOpTensorDescriptor_t feats_desc, const void* feats,
+    const mluOpTensorDescriptor_t voxel_feats_desc, const void* voxel_feats,
+    const mluOpTensorDescriptor_t point2voxel_map_desc, const void* point2voxel_map,
+    const mluOpTensorDescriptor_t voxel_points_count_desc, const void* voxel_points_count,
+    const mluOpTensorDescriptor_t voxel_num_desc, const void* voxel_num, void* workspace,
+    const size_t workspace_size, const mluOpTensorDescriptor_t grad_feats_desc, void* grad_feats) {
+  return call_backward(handle, kMluOpDynamicPointToVoxelBackward, reduce_type,
+                       {{grad_voxel_feats_desc, grad_voxel_feats},
+                        {feats_desc, feats},
+                        {voxel_feats_desc, voxel_feats},
+                        {point2voxel_map_desc, point2voxel_map},
+                        {voxel_points_count_desc, voxel_points_count},
+                        {voxel_num_desc, voxel_num},
+                        {grad_feats_desc, grad_feats}},
+                       {workspace, workspace_size});
+}
+
+mluOpStatus_t mluOpGetDynamicScatterBackwardWorkspaceSize(const mluOpHandle_t handle,
+                                                          const mluOpReduceMode_t reduce_type,
+                                                          const mluOpTensorDescriptor_t feats_desc,
+                                                          size_t* workspace_size) {
+  return query(handle, kMluOpGetDynamicScatterBackwardWorkspaceSize, {feats_desc}, {reduce_type},
+               workspace_size);
+}
+
+mluOpStatus_t mluOpDynamicScatterBackward(
+    const mluOpHandle_t handle, const mluOpReduceMode_t reduce_type,
+    const mluOpTensorDescriptor_t grad_voxel_feats_desc, const void* grad_voxel_feats,
+    const mluOpTensorDescriptor_t feats_desc, const void* feats,
+    const mluOpTensorDescriptor_t voxel_feats_desc, const void* voxel_feats,
+    const mluOpTensorDescriptor_t point2voxel_map_desc, const void* point2voxel_map,
+    const mluOpTensorDescriptor_t voxel_points_count_desc, const void* voxel_points_count,
+    const mluOpTensorDescriptor_t voxel_num_desc, void* voxel_num, void* workspace,
+    const size_t workspace_size, const mluOpTensorDescriptor_t grad_feats_desc, void* grad_feats) {
+  return call_backward(handle, kMluOpDynamicScatterBackward, reduce_type,
+                       {{grad_voxel_feats_desc, grad_voxel_feats},
+                        {feats_desc, feats},
+                        {voxel_feats_desc, voxel_feats},
+                        {point2voxel_map_desc, point2voxel_map},
+                        {voxel_points_count_desc, voxel_points_count},
+                        {voxel_num_desc, voxel_num},
+                        {grad_feats_desc, grad_feats}},
+                       {workspace, workspace_size});
+}
+
+mluOpStatus_t mluOpGetVoxelizationWorkspaceSize(
+    mluOpHandle_t handle, const mluOpTensorDescriptor_t points_desc,
+    const mluOpTensorDescriptor_t voxel_size_desc, const mluOpTensorDescriptor_t coors_range_desc,
+    const int32_t max_points, const int32_t max_voxels, const int32_t NDim, const bool deterministic,
+    const mluOpTensorDescriptor_t voxels_desc, const mluOpTensorDescriptor_t coors_desc,
+    const mluOpTensorDescriptor_t num_points_per_voxel_desc, const mluOpTensorDescriptor_t voxel_num_desc,
+    size_t* size) {
+  return query(handle, kMluOpGetVoxelizationWorkspaceSize,
+               {points_desc, voxel_size_desc, coors_range_desc, voxels_desc, coors_desc,
+                num_points_per_voxel_desc, voxel_num_desc},
+               {deterministic, max_points, max_voxels, NDim}, size);
+}
+
+mluOpStatus_t mluOpVoxelization(mluOpHandle_t handle, const mluOpTensorDescriptor_t points_desc,
+                                const void* points, const mluOpTensorDescriptor_t voxel_size_desc,
+                                const void* voxel_size, const mluOpTensorDescriptor_t coors_range_desc,
+                                const void* coors_range, const int32_t max_points, const int32_t max_voxels,
+                                const int32_t NDim, const bool deterministic, void* workspace,
+                                size_t workspace_size, const mluOpTensorDescriptor_t voxels_desc,
+                                void* voxels, const mluOpTensorDescriptor_t coors_desc, void* coors,
+                                const mluOpTensorDescriptor_t num_points_per_voxel_desc,
+                                void* num_points_per_voxel, const mluOpTensorDescriptor_t voxel_num_desc,
+                                void* voxel_num) {
+  bool ran = false;
+  const mluOpStatus_t status =
+      call(handle, kMluOpVoxelization,
+           {{points_desc, points},
+            {voxel_size_desc, voxel_size},
+            {coors_range_desc, coors_range},
+            {voxels_desc, voxels},
+            {coors_desc, coors},
+            {num_points_per_voxel_desc, num_points_per_voxel},
+            {voxel_num_desc, voxel_num}},
+           {deterministic, max_points, max_voxels, NDim},
+           [&](turnout::Context& context, const turnout::Tensor* t) {
+             ran = true;
+             write_voxel_num(t[6], turnout::voxelize_hard(context, t[0], t[1], t[2], t[3], t[4], t[5]));
+           },
+           {workspace, workspace_size});
+  if (status == MLUOP_STATUS_SUCCESS && !ran) {
+    clear({coors_desc, coors});
+    clear({num_points_per_voxel_desc, num_points_per_voxel});
+    clear({voxel_num_desc, voxel_num});
+  }
+  return status;
+}
