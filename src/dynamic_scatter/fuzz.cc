@@ -1,5 +1,7 @@
-// Differential fuzzer: any coordinates, any features, any map; every instruction set against the definition.
+// Differential fuzzer: any coordinates, features, maps, counts, points and grids; a legal call equals the
+// definition on every instruction set, in one step and through an index, and an illegal one is refused whole.
 #include <cstring>
+#include <vector>
 
 #include "dynamic_scatter/scatter_case.h"
 #include "fuzz.h"
@@ -8,29 +10,238 @@
 namespace turnout::test {
 namespace {
 
-template <class T, class Index>
-void run(FuzzInput& in) {
+template <class T>
+bool same(const std::vector<T>& actual, const std::vector<T>& expected) {
+  return actual.size() == expected.size() && first_difference(actual.data(), expected) < 0;
+}
+
+// True when the call throws Error.
+template <class F>
+bool is_refused(const F& call) {
+  try {
+    call();
+  } catch (const Error&) {
+    return true;
+  }
+  return false;
+}
+
+// Any bits at all, or one of a few values, so that there are ties.
+template <class T>
+T any_float(FuzzInput& in, bool wild) {
+  if (wild) return in.value<T>();
+  return rounded<T>(static_cast<LaneOf<T>>(in.between(0, 15)) / 4 - 2);
+}
+
+template <class T, class Index, class Map>
+void reductions(FuzzInput& in) {
   ScatterCase<T, Index> c{in.between(0, 60), in.between(0, 40), in.between(1, 4)};
-  const bool wild = in.one_in(4);
+  const bool wild = in.one_in(4), wild_feats = in.one_in(4);
   for (std::int64_t i = 0; i < c.points * c.dims; ++i)
     c.coors.push_back(wild ? in.value<Index>() : static_cast<Index>(in.between(-1, 5)));
-  for (std::int64_t i = 0; i < c.points * c.channels; ++i)
-    c.feats.push_back(rounded<T>(static_cast<LaneOf<T>>(in.between(0, 15)) / 4 - 2));
-  const auto found = static_cast<std::int64_t>(c.voxels().size());
-  const std::int64_t room = found + in.between(0, 2);
+  for (std::int64_t i = 0; i < c.points * c.channels; ++i) c.feats.push_back(any_float<T>(in, wild_feats));
+  const auto all = c.voxels();
+  const auto found = static_cast<std::int64_t>(all.size());
+  const std::int64_t room = found + in.between(-1, 2);
   for (const Reduce reduce_type : kReductions) {
-    const auto expected = c.expected_forward(reduce_type, room);
-    const auto expected_grad = c.expected_backward(expected.voxel_feats, expected.voxel_feats, expected.map,
-                                                   expected.count, reduce_type);
+    const auto expected =
+        c.template expected_forward<Map>(all, reduce_type, std::max<std::int64_t>(room, found));
+    const auto& reduced = expected.voxel_feats;
+    const auto grads = c.expected_backward(reduced, reduced, expected.map, expected.count, reduce_type);
     for (const Isa isa : supported_isas()) {
       Context context({.threads = 2, .isa = isa});
-      const auto r = c.forward(context, reduce_type, room);
-      require(r.voxels == found && same_bits(r.voxel_feats, expected.voxel_feats) &&
-              same_bits(r.voxel_coors, expected.voxel_coors) && same_bits(r.map, expected.map) &&
-              same_bits(r.count, expected.count));
-      require(same_bits(c.backward(context, r.voxel_feats, r.voxel_feats, r.map, r.count, reduce_type),
-                        expected_grad));
+      if (room >= 0) {
+        auto voxel_feats = sized<T>(room * c.channels), none = voxel_feats;
+        auto voxel_coors = sized<Index>(room * c.dims, kOld);
+        auto map = sized<Map>(c.points, kOld), count = sized<Map>(room, kOld);
+        std::int64_t voxels = 0;
+        const bool refused = is_refused([&] {
+          voxels = c.template forward<Map>(
+              context, reduce_type, room, {voxel_feats.data(), voxel_coors.data(), map.data(), count.data()});
+        });
+        require(refused == (room < found));
+        if (refused) {
+          require(same(voxel_feats, none) && same(voxel_coors, sized<Index>(room * c.dims, kOld)) &&
+                  same(map, sized<Map>(c.points, kOld)) && same(count, sized<Map>(room, kOld)));
+        } else {
+          require(voxels == found && same(voxel_feats, reduced) && same(voxel_coors, expected.voxel_coors) &&
+                  same(map, expected.map) && same(count, expected.count));
+        }
+      }
+      std::vector<T> grad_feats(c.feats.size());
+      c.backward(context, reduced, reduced, expected.map, expected.count, reduce_type, grad_feats.data());
+      require(same(grad_feats, grads));
+
+      const VoxelIndex index(context, c.coors_view());
+      require(index.voxels() == found && index.points() == c.points);
+      auto voxel_feats = reduced;
+      std::fill_n(voxel_feats.begin(), found * c.channels, T{});
+      auto voxel_coors = sized<Index>(found * c.dims);
+      auto map = sized<Map>(c.points), count = sized<Map>(found);
+      index.write(view(voxel_coors.data(), {found, c.dims}), view(map.data(), {c.points}),
+                  view(count.data(), {found}));
+      require(same(map, expected.map) && std::equal(count.begin(), count.end(), expected.count.begin()) &&
+              std::equal(voxel_coors.begin(), voxel_coors.end(), expected.voxel_coors.begin()));
+      const ConstTensor feats = c.feats_view(), wanted = view(reduced.data(), {found, c.channels});
+      index.reduce(feats, view(voxel_feats.data(), {found, c.channels}), reduce_type);
+      require(same(voxel_feats, reduced));
+      std::fill(grad_feats.begin(), grad_feats.end(), T{});
+      index.reduce_backward(wanted, &feats, &wanted, view(grad_feats.data(), {c.points, c.channels}),
+                            reduce_type);
+      require(same(grad_feats, grads));
     }
+  }
+}
+
+// A map that no forward has made, with counts and a number of voxels from anywhere: refused, or right.
+template <class T, class Map>
+void wild_backward(FuzzInput& in) {
+  ScatterCase<T, std::int32_t> c{in.between(0, 60), in.between(0, 20), 1};
+  const std::int64_t room = in.between(0, 20);
+  const bool has_num = in.flag();
+  const bool wild = in.one_in(4), bad_num = in.one_in(8), bad_counts = in.one_in(3);
+  const std::int64_t voxels = !has_num ? room : bad_num ? in.value<Map>() : in.between(0, room);
+  const bool legal_num = voxels >= 0 && voxels <= room;
+  const Map num = static_cast<Map>(voxels);
+  std::vector<Map> map, count;
+  bool legal_map = true, legal_count = true;
+  for (std::int64_t i = 0; i < room; ++i)
+    count.push_back(bad_counts && in.one_in(4) ? static_cast<Map>(in.between(-2, 0)) : in.value<Map>());
+  for (Map& n : count)
+    if (!bad_counts && n < 1) n = 1;
+  for (std::int64_t x = 0; x < c.points; ++x) {
+    map.push_back(wild && in.one_in(16)
+                      ? in.value<Map>()
+                      : static_cast<Map>(in.between(-1, std::max<std::int64_t>(legal_num ? voxels : room, 0) -
+                                                            (in.one_in(64) ? 0 : 1))));
+    legal_map &= map.back() >= -1 && map.back() < voxels;
+  }
+  for (std::int64_t i = 0; i < c.points * c.channels; ++i) c.feats.push_back(any_float<T>(in, false));
+  std::vector<T> grad, voxel_feats;
+  for (std::int64_t i = 0; i < room * c.channels; ++i) {
+    grad.push_back(in.value<T>());
+    voxel_feats.push_back(any_float<T>(in, false));
+  }
+  if (legal_num && legal_map)
+    for (const Map v : map) legal_count &= v < 0 || count.data()[v] >= 1;
+  const ConstTensor f = c.feats_view(), w = view(voxel_feats.data(), {room, c.channels}),
+                    n = view(count.data(), {room}), number = view(&num, {1});
+  for (const Reduce reduce_type : kReductions) {
+    const bool legal =
+        c.feats.empty() || (legal_num && legal_map && (reduce_type != Reduce::mean || legal_count));
+    std::vector<T> expected(c.feats.size(), rounded<T>(kOld));
+    if (legal && !c.feats.empty()) expected = c.expected_backward(grad, voxel_feats, map, count, reduce_type);
+    for (const Isa isa : supported_isas()) {
+      Context context({.threads = 2, .isa = isa});
+      std::vector<T> grad_feats(c.feats.size(), rounded<T>(kOld));
+      const bool refused = is_refused([&] {
+        dynamic_scatter_backward(context, view(grad.data(), {room, c.channels}),
+                                 {.point2voxel_map = view(map.data(), {c.points}),
+                                  .feats = reduce_type == Reduce::max ? &f : nullptr,
+                                  .voxel_feats = reduce_type == Reduce::max ? &w : nullptr,
+                                  .voxel_points_count = reduce_type == Reduce::mean ? &n : nullptr,
+                                  .voxel_num = has_num ? &number : nullptr},
+                                 view(grad_feats.data(), {c.points, c.channels}), reduce_type);
+      });
+      require(refused == !legal);
+      require(same(grad_feats, expected));
+    }
+  }
+}
+
+template <class T, class Index, class Side>
+void voxels(FuzzInput& in) {
+  using Real = LaneOf<T>;
+  const std::int64_t rows = in.between(0, 60), features = in.between(3, 6), room = in.between(0, 9),
+                     max_points = in.between(0, 5);
+  const bool wild_grid = in.one_in(4), wild_points = in.one_in(4);
+  Side size[3], range[6];
+  for (int j = 0; j < 3; ++j) {
+    size[j] = wild_grid ? in.value<Side>() : static_cast<Side>(in.between(1, 30)) / 10;
+    range[j] = wild_grid ? in.value<Side>() : static_cast<Side>(in.between(-30, 30)) / 10;
+    range[3 + j] = wild_grid ? in.value<Side>() : range[j] + static_cast<Side>(in.between(0, 80)) / 10;
+  }
+  reference::Grid<Real> grid;
+  for (int j = 0; j < 3; ++j) grid.voxel_size[j] = static_cast<Real>(size[j]);
+  for (int j = 0; j < 6; ++j) grid.point_cloud_range[j] = static_cast<Real>(range[j]);
+  std::vector<T> points;
+  std::vector<std::vector<Real>> lanes;
+  std::vector<Index> expected;
+  for (std::int64_t i = 0; i < rows; ++i) {
+    lanes.emplace_back();
+    for (std::int64_t f = 0; f < features; ++f) {
+      points.push_back(wild_points ? in.value<T>()
+                                   : rounded<T>(static_cast<Real>(in.between(-40, 120)) / 10));
+      lanes.back().push_back(core::to_float(points.back()));
+    }
+    for (const std::int64_t c : grid.coordinates(lanes.back().data()))
+      expected.push_back(static_cast<Index>(c));
+  }
+  const auto hard = reference::voxelize_hard(lanes, grid, static_cast<std::size_t>(max_points),
+                                             static_cast<std::size_t>(room));
+  const ConstTensor p = view(points.data(), {rows, features}), s = view(&size[0], {3}),
+                    r = view(&range[0], {6});
+  for (const Isa isa : supported_isas()) {
+    Context context({.threads = 2, .isa = isa});
+    auto coors = sized<Index>(rows * 3, kOld);
+    const bool refused = is_refused([&] { voxelize(context, p, s, r, view(coors.data(), {rows, 3})); });
+    require(refused == (rows > 0 && !grid.is_legal()));
+    require(same(coors, refused ? sized<Index>(rows * 3, kOld) : expected));
+
+    const std::int64_t voxel_size = max_points * features;
+    auto stored = sized<T>(room * voxel_size, rounded<T>(kOld));
+    auto hard_coors = sized<Index>(room * 3, kOld), num = sized<Index>(room, kOld);
+    std::int64_t used = 0;
+    const bool hard_refused = is_refused([&] {
+      used = voxelize_hard(context, p, s, r, view(stored.data(), {room, max_points, features}),
+                           view(hard_coors.data(), {room, 3}), view(num.data(), {room}));
+    });
+    require(hard_refused == (room > 0 && !grid.is_legal()));
+    if (hard_refused) {
+      require(same(stored, sized<T>(room * voxel_size, rounded<T>(kOld))) &&
+              same(num, sized<Index>(room, kOld)) && same(hard_coors, sized<Index>(room * 3, kOld)));
+      continue;
+    }
+    auto expected_stored = sized<T>(room * voxel_size);
+    auto expected_coors = sized<Index>(room * 3), expected_num = sized<Index>(room);
+    for (std::size_t v = 0; v < hard.size(); ++v) {
+      const auto at = static_cast<std::int64_t>(v);
+      for (std::size_t k = 0; k < hard[v].points.size(); ++k)
+        std::copy_n(points.data() + hard[v].points[k] * features, features,
+                    expected_stored.data() + at * voxel_size + static_cast<std::int64_t>(k) * features);
+      for (std::int64_t d = 0; d < 3; ++d)
+        expected_coors.data()[at * 3 + d] = static_cast<Index>(hard[v].coors.data()[d]);
+      expected_num[v] = static_cast<Index>(hard[v].points.size());
+    }
+    require(used == static_cast<std::int64_t>(hard.size()) && same(stored, expected_stored) &&
+            same(hard_coors, expected_coors) && same(num, expected_num));
+  }
+}
+
+template <class T, class Index, class Other>
+void run(FuzzInput& in) {
+  switch (in.between(0, 3)) {
+    case 0:
+      wild_backward<T, Index>(in);
+      break;
+    case 1:
+      if (in.flag()) {
+        voxels<T, Index, float>(in);
+      } else {
+        voxels<T, Index, double>(in);
+      }
+      break;
+    default:
+      reductions<T, Index, Other>(in);
+  }
+}
+
+template <class T>
+void run_with_indices(FuzzInput& in) {
+  if (in.flag()) {
+    run<T, std::int32_t, std::int64_t>(in);
+  } else {
+    run<T, std::int64_t, std::int32_t>(in);
   }
 }
 
@@ -39,18 +250,18 @@ void run(FuzzInput& in) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   turnout::test::FuzzInput in(data, size);
-  switch (in.between(0, 5)) {
+  switch (in.between(0, 3)) {
     case 0:
-      turnout::test::run<double, std::int64_t>(in);
+      turnout::test::run_with_indices<double>(in);
       break;
     case 1:
-      turnout::test::run<turnout::f16, std::int32_t>(in);
+      turnout::test::run_with_indices<turnout::f16>(in);
       break;
     case 2:
-      turnout::test::run<turnout::bf16, std::int64_t>(in);
+      turnout::test::run_with_indices<turnout::bf16>(in);
       break;
     default:
-      turnout::test::run<float, std::int32_t>(in);
+      turnout::test::run_with_indices<float>(in);
   }
   return 0;
 }

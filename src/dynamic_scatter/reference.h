@@ -23,6 +23,14 @@ struct Grid {
     const Real length = point_cloud_range[3 + j] - point_cloud_range[j];
     return std::round(length / voxel_size[j]);
   }
+  // Whether there is a voxel in each direction, and a coordinate is an int32.
+  bool is_legal() const {
+    for (int j = 0; j < 3; ++j) {
+      if (!(voxel_size[j] > 0 && std::isfinite(voxel_size[j]))) return false;
+      if (!(extent(j) >= 1 && extent(j) < Real(0x1p31))) return false;
+    }
+    return true;
+  }
   // (z, y, x), or (-1, -1, -1).
   Coordinates coordinates(const Real* point) const {
     Coordinates zyx(3);

@@ -1,9 +1,10 @@
-// Points for the tests of this family, and calls compared with the definition, bit by bit.
+// Points for the tests and the fuzzer of this family, and what the definition makes of them.
 #pragma once
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
-#include <string>
+#include <type_traits>
 #include <vector>
 
 #include "core/half.h"
@@ -13,6 +14,12 @@
 namespace turnout::test {
 
 inline constexpr Reduce kReductions[] = {Reduce::sum, Reduce::mean, Reduce::max};
+inline constexpr int kOld = 7;  // what results hold before a call, where a test looks at what stays
+
+template <class T>
+std::vector<T> sized(std::int64_t count, T value = T{}) {
+  return std::vector<T>(static_cast<std::size_t>(count), value);
+}
 
 // What features are computed in.
 template <class T>
@@ -26,19 +33,45 @@ T rounded(LaneOf<T> v) {
   }
 }
 
-// Features and coordinates of points, and everything that both directions make of them.
+// Bit for bit. NaN has many bits, and which of them a sum carries is nobody's business: where a result is
+// computed, any NaN equals any other.
+template <class T>
+bool same_value(const T& a, const T& b) {
+  if (std::memcmp(&a, &b, sizeof(T)) == 0) return true;
+  if constexpr (std::is_integral_v<T>) {
+    return false;
+  } else {
+    const auto x = core::to_float(a), y = core::to_float(b);
+    return x != x && y != y;
+  }
+}
+// The first element that differs, or -1.
+template <class T>
+std::int64_t first_difference(const T* actual, const std::vector<T>& expected) {
+  if (expected.empty() || std::memcmp(actual, expected.data(), expected.size() * sizeof(T)) == 0) return -1;
+  for (std::size_t i = 0; i < expected.size(); ++i)
+    if (!same_value(actual[i], expected[i])) return static_cast<std::int64_t>(i);
+  return -1;
+}
+
+// Where dynamic_scatter_forward() writes.
+template <class T, class Index, class Map>
+struct ForwardResults {
+  T* voxel_feats;
+  Index* voxel_coors;
+  Map* map;
+  Map* count;
+};
+
+// Features and coordinates of points.
 template <class T, class Index>
 struct ScatterCase {
   std::int64_t points, channels, dims;
   std::vector<T> feats = {};      // [points, channels]
   std::vector<Index> coors = {};  // [points, dims]
 
-  struct Forward {
-    std::int64_t voxels = 0;
-    std::vector<T> voxel_feats;
-    std::vector<Index> voxel_coors;
-    std::vector<std::int32_t> map, count;
-  };
+  ConstTensor feats_view() const { return view(feats.data(), {points, channels}); }
+  ConstTensor coors_view() const { return view(coors.data(), {points, dims}); }
 
   reference::Voxels voxels() const {
     std::vector<reference::Coordinates> rows;
@@ -47,74 +80,74 @@ struct ScatterCase {
     return reference::voxels_of(rows);
   }
 
-  // By the definition, with `room` rows for voxels; the rest of the rows as the operator leaves zeros.
-  Forward expected_forward(Reduce reduce_type, std::int64_t room) const {
-    Forward r = empty_forward(room);
+  // All results by the definition, with `room` rows for voxels; what is not written is kOld.
+  template <class Map>
+  struct Forward {
+    std::int64_t voxels = 0;
+    std::vector<T> voxel_feats;
+    std::vector<Index> voxel_coors;
+    std::vector<Map> map, count;
+  };
+  template <class Map = std::int32_t>
+  Forward<Map> expected_forward(const reference::Voxels& all, Reduce reduce_type, std::int64_t room) const {
     const LaneOf<T> none = reduce_type == Reduce::max ? -std::numeric_limits<LaneOf<T>>::infinity() : 0;
-    std::fill(r.voxel_feats.begin(), r.voxel_feats.end(), rounded<T>(none));
-    std::fill(r.map.begin(), r.map.end(), -1);
-    for (const auto& [cell, inside] : voxels()) {
-      const auto v = static_cast<std::size_t>(r.voxels++);
+    Forward<Map> r{0, sized<T>(room * channels, rounded<T>(none)), sized<Index>(room * dims, kOld),
+                   sized<Map>(points, -1), sized<Map>(room, kOld)};
+    for (const auto& [cell, inside] : all) {
+      const std::int64_t v = r.voxels++;
       for (std::int64_t c = 0; c < channels; ++c)
-        r.voxel_feats[v * static_cast<std::size_t>(channels) + static_cast<std::size_t>(c)] =
+        r.voxel_feats.data()[v * channels + c] =
             rounded<T>(reference::reduced(channel(inside, c), reduce_type));
-      for (std::size_t d = 0; d < cell.size(); ++d)
-        r.voxel_coors[v * cell.size() + d] = static_cast<Index>(cell[d]);
-      for (const std::int64_t x : inside) r.map[static_cast<std::size_t>(x)] = static_cast<std::int32_t>(v);
-      r.count[v] = static_cast<std::int32_t>(inside.size());
+      for (std::int64_t d = 0; d < dims; ++d)
+        r.voxel_coors.data()[v * dims + d] = static_cast<Index>(cell.data()[d]);
+      for (const std::int64_t x : inside) r.map.data()[x] = static_cast<Map>(v);
+      r.count.data()[v] = static_cast<Map>(inside.size());
     }
     return r;
   }
 
-  Forward empty_forward(std::int64_t room) const {
-    const auto rows = static_cast<std::size_t>(room);
-    return {0, std::vector<T>(rows * static_cast<std::size_t>(channels)),
-            std::vector<Index>(rows * static_cast<std::size_t>(dims)),
-            std::vector<std::int32_t>(static_cast<std::size_t>(points)), std::vector<std::int32_t>(rows)};
-  }
-
-  Forward forward(Context& context, Reduce reduce_type, std::int64_t room) const {
-    Forward r = empty_forward(room);
-    r.voxels = dynamic_scatter_forward(
-        context, view(feats.data(), {points, channels}), view(coors.data(), {points, dims}),
-        view(r.voxel_feats.data(), {room, channels}), view(r.voxel_coors.data(), {room, dims}),
-        view(r.map.data(), {points}), view(r.count.data(), {room}), reduce_type);
-    return r;
+  template <class Map>
+  std::int64_t forward(Context& context, Reduce reduce_type, std::int64_t room,
+                       const ForwardResults<T, Index, Map>& to) const {
+    return dynamic_scatter_forward(context, feats_view(), coors_view(),
+                                   view(to.voxel_feats, {room, channels}), view(to.voxel_coors, {room, dims}),
+                                   view(to.map, {points}), view(to.count, {room}), reduce_type);
   }
 
   // The gradient of every point, for any map and any voxel_feats.
+  template <class Map>
   std::vector<T> expected_backward(const std::vector<T>& grad, const std::vector<T>& voxel_feats,
-                                   const std::vector<std::int32_t>& map,
-                                   const std::vector<std::int32_t>& count, Reduce reduce_type) const {
+                                   const std::vector<Map>& map, const std::vector<Map>& count,
+                                   Reduce reduce_type) const {
     std::vector<T> result(feats.size());
     std::vector<std::vector<std::int64_t>> points_of(count.size());
     for (std::size_t x = 0; x < map.size(); ++x)
       if (map[x] >= 0) points_of[static_cast<std::size_t>(map[x])].push_back(static_cast<std::int64_t>(x));
     for (std::size_t v = 0; v < count.size(); ++v) {
       const std::vector<std::int64_t>& inside = points_of[v];
-      for (std::int64_t c = 0; c < channels; ++c) {
-        const std::size_t at = v * static_cast<std::size_t>(channels) + static_cast<std::size_t>(c);
-        // Where the gradient is the voxel's own, its bits are copied.
+      for (std::int64_t c = 0; !inside.empty() && c < channels; ++c) {
+        const std::int64_t at = static_cast<std::int64_t>(v) * channels + c;
+        const T g = grad.data()[at];
+        const auto values = channel(inside, c);
+        const auto wanted = core::to_float(voxel_feats.data()[at]);
         const auto grads = reference::reduced_backward<LaneOf<T>>(
-            core::to_float(grad[at]), channel(inside, c), core::to_float(voxel_feats[at]),
-            static_cast<LaneOf<T>>(count[v]), reduce_type);
-        const auto marks = reference::reduced_backward<LaneOf<T>>(
-            1, channel(inside, c), core::to_float(voxel_feats[at]), 1, reduce_type);
-        for (std::size_t i = 0; i < inside.size(); ++i) {
-          const T value = reduce_type == Reduce::mean ? rounded<T>(grads[i]) : marks[i] == 1 ? grad[at] : T{};
-          result[static_cast<std::size_t>(inside[i] * channels + c)] = value;
-        }
+            core::to_float(g), values, wanted, static_cast<LaneOf<T>>(count[v]), reduce_type);
+        // Where the gradient is the voxel's own, its bits are copied.
+        const auto marks = reference::reduced_backward<LaneOf<T>>(1, values, wanted, 1, reduce_type);
+        for (std::size_t i = 0; i < inside.size(); ++i)
+          result.data()[inside[i] * channels + c] =
+              reduce_type == Reduce::mean ? rounded<T>(grads[i]) : (marks[i] == 1 ? g : T{});
       }
     }
     return result;
   }
 
-  std::vector<T> backward(Context& context, const std::vector<T>& grad, const std::vector<T>& voxel_feats,
-                          const std::vector<std::int32_t>& map, const std::vector<std::int32_t>& count,
-                          Reduce reduce_type) const {
+  template <class Map>
+  void backward(Context& context, const std::vector<T>& grad, const std::vector<T>& voxel_feats,
+                const std::vector<Map>& map, const std::vector<Map>& count, Reduce reduce_type,
+                T* grad_feats) const {
     const auto room = static_cast<std::int64_t>(count.size());
-    std::vector<T> result(feats.size());
-    const ConstTensor f = view(feats.data(), {points, channels});
+    const ConstTensor f = feats_view();
     const ConstTensor w = view(voxel_feats.data(), {room, channels});
     const ConstTensor n = view(count.data(), {room});
     dynamic_scatter_backward(context, view(grad.data(), {room, channels}),
@@ -122,22 +155,16 @@ struct ScatterCase {
                               .feats = &f,
                               .voxel_feats = &w,
                               .voxel_points_count = &n},
-                             view(result.data(), {points, channels}), reduce_type);
-    return result;
+                             view(grad_feats, {points, channels}), reduce_type);
   }
 
  private:
   std::vector<LaneOf<T>> channel(const std::vector<std::int64_t>& inside, std::int64_t c) const {
     std::vector<LaneOf<T>> values;
-    for (const std::int64_t x : inside)
-      values.push_back(core::to_float(feats[static_cast<std::size_t>(x * channels + c)]));
+    values.reserve(inside.size());
+    for (const std::int64_t x : inside) values.push_back(core::to_float(feats.data()[x * channels + c]));
     return values;
   }
 };
-
-template <class T>
-bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
-  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
-}
 
 }  // namespace turnout::test
