@@ -17,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 import turnout
+import turnout.check
 
 console = Console(width=118)
 
@@ -102,15 +103,20 @@ def moe_re_routing() -> Job:
     )
 
 
-def scan(sites: int) -> np.ndarray:
-    """Voxels of a yard as a LiDAR of 64 beams sees it, in two turns: the ground up to the walls around it."""
+def turns() -> np.ndarray:
+    """Points (z, y, x) of a yard as a LiDAR of 64 beams sees it, in two turns: the ground up to the walls."""
     azimuth = np.linspace(0, 2 * np.pi, 4096, endpoint=False).reshape(-1, 2).T.reshape(-1, 1)
     slope = np.tan(np.radians(np.linspace(2, -24.8, 64)))
     wall = (20 + 4 * np.sin(9 * azimuth)) / np.maximum(abs(np.cos(azimuth)), abs(np.sin(azimuth)))
     reach = np.minimum(wall, np.where(slope < 0, -1.84 / np.minimum(slope, -1e-9), np.inf))
     points = np.stack((reach * slope, reach * np.sin(azimuth), reach * np.cos(azimuth)), axis=-1)
     points += np.random.default_rng(0).normal(0, 0.02, points.shape)
-    voxels = ((points + np.array((5, 54, 54))) / (0.2, 0.075, 0.075)).astype(np.int32).reshape(-1, 3)
+    return points.reshape(-1, 3)
+
+
+def scan(sites: int) -> np.ndarray:
+    """The first voxels of these points."""
+    voxels = ((turns() + np.array((5, 54, 54))) / (0.2, 0.075, 0.075)).astype(np.int32)
     _, first = np.unique(voxels, axis=0, return_index=True)
     return voxels[np.sort(first)[:sites]]
 
@@ -149,6 +155,56 @@ def indice_pairs(subm: bool) -> Job:
         lambda: turnout.get_indice_pairs(indices, batch, space, **options, out=out),
         definition,
         indices.nbytes + sum(x.nbytes for x in out),
+    )
+
+
+VOXEL, RANGE = (0.075, 0.075, 0.2), (-54, -54, -5, 54, 54, 3)  # metres: x, y, z; at least, at most
+
+
+def cloud() -> np.ndarray:
+    """The same points as x, y, z."""
+    return np.ascontiguousarray(turns()[:, ::-1], dtype=np.float32)
+
+
+def voxelize() -> Job:
+    points = cloud()
+    out = np.empty((len(points), 3), dtype=np.int32)
+    return Job(
+        "voxelize",
+        f"{len(points)} points, voxels of {' x '.join(map(str, VOXEL))} m",
+        lambda: turnout.voxelize(points, VOXEL, RANGE, out=out),
+        lambda: turnout.check.voxelize(points, VOXEL, RANGE),
+        points.nbytes + out.nbytes,
+    )
+
+
+def dynamic_scatter(backward: bool) -> Job:
+    """The last layer of a voxel feature encoder: the maximum over the points of each voxel."""
+    count, channels = 17176, 128
+    coors = turnout.voxelize(cloud()[:count], VOXEL, RANGE)
+    random = np.random.default_rng(0)
+    # As after a ReLU: half of them are 0, and many points share a maximum.
+    feats = np.maximum(random.standard_normal((count, channels), dtype=np.float32), 0)
+    out = turnout.dynamic_scatter_forward(feats, coors)
+    voxel_feats, _, *index = out
+    scale = f"{count} points x {channels} float32, {len(voxel_feats)} voxels"
+    if not backward:
+        return Job(
+            "dynamic_scatter_forward, max",
+            scale,
+            lambda: turnout.dynamic_scatter_forward(feats, coors, out=out),
+            lambda: turnout.check.dynamic_scatter_forward(feats, coors),
+            feats.nbytes + coors.nbytes + sum(x.nbytes for x in out),
+        )
+    grad = random.standard_normal(voxel_feats.shape, dtype=np.float32)
+    arguments = grad, feats, voxel_feats, *index
+    grad_feats = np.empty_like(feats)
+    return Job(
+        "dynamic_scatter_backward, max",
+        scale,
+        lambda: turnout.dynamic_scatter_backward(*arguments, out=grad_feats),
+        lambda: turnout.check.dynamic_scatter_backward(*arguments),
+        sum(x.nbytes for x in arguments) + grad_feats.nbytes,
     )
 
 
@@ -222,6 +278,17 @@ def mutual_information(with_gradients: bool) -> Job:
     )
 
 
+def show(title: str, values: np.ndarray) -> None:
+    """A character for each value between 0 and 1."""
+    shades, colors = " .:░▒▓█", (16, 17, 54, 90, 161, 208, 226)
+    console.print(f"\n{title}")
+    for row in values:
+        text = Text()
+        for level in np.minimum((row * len(shades)).astype(int), len(shades) - 1):
+            text.append(shades[level], style=f"color({colors[level]})")
+        console.print(text)
+
+
 def show_occupation(width: int = 100, height: int = 26) -> None:
     """Where one utterance is, and when: how likely each cell of its lattice is passed."""
     px, py = (x[:1] for x in utterances())
@@ -232,13 +299,21 @@ def show_occupation(width: int = 100, height: int = 26) -> None:
     cells[-1, -1] = 1
     rows = np.array_split(cells, height)
     blocks = np.array([[part.max() for part in np.array_split(row, width, axis=1)] for row in rows])
-    shades, colors = " .:░▒▓█", (16, 17, 54, 90, 161, 208, 226)
-    console.print("\nthe lattice's occupation: symbols downwards, frames to the right, denser is more likely")
-    for row in blocks:
-        text = Text()
-        for level in np.minimum((np.sqrt(row) * len(shades)).astype(int), len(shades) - 1):
-            text.append(shades[level], style=f"color({colors[level]})")
-        console.print(text)
+    show(
+        "the lattice's occupation: symbols downwards, frames to the right, denser is more likely",
+        np.sqrt(blocks),
+    )
+
+
+def show_yard(width: int = 100, height: int = 26) -> None:
+    """The scan from above: the highest point of each pillar, a character wide and as high as the world."""
+    points = cloud()
+    size = 30 / np.array((width / 2, height / 2))
+    coors = turnout.voxelize(points, (*size, 8), (-30, -30, -5, 30, 30, 3))
+    highest, pillars, _, _ = turnout.dynamic_scatter_forward(points[:, 2:].copy(), coors, "max")
+    canvas = np.zeros((height, width))
+    canvas[pillars[:, 1], pillars[:, 2]] = np.interp(highest[:, 0], (-2, 1), (0.2, 1))
+    show("the yard of the scan from above: the highest point of each pillar, denser is higher", canvas)
 
 
 def arrays(results: Results) -> tuple[np.ndarray, ...]:
@@ -282,6 +357,9 @@ def main() -> None:
         indice_pairs(subm=False),
         mutual_information(with_gradients=False),
         mutual_information(with_gradients=True),
+        voxelize(),
+        dynamic_scatter(backward=False),
+        dynamic_scatter(backward=True),
     ]
     table = Table(title="checked against the definition, then timed beside a copy of as many bytes")
     for column in ("operator", "scale", "checked", "ms", "GB/s", "of the copy"):
@@ -302,6 +380,7 @@ def main() -> None:
         )
     console.print(table)
     show_occupation()
+    show_yard()
     if wrong:
         raise SystemExit(f"{wrong} results differ from their definition")
 
