@@ -1,6 +1,8 @@
 // Movement of bytes: copies that bypass the cache, and from which size on they pay.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 
 #include "turnout/context.h"
@@ -25,6 +27,22 @@ struct CopyKernels {
   void (*finish)();
 };
 const CopyKernels& copy_kernels(Isa isa);
+
+// Rows first .. last-1 of `to`, of which make(first, last, there) makes some at a time: in the cache, from
+// where they are streamed. Longer rows than kTileBytes are none of this function's.
+inline constexpr std::int64_t kTileBytes = 16 << 10;
+template <class Make>
+void stream_rows(const CopyKernels& copy, std::byte* to, std::int64_t row_bytes, std::int64_t first,
+                 std::int64_t last, const Make& make) {
+  alignas(64) std::byte tile[kTileBytes];
+  const std::int64_t together = kTileBytes / std::max<std::int64_t>(row_bytes, 1);
+  for (std::int64_t row = first; row < last; row += together) {
+    const std::int64_t end = std::min(row + together, last);
+    make(row, end, tile);
+    copy.stream(to + row * row_bytes, tile, (end - row) * row_bytes);
+  }
+  copy.finish();
+}
 
 // One long copy on all threads of the context.
 void stream_copy(Context& context, void* to, const void* from, std::int64_t bytes);

@@ -20,8 +20,7 @@ namespace {
 
 using namespace core;
 
-constexpr std::int64_t kTileBytes = 16 << 10;  // rows that are made in the cache before they are streamed
-constexpr std::int64_t kIndexGrain = 16384;    // index entries that are worth a thread
+constexpr std::int64_t kIndexGrain = 16384;  // index entries that are worth a thread
 
 // -- what a reduction writes -------------------------------------------------------------------------------
 
@@ -72,14 +71,8 @@ void reduce_rows(Context& context, Call& call, const VoxelGroups& groups, const 
         reduce(task, first, last, to + first * row_bytes);
         return;
       }
-      alignas(64) std::byte tile[kTileBytes];
-      const std::int64_t rows = kTileBytes / row_bytes;
-      for (std::int64_t v = first; v < last; v += rows) {
-        const std::int64_t end = std::min(v + rows, last);
-        reduce(task, v, end, tile);
-        copy.stream(to + v * row_bytes, tile, (end - v) * row_bytes);
-      }
-      copy.finish();
+      stream_rows(copy, to, row_bytes, first, last,
+                  [&](std::int64_t v, std::int64_t end, std::byte* there) { reduce(task, v, end, there); });
     });
   }
   fill_rows(voxel_feats, groups.voxels, reduce_type);

@@ -68,17 +68,52 @@ void write_coordinates(Context& context, const ConstTensor& points, const ConstT
   });
 }
 
-// Gives the voxels numbers in the order of their first points: to[v] for voxel v of `groups`, -1 for those
-// that there is no room for. Returns how many there is room for.
-std::int64_t number_by_first_point(const VoxelGroups& groups, std::int64_t room, std::int32_t* to) {
-  std::int64_t next = 0;
-  for (std::int64_t x = 0; x < groups.points; ++x) {
-    const std::int32_t v = groups.map[x];
-    if (v >= 0 && groups.order[groups.starts[v]] == x)
-      to[v] = next < room ? static_cast<std::int32_t>(next++) : -1;
-  }
-  return next;
+// The voxels in the order of their first points, up to `room` of them. `passing` is memory for as many
+// numbers as there are points. Returns how many they are.
+std::int64_t order_by_first_point(const VoxelGroups& groups, std::int64_t room, std::int32_t* voxels,
+                                  std::int32_t* passing) {
+  std::fill_n(passing, groups.points, -1);
+  for (std::int64_t v = 0; v < groups.voxels; ++v)
+    passing[groups.order[groups.starts[v]]] = static_cast<std::int32_t>(v);
+  std::int64_t count = 0;
+  for (std::int64_t x = 0; x < groups.points && count < room; ++x)
+    if (passing[x] >= 0) voxels[count++] = passing[x];
+  return count;
 }
+
+// What voxelize_hard makes of its points.
+struct HardTask {
+  VoxelGroups groups;
+  const std::int32_t* voxels;  // of the groups, in the order of the results
+  const std::byte* points;
+  const std::int32_t* coors;  // of each point
+  std::int64_t point_bytes, max_points;
+
+  std::int64_t voxel_bytes() const { return max_points * point_bytes; }
+  std::int64_t stored(std::int64_t slot) const { return std::min(groups.count(voxels[slot]), max_points); }
+  const std::int32_t* points_of(std::int64_t slot) const {
+    return groups.order + groups.starts[voxels[slot]];
+  }
+
+  // The points of results first .. last-1, and zeros behind the points of each.
+  void put_points(std::int64_t first, std::int64_t last, std::byte* to) const {
+    for (std::int64_t slot = first; slot < last; ++slot, to += voxel_bytes()) {
+      const std::int64_t count = stored(slot);
+      const std::int32_t* x = points_of(slot);
+      for (std::int64_t k = 0; k < count; ++k)
+        std::memcpy(to + k * point_bytes, points + x[k] * point_bytes, static_cast<std::size_t>(point_bytes));
+      std::memset(to + count * point_bytes, 0, static_cast<std::size_t>(voxel_bytes() - count * point_bytes));
+    }
+  }
+
+  template <class CoorIndex, class NumIndex>
+  void put_indices(std::int64_t first, std::int64_t last, CoorIndex* coors_to, NumIndex* num_to) const {
+    for (std::int64_t slot = first; slot < last; ++slot) {
+      std::copy_n(coors + 3 * std::int64_t{*points_of(slot)}, 3, coors_to + 3 * slot);
+      num_to[slot] = static_cast<std::int32_t>(stored(slot));
+    }
+  }
+};
 
 }  // namespace
 
@@ -103,7 +138,7 @@ void voxelize(Context& context, const ConstTensor& points, const ConstTensor& vo
 
 std::size_t core::voxelize_hard_scratch(std::int64_t points) {
   return array_bytes<std::int32_t>(3 * points) + groups_bytes(points) + grouping_bytes(points) +
-         array_bytes<std::int32_t>(points);
+         2 * array_bytes<std::int32_t>(points);
 }
 
 std::int64_t voxelize_hard(Context& context, const ConstTensor& points, const ConstTensor& voxel_size,
@@ -112,58 +147,51 @@ std::int64_t voxelize_hard(Context& context, const ConstTensor& points, const Co
   Call call(context, kVoxelizeHard,
             {points, voxel_size, point_cloud_range, voxels, coors, num_points_per_voxel}, {});
   if (call.nothing_to_do()) return 0;
-  const std::int64_t rows = points.shape[0], room = voxels.shape[0], max_points = voxels.shape[1];
+  const std::int64_t rows = points.shape[0], room = voxels.shape[0];
   Scratch& scratch = call.scratch(voxelize_hard_scratch(rows));
-  const Tensor all_coors = view(scratch.take<std::int32_t>(3 * rows), {rows, 3});
-  write_coordinates(context, points, voxel_size, point_cloud_range, all_coors);
-  const VoxelGroups groups = group_by_coordinates(context, all_coors, scratch, scratch);
-  auto* slot_of = scratch.take<std::int32_t>(rows);
-  const std::int64_t used = number_by_first_point(groups, room, slot_of);
+  auto* all_coors = scratch.take<std::int32_t>(3 * rows);
+  write_coordinates(context, points, voxel_size, point_cloud_range, view(all_coors, {rows, 3}));
 
-  const std::int64_t point_bytes = points.shape[1] * size_of(points.dtype);
-  const std::int64_t voxel_bytes = max_points * point_bytes;
-  const auto* from = static_cast<const std::byte*>(points.data);
-  auto* to = static_cast<std::byte*>(voxels.data);
-  const bool parallel = room * voxel_bytes >= kParallelBytes, stream = room * voxel_bytes >= kStreamBytes;
+  HardTask task{group_by_coordinates(context, view(all_coors, {rows, 3}), scratch, scratch),
+                nullptr,
+                static_cast<const std::byte*>(points.data),
+                all_coors,
+                points.shape[1] * size_of(points.dtype),
+                voxels.shape[1]};
+  auto* ordered = scratch.take<std::int32_t>(rows);
+  const std::int64_t used =
+      order_by_first_point(task.groups, room, ordered, scratch.take<std::int32_t>(rows));
+  task.voxels = ordered;
+
+  const std::int64_t voxel_bytes = task.voxel_bytes(), bytes = room * voxel_bytes;
+  const bool parallel = bytes >= kParallelBytes;
+  const bool stream = bytes >= kStreamBytes && voxel_bytes <= kTileBytes;
   call.chose(stream ? "sorted keys, streamed" : "sorted keys", parallel ? context.threads() : 1);
   const CopyKernels& copy = copy_kernels(context.isa());
-  const auto write_voxel = [&](std::int64_t v, auto* coors_to, auto* num_to) {
-    const std::int64_t slot = slot_of[v];
-    if (slot < 0) return;
-    const std::int64_t stored = std::min(groups.count(v), max_points);
-    const std::int32_t* order = groups.order + groups.starts[v];
-    std::byte* row = to + slot * voxel_bytes;
-    for (std::int64_t k = 0; k < stored; ++k)
-      std::memcpy(row + k * point_bytes, from + order[k] * point_bytes,
-                  static_cast<std::size_t>(point_bytes));
-    std::byte* rest = row + stored * point_bytes;
-    const std::int64_t left = (max_points - stored) * point_bytes;
-    if (stream) {
-      copy.clear(rest, left);
-    } else if (left > 0) {
-      std::memset(rest, 0, static_cast<std::size_t>(left));
-    }
-    const auto* zyx = static_cast<const std::int32_t*>(all_coors.data) + 3 * std::int64_t{order[0]};
-    std::copy_n(zyx, 3, coors_to + 3 * slot);
-    num_to[slot] = static_cast<std::int32_t>(stored);
-  };
+  auto* to = static_cast<std::byte*>(voxels.data);
   const std::int64_t grain =
       parallel ? std::max<std::int64_t>(1, kRangeBytes / std::max<std::int64_t>(voxel_bytes, 1)) : kSizeMax;
-  visit_index(coors.dtype, [&](auto coor_type) {
-    auto* coors_to = static_cast<typename decltype(coor_type)::type*>(coors.data);
-    visit_index(num_points_per_voxel.dtype, [&](auto num_type) {
-      auto* num_to = static_cast<typename decltype(num_type)::type*>(num_points_per_voxel.data);
-      parallel_for(context, groups.voxels, grain, [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t v = begin; v < end; ++v) write_voxel(v, coors_to, num_to);
-        if (stream) copy.finish();
-      });
-      std::fill_n(coors_to + 3 * used, 3 * (room - used), 0);
-      std::fill_n(num_to + used, room - used, 0);
-    });
+  parallel_for(context, used, grain, [&](std::int64_t begin, std::int64_t end) {
+    if (!stream) return task.put_points(begin, end, to + begin * voxel_bytes);
+    stream_rows(copy, to, voxel_bytes, begin, end,
+                [&](std::int64_t first, std::int64_t last, std::byte* there) {
+                  task.put_points(first, last, there);
+                });
   });
   parallel_for(context, room - used, grain, [&](std::int64_t begin, std::int64_t end) {
     copy.clear(to + (used + begin) * voxel_bytes, (end - begin) * voxel_bytes);
     copy.finish();
+  });
+  visit_index(coors.dtype, [&](auto coor_type) {
+    auto* coors_to = static_cast<typename decltype(coor_type)::type*>(coors.data);
+    visit_index(num_points_per_voxel.dtype, [&](auto num_type) {
+      auto* num_to = static_cast<typename decltype(num_type)::type*>(num_points_per_voxel.data);
+      parallel_for(context, used, kPointGrain, [&](std::int64_t begin, std::int64_t end) {
+        task.put_indices(begin, end, coors_to, num_to);
+      });
+      std::fill_n(coors_to + 3 * used, 3 * (room - used), 0);
+      std::fill_n(num_to + used, room - used, 0);
+    });
   });
   return used;
 }
