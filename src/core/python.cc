@@ -171,22 +171,26 @@ std::vector<std::int64_t> PythonCall::vector(nb::handle object, std::int64_t len
 std::vector<double> PythonCall::numbers(nb::handle object) {
   const Argument& argument = signature_.arguments[next_argument_++];
   const std::int64_t length = argument.dims[0].factor;
-  const Py_ssize_t count = PySequence_Check(object.ptr()) ? PySequence_Size(object.ptr()) : -1;
-  if (count < 0) {
+  // Tensors of torch have elements but are no sequences; sets have them in no order.
+  const bool is_ordered =
+      PySequence_Check(object.ptr()) != 0 || array_type_of(object).protocol != Protocol::none;
+  const nb::object entries = nb::steal(is_ordered ? PySequence_Tuple(object.ptr()) : nullptr);
+  if (!entries.is_valid()) {
     PyErr_Clear();
     refuse_type(object, text_of(argument.name), concat("a sequence of ", length, " numbers").c_str());
   }
+  const auto given = nb::borrow<nb::tuple>(entries);
+  const auto count = static_cast<std::int64_t>(given.size());
   if (count != length)
-    throw Error(ErrorCode::bad_param, concat(signature_.op, ": ", argument.name, " has ", std::int64_t{count},
-                                             " elements, expected ", length));
+    throw Error(ErrorCode::bad_param,
+                concat(signature_.op, ": ", argument.name, " has ", count, " elements, expected ", length));
   std::vector<double> values;
-  for (Py_ssize_t i = 0; i < count; ++i) {
-    const nb::object entry = nb::steal(PySequence_GetItem(object.ptr(), i));
-    if (!entry.is_valid()) nb::raise_python_error();
+  for (std::int64_t i = 0; i < count; ++i) {
+    const nb::object entry = given[static_cast<std::size_t>(i)];
     values.push_back(PyFloat_AsDouble(entry.ptr()));
     if (PyErr_Occurred() == nullptr) continue;
     PyErr_Clear();
-    refuse_type(entry, concat(argument.name, "[", std::int64_t{i}, "]"), "a number");
+    refuse_type(entry, concat(argument.name, "[", i, "]"), "a number");
   }
   return values;
 }
