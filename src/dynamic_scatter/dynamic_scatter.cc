@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <limits>
 #include <new>
+#include <type_traits>
 #include <utility>
 
 #include "core/call.h"
@@ -113,18 +114,15 @@ void write_coors(Context& context, const VoxelGroups& groups, const ConstTensor&
 
 // -- gradients ---------------------------------------------------------------------------------------------
 
-// Counts in the type that the division is done in; `counts` has index type.
-const void* lane_counts(DType feats, const ConstTensor& counts, std::int64_t voxels, Scratch& scratch) {
-  return visit_index(counts.dtype, [&](auto type) -> const void* {
-    const auto* from = static_cast<const typename decltype(type)::type*>(counts.data);
-    const auto convert = [&](auto* to) {
-      for (std::int64_t v = 0; v < voxels; ++v)
-        to[v] = static_cast<std::remove_reference_t<decltype(*to)>>(from[v]);
-      return to;
-    };
-    if (feats == DType::f64) return convert(scratch.take<double>(voxels));
-    return convert(scratch.take<float>(voxels));
-  });
+// count_of(v) of each voxel, in the type that means are computed in.
+template <class CountOf>
+const void* lane_counts(DType feats, std::int64_t voxels, Scratch& scratch, const CountOf& count_of) {
+  const auto fill = [&](auto* to) -> const void* {
+    for (std::int64_t v = 0; v < voxels; ++v)
+      to[v] = static_cast<std::remove_reference_t<decltype(*to)>>(count_of(v));
+    return to;
+  };
+  return feats == DType::f64 ? fill(scratch.take<double>(voxels)) : fill(scratch.take<float>(voxels));
 }
 std::size_t lane_counts_bytes(std::int64_t voxels) { return array_bytes<double>(voxels); }
 
@@ -310,8 +308,13 @@ void dynamic_scatter_backward(Context& context, const ConstTensor& grad_voxel_fe
     task.groups = group_by_map(context, map, points, voxels, scratch);
   } else {
     task.groups = {points, voxels, map, nullptr, nullptr};
-    if (reduce_type == Reduce::mean)
-      task.counts = lane_counts(grad_feats.dtype, *result.voxel_points_count, voxels, scratch);
+    if (reduce_type == Reduce::mean) {
+      const ConstTensor& counts = *result.voxel_points_count;
+      visit_index(counts.dtype, [&](auto type) {
+        const auto* from = static_cast<const typename decltype(type)::type*>(counts.data);
+        task.counts = lane_counts(grad_feats.dtype, voxels, scratch, [&](std::int64_t v) { return from[v]; });
+      });
+    }
   }
   spread_rows(context, call, task, grad_voxel_feats, result.feats, result.voxel_feats, grad_feats,
               reduce_type);
@@ -371,14 +374,8 @@ void VoxelIndex::reduce_backward(const ConstTensor& grad_voxel_feats, const Cons
   BackwardTask task{};
   task.groups = state_->groups;
   if (reduce_type == Reduce::mean) {
-    Scratch& scratch = call.scratch(lane_counts_bytes(voxels()));
-    const auto convert = [&](auto* to) {
-      for (std::int64_t v = 0; v < voxels(); ++v)
-        to[v] = static_cast<std::remove_reference_t<decltype(*to)>>(task.groups.count(v));
-      return static_cast<const void*>(to);
-    };
-    task.counts = grad_feats.dtype == DType::f64 ? convert(scratch.take<double>(voxels()))
-                                                 : convert(scratch.take<float>(voxels()));
+    task.counts = lane_counts(grad_feats.dtype, voxels(), call.scratch(lane_counts_bytes(voxels())),
+                              [&](std::int64_t v) { return task.groups.count(v); });
   }
   spread_rows(state_->context, call, task, grad_voxel_feats, feats, voxel_feats, grad_feats, reduce_type);
 }
