@@ -220,12 +220,10 @@ VoxelGroups group_typed(Context& context, const ConstTensor& coors, Scratch& kep
   }
 }
 
-// Tables of counts: one for each part of the map that is counted at the same time.
-constexpr std::int64_t kMaxCountedParts = 4;
-std::int64_t counted_parts(std::int64_t points, std::int64_t voxels) {
-  // A table must cost less than the points that it is for.
-  const std::int64_t worth = std::min(points / kLeastChunk, points / (4 * (voxels + 1)));
-  return std::clamp<std::int64_t>(worth, 1, kMaxCountedParts);
+// Parts of a map that are counted at the same time, at most: each has a table with all voxels, which must
+// cost less than its points.
+std::int64_t most_counted_parts(std::int64_t points, std::int64_t voxels) {
+  return std::clamp<std::int64_t>(std::min(points / kLeastChunk, points / (voxels + 1)), 1, 4);
 }
 
 }  // namespace
@@ -251,12 +249,13 @@ VoxelGroups group_by_coordinates(Context& context, const ConstTensor& coors, Scr
 
 std::size_t map_groups_bytes(std::int64_t points, std::int64_t voxels) {
   return array_bytes<std::int32_t>(points) +
-         array_bytes<std::int32_t>((voxels + 2) * (counted_parts(points, voxels) + 1));
+         array_bytes<std::int32_t>((voxels + 2) * (most_counted_parts(points, voxels) + 1));
 }
 
 VoxelGroups group_by_map(Context& context, const std::int32_t* map, std::int64_t points, std::int64_t voxels,
                          Scratch& scratch) {
-  const std::int64_t parts = counted_parts(points, voxels), stride = voxels + 2;
+  const std::int64_t stride = voxels + 2;
+  const std::int64_t parts = std::min<std::int64_t>(most_counted_parts(points, voxels), context.threads());
   auto* order = scratch.take<std::int32_t>(points);
   auto* starts = scratch.take<std::int32_t>(stride * (parts + 1));
   std::int32_t* tables = starts + stride;
