@@ -25,6 +25,8 @@ import turnout
 
 console = Console(width=120)
 
+SETTLE = 0.01  # seconds until torch's workers no longer spin
+
 Results = np.ndarray | tuple[np.ndarray, ...]
 
 
@@ -59,6 +61,17 @@ class Comparison:
     series: str = ""
     scratch_bytes: int | None = None
     scratch_wanted: int | None = None  # at most
+
+
+def with_threads(count: int, entry: Entry) -> Entry:
+    """The same on so many threads of turnout; whoever compares it sets their number back at the end."""
+
+    def run() -> None:
+        turnout.set_num_threads(count)
+        entry.run()
+
+    name = f"{entry.name}, {count} thread{'s' if count > 1 else ''}"
+    return Entry(name, run, entry.result, every=entry.every)
 
 
 def copy_floor(source: np.ndarray) -> Entry:

@@ -7,11 +7,10 @@ from dataclasses import replace
 import torch
 from dynamic_scatter import numpy_peer, torch_peer, turnout_entries
 from dynamic_scatter.shapes import LARGE, NARROW, SEED, WIDE, Hard, Points
-from harness import Comparison, Entry, Goals, compare, copy_floor, from_cpp, median
+from harness import SETTLE, Comparison, Goals, compare, copy_floor, from_cpp, median, with_threads
 
 import turnout
 
-SETTLE = 0.01  # seconds until torch's workers no longer spin
 TOLERANCE = 1e-6  # of means, which torch adds up in another order
 COPY = {SEED: 1.3, LARGE: 2.2}  # wanted: the gradient of max takes at most so many copies of feats
 GIVEN, AGAIN, FORWARD, UNIQUE, HARD = 3, 7, 3, 3, 3  # wanted: a peer takes at least so many times ours
@@ -126,14 +125,6 @@ def unique(points: Points, seconds: float, goals: Goals) -> Comparison:
     goals.least(where, "numpy, the same results / ours", UNIQUE, median(comparison, "numpy, packed") / ours)
     goals.least(where, "numpy.unique of ready keys / ours", UNIQUE, median(comparison, "numpy, u") / ours)
     return comparison
-
-
-def with_threads(count: int, entry: Entry) -> Entry:
-    def run() -> None:
-        turnout.set_num_threads(count)
-        entry.run()
-
-    return Entry(f"{entry.name}, {count} thread{'s' if count > 1 else ''}", run, entry.result)
 
 
 def threads(points: Points, seconds: float) -> Comparison:

@@ -8,13 +8,23 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from harness import Comparison, Entry, Goals, compare, console, from_cpp, median, memcpy_floor
+from harness import (
+    SETTLE,
+    Comparison,
+    Entry,
+    Goals,
+    compare,
+    console,
+    from_cpp,
+    median,
+    memcpy_floor,
+    with_threads,
+)
 from mutual_information import loop_peer, torch_peer, turnout_entries
 from mutual_information.shapes import LONG, ONE, SEED, SPEECH, Lattices, flat
 
 import turnout
 
-SETTLE = 0.01  # seconds until torch's workers no longer spin
 # Sum of errors over sum of values: a float32 loop has about 1e-4 in the gradients of long lattices.
 TOLERANCE = 1e-3
 LOOP = {"forward": 30, "backward": 12}  # wanted: the serial loop takes at least so many times one thread
@@ -39,15 +49,6 @@ def run(seconds: float) -> list[Comparison]:
     smallest_from_cpp(goals)
     goals.show()
     return done
-
-
-def with_threads(count: int, entry: Entry) -> Entry:
-    def run() -> None:
-        turnout.set_num_threads(count)
-        entry.run()
-
-    name = f"{entry.name}, {count} thread{'s' if count > 1 else ''}"
-    return Entry(name, run, entry.result, every=entry.every)
 
 
 def touched(name: str, lattices: Lattices) -> list[np.ndarray]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import torch
-from harness import Comparison, Entry, Goals, compare, console, from_cpp, median
+from harness import SETTLE, Comparison, Entry, Goals, compare, console, from_cpp, median
 from sparse_conv import spconv_peer, torch_peer, turnout_entries
 from sparse_conv.shapes import SPARSE, SUBM, Scale, Sites, flat, growing
 
@@ -19,7 +19,6 @@ ORDERS = [
     ("uniform", "sorted"),
 ]
 SIZES = [10_000, 30_000, 100_000, 300_000, 1_000_000, 2_000_000]
-SETTLE = 0.01  # seconds until torch's workers no longer spin
 
 
 def run(seconds: float) -> list[Comparison]:
