@@ -90,6 +90,8 @@ def test_reduce_type(name):
     expected = "expected one of 'sum', 'mean', 'max'"
     assert refusal(name, {"reduce_type": "median"}) == f"reduce_type is 'median', {expected}"
     assert refusal(name, {"reduce_type": "MAX"}) == f"reduce_type is 'MAX', {expected}"
+    assert refusal(name, {"reduce_type": "max\0"}) == f"reduce_type is 'max\\x00', {expected}"
+    assert refusal(name, {"reduce_type": "\ud800"}) == f"reduce_type is '\\ud800', {expected}"
     assert refusal(name, {"reduce_type": ""}) == f"reduce_type is '', {expected}"
     assert refusal(name, {"reduce_type": "sum mean"}) == f"reduce_type is 'sum mean', {expected}"
     assert refusal(name, {"reduce_type": 2}, TypeError) == f"reduce_type is of type int, {expected}"

@@ -222,12 +222,12 @@ std::int64_t PythonCall::named_value(nb::handle object) {
   const Scalar& choice = signature_.scalars[next_scalar_++];
   std::int64_t value = 0, found = -1;
   std::string expected = "one of";
-  const nb::str text(object);
+  const bool is_text = PyUnicode_Check(object.ptr()) != 0;
   split(choice.values, ' ', [&](std::string_view name) {
-    if (name == text.c_str()) found = value;
+    if (is_text && PyUnicode_CompareWithASCIIString(object.ptr(), text_of(name).c_str()) == 0) found = value;
     expected += concat(value++ == 0 ? " '" : ", '", name, "'");
   });
-  if (!PyUnicode_Check(object.ptr())) refuse_type(object, text_of(choice.name), expected.c_str());
+  if (!is_text) refuse_type(object, text_of(choice.name), expected.c_str());
   if (found < 0)
     throw Error(ErrorCode::bad_param, concat(signature_.op, ": ", choice.name, " is ",
                                              nb::repr(object).c_str(), ", expected ", expected));
