@@ -63,11 +63,15 @@ def recompute(points: Points) -> Entry:
     voxel_feats = torch.from_numpy(points.reduced("max"))
     map_ = torch.from_numpy(points.map).long()
     numbers, none = torch.arange(n)[:, None], torch.tensor(n)
+    of_point, equal = torch.ones_like(feats), torch.ones(n, channels, dtype=torch.bool)
+    candidates = torch.ones(n, channels, dtype=torch.int64)
     first = torch.zeros(points.scale.voxels, channels, dtype=torch.int64)
     out = torch.ones(n + 1, channels)  # the last row is for voxels that no point equals
 
     def run() -> None:
-        candidates = torch.where(feats == voxel_feats[map_], numbers, none)
+        torch.index_select(voxel_feats, 0, map_, out=of_point)
+        torch.eq(feats, of_point, out=equal)
+        torch.where(equal, numbers, none, out=candidates)
         first.fill_(n).scatter_reduce_(0, map_[:, None].expand(-1, channels), candidates, "amin")
         out.zero_().scatter_(0, first, grad)
 
