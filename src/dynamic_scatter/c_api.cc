@@ -318,11 +318,11 @@ mluOpStatus_t mluOpGetVoxelizationWorkspaceSize(
     const int32_t max_points, const int32_t max_voxels, const int32_t NDim, const bool deterministic,
     const mluOpTensorDescriptor_t voxels_desc, const mluOpTensorDescriptor_t coors_desc,
     const mluOpTensorDescriptor_t num_points_per_voxel_desc, const mluOpTensorDescriptor_t voxel_num_desc,
-    size_t* size) {
+    size_t* workspace_size) {
   return query(handle, kMluOpGetVoxelizationWorkspaceSize,
                {points_desc, voxel_size_desc, coors_range_desc, voxels_desc, coors_desc,
                 num_points_per_voxel_desc, voxel_num_desc},
-               {deterministic, max_points, max_voxels, NDim}, size);
+               {deterministic, max_points, max_voxels, NDim}, workspace_size);
 }
 
 mluOpStatus_t mluOpVoxelization(mluOpHandle_t handle, const mluOpTensorDescriptor_t points_desc,

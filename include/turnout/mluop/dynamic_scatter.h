@@ -116,7 +116,7 @@ TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpDynamicScatterBackward(
 /* Bytes of workspace that mluOpVoxelization needs; 0 when max_points or max_voxels is 0.
  *
  * In this order:
- *   BAD_PARAM      handle, size or a descriptor is NULL
+ *   BAD_PARAM      handle, workspace_size or a descriptor is NULL
  *   as mluOpVoxelization, up to an empty points
  */
 TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpGetVoxelizationWorkspaceSize(
@@ -125,7 +125,7 @@ TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpGetVoxelizationWorkspaceSize(
     const int32_t max_points, const int32_t max_voxels, const int32_t NDim, const bool deterministic,
     const mluOpTensorDescriptor_t voxels_desc, const mluOpTensorDescriptor_t coors_desc,
     const mluOpTensorDescriptor_t num_points_per_voxel_desc, const mluOpTensorDescriptor_t voxel_num_desc,
-    size_t* size);
+    size_t* workspace_size);
 
 /* The voxel of point p is (z, y, x), each floor((p[j] - coors_range[j]) / voxel_size[j]) for j = x, y, z, if
  * each is in 0 .. round((coors_range[3 + j] - coors_range[j]) / voxel_size[j]) - 1, all in float. Voxels are
