@@ -1,0 +1,350 @@
+// What is refused, in which sentence, and that nothing is written then.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "dynamic_scatter/test_cases.h"
+
+namespace turnout::test {
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr auto kMin32 = std::numeric_limits<std::int32_t>::min();
+constexpr auto kMax32 = std::numeric_limits<std::int32_t>::max();
+constexpr auto kMin64 = std::numeric_limits<std::int64_t>::min();
+constexpr auto kMax64 = std::numeric_limits<std::int64_t>::max();
+
+// The sentence of a call that is refused; "" when it is not. An observer hears the same.
+std::string sentence_of(const std::function<void(Context&)>& call) {
+  Context context({.threads = 1});
+  std::string heard;
+  context.set_observer(
+      [](const CallRecord& record, void* user) {
+        *static_cast<std::string*>(user) = record.error != nullptr ? record.error : "";
+      },
+      &heard);
+  try {
+    call(context);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::bad_param);
+    EXPECT_EQ(heard, error.what());
+    return error.what();
+  }
+  EXPECT_EQ(heard, "");
+  return "";
+}
+
+template <class T>
+bool is_untouched(const std::vector<T>& values) {
+  return std::all_of(values.begin(), values.end(), [](const T& value) {
+    if constexpr (std::is_integral_v<T>) {
+      return value == kOld;
+    } else {
+      return core::to_float(value) == kOld;
+    }
+  });
+}
+
+// -- grids -------------------------------------------------------------------------------------------------
+
+// One grid for both operators, whose sentences differ in their name alone.
+template <class T, class Side>
+std::string grid_sentence(std::vector<Side> size, std::vector<Side> range) {
+  const std::vector<T> points(3);
+  const ConstTensor p = view(points.data(), {1, 3}), s = view(size.data(), {3}), r = view(range.data(), {6});
+  std::vector<std::int32_t> coors(3, kOld), num(1, kOld);
+  std::vector<T> voxels(6, rounded<T>(kOld));
+  const std::string one = sentence_of([&](Context& context) {
+    voxelize(context, p, s, r, view(coors.data(), {1, 3}));
+  });
+  EXPECT_TRUE(one.empty() || is_untouched(coors));
+  std::fill(coors.begin(), coors.end(), kOld);
+  const std::string hard = sentence_of([&](Context& context) {
+    voxelize_hard(context, p, s, r, view(voxels.data(), {1, 2, 3}), view(coors.data(), {1, 3}),
+                  view(num.data(), {1}));
+  });
+  EXPECT_TRUE(hard.empty() || (is_untouched(coors) && is_untouched(voxels) && is_untouched(num)));
+  if (one.empty() || hard.empty()) {
+    EXPECT_EQ(one, hard);
+    return "";
+  }
+  EXPECT_EQ(one.substr(one.find(':')), hard.substr(hard.find(':')));
+  EXPECT_EQ(one.substr(0, one.find(':')), "voxelize");
+  EXPECT_EQ(hard.substr(0, hard.find(':')), "voxelize_hard");
+  return one;
+}
+
+TEST(DynamicScatterRefusals, Grids) {
+  const auto sentence = [](std::vector<float> size, std::vector<float> range) {
+    return grid_sentence<float, float>(std::move(size), std::move(range));
+  };
+  const std::vector<float> range = {0, 0, 0, 4, 4, 4};
+  EXPECT_EQ(sentence({1, 1, 1}, range), "");
+  EXPECT_EQ(sentence({0, 1, 1}, range),
+            "voxelize: voxel_size[0] is 0.000000, expected a positive finite number");
+  EXPECT_EQ(sentence({1, -0.5f, 1}, range),
+            "voxelize: voxel_size[1] is -0.500000, expected a positive finite number");
+  EXPECT_EQ(sentence({1, 1, kInfinity}, range),
+            "voxelize: voxel_size[2] is inf, expected a positive finite number");
+  EXPECT_EQ(sentence({kNan, 1, 1}, range),
+            "voxelize: voxel_size[0] is nan, expected a positive finite number");
+  EXPECT_EQ(sentence({1, 1, 1}, {0, 0, 0, 0, 4, 4}),
+            "voxelize: point_cloud_range is 0.000000 .. 0.000000 in direction x, which is 0.000000 voxels, "
+            "expected 1 .. 2147483647");
+  EXPECT_EQ(sentence({1, 1, 1}, {0, 5, 0, 4, 4, 4}),
+            "voxelize: point_cloud_range is 5.000000 .. 4.000000 in direction y, which is -1.000000 voxels, "
+            "expected 1 .. 2147483647");
+  EXPECT_EQ(sentence({1, 1, 9}, {0, 0, 0, 4, 4, 4}),
+            "voxelize: point_cloud_range is 0.000000 .. 4.000000 in direction z, which is 0.000000 voxels, "
+            "expected 1 .. 2147483647");
+  EXPECT_EQ(sentence({1, 1, 8}, {0, 0, 0, 4, 4, 4}), "");  // a half is rounded up
+  EXPECT_EQ(sentence({1, 1, 1}, {0, 0, 0, 4, 2147483648.0f, 4}),
+            "voxelize: point_cloud_range is 0.000000 .. 2147483648.000000 in direction y, which is "
+            "2147483648.000000 voxels, expected 1 .. 2147483647");
+  EXPECT_EQ(sentence({1, 1, 1}, {0, 0, 0, 4, 2147483520.0f, 4}), "");
+  EXPECT_EQ(sentence({1, 1, 1}, {0, 0, 0, kInfinity, 4, 4}),
+            "voxelize: point_cloud_range is 0.000000 .. inf in direction x, which is inf voxels, expected 1 "
+            ".. 2147483647");
+  EXPECT_EQ(sentence({1, 1, 1}, {0, 0, -kInfinity, 4, 4, 4}),
+            "voxelize: point_cloud_range is -inf .. 4.000000 in direction z, which is inf voxels, expected 1 "
+            ".. 2147483647");
+  const std::string nan = sentence({1, 1, 1}, {0, kNan, 0, 4, 4, 4});
+  EXPECT_NE(nan.find("voxelize: point_cloud_range is nan .. 4.000000 in direction y, which is "), nan.npos);
+}
+
+// A grid is what it is in the type that coordinates are computed in.
+TEST(DynamicScatterRefusals, GridsInTheTypeOfTheirPoints) {
+  const std::vector<double> ones = {1, 1, 1}, wide = {0, 0, 0, 2147483647.0, 4, 4};
+  EXPECT_EQ((grid_sentence<double, double>(ones, wide)), "");
+  const std::string float_sentence =
+      "voxelize: point_cloud_range is 0.000000 .. 2147483648.000000 in direction x, which is "
+      "2147483648.000000 voxels, expected 1 .. 2147483647";
+  EXPECT_EQ((grid_sentence<float, double>(ones, wide)), float_sentence);
+  EXPECT_EQ((grid_sentence<f16, double>(ones, wide)), float_sentence);
+  EXPECT_EQ((grid_sentence<float, double>({1, 1e-60, 1}, {0, 0, 0, 4, 4, 4})),
+            "voxelize: voxel_size[1] is 0.000000, expected a positive finite number");
+  EXPECT_EQ((grid_sentence<double, double>({1, 1e-60, 1}, {0, 0, 0, 4, 4e-60, 4})), "");
+}
+
+// -- gradients ---------------------------------------------------------------------------------------------
+
+// Four points, three rows for voxels, one channel; everything is right until a test changes it.
+template <class Map>
+struct Backward {
+  std::vector<Map> map = {0, 1, -1, 0}, count = {2, 1, 1}, num = {3};
+  std::vector<float> grad = std::vector<float>(3), feats = std::vector<float>(4),
+                     voxel_feats = std::vector<float>(3);
+  bool has_feats = true, has_voxel_feats = true, has_count = true, has_num = false;
+
+  std::string sentence(Reduce reduce_type) const {
+    const ConstTensor f = view(feats.data(), {4, 1}), w = view(voxel_feats.data(), {3, 1}),
+                      n = view(count.data(), {3}), v = view(num.data(), {1});
+    std::vector<float> grad_feats(4, kOld);
+    const std::string text = sentence_of([&](Context& context) {
+      dynamic_scatter_backward(context, view(grad.data(), {3, 1}),
+                               {.point2voxel_map = view(map.data(), {4}),
+                                .feats = has_feats ? &f : nullptr,
+                                .voxel_feats = has_voxel_feats ? &w : nullptr,
+                                .voxel_points_count = has_count ? &n : nullptr,
+                                .voxel_num = has_num ? &v : nullptr},
+                               view(grad_feats.data(), {4, 1}), reduce_type);
+    });
+    EXPECT_EQ(grad_feats, std::vector<float>(4, text.empty() ? 0 : kOld)) << text;
+    return text;
+  }
+};
+
+TEST(DynamicScatterRefusals, WhatAReductionNeedsMustBeThere) {
+  Backward<std::int32_t> b;
+  b.has_feats = b.has_voxel_feats = b.has_count = false;
+  EXPECT_EQ(b.sentence(Reduce::sum), "");
+  EXPECT_EQ(b.sentence(Reduce::mean),
+            "dynamic_scatter_backward: voxel_points_count is missing, expected a tensor with reduce_type "
+            "mean");
+  EXPECT_EQ(b.sentence(Reduce::max),
+            "dynamic_scatter_backward: feats is missing, expected a tensor with reduce_type max");
+  b.has_feats = true;
+  EXPECT_EQ(b.sentence(Reduce::max),
+            "dynamic_scatter_backward: voxel_feats is missing, expected a tensor with reduce_type max");
+  b.has_voxel_feats = true;
+  EXPECT_EQ(b.sentence(Reduce::max), "");
+  b.has_count = true;
+  b.has_feats = b.has_voxel_feats = false;
+  EXPECT_EQ(b.sentence(Reduce::mean), "");
+}
+
+template <class Map>
+void check_numbers(std::int64_t least, std::int64_t most) {
+  Backward<Map> b;
+  b.has_num = true;
+  for (const Reduce reduce_type : kReductions) {
+    const auto sentence = [&](std::int64_t value) {
+      b.num[0] = static_cast<Map>(value);
+      return b.sentence(reduce_type);
+    };
+    EXPECT_EQ(sentence(3), "");
+    EXPECT_EQ(sentence(2), "");
+    for (const std::int64_t value : {std::int64_t{4}, std::int64_t{-1}, least, most})
+      EXPECT_EQ(sentence(value), "dynamic_scatter_backward: voxel_num[0] is " + std::to_string(value) +
+                                     ", expected 0 .. voxels = 3");
+    EXPECT_EQ(sentence(1), "dynamic_scatter_backward: point2voxel_map[1] is 1, expected -1 .. 0");
+    EXPECT_EQ(sentence(0), "dynamic_scatter_backward: point2voxel_map[0] is 0, expected -1 .. -1");
+  }
+}
+
+TEST(DynamicScatterRefusals, VoxelNum) {
+  check_numbers<std::int32_t>(kMin32, kMax32);
+  check_numbers<std::int64_t>(kMin64, kMax64);
+}
+
+template <class Map>
+void check_maps(std::int64_t least, std::int64_t most) {
+  for (const Reduce reduce_type : kReductions) {
+    for (const std::int64_t value : {std::int64_t{3}, std::int64_t{-2}, least, most}) {
+      for (std::size_t x = 0; x < 4; ++x) {
+        Backward<Map> b;
+        b.map[x] = static_cast<Map>(value);
+        EXPECT_EQ(b.sentence(reduce_type), "dynamic_scatter_backward: point2voxel_map[" + std::to_string(x) +
+                                               "] is " + std::to_string(value) + ", expected -1 .. 2");
+        b.map[3] = -7;  // a later one is not named
+        EXPECT_EQ(b.sentence(reduce_type), "dynamic_scatter_backward: point2voxel_map[" + std::to_string(x) +
+                                               "] is " + std::to_string(x == 3 ? -7 : value) +
+                                               ", expected -1 .. 2");
+      }
+    }
+  }
+}
+
+TEST(DynamicScatterRefusals, Maps) {
+  check_maps<std::int32_t>(kMin32, kMax32);
+  check_maps<std::int64_t>(kMin64, kMax64);
+  Backward<std::int64_t> b;  // 64 bits are not cut to 32
+  b.map[2] = std::int64_t{1} << 32;
+  EXPECT_EQ(b.sentence(Reduce::max),
+            "dynamic_scatter_backward: point2voxel_map[2] is 4294967296, expected -1 .. 2");
+}
+
+template <class Map>
+void check_counts(std::int64_t least) {
+  Backward<Map> b;
+  for (const std::int64_t value : {std::int64_t{0}, std::int64_t{-1}, least}) {
+    b.count = {2, static_cast<Map>(value), 1};
+    EXPECT_EQ(b.sentence(Reduce::mean), "dynamic_scatter_backward: voxel_points_count[1] is " +
+                                            std::to_string(value) +
+                                            ", expected 1 or more: point 1 is in that voxel");
+    b.count = {static_cast<Map>(value), 0, 1};
+    EXPECT_EQ(b.sentence(Reduce::mean), "dynamic_scatter_backward: voxel_points_count[0] is " +
+                                            std::to_string(value) +
+                                            ", expected 1 or more: point 0 is in that voxel");
+    EXPECT_EQ(b.sentence(Reduce::max), "");  // others do not look at counts
+    EXPECT_EQ(b.sentence(Reduce::sum), "");
+    b.count = {2, 1, static_cast<Map>(value)};
+    EXPECT_EQ(b.sentence(Reduce::mean), "");  // no point is in voxel 2
+  }
+}
+
+TEST(DynamicScatterRefusals, Counts) {
+  check_counts<std::int32_t>(kMin32);
+  check_counts<std::int64_t>(kMin64);
+}
+
+// The order of the checks: what is missing, the number of voxels, the map, the counts.
+TEST(DynamicScatterRefusals, TheFirstFaultIsNamed) {
+  Backward<std::int32_t> b;
+  b.has_num = true;
+  b.has_count = false;
+  b.num = {5};
+  b.map = {0, 9, 0, 0};
+  b.count = {0, 0, 0};
+  const auto names = [&](const char* what) {
+    EXPECT_NE(b.sentence(Reduce::mean).find(what), std::string::npos) << what;
+  };
+  names("voxel_points_count is missing");
+  b.has_count = true;
+  names("voxel_num[0] is 5");
+  b.num = {3};
+  names("point2voxel_map[1] is 9");
+  b.map[1] = 1;
+  names("voxel_points_count[0] is 0");
+}
+
+// -- room --------------------------------------------------------------------------------------------------
+
+TEST(DynamicScatterRefusals, MoreVoxelsThanRows) {
+  const std::vector<float> feats(5);
+  const std::vector<std::int32_t> coors = {4, 2, -1, 4, 9};
+  for (const Reduce reduce_type : kReductions) {
+    for (const std::int64_t room : {0, 1, 2}) {
+      auto voxel_feats = sized<float>(room, kOld);
+      auto voxel_coors = sized<std::int32_t>(room, kOld), map = sized<std::int32_t>(5, kOld),
+           count = sized<std::int32_t>(room, kOld);
+      const std::string text = sentence_of([&](Context& context) {
+        dynamic_scatter_forward(context, view(feats.data(), {5, 1}), view(coors.data(), {5, 1}),
+                                view(voxel_feats.data(), {room, 1}), view(voxel_coors.data(), {room, 1}),
+                                view(map.data(), {5}), view(count.data(), {room}), reduce_type);
+      });
+      EXPECT_EQ(text, "dynamic_scatter_forward: voxel_feats.shape[0] is " + std::to_string(room) +
+                          ", expected 3 or more: the voxels that coors has");
+      EXPECT_TRUE(is_untouched(voxel_feats) && is_untouched(voxel_coors) && is_untouched(map) &&
+                  is_untouched(count));
+    }
+  }
+}
+
+// An index has as many rows as voxels, neither fewer nor more.
+TEST(DynamicScatterRefusals, RowsOfAnIndex) {
+  const std::vector<float> feats(4);
+  const std::vector<std::int32_t> coors = {4, 2, -1, 4};
+  Context own({.threads = 1});
+  const VoxelIndex index(own, view(coors.data(), {4, 1}));
+  std::vector<float> rows(4, kOld);
+  std::vector<std::int32_t> cells(4, kOld), map(4, kOld), count(4, kOld);
+  const ConstTensor f = view(feats.data(), {4, 1}), w = view(feats.data(), {2, 1});
+  const auto sentence = [&](const std::function<void()>& call) {
+    std::string text;
+    try {
+      call();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::bad_param);
+      text = error.what();
+    }
+    EXPECT_TRUE(is_untouched(rows) && is_untouched(cells) && is_untouched(map) && is_untouched(count));
+    return text;
+  };
+  EXPECT_EQ(sentence([&] {
+              index.reduce(f, view(rows.data(), {3, 1}));
+            }),
+            "VoxelIndex.reduce: voxel_feats.shape[0] is 3, expected voxels = 2");
+  EXPECT_EQ(sentence([&] {
+              index.reduce(view(feats.data(), {3, 1}), view(rows.data(), {2, 1}));
+            }),
+            "VoxelIndex.reduce: feats.shape[0] is 3, expected points = 4");
+  EXPECT_EQ(sentence([&] {
+              index.write(view(cells.data(), {2, 1}), view(map.data(), {4}), view(count.data(), {1}));
+            }),
+            "VoxelIndex.write: voxel_points_count.shape[0] is 1, expected voxels = 2");
+  EXPECT_EQ(sentence([&] {
+              index.reduce_backward(w, nullptr, &w, view(rows.data(), {4, 1}));
+            }),
+            "VoxelIndex.reduce_backward: feats is missing, expected a tensor with reduce_type max");
+  EXPECT_EQ(sentence([&] {
+              index.reduce_backward(w, &f, nullptr, view(rows.data(), {4, 1}));
+            }),
+            "VoxelIndex.reduce_backward: voxel_feats is missing, expected a tensor with reduce_type max");
+  EXPECT_EQ(sentence([&] {
+              const VoxelIndex five(own, view(coors.data(), {0, 5}));
+            }),
+            "VoxelIndex: dims is 5, expected at most 4");
+  EXPECT_EQ(sentence([&] {
+              const VoxelIndex none(own, view(coors.data(), {4, 0}));
+            }),
+            "VoxelIndex: dims is 0, expected 1 or more");
+}
+
+}  // namespace
+}  // namespace turnout::test
