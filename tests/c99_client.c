@@ -101,6 +101,102 @@ static int follow_lattice(mluOpHandle_t handle) {
   return right;
 }
 
+/* Three points in two voxels, and one in none. */
+static int scatter_points(mluOpHandle_t handle) {
+  const float feats[4] = {1.0f, 5.0f, 3.0f, 9.0f}, grads[2] = {10.0f, 20.0f};
+  const float expected[4] = {0.0f, 20.0f, 10.0f, 0.0f};
+  int32_t coors[4 * 3] = {0, 0, 1, 2, 0, 0, 0, 0, 1, 0, 0, -4};
+  int32_t voxel_coors[2 * 3], map[4], counts[2], num[1];
+  float voxel_feats[2], feats_grad[4], again[4];
+  int right = 0;
+  size_t forward_size = 0, backward_size = 0, same_size = 0;
+  void* workspace = NULL;
+  mluOpTensorDescriptor_t feats_desc = describe(MLUOP_DTYPE_FLOAT, 2, 4, 1);
+  mluOpTensorDescriptor_t coors_desc = describe(MLUOP_DTYPE_INT32, 2, 4, 3);
+  mluOpTensorDescriptor_t voxel_feats_desc = describe(MLUOP_DTYPE_FLOAT, 2, 2, 1);
+  mluOpTensorDescriptor_t voxel_coors_desc = describe(MLUOP_DTYPE_INT32, 2, 2, 3);
+  mluOpTensorDescriptor_t map_desc = describe(MLUOP_DTYPE_INT32, 1, 4, 0);
+  mluOpTensorDescriptor_t counts_desc = describe(MLUOP_DTYPE_INT32, 1, 2, 0);
+  mluOpTensorDescriptor_t num_desc = describe(MLUOP_DTYPE_INT32, 1, 1, 0);
+  if (check(mluOpGetDynamicPointToVoxelForwardWorkspaceSize(handle, feats_desc, coors_desc, &forward_size),
+            "mluOpGetDynamicPointToVoxelForwardWorkspaceSize") &&
+      check(mluOpGetDynamicPointToVoxelBackwardWorkspaceSize(handle, MLUOP_REDUCE_DMAX, voxel_feats_desc,
+                                                             feats_desc, voxel_feats_desc, map_desc,
+                                                             counts_desc, num_desc, &backward_size),
+            "mluOpGetDynamicPointToVoxelBackwardWorkspaceSize") &&
+      check(mluOpGetDynamicScatterBackwardWorkspaceSize(handle, MLUOP_REDUCEMODE_MAX, feats_desc, &same_size),
+            "mluOpGetDynamicScatterBackwardWorkspaceSize") &&
+      (workspace = malloc(forward_size + backward_size)) != NULL &&
+      check(mluOpDynamicPointToVoxelForward(handle, MLUOP_REDUCE_DMAX, feats_desc, feats, coors_desc, coors,
+                                            workspace, forward_size, voxel_feats_desc, voxel_feats,
+                                            voxel_coors_desc, voxel_coors, map_desc, map, counts_desc, counts,
+                                            num_desc, num),
+            "mluOpDynamicPointToVoxelForward") &&
+      check(mluOpDynamicPointToVoxelBackward(handle, MLUOP_REDUCE_DMAX, voxel_feats_desc, grads, feats_desc,
+                                             feats, voxel_feats_desc, voxel_feats, map_desc, map, counts_desc,
+                                             counts, num_desc, num, workspace, backward_size, feats_desc,
+                                             feats_grad),
+            "mluOpDynamicPointToVoxelBackward") &&
+      check(mluOpDynamicScatterBackward(handle, MLUOP_REDUCEMODE_MAX, voxel_feats_desc, grads, feats_desc,
+                                        feats, voxel_feats_desc, voxel_feats, map_desc, map, counts_desc,
+                                        counts, num_desc, num, workspace, same_size, feats_desc, again),
+            "mluOpDynamicScatterBackward"))
+    right = num[0] == 2 && map[0] == 0 && map[1] == 1 && map[2] == 0 && map[3] == -1 && counts[0] == 2 &&
+            voxel_coors[3] == 2 && coors[9] == -1 && coors[10] == -1 &&
+            memcmp(again, expected, sizeof(again)) == 0 &&
+            memcmp(feats_grad, expected, sizeof(expected)) == 0;
+  if (!right) fprintf(stderr, "the scattered points are not what they should be\n");
+  free(workspace);
+  mluOpDestroyTensorDescriptor(feats_desc);
+  mluOpDestroyTensorDescriptor(coors_desc);
+  mluOpDestroyTensorDescriptor(voxel_feats_desc);
+  mluOpDestroyTensorDescriptor(voxel_coors_desc);
+  mluOpDestroyTensorDescriptor(map_desc);
+  mluOpDestroyTensorDescriptor(counts_desc);
+  mluOpDestroyTensorDescriptor(num_desc);
+  return right;
+}
+
+static int voxelize(mluOpHandle_t handle) {
+  const int voxels_shape[3] = {2, 2, 3};
+  const float points[3 * 3] = {1.5f, 0, 0, 7.0f, 0, 0, 1.25f, 0.5f, 0}, voxel_size[3] = {1, 1, 1};
+  const float range[6] = {0, 0, 0, 2, 2, 2};
+  const float expected[2 * 2 * 3] = {1.5f, 0, 0, 1.25f, 0.5f, 0, 0, 0, 0, 0, 0, 0};
+  float voxels[2 * 2 * 3];
+  int32_t coors[2 * 3], num_points[2], num[1];
+  int right = 0;
+  size_t size = 0;
+  void* workspace = NULL;
+  mluOpTensorDescriptor_t points_desc = describe(MLUOP_DTYPE_FLOAT, 2, 3, 3);
+  mluOpTensorDescriptor_t size_desc = describe(MLUOP_DTYPE_FLOAT, 1, 3, 0);
+  mluOpTensorDescriptor_t range_desc = describe(MLUOP_DTYPE_FLOAT, 1, 6, 0);
+  mluOpTensorDescriptor_t voxels_desc = describe(MLUOP_DTYPE_FLOAT, 2, 0, 0);
+  mluOpTensorDescriptor_t coors_desc = describe(MLUOP_DTYPE_INT32, 2, 2, 3);
+  mluOpTensorDescriptor_t num_points_desc = describe(MLUOP_DTYPE_INT32, 1, 2, 0);
+  mluOpTensorDescriptor_t num_desc = describe(MLUOP_DTYPE_INT32, 1, 1, 0);
+  if (check(mluOpSetTensorDescriptorDim(voxels_desc, 3, voxels_shape), "set") &&
+      check(mluOpGetVoxelizationWorkspaceSize(handle, points_desc, size_desc, range_desc, 2, 2, 3, true,
+                                              voxels_desc, coors_desc, num_points_desc, num_desc, &size),
+            "mluOpGetVoxelizationWorkspaceSize") &&
+      (workspace = malloc(size)) != NULL &&
+      check(mluOpVoxelization(handle, points_desc, points, size_desc, voxel_size, range_desc, range, 2, 2, 3,
+                              true, workspace, size, voxels_desc, voxels, coors_desc, coors, num_points_desc,
+                              num_points, num_desc, num),
+            "mluOpVoxelization"))
+    right = num[0] == 1 && num_points[0] == 2 && num_points[1] == 0 && coors[2] == 1 &&
+            memcmp(voxels, expected, sizeof(expected)) == 0;
+  if (!right) fprintf(stderr, "the voxels are not what they should be\n");
+  free(workspace);
+  mluOpDestroyTensorDescriptor(points_desc);
+  mluOpDestroyTensorDescriptor(size_desc);
+  mluOpDestroyTensorDescriptor(range_desc);
+  mluOpDestroyTensorDescriptor(voxels_desc);
+  mluOpDestroyTensorDescriptor(coors_desc);
+  mluOpDestroyTensorDescriptor(num_points_desc);
+  mluOpDestroyTensorDescriptor(num_desc);
+  return right;
+}
+
 int main(void) {
   const float gates[kSamples] = {0.5f, 2.0f, 1.0f, -1.0f};
   const int32_t indices[kSamples] = {1, 0, 0, 1};
@@ -128,7 +224,8 @@ int main(void) {
     fprintf(stderr, "a missing descriptor was not refused by name: %s\n", turnoutLastError());
     return 1;
   }
-  if (!find_pairs(handle) || !follow_lattice(handle)) return 1;
+  if (!find_pairs(handle) || !follow_lattice(handle) || !scatter_points(handle) || !voxelize(handle))
+    return 1;
   mluOpDestroyTensorDescriptor(token);
   mluOpDestroyTensorDescriptor(route);
   mluOpDestroyTensorDescriptor(tokens);
