@@ -40,12 +40,59 @@ struct Pairs {
   }
 };
 
+// Points of four features in at most `points` voxels, grouped, reduced and back, in one step and through an
+// index.
+struct Scatter {
+  std::int64_t points;
+  std::vector<float> feats, voxel_feats, grad_feats, voxels;
+  std::vector<std::int32_t> coors, voxel_coors, map, count;
+
+  explicit Scatter(std::int64_t n)
+      : points(n),
+        feats(4 * n),
+        voxel_feats(4 * n),
+        grad_feats(4 * n),
+        voxels(8 * n),
+        coors(3 * n),
+        voxel_coors(3 * n),
+        map(n),
+        count(n) {
+    for (std::size_t i = 0; i < feats.size(); ++i) feats[i] = static_cast<float>(i * 7919 % 5000) / 50;
+  }
+  void run(Context& context) {
+    const float size[3] = {1, 1, 10}, range[6] = {0, 0, 0, 90, 100, 100};  // some points are outside
+    const ConstTensor rows = view(feats.data(), {points, 4}), cells = view(coors.data(), {points, 3});
+    voxelize(context, rows, view(&size[0], {3}), view(&range[0], {6}), view(coors.data(), {points, 3}));
+    voxelize_hard(context, rows, view(&size[0], {3}), view(&range[0], {6}),
+                  view(voxels.data(), {points, 2, 4}), view(voxel_coors.data(), {points, 3}),
+                  view(count.data(), {points}));
+    for (const Reduce reduce_type : {Reduce::sum, Reduce::mean, Reduce::max}) {
+      const std::int64_t found = dynamic_scatter_forward(
+          context, rows, cells, view(voxel_feats.data(), {points, 4}), view(voxel_coors.data(), {points, 3}),
+          view(map.data(), {points}), view(count.data(), {points}), reduce_type);
+      const ConstTensor reduced = view(voxel_feats.data(), {found, 4}), counts = view(count.data(), {found});
+      dynamic_scatter_backward(context, reduced,
+                               {.point2voxel_map = view(map.data(), {points}),
+                                .feats = &rows,
+                                .voxel_feats = &reduced,
+                                .voxel_points_count = &counts},
+                               view(grad_feats.data(), {points, 4}), reduce_type);
+      const VoxelIndex index(context, cells);
+      index.write(view(voxel_coors.data(), {found, 3}), view(map.data(), {points}),
+                  view(count.data(), {found}));
+      index.reduce(rows, view(voxel_feats.data(), {found, 4}), reduce_type);
+      index.reduce_backward(reduced, &rows, &reduced, view(grad_feats.data(), {points, 4}), reduce_type);
+    }
+  }
+};
+
 // One call of each operator on `rows` tokens of `hidden` floats.
 struct Calls {
   std::int64_t rows, hidden;
   std::vector<float> gates, input, output;
   std::vector<std::int32_t> indices, locations, counts, number;
   Pairs index_pairs;
+  Scatter scatter;
 
   Calls(std::int64_t n, std::int64_t h)
       : rows(n),
@@ -57,7 +104,8 @@ struct Calls {
         locations(n),
         counts(4),
         number(2),
-        index_pairs(n * 4) {
+        index_pairs(n * 4),
+        scatter(n * 16) {
     std::iota(locations.rbegin(), locations.rend(), 0);
     counts[1] = static_cast<std::int32_t>(n);
   }
@@ -73,6 +121,7 @@ struct Calls {
     moe_re_routing_inverse(context, view(output.data(), {rows, hidden}), view(indices.data(), {rows}),
                            view(input.data(), {rows, hidden}));
     index_pairs.run(context);
+    scatter.run(context);
     std::fill(indices.begin(), indices.end(), 0);
   }
 };

@@ -1,4 +1,4 @@
-// Sets of leaves, their numbers, and the sort of keys, against std::set.
+// Sets of leaves, their numbers, and the sorts of elements, against std::set and std::stable_sort.
 #include "core/indices_rank.h"
 #include "core/indices_sort.h"
 
@@ -121,6 +121,81 @@ TEST(Keys, AreSortedAndMadeUnique) {
       expected.erase(std::unique(expected.begin(), expected.end()), expected.end());
       const std::int64_t left = unique_keys(sorted, static_cast<std::int64_t>(count));
       EXPECT_EQ(std::vector<Leaf>(sorted, sorted + left), expected);
+    }
+  }
+}
+
+// -- sorts by some of the bits ------------------------------------------------------------------------------
+
+// `bits` bits from `low` on are the key, of `values` values at most; the element's number is below it as far
+// as there is room, so that it shows which of two equal ones came first. Whatever lies above is not looked at
+// unless it must be 0.
+std::vector<Leaf> elements_with_keys(std::int64_t count, int low, int bits, Leaf values, bool clean_above,
+                                     std::mt19937_64& random) {
+  const Leaf mask = bits == 64 ? ~Leaf{0} : (Leaf{1} << bits) - 1;
+  std::vector<Leaf> elements;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const Leaf key = (random() % values * 0x9E3779B97F4A7C15) & mask;
+    Leaf element = bits == 0 ? 0 : key << low;
+    if (low > 0) element |= static_cast<Leaf>(i) & ((Leaf{1} << low) - 1);
+    if (!clean_above && low + bits < 64) element |= random() << (low + bits);
+    elements.push_back(element);
+  }
+  return elements;
+}
+
+std::vector<Leaf> stably_sorted(std::vector<Leaf> elements, int low, int bits) {
+  const Leaf mask = bits == 64 ? ~Leaf{0} : (Leaf{1} << bits) - 1;
+  std::stable_sort(elements.begin(), elements.end(),
+                   [&](Leaf a, Leaf b) { return (a >> low & mask) < (b >> low & mask); });
+  return elements;
+}
+
+// From where the key begins to how wide it is: odd and even numbers of passes, keys that fill the element.
+struct KeyBits {
+  int low, bits;
+};
+constexpr KeyBits kKeyBits[] = {{0, 0},   {5, 0},  {0, 1},  {63, 1},  {20, 8},  {20, 9},  {16, 11},
+                                {17, 12}, {3, 22}, {3, 23}, {16, 33}, {16, 34}, {19, 45}, {0, 55},
+                                {9, 55},  {0, 63}, {0, 64}, {1, 63},  {31, 33}, {24, 40}};
+
+TEST(SortBits, EqualsAStableSortOnOneThread) {
+  std::mt19937_64 random(3);
+  for (const KeyBits k : kKeyBits) {
+    for (const std::int64_t count : {0, 1, 2, 23, 24, 25, 26, 100, 3000}) {
+      for (const Leaf values : {Leaf{1}, Leaf{3}, ~Leaf{0}}) {
+        auto elements = elements_with_keys(count, k.low, k.bits, values, false, random);
+        const auto expected = stably_sorted(elements, k.low, k.bits);
+        std::vector<Leaf> other(elements.size(), 7);
+        const Leaf* sorted = sort_bits(elements.data(), other.data(), count, k.low, k.bits);
+        ASSERT_TRUE(sorted == elements.data() || sorted == other.data());
+        ASSERT_EQ(std::vector<Leaf>(sorted, sorted + count), expected)
+            << count << " elements, bits " << k.low << " and " << k.bits << " more";
+      }
+    }
+  }
+}
+
+TEST(SortBits, EqualsAStableSortOnAnyNumberOfThreads) {
+  std::mt19937_64 random(4);
+  // Fewer than one thread is worth, and more; a number that the threads do not divide.
+  for (const std::int64_t count : {0, 1, 20, 16'383, 32'768, 50'021}) {
+    for (const KeyBits k : kKeyBits) {
+      for (const Leaf values : {Leaf{1}, Leaf{600}, ~Leaf{0}}) {
+        if (count > 16'383 && values == 1 && k.bits % 3 != 0) continue;  // the same each time
+        const auto elements = elements_with_keys(count, k.low, k.bits, values, true, random);
+        const auto expected = stably_sorted(elements, k.low, k.bits);
+        for (const int threads : {1, 2, 3, 24}) {
+          Context context({.threads = threads});
+          std::vector<Leaf> from = elements, other(elements.size(), 7);
+          std::vector<std::int64_t> counters(kSortCounters);
+          const Leaf* sorted =
+              sort_bits(context, from.data(), other.data(), count, k.low, k.bits, counters.data());
+          ASSERT_TRUE(sorted == from.data() || sorted == other.data());
+          ASSERT_TRUE(std::equal(expected.begin(), expected.end(), sorted))
+              << count << " elements, bits " << k.low << " and " << k.bits << " more, threads " << threads;
+        }
+      }
     }
   }
 }
