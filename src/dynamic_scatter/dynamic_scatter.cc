@@ -9,6 +9,7 @@
 
 #include "core/call.h"
 #include "core/copy.h"
+#include "core/fp_environment.h"
 #include "core/half.h"
 #include "core/indices.h"
 #include "core/parallel.h"
@@ -117,6 +118,7 @@ void write_coors(Context& context, const VoxelGroups& groups, const ConstTensor&
 // count_of(v) of each voxel, in the type that means are computed in.
 template <class CountOf>
 const void* lane_counts(DType feats, std::int64_t voxels, Scratch& scratch, const CountOf& count_of) {
+  const FpEnvironment environment;  // the caller's may round otherwise
   const auto fill = [&](auto* to) -> const void* {
     for (std::int64_t v = 0; v < voxels; ++v)
       to[v] = static_cast<std::remove_reference_t<decltype(*to)>>(count_of(v));

@@ -5,6 +5,7 @@
 
 #include "core/call.h"
 #include "core/copy.h"
+#include "core/fp_environment.h"
 #include "core/parallel.h"
 #include "dynamic_scatter/groups.h"
 #include "dynamic_scatter/kernels.h"
@@ -58,6 +59,7 @@ void check_grid_in(const Arguments& arguments, const Slot& voxel_size, const Slo
 // Coordinates of all points; `coors` is [points, 3].
 void write_coordinates(Context& context, const ConstTensor& points, const ConstTensor& voxel_size,
                        const ConstTensor& range, const Tensor& coors) {
+  const FpEnvironment environment;  // the caller's may round otherwise, or trap
   const auto voxelize_range = coordinate_kernels(context.isa()).voxelize(points.dtype, coors.dtype);
   const bool is_double = points.dtype == DType::f64;
   const auto single = grid_of<float>(voxel_size, range);
@@ -118,6 +120,7 @@ struct HardTask {
 }  // namespace
 
 void core::check_grid(const Arguments& arguments) {
+  const FpEnvironment environment;
   const Signature& signature = arguments.signature();
   const Slot& voxel_size = arguments.slot(signature.argument("voxel_size"));
   const Slot& range = arguments.slot(signature.argument("point_cloud_range"));
