@@ -216,5 +216,19 @@ TEST(DynamicScatter, ThreadsAndStreams) {
           {.threads = {2}, .offset = 1});
 }
 
+// Rows of whole lines on a line, of whole lines off one, and pieces of rows of which only some are on a line.
+TEST(DynamicScatter, StreamsOnALine) {
+  for (const std::int64_t offset : {0, 8}) {
+    compare(make_case<float, std::int32_t>(Pattern::random, 34'000, 16, 3, 1), "f32",
+            {.threads = {2}, .offset = offset});
+    compare(make_case<double, std::int32_t>(Pattern::all_different, 34'000, 8, 1, 2), "f64",
+            {.threads = {1}, .offset = offset});
+    compare(make_case<bf16, std::int32_t>(Pattern::few_voxels, 34'000, 32, 2, 3), "bf16",
+            {.threads = {2}, .offset = offset});
+    compare(make_case<float, std::int32_t>(Pattern::few_voxels, 510, 1034, 1, 4), "pieces",
+            {.threads = {3}, .offset = offset});
+  }
+}
+
 }  // namespace
 }  // namespace turnout::test
