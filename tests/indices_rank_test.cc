@@ -166,6 +166,7 @@ TEST(SortBits, EqualsAStableSortOnOneThread) {
       for (const Leaf values : {Leaf{1}, Leaf{3}, ~Leaf{0}}) {
         auto elements = elements_with_keys(count, k.low, k.bits, values, false, random);
         const auto expected = stably_sorted(elements, k.low, k.bits);
+        elements.push_back(7);  // there is memory also for no elements
         std::vector<Leaf> other(elements.size(), 7);
         const Leaf* sorted = sort_bits(elements.data(), other.data(), count, k.low, k.bits);
         ASSERT_TRUE(sorted == elements.data() || sorted == other.data());
@@ -187,7 +188,9 @@ TEST(SortBits, EqualsAStableSortOnAnyNumberOfThreads) {
         const auto expected = stably_sorted(elements, k.low, k.bits);
         for (const int threads : {1, 2, 3, 24}) {
           Context context({.threads = threads});
-          std::vector<Leaf> from = elements, other(elements.size(), 7);
+          std::vector<Leaf> from = elements;
+          from.push_back(7);
+          std::vector<Leaf> other(from.size(), 7);
           std::vector<std::int64_t> counters(kSortCounters);
           const Leaf* sorted =
               sort_bits(context, from.data(), other.data(), count, k.low, k.bits, counters.data());

@@ -6,6 +6,9 @@
 #include <string>
 #include <thread>
 #include <vector>
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
 
 #include "dynamic_scatter/test_cases.h"
 
@@ -167,6 +170,72 @@ TEST(DynamicScatterCalls, InputsOffALine) {
     EXPECT_EQ(first_difference(a.data(), b), -1);
   }
 }
+
+#if defined(__x86_64__)
+// The bytes of all results of one run of everything; nothing is computed here but by the calls.
+std::vector<unsigned char> results_of_everything(const ScatterCase<float, std::int32_t>& c,
+                                                 std::int64_t found) {
+  std::vector<unsigned char> results;
+  const auto keep = [&](const auto& values) {
+    const auto* bytes = reinterpret_cast<const unsigned char*>(values.data());
+    results.insert(results.end(), bytes, bytes + values.size() * sizeof(values[0]));
+  };
+  Context context({.threads = 1});
+  for (const Reduce reduce_type : kReductions) {
+    auto voxel_feats = sized<float>(found * 9);
+    auto voxel_coors = sized<std::int32_t>(found * 2), map = sized<std::int32_t>(200),
+         count = sized<std::int32_t>(found);
+    c.forward<std::int32_t>(context, reduce_type, found,
+                            {voxel_feats.data(), voxel_coors.data(), map.data(), count.data()});
+    keep(voxel_feats);
+    std::fill(count.begin(), count.end(), 16777217);  // no float
+    std::vector<float> grad_feats(c.feats.size());
+    c.backward(context, voxel_feats, voxel_feats, map, count, reduce_type, grad_feats.data());
+    keep(grad_feats);
+    VoxelIndex index(context, c.coors_view());
+    index.reduce(c.feats_view(), view(voxel_feats.data(), {found, 9}), reduce_type);
+    keep(voxel_feats);
+  }
+  // The range has 1.4999999 voxels, which is 1; rounded upwards it would be 2.
+  const float size[3] = {2.5f, 1, 1}, range[6] = {0, 0, 0, 3.7499998f, 4, 4};
+  const std::vector<float> points = {2.6f, 1, 1, 1e-40f, 1, 1, -1e-40f, 1, 1, kNan, 1, 1, 0.1f, 0.2f, 0.3f};
+  std::vector<std::int32_t> coors(15), hard_coors(15), num(5);
+  voxelize(context, view(points.data(), {5, 3}), view(&size[0], {3}), view(&range[0], {6}),
+           view(coors.data(), {5, 3}));
+  keep(coors);
+  std::vector<float> voxels(15);
+  voxelize_hard(context, view(points.data(), {5, 3}), view(&size[0], {3}), view(&range[0], {6}),
+                view(voxels.data(), {5, 1, 3}), view(hard_coors.data(), {5, 3}), view(num.data(), {5}));
+  keep(hard_coors);
+  keep(voxels);
+  const float nan_size[3] = {kNan, 1, 1};
+  EXPECT_THROW(voxelize(context, view(points.data(), {5, 3}), view(&nan_size[0], {3}), view(&range[0], {6}),
+                        view(coors.data(), {5, 3})),
+               Error);
+  return results;
+}
+
+// Whatever rounding, flushing and traps the caller's thread has set.
+TEST(DynamicScatterCalls, TheControlRegisterChangesNothing) {
+  auto c = make_case<float, std::int32_t>(Pattern::random, 200, 9, 2, 11);
+  for (std::size_t i = 0; i < c.feats.size(); ++i)  // sums are inexact, some of them subnormal
+    c.feats[i] = static_cast<float>(i % 7 + 1) * (i % 9 < 3 ? 1e-40f : 0.1f);
+  const auto found = static_cast<std::int64_t>(c.voxels().size());
+  const auto expected = results_of_everything(c, found);
+  constexpr unsigned kFlush = 0x8040, kUp = 0x4000, kDown = 0x2000, kTowardsZero = 0x6000, kMasked = 0x1F80;
+  constexpr unsigned kTraps = 0x1F80 & ~(0x80u | 0x200u | 0x400u);  // invalid, division by zero, overflow
+  for (const unsigned odd : {kMasked | kUp, kMasked | kDown, kMasked | kTowardsZero, kMasked | kFlush,
+                             kMasked | kFlush | kUp, kTraps}) {
+    const unsigned before = _mm_getcsr();
+    _mm_setcsr(odd);
+    const auto results = results_of_everything(c, found);
+    const unsigned after = _mm_getcsr();
+    _mm_setcsr(before);
+    EXPECT_EQ(after & 0xFFC0, odd & 0xFFC0);
+    EXPECT_EQ(first_difference(results.data(), expected), -1) << "control register " << odd;
+  }
+}
+#endif
 
 // The number of threads may change while a call runs: what a call decided stays as it was.
 TEST(DynamicScatterCalls, ThreadsMayChange) {
