@@ -191,7 +191,7 @@ TEST(SortBits, EqualsAStableSortOnAnyNumberOfThreads) {
           std::vector<Leaf> from = elements;
           from.push_back(7);
           std::vector<Leaf> other(from.size(), 7);
-          std::vector<std::int64_t> counters(kSortCounters);
+          std::vector<std::int64_t> counters(static_cast<std::size_t>(sort_counters(count)));
           const Leaf* sorted =
               sort_bits(context, from.data(), other.data(), count, k.low, k.bits, counters.data());
           ASSERT_TRUE(sorted == from.data() || sorted == other.data());

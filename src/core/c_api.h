@@ -36,6 +36,10 @@ struct Described {
   const void* data;
 };
 
+// For a call that finds nothing to compute: all bytes of an int32 result that is to say so, where there is
+// memory for it. Bytes, because nothing has looked at the alignment of the pointer.
+void fill_result(const Described& result, int byte) noexcept;
+
 // kForeign when the library has no such type.
 DType dtype_of_c(mluOpDataType_t dtype);
 

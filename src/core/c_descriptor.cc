@@ -1,5 +1,6 @@
 // Tensor descriptors and dtypes of the C interface.
 #include <algorithm>
+#include <cstring>
 #include <iterator>
 
 #include "core/c_api.h"
@@ -128,6 +129,11 @@ mluOpStatus_t get_all(const char* function, mluOpTensorDescriptor_t desc, mluOpT
 }
 
 }  // namespace
+
+void fill_result(const Described& result, int byte) noexcept {
+  if (result.data != nullptr)
+    std::memset(const_cast<void*>(result.data), byte, result.desc->elements * sizeof(std::int32_t));
+}
 
 DType dtype_of_c(mluOpDataType_t dtype) {
   const CDType* found = find(dtype);

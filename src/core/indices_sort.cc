@@ -25,8 +25,9 @@ int digit_bits(std::int64_t count) {
 constexpr std::int64_t kFew = 24;  // elements that are sorted by insertion
 
 constexpr int kCutBits = 9;
-constexpr std::int64_t kMaxChunks = kSortCounters >> kCutBits;
+constexpr std::int64_t kParts = 1 << kCutBits;
 constexpr std::int64_t kLeastChunk = 16384;  // elements that are worth a thread
+std::int64_t most_chunks(std::int64_t count) { return std::min<std::int64_t>(count / kLeastChunk, 16); }
 
 int passes_for(int bits, std::int64_t count) { return (bits + digit_bits(count) - 1) / digit_bits(count); }
 
@@ -77,14 +78,15 @@ std::uint64_t* sort_bits(std::uint64_t* elements, std::uint64_t* other, std::int
   return passes % 2 == 0 ? elements : other;
 }
 
+std::int64_t sort_counters(std::int64_t count) { return most_chunks(count) * kParts; }
+
 std::uint64_t* sort_bits(Context& context, std::uint64_t* elements, std::uint64_t* other, std::int64_t count,
                          int low, int bits, std::int64_t* counters) {
-  const std::int64_t chunks = std::min({std::int64_t{context.threads()}, count / kLeastChunk, kMaxChunks});
+  const std::int64_t chunks = std::min<std::int64_t>(context.threads(), most_chunks(count));
   if (chunks <= 1 || bits <= kCutBits) return sort_bits(elements, other, count, low, bits);
 
   // Each chunk of the elements counts its digits; then it knows where its own elements of each digit go.
   const int rest = bits - kCutBits, shift = low + rest;
-  constexpr std::int64_t kParts = 1 << kCutBits;
   const auto chunk_begin = [&](std::int64_t chunk) { return count * chunk / chunks; };
   parallel_for(context, chunks, 1, [&](std::int64_t chunk, std::int64_t) {
     std::int64_t* counter = counters + chunk * kParts;

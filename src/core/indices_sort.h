@@ -13,9 +13,9 @@ namespace turnout::core {
 std::uint64_t* sort_bits(std::uint64_t* elements, std::uint64_t* other, std::int64_t count, int low,
                          int bits);
 
-// The same on all threads of the context, with memory for this many counters. There are no bits set above
-// those that are sorted by.
-inline constexpr std::int64_t kSortCounters = std::int64_t{16} << 9;
+// The same on all threads of the context, with memory for so many counters. There are no bits set above those
+// that are sorted by.
+std::int64_t sort_counters(std::int64_t count);
 std::uint64_t* sort_bits(Context& context, std::uint64_t* elements, std::uint64_t* other, std::int64_t count,
                          int low, int bits, std::int64_t* counters);
 

@@ -1,6 +1,5 @@
 // The C functions of this family, each with its order of checks.
 #include <algorithm>
-#include <cstring>
 
 #include "core/c_api.h"
 #include "core/parallel.h"
@@ -133,13 +132,6 @@ void mark_without_voxel(Context& context, const Tensor& coors, const Tensor& poi
   });
 }
 
-// What remains to be done when there is nothing to compute: results that say so, where there is memory for
-// them. Bytes, because nothing has looked at the alignment of the pointers.
-void clear(const Described& result) {
-  if (result.data != nullptr)
-    std::memset(const_cast<void*>(result.data), 0, result.desc->elements * sizeof(std::int32_t));
-}
-
 mluOpStatus_t call_backward(mluOpHandle_t handle, const Signature& signature, mluOpReduceMode_t reduce_type,
                             const Described (&described)[7], const Workspace& workspace) {
   return call(
@@ -248,7 +240,7 @@ mluOpStatus_t mluOpDynamicPointToVoxelForward(
         mark_without_voxel(context, t[1], t[4]);
       },
       {workspace, workspace_size});
-  if (status == MLUOP_STATUS_SUCCESS && !ran) clear({voxel_num_desc, voxel_num});
+  if (status == MLUOP_STATUS_SUCCESS && !ran) fill_result({voxel_num_desc, voxel_num}, 0);
   return status;
 }
 
@@ -352,9 +344,9 @@ mluOpStatus_t mluOpVoxelization(mluOpHandle_t handle, const mluOpTensorDescripto
            },
            {workspace, workspace_size});
   if (status == MLUOP_STATUS_SUCCESS && !ran) {
-    clear({coors_desc, coors});
-    clear({num_points_per_voxel_desc, num_points_per_voxel});
-    clear({voxel_num_desc, voxel_num});
+    fill_result({coors_desc, coors}, 0);
+    fill_result({num_points_per_voxel_desc, num_points_per_voxel}, 0);
+    fill_result({voxel_num_desc, voxel_num}, 0);
   }
   return status;
 }

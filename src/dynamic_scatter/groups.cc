@@ -74,7 +74,7 @@ class Grouping {
         starts_(kept.take<std::int32_t>(points_ + 1)),
         elements_(passing.take<std::uint64_t>(points_)),
         other_(passing.take<std::uint64_t>(points_)),
-        counters_(passing.take<std::int64_t>(kSortCounters)) {}
+        counters_(passing.take<std::int64_t>(sort_counters(points_))) {}
 
   VoxelGroups run() {
     const Extremes all = find_extremes();
@@ -237,7 +237,7 @@ std::size_t groups_bytes(std::int64_t points) {
 }
 
 std::size_t grouping_bytes(std::int64_t points) {
-  return 2 * array_bytes<std::uint64_t>(points) + array_bytes<std::int64_t>(kSortCounters);
+  return 2 * array_bytes<std::uint64_t>(points) + array_bytes<std::int64_t>(sort_counters(points));
 }
 
 VoxelGroups group_by_coordinates(Context& context, const ConstTensor& coors, Scratch& kept,

@@ -1,5 +1,4 @@
 // The C functions of this family, each with its order of checks.
-#include <cstring>
 
 #include "core/c_api.h"
 #include "sparse_conv/c_descriptor.h"
@@ -107,13 +106,6 @@ consteval Signature indice_pairs_c(std::string_view op, std::span<const StepSpec
 
 ScalarValue vector_value(const Dims& dims) { return {dims.data(), dims.count()}; }
 
-// What remains to be done when there are no sites, or no room for outputs: results that say so, where there
-// is memory for them. Bytes, because nothing has looked at the alignment of the pointers.
-void clear(const Described& tensor, int byte) {
-  if (tensor.data != nullptr)
-    std::memset(const_cast<void*>(tensor.data), byte, tensor.desc->elements * sizeof(std::int32_t));
-}
-
 }  // namespace
 
 extern constexpr Signature kMluOpGetIndicePairsWorkspaceSize =
@@ -169,9 +161,9 @@ mluOpStatus_t mluOpGetIndicePairs(mluOpHandle_t handle,
            {workspace, workspace_size});
   if (status != MLUOP_STATUS_SUCCESS) return status;
   if (!ran) {
-    clear({indice_pairs_desc, indice_pairs}, 0xFF);
-    clear({out_indices_desc, out_indices}, 0xFF);
-    clear({indice_num_desc, indice_num}, 0);
+    fill_result({indice_pairs_desc, indice_pairs}, 0xFF);
+    fill_result({out_indices_desc, out_indices}, 0xFF);
+    fill_result({indice_num_desc, indice_num}, 0);
   }
   sparse_conv_desc->num_act_out = static_cast<int>(num_act_out);
   return status;
