@@ -1,0 +1,38 @@
+"""The operators in plain NumPy, slow and readable, and a check of the installed ones against them."""
+
+from turnout.check import dynamic_scatter as _dynamic_scatter
+from turnout.check import moe_dispatch as _moe_dispatch
+from turnout.check import moe_re_routing as _moe_re_routing
+from turnout.check import mutual_information as _mutual_information
+from turnout.check import sparse_conv as _sparse_conv
+from turnout.check.dynamic_scatter import dynamic_scatter_backward, dynamic_scatter_forward, voxelize
+from turnout.check.moe_dispatch import moe_dispatch_forward
+from turnout.check.moe_re_routing import moe_re_routing, moe_re_routing_inverse
+from turnout.check.mutual_information import (
+    mutual_information_backward,
+    mutual_information_forward,
+    mutual_information_forward_backward,
+)
+from turnout.check.sparse_conv import get_indice_pairs
+
+CHECKS = {
+    **_dynamic_scatter.CHECKS,
+    **_moe_dispatch.CHECKS,
+    **_moe_re_routing.CHECKS,
+    **_mutual_information.CHECKS,
+    **_sparse_conv.CHECKS,
+}
+
+__all__ = [
+    "CHECKS",
+    "dynamic_scatter_backward",
+    "dynamic_scatter_forward",
+    "get_indice_pairs",
+    "moe_dispatch_forward",
+    "moe_re_routing",
+    "moe_re_routing_inverse",
+    "mutual_information_backward",
+    "mutual_information_forward",
+    "mutual_information_forward_backward",
+    "voxelize",
+]
