@@ -59,6 +59,17 @@ def backward(points: Points, reduce_type: str, name: str = REUSED) -> Entry:
     )
 
 
+def backward_fresh(points: Points, reduce_type: str) -> Entry:
+    """Memory of turnout's own begins on a line of the cache, which NumPy's large arrays never do."""
+    arguments = points.grad_voxel_feats, points.feats, points.reduced(reduce_type), points.map, points.count
+    kept: list[np.ndarray] = []
+
+    def run() -> None:
+        kept[:] = [turnout.dynamic_scatter_backward(*arguments, reduce_type)]
+
+    return Entry("turnout, new result", run, lambda: kept[0])
+
+
 def index(points: Points) -> Entry:
     """New results: their memory is in turnout's cache of buffers, as NumPy's is in that of malloc."""
     kept: list[turnout.VoxelIndex] = []

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
 #include <limits>
 #include <utility>
 
@@ -66,7 +65,7 @@ void sort_part(std::uint64_t* elements, std::uint64_t* other, std::int64_t count
   if (count > kFew) return sort_digits<std::uint32_t>(elements, other, count, low, bits, passes);
   const std::uint64_t mask = bits == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << bits) - 1;
   insert_in_order(elements, count, low, mask);
-  if (passes % 2 != 0) std::memcpy(other, elements, static_cast<std::size_t>(count) * sizeof(std::uint64_t));
+  if (passes % 2 != 0) std::copy_n(elements, count, other);
 }
 
 }  // namespace

@@ -226,7 +226,7 @@ nb::object index_reduce_backward(const PythonIndex& on, nb::handle grad_voxel_fe
 }  // namespace
 
 void bind_dynamic_scatter(nb::module_& module) {
-  nb::class_<PythonIndex>(module, "VoxelIndex", "The points of each voxel.");
+  const nb::class_<PythonIndex> index_class(module, "VoxelIndex", "The points of each voxel.");
   define(module, "voxelize", &voxelize_points);
   define(module, "dynamic_scatter_forward", &forward);
   define(module, "dynamic_scatter_backward", &backward);

@@ -174,7 +174,8 @@ std::int64_t voxelize_hard(Context& context, const ConstTensor& points, const Co
   auto* to = static_cast<std::byte*>(voxels.data);
   const std::int64_t grain =
       parallel ? std::max<std::int64_t>(1, kRangeBytes / std::max<std::int64_t>(voxel_bytes, 1)) : kSizeMax;
-  parallel_for(context, used, grain, [&](std::int64_t begin, std::int64_t end) {
+  // Without room for points there may be no memory either.
+  parallel_for(context, voxel_bytes > 0 ? used : 0, grain, [&](std::int64_t begin, std::int64_t end) {
     if (!stream) return task.put_points(begin, end, to + begin * voxel_bytes);
     stream_rows(copy, to, voxel_bytes, begin, end,
                 [&](std::int64_t first, std::int64_t last, std::byte* there) {
