@@ -16,13 +16,16 @@ TURNOUT_ISA_BEGIN
 
 // Rows of features lie wherever the points are: they are fetched this many points ahead, and no more of each
 // than the memory system can have under way.
+constexpr std::int64_t kLine = 64;
 constexpr std::int64_t kAhead = 8;
 constexpr std::int64_t kMostFetched = 1024;
 constexpr std::int64_t kAheadVoxels = 4;
 
 HWY_INLINE void fetch(const void* row, std::int64_t bytes) {
   const auto* from = static_cast<const char*>(row);
-  for (std::int64_t b = 0; b < std::min(bytes, kMostFetched); b += 64) hwy::Prefetch(from + b);
+  const auto* const end = from + std::min(bytes, kMostFetched);
+  for (; from < end; from += kLine) hwy::Prefetch(from);
+  if (reinterpret_cast<std::uintptr_t>(row) % kLine != 0) hwy::Prefetch(end - 1);
 }
 
 // -- reductions --------------------------------------------------------------------------------------------
@@ -204,8 +207,8 @@ struct Taken {
     const DU du;
     const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
     // Whole lines go past the cache at once, others are put together first.
-    const bool direct =
-        stream && reinterpret_cast<std::uintptr_t>(to) % 64 == 0 && count * sizeof(T) % 64 == 0;
+    const bool direct = stream && reinterpret_cast<std::uintptr_t>(to) % kLine == 0 &&
+                        count * std::int64_t{sizeof(T)} % kLine == 0;
     T* const made = direct ? to : row;
     auto all = hn::Set(du, kAll);
     std::int64_t j = 0;
@@ -242,6 +245,9 @@ void backward_max(const BackwardTask& task, std::int64_t first, std::int64_t las
   const VoxelGroups& groups = task.groups;
   const std::int64_t channels = task.channels;
   const std::int32_t* const no_more = groups.order + std::max<std::int64_t>(groups.grouped() - kAhead, 0);
+  // Rows that do not begin on a line share lines with others, and these are stored through the cache.
+  const bool shares_lines = task.stream && (reinterpret_cast<std::uintptr_t>(task.grad_feats) % kLine != 0 ||
+                                            channels * std::int64_t{sizeof(T)} % kLine != 0);
   Taken<T> taken;
   for (std::int64_t v = first; v < last; ++v) {
     const std::int32_t* const begin = groups.order + groups.starts[v];
@@ -259,7 +265,13 @@ void backward_max(const BackwardTask& task, std::int64_t first, std::int64_t las
       }
       bool is_all_taken = false;
       for (const std::int32_t* x = begin; x < end; ++x) {
-        if (x < no_more) fetch(feats + x[kAhead] * channels, bytes);
+        if (x < no_more) {
+          fetch(feats + x[kAhead] * channels, bytes);
+          if (shares_lines) {
+            hwy::Prefetch(to + x[kAhead] * channels);
+            hwy::Prefetch(to + x[kAhead] * channels + count - 1);
+          }
+        }
         const T* from = feats + *x * channels;
         T* grads = to + *x * channels;
         if (x == begin) {
