@@ -13,13 +13,23 @@ import turnout.torch
 REUSED = "turnout, out= reused"
 
 
+def memory(shape: tuple[int, ...], dtype: type = np.float32) -> np.ndarray:
+    """Ones, so that its pages are there, 16 bytes past a line of the cache.
+
+    That is where NumPy's large arrays are; smaller ones are anywhere, and the times of two runs would differ.
+    """
+    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    raw = np.ones(size + 128, np.uint8)
+    start = 16 - raw.ctypes.data % 64 + 64
+    array = raw[start : start + size].view(dtype).reshape(shape)
+    array[...] = 1
+    return array
+
+
 def memory_for(points: Points) -> Arrays:
-    """Of every result of the forward function. np.ones: its pages are there, as those of the peers."""
-    return np.ones((points.scale.voxels, points.scale.channels), np.float32), *memory_for_index(points)
-
-
-def memory_for_index(points: Points) -> Arrays:
-    return tuple(np.ones_like(x) for x in points.index)
+    """Of every result of the forward function."""
+    scale = points.scale
+    return memory((scale.voxels, scale.channels)), *(memory(x.shape, x.dtype) for x in points.index)
 
 
 def forward(points: Points, reduce_type: str, name: str = REUSED) -> Entry:
@@ -53,14 +63,14 @@ def forward_op(points: Points, reduce_type: str) -> Entry:
 
 def backward(points: Points, reduce_type: str, name: str = REUSED) -> Entry:
     arguments = points.grad_voxel_feats, points.feats, points.reduced(reduce_type), points.map, points.count
-    out = np.ones_like(points.feats)
+    out = memory(points.feats.shape)
     return Entry(
         name, lambda: turnout.dynamic_scatter_backward(*arguments, reduce_type, out=out), lambda: out
     )
 
 
 def backward_fresh(points: Points, reduce_type: str) -> Entry:
-    """Memory of turnout's own begins on a line of the cache, which NumPy's large arrays never do."""
+    """Memory of turnout's own begins on a line of the cache."""
     arguments = points.grad_voxel_feats, points.feats, points.reduced(reduce_type), points.map, points.count
     kept: list[np.ndarray] = []
 
@@ -86,7 +96,7 @@ def index(points: Points) -> Entry:
 def reduce(points: Points, reduce_type: str) -> Entry:
     """With an index that is there."""
     known = turnout.VoxelIndex(points.coors)
-    out = np.ones((points.scale.voxels, points.scale.channels), np.float32)
+    out = memory((points.scale.voxels, points.scale.channels))
     return Entry(
         "turnout, reduce with a ready VoxelIndex",
         lambda: known.reduce(points.feats, reduce_type, out=out),
@@ -118,7 +128,7 @@ def hard(job: Hard) -> Entry:
 
 
 def dynamic(job: Hard) -> Entry:
-    out = np.ones((len(job.points), 3), np.int32)
+    out = memory((len(job.points), 3), np.int32)
     return Entry(
         "turnout, coordinates alone",
         lambda: turnout.voxelize(job.points, job.voxel_size, job.point_cloud_range, out=out),
