@@ -71,7 +71,7 @@ mluOpStatus_t query_voxelization(mluOpHandle_t handle, Descriptors d, Scalars s,
                                            s[0].value == 1, d[3], d[4], d[5], d[6], size);
 }
 
-void fill_scatter_result(const Tensor* t) { fill_result(t[0], t[3], t[5]); }
+void fill_scatter_result(const Tensor* t) { fill_map(t[0], t[3], t[5]); }
 
 constexpr std::string_view kScatterBackwardExample = "reduce_type=2 voxels=4 channels=3 points=6";
 constexpr std::string_view kVoxelizationExample =

@@ -112,7 +112,7 @@ std::span<const Operator> operators() {
                                    .voxel_num = given(t[5]) ? &num : nullptr},
                                   t[6], to_enum<Reduce>(s[0]));
        },
-       "reduce_type=0 voxels=4 channels=7 points=5", [](const Tensor* t) { fill_result(t[0], t[3], t[5]); }},
+       "reduce_type=0 voxels=4 channels=7 points=5", [](const Tensor* t) { fill_map(t[0], t[3], t[5]); }},
   };
   return kOperators;
 }

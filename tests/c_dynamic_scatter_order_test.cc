@@ -286,7 +286,7 @@ TEST(CVoxelizationOrder, IsTheContract) {
   stairs.bad("workspace_size is 10 bytes, expected ", [](Call& c) { c.workspace_size = kWorkspace; });
   each.data();
   stairs.bad("voxels overlaps points", [](Call& c) { c.is_apart = true; });
-  stairs.bad_inside("voxelize_hard", "voxel_size[0] is 0.000000, expected a positive finite number",
+  stairs.bad_inside("voxelize_hard", "voxel_size[0] is 0, expected a positive finite number",
                     [](Call& c) { c.has_grid = true; });
   stairs.succeeds();
   stairs.climb();

@@ -213,11 +213,11 @@ GRID = [
     ({"points": lambda x: x.astype(np.int64)}, "points has dtype i64, expected f32, f64, f16, bf16"),
     ({"voxel_size": (1, 1)}, "voxel_size has 2 elements, expected 3"),
     ({"point_cloud_range": (0, 0, 0)}, "point_cloud_range has 3 elements, expected 6"),
-    ({"voxel_size": (1, 0, 1)}, "voxel_size[1] is 0.000000, expected a positive finite number"),
+    ({"voxel_size": (1, 0, 1)}, "voxel_size[1] is 0, expected a positive finite number"),
     ({"voxel_size": (1, 1, np.nan)}, "voxel_size[2] is nan, expected a positive finite number"),
     (
         {"point_cloud_range": (0, 3, 0, 2, 2, 2)},
-        "point_cloud_range is 3.000000 .. 2.000000 in direction y, which is -2.000000 voxels, "
+        "point_cloud_range is 3 .. 2 in direction y, which is -2 voxels, "
         "expected 1 .. 2147483647",
     ),
 ]

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <charconv>
 
 #include "core/context.h"
 
@@ -71,6 +72,19 @@ std::string dtypes_text(const Signature& signature, const Argument& argument) {
   if (argument.like < 0) return text;
   return concat("that of ", signature.arguments[argument.like].name, text.empty() ? "" : ", or ", text);
 }
+
+namespace {
+
+template <class Real>
+std::string shortest(Real v) {
+  char digits[32];
+  return {digits, std::to_chars(digits, digits + sizeof(digits), v).ptr};
+}
+
+}  // namespace
+
+std::string number_text(float v) { return shortest(v); }
+std::string number_text(double v) { return shortest(v); }
 
 std::string concat_parts(std::initializer_list<std::string> parts) {
   std::string text;

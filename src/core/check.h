@@ -103,6 +103,9 @@ std::string dtypes_text(const Signature& signature, const Argument& argument);
 std::string concat_parts(std::initializer_list<std::string> parts);
 inline std::string text_of(std::string_view s) { return std::string(s); }
 inline std::string text_of(std::int64_t v) { return std::to_string(v); }
+// The shortest digits that are this number and no other; so that no integer is taken for one, not text_of().
+std::string number_text(float v);
+std::string number_text(double v);
 // concat("a", 3, "b"): the words of a sentence; only failing calls come here.
 template <class... T>
 std::string concat(const T&... parts) {

@@ -226,6 +226,11 @@ class Signature {
       if (arguments[i].name == name) return i;
     throw "no such argument";
   }
+  constexpr bool has_argument(std::string_view name) const {
+    for (const Argument& one : arguments)
+      if (one.name == name) return true;
+    return false;
+  }
   // Position of a size or scalar in Arguments; a misspelt name does not compile in a constant.
   constexpr int size(std::string_view name) const {
     for (int i = 0; i < names.count; ++i)

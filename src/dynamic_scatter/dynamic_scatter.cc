@@ -22,8 +22,6 @@ namespace {
 
 using namespace core;
 
-constexpr std::int64_t kIndexGrain = 16384;  // index entries that are worth a thread
-
 // -- what a reduction writes -------------------------------------------------------------------------------
 
 void fill_rows(const Tensor& rows, std::int64_t first, Reduce reduce_type) {
@@ -66,7 +64,7 @@ void reduce_rows(Context& context, Call& call, const VoxelGroups& groups, const 
   auto* to = static_cast<std::byte*>(voxel_feats.data);
   const bool parallel = groups.grouped() * row_bytes >= kParallelBytes;
   const bool stream = groups.voxels * row_bytes >= kStreamBytes && row_bytes <= kTileBytes;
-  call.chose(stream ? "sorted keys, streamed" : "sorted keys", parallel ? context.threads() : 1);
+  call.chose(stream ? "by voxel, streamed" : "by voxel", parallel ? context.threads() : 1);
   if (row_bytes > 0) {
     for_voxel_ranges(context, groups, row_bytes, parallel, [&](std::int64_t first, std::int64_t last) {
       if (!stream) {
@@ -83,7 +81,7 @@ void reduce_rows(Context& context, Call& call, const VoxelGroups& groups, const 
 void write_map(Context& context, const VoxelGroups& groups, const Tensor& map) {
   visit_index(map.dtype, [&](auto type) {
     auto* to = static_cast<typename decltype(type)::type*>(map.data);
-    parallel_for(context, groups.points, kIndexGrain, [&](std::int64_t begin, std::int64_t end) {
+    parallel_for(context, groups.points, kPointGrain, [&](std::int64_t begin, std::int64_t end) {
       std::copy(groups.map + begin, groups.map + end, to + begin);
     });
   });
@@ -92,7 +90,7 @@ void write_map(Context& context, const VoxelGroups& groups, const Tensor& map) {
 void write_counts(Context& context, const VoxelGroups& groups, const Tensor& counts) {
   visit_index(counts.dtype, [&](auto type) {
     auto* to = static_cast<typename decltype(type)::type*>(counts.data);
-    parallel_for(context, groups.voxels, kIndexGrain, [&](std::int64_t begin, std::int64_t end) {
+    parallel_for(context, groups.voxels, kPointGrain, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t v = begin; v < end; ++v) to[v] = static_cast<std::int32_t>(groups.count(v));
     });
   });
@@ -106,7 +104,7 @@ void write_coors(Context& context, const VoxelGroups& groups, const ConstTensor&
     using Index = typename decltype(type)::type;
     const auto* from = static_cast<const Index*>(coors.data);
     auto* to = static_cast<Index*>(voxel_coors.data);
-    parallel_for(context, groups.voxels, kIndexGrain, [&](std::int64_t begin, std::int64_t end) {
+    parallel_for(context, groups.voxels, kPointGrain, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t v = begin; v < end; ++v)
         std::copy_n(from + std::int64_t{groups.order[groups.starts[v]]} * dims, dims, to + v * dims);
     });
@@ -142,7 +140,9 @@ void spread_rows(Context& context, Call& call, BackwardTask task, const ConstTen
   task.stream = bytes >= kStreamBytes;
   const auto spread = scatter_kernels(context.isa()).backward(grad_feats.dtype, reduce_type);
   const CopyKernels& copy = copy_kernels(context.isa());
-  call.chose(task.stream ? "by voxel, streamed" : "by voxel", parallel ? context.threads() : 1);
+  const char* const by_voxel = task.stream ? "by voxel, streamed" : "by voxel";
+  const char* const by_point = task.stream ? "by point, streamed" : "by point";
+  call.chose(reduce_type == Reduce::max ? by_voxel : by_point, parallel ? context.threads() : 1);
   const std::int64_t grain = parallel ? std::max<std::int64_t>(1, kRangeBytes / row_bytes) : kSizeMax;
   if (reduce_type != Reduce::max) {
     parallel_for(context, groups.points, grain, [&](std::int64_t begin, std::int64_t end) {
@@ -196,7 +196,7 @@ void core::check_needed(const Arguments& arguments) {
     need("feats", "max");
     need("voxel_feats", "max");
   } else if (reduce_type_of(arguments) == Reduce::mean &&
-             &arguments.signature() == &kDynamicScatterBackward) {
+             arguments.signature().has_argument("voxel_points_count")) {  // a VoxelIndex knows the counts
     need("voxel_points_count", "mean");
   }
 }
@@ -271,6 +271,7 @@ std::int64_t dynamic_scatter_forward(Context& context, const ConstTensor& feats,
                          ", expected ", groups.voxels, " or more: the voxels that coors has"));
   });
   reduce_rows(context, call, groups, feats, voxel_feats, reduce_type);
+  call.chose(groups.found_by, context.threads());
   write_map(context, groups, point2voxel_map);
   write_counts(context, groups, voxel_points_count);
   write_coors(context, groups, coors, voxel_coors);
@@ -300,7 +301,7 @@ void dynamic_scatter_backward(Context& context, const ConstTensor& grad_voxel_fe
   if (given_map.dtype == DType::i64) {
     const auto* wide = static_cast<const std::int64_t*>(given_map.data);
     auto* narrow = scratch.take<std::int32_t>(points);
-    parallel_for(context, points, kIndexGrain, [&](std::int64_t begin, std::int64_t end) {
+    parallel_for(context, points, kPointGrain, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t x = begin; x < end; ++x) narrow[x] = static_cast<std::int32_t>(wide[x]);
     });
     map = narrow;
@@ -309,7 +310,7 @@ void dynamic_scatter_backward(Context& context, const ConstTensor& grad_voxel_fe
   if (reduce_type == Reduce::max) {
     task.groups = group_by_map(context, map, points, voxels, scratch);
   } else {
-    task.groups = {points, voxels, map, nullptr, nullptr};
+    task.groups = {.points = points, .voxels = voxels, .map = map};
     if (reduce_type == Reduce::mean) {
       const ConstTensor& counts = *result.voxel_points_count;
       visit_index(counts.dtype, [&](auto type) {
@@ -331,7 +332,7 @@ struct VoxelIndex::State {
   State(Context& where, Call& call, const ConstTensor& rows, Scratch&& scratch)
       : context(where), coors(rows), memory(std::move(scratch)) {
     groups = group_by_coordinates(where, rows, memory, call.scratch(grouping_bytes(rows.shape[0])));
-    call.chose("sorted keys", where.threads());
+    call.chose(groups.found_by, groups.points > kPointGrain ? where.threads() : 1);
   }
 };
 
@@ -355,6 +356,7 @@ void VoxelIndex::write(const Tensor& voxel_coors, const Tensor& point2voxel_map,
   Call call(state_->context, kVoxelIndexWrite,
             {state_->coors, voxel_coors, point2voxel_map, voxel_points_count}, {points(), voxels()});
   if (call.nothing_to_do()) return;
+  call.chose("copied", points() > kPointGrain ? state_->context.threads() : 1);
   write_map(state_->context, state_->groups, point2voxel_map);
   write_counts(state_->context, state_->groups, voxel_points_count);
   write_coors(state_->context, state_->groups, state_->coors, voxel_coors);

@@ -23,7 +23,7 @@ inline void fill_grid(const Tensor& voxel_size, const Tensor& point_cloud_range)
 }
 
 // All rows are voxels, and no point is in one.
-inline void fill_result(const Tensor& grad_voxel_feats, const Tensor& map, const Tensor& voxel_num) {
+inline void fill_map(const Tensor& grad_voxel_feats, const Tensor& map, const Tensor& voxel_num) {
   const auto set = [](const Tensor& t, std::int64_t i, std::int64_t value) {
     if (t.dtype == DType::i64) {
       static_cast<std::int64_t*>(t.data)[i] = value;

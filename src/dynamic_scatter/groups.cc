@@ -14,14 +14,13 @@ namespace turnout::core {
 namespace {
 
 constexpr std::int64_t kMaxChunks = 64;
-constexpr std::int64_t kLeastChunk = 16384;  // points that are worth a thread
 
 // `count` items in consecutive parts of about the same size, few enough for tables on the stack.
 struct Chunks {
   std::int64_t count, parts;
 
   explicit Chunks(std::int64_t items)
-      : count(items), parts(std::clamp<std::int64_t>(items / kLeastChunk, 1, kMaxChunks)) {}
+      : count(items), parts(std::clamp<std::int64_t>(items / kPointGrain, 1, kMaxChunks)) {}
   std::int64_t begin(std::int64_t part) const { return count / parts * part + count % parts * part / parts; }
 
   template <class F>
@@ -79,7 +78,7 @@ class Grouping {
   VoxelGroups run() {
     const Extremes all = find_extremes();
     const bool fits = valid_ > 0 && make_packing(all, kDims, points_, &packing_);
-    if (valid_ > 0 && fits) {
+    if (fits) {
       make_elements([packing = packing_](const Index* row) {
         std::uint64_t key = 0;
         for (int d = 0; d < kDims; ++d)
@@ -92,7 +91,7 @@ class Grouping {
       make_elements([](const Index*) { return std::uint64_t{0}; });
       sort_rows();
     }
-    return {points_, number_voxels(), map_, order_, starts_};
+    return {points_, number_voxels(), map_, order_, starts_, fits ? "sorted keys" : "sorted rows"};
   }
 
  private:
@@ -164,10 +163,7 @@ class Grouping {
     };
     std::int64_t heads[kMaxChunks + 1] = {};
     chunks.run(context_, [&](std::int64_t part, std::int64_t begin, std::int64_t end) {
-      std::int64_t count = begin == 0 && end > 0;
-      for (std::int64_t i = std::max<std::int64_t>(begin, 1); i < end; ++i)
-        count += (elements[i] ^ elements[i - 1]) >> shift != 0;
-      heads[part + 1] = count;
+      for (std::int64_t i = begin; i < end; ++i) heads[part + 1] += is_head(i);
     });
     for (std::int64_t part = 0; part < chunks.parts; ++part) heads[part + 1] += heads[part];
     starts_[0] = 0;
@@ -176,20 +172,17 @@ class Grouping {
       std::int32_t *map = map_, *order = order_;
       std::int32_t* ends = starts_ + heads[part];  // of the voxel of the element before
       auto voxel = static_cast<std::int32_t>(heads[part]) - 1;
-      std::uint64_t before = begin > 0 ? elements[begin - 1] : 0;
       // A run that goes on in the next chunk has its end there.
       std::int64_t last = end;
       while (last > begin && !is_head(last)) --last;
       for (std::int64_t i = begin; i < end; ++i) {
-        const std::uint64_t element = elements[i];
-        const bool head = i == 0 || (element ^ before) >> shift != 0;
-        before = element;
-        const auto x = static_cast<std::int32_t>(element & mask);
+        const bool head = is_head(i);
+        const auto x = static_cast<std::int32_t>(elements[i] & mask);
         voxel += head;
         ends += head;
         order[i] = x;
         map[x] = voxel;
-        // Without a branch, which would be as hard to foresee as the data: the last element of a run stays.
+        // Not only where a run ends, which would be hard to foresee: what its last element says stays.
         if (i < last) *ends = static_cast<std::int32_t>(i + 1);
       }
     });
@@ -223,7 +216,7 @@ VoxelGroups group_typed(Context& context, const ConstTensor& coors, Scratch& kep
 // Parts of a map that are counted at the same time, at most: each has a table with all voxels, which must
 // cost less than its points.
 std::int64_t most_counted_parts(std::int64_t points, std::int64_t voxels) {
-  return std::clamp<std::int64_t>(std::min(points / kLeastChunk, points / (voxels + 1)), 1, 4);
+  return std::clamp<std::int64_t>(std::min(points / kPointGrain, points / (voxels + 1)), 1, 4);
 }
 
 }  // namespace
@@ -278,7 +271,7 @@ VoxelGroups group_by_map(Context& context, const std::int32_t* map, std::int64_t
     for (std::int64_t x = begin(part); x < begin(part + 1); ++x)
       order[next[bucket(x)]++] = static_cast<std::int32_t>(x);
   });
-  return {points, voxels, map, order, starts};
+  return {points, voxels, map, order, starts, "counted map"};
 }
 
 }  // namespace turnout::core

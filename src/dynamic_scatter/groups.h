@@ -8,12 +8,15 @@
 
 namespace turnout::core {
 
+inline constexpr std::int64_t kPointGrain = 16384;  // points whose indices are worth a thread
+
 struct VoxelGroups {
   std::int64_t points = 0;
   std::int64_t voxels = 0;
   const std::int32_t* map = nullptr;     // [points] the voxel, or -1
   const std::int32_t* order = nullptr;   // [points] voxel by voxel, ascending within one; then those of none
   const std::int32_t* starts = nullptr;  // [voxels + 1] where a voxel's points begin in `order`
+  const char* found_by = "";             // for the log
 
   std::int64_t grouped() const { return starts[voxels]; }  // points that are in a voxel
   std::int64_t count(std::int64_t voxel) const { return starts[voxel + 1] - starts[voxel]; }

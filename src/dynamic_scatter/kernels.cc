@@ -21,6 +21,8 @@ constexpr std::int64_t kAhead = 8;
 constexpr std::int64_t kMostFetched = 1024;
 constexpr std::int64_t kAheadVoxels = 4;
 
+constexpr std::int64_t kPiece = 1024;  // channels whose state is on the stack
+
 HWY_INLINE void fetch(const void* row, std::int64_t bytes) {
   const auto* from = static_cast<const char*>(row);
   const auto* const end = from + std::min(bytes, kMostFetched);
@@ -107,16 +109,47 @@ HWY_INLINE void reduce_columns(const T* feats, std::int64_t channels, const std:
   }
 }
 
+// A voxel of so many points that their rows would not stay in the cache from one group of channels to the
+// next: each row is read at once, and the sums are in memory.
+constexpr std::int64_t kMany = 32;
+template <class T, Reduce kReduce, class Lane>
+void reduce_many(const T* feats, std::int64_t channels, const std::int32_t* order, std::int64_t count, T* to,
+                 Lane start) {
+  const hn::ScalableTag<Lane> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  alignas(64) Lane sums[kPiece];
+  for (std::int64_t column = 0; column < channels; column += kPiece) {
+    const std::int64_t width = std::min(kPiece, channels - column);
+    std::fill_n(sums, width, start);
+    for (std::int64_t i = 0; i < count; ++i) {
+      if (i + kAhead < count)
+        fetch(feats + order[i + kAhead] * channels + column, width * std::int64_t{sizeof(T)});
+      const T* row = feats + order[i] * channels + column;
+      std::int64_t j = 0;
+      for (; j + lanes <= width; j += lanes)
+        hn::Store(Step<kReduce>::add(hn::Load(d, sums + j), widen(row + j)), d, sums + j);
+      for (; j < width; ++j) sums[j] = Step<kReduce>::add(sums[j], static_cast<Lane>(to_float(row[j])));
+    }
+    for (std::int64_t j = 0; j < width; ++j)
+      to[column + j] = rounded<T>(Step<kReduce>::end_lane(sums[j], static_cast<Lane>(count)));
+  }
+}
+
 template <class T, Reduce kReduce>
 void reduce(const ReduceTask& task, std::int64_t first, std::int64_t last, void* to) {
   using Lane = typename Block<T>::Lane;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(hn::ScalableTag<Lane>()));
+  constexpr Lane kStart = kReduce == Reduce::max ? -std::numeric_limits<Lane>::infinity() : Lane{0};
   const std::int64_t channels = task.channels, grouped = task.groups.grouped();
   const auto* feats = static_cast<const T*>(task.feats);
   auto* row = static_cast<T*>(to);
   for (std::int64_t v = first; v < last; ++v, row += channels) {
     const std::int64_t begin = task.groups.starts[v], count = task.groups.count(v);
     const std::int32_t* order = task.groups.order + begin;
+    if (count > kMany) {
+      reduce_many<T, kReduce>(feats, channels, order, count, row, kStart);
+      continue;
+    }
     for (std::int64_t i = begin + kAhead; i < std::min(begin + kAhead + count, grouped); ++i)
       fetch(feats + task.groups.order[i] * channels, channels * std::int64_t{sizeof(T)});
     std::int64_t j = 0;
@@ -125,7 +158,7 @@ void reduce(const ReduceTask& task, std::int64_t first, std::int64_t last, void*
     for (; j + lanes <= channels; j += lanes)
       reduce_columns<T, kReduce, 1>(feats + j, channels, order, count, row + j);
     for (; j < channels; ++j) {
-      Lane sum = kReduce == Reduce::max ? -std::numeric_limits<Lane>::infinity() : Lane{0};
+      Lane sum = kStart;
       for (std::int64_t i = 0; i < count; ++i)
         sum = Step<kReduce>::add(sum, static_cast<Lane>(to_float(feats[order[i] * channels + j])));
       row[j] = rounded<T>(Step<kReduce>::end_lane(sum, static_cast<Lane>(count)));
@@ -147,8 +180,8 @@ ScatterKernels::ReduceRange pick_reduce(DType dtype, Reduce reduce_type) {
 // is needed, and a gradient keeps all of its own.
 template <class T>
 struct Bits {
-  using Lane = T;
-  static const Lane* of(const T* from) { return from; }
+  using Type = T;
+  static const Type* of(const T* from) { return from; }
   template <class D, class V>
   static HWY_INLINE auto equal(D, V a, V b) {
     const hn::RebindToUnsigned<D> du;
@@ -157,8 +190,8 @@ struct Bits {
 };
 template <class T, std::uint16_t kInfinity>
 struct HalfBits {
-  using Lane = std::uint16_t;
-  static const Lane* of(const T* from) { return &from->bits; }
+  using Type = std::uint16_t;
+  static const Type* of(const T* from) { return &from->bits; }
   template <class D, class V>
   static HWY_INLINE auto equal(D d, V a, V b) {
     const hn::RebindToSigned<D> di;
@@ -176,8 +209,6 @@ struct Bits<f16> : HalfBits<f16, 0x7C00> {};
 template <>
 struct Bits<bf16> : HalfBits<bf16, 0x7F80> {};
 
-constexpr std::int64_t kPiece = 1024;  // channels whose state is on the stack
-
 template <class T>
 HWY_INLINE void put_row(T* to, const T* row, std::int64_t count, bool stream) {
   const auto bytes = count * std::int64_t{sizeof(T)};
@@ -192,11 +223,11 @@ HWY_INLINE void put_row(T* to, const T* row, std::int64_t count, bool stream) {
 template <class T>
 struct Taken {
   using B = Bits<T>;
-  using D = hn::ScalableTag<typename B::Lane>;
+  using D = hn::ScalableTag<typename B::Type>;
   using DU = hn::RebindToUnsigned<D>;
   using Mask = hn::TFromD<DU>;
   static constexpr auto kAll = static_cast<Mask>(~Mask{0});
-  alignas(64) Mask bits[kPiece];  // all of them, or none
+  alignas(64) Mask bits[kPiece];  // 0: not taken
   alignas(64) T row[kPiece];
 
   // to = grad where the point is equal and nobody before it was, else 0. Whether all channels are taken now.
@@ -230,7 +261,7 @@ struct Taken {
     for (; j < count; ++j) {
       const bool equal = to_float(feats[j]) == to_float(wanted[j]), before = !kFirst && bits[j] != 0;
       made[j] = equal && !before ? grad[j] : T{};
-      bits[j] = equal || before;
+      bits[j] = equal || before ? kAll : Mask{0};
       is_all &= equal || before;
     }
     if (!direct) put_row(to, row, count, stream);

@@ -85,36 +85,35 @@ TEST(DynamicScatterRefusals, Grids) {
   };
   const std::vector<float> range = {0, 0, 0, 4, 4, 4};
   EXPECT_EQ(sentence({1, 1, 1}, range), "");
-  EXPECT_EQ(sentence({0, 1, 1}, range),
-            "voxelize: voxel_size[0] is 0.000000, expected a positive finite number");
+  EXPECT_EQ(sentence({0, 1, 1}, range), "voxelize: voxel_size[0] is 0, expected a positive finite number");
   EXPECT_EQ(sentence({1, -0.5f, 1}, range),
-            "voxelize: voxel_size[1] is -0.500000, expected a positive finite number");
+            "voxelize: voxel_size[1] is -0.5, expected a positive finite number");
   EXPECT_EQ(sentence({1, 1, kInfinity}, range),
             "voxelize: voxel_size[2] is inf, expected a positive finite number");
   EXPECT_EQ(sentence({kNan, 1, 1}, range),
             "voxelize: voxel_size[0] is nan, expected a positive finite number");
   EXPECT_EQ(sentence({1, 1, 1}, {0, 0, 0, 0, 4, 4}),
-            "voxelize: point_cloud_range is 0.000000 .. 0.000000 in direction x, which is 0.000000 voxels, "
+            "voxelize: point_cloud_range is 0 .. 0 in direction x, which is 0 voxels, "
             "expected 1 .. 2147483647");
   EXPECT_EQ(sentence({1, 1, 1}, {0, 5, 0, 4, 4, 4}),
-            "voxelize: point_cloud_range is 5.000000 .. 4.000000 in direction y, which is -1.000000 voxels, "
+            "voxelize: point_cloud_range is 5 .. 4 in direction y, which is -1 voxels, "
             "expected 1 .. 2147483647");
   EXPECT_EQ(sentence({1, 1, 9}, {0, 0, 0, 4, 4, 4}),
-            "voxelize: point_cloud_range is 0.000000 .. 4.000000 in direction z, which is 0.000000 voxels, "
+            "voxelize: point_cloud_range is 0 .. 4 in direction z, which is 0 voxels, "
             "expected 1 .. 2147483647");
   EXPECT_EQ(sentence({1, 1, 8}, {0, 0, 0, 4, 4, 4}), "");  // a half is rounded up
   EXPECT_EQ(sentence({1, 1, 1}, {0, 0, 0, 4, 2147483648.0f, 4}),
-            "voxelize: point_cloud_range is 0.000000 .. 2147483648.000000 in direction y, which is "
-            "2147483648.000000 voxels, expected 1 .. 2147483647");
+            "voxelize: point_cloud_range is 0 .. 2147483648 in direction y, which is "
+            "2147483648 voxels, expected 1 .. 2147483647");
   EXPECT_EQ(sentence({1, 1, 1}, {0, 0, 0, 4, 2147483520.0f, 4}), "");
   EXPECT_EQ(sentence({1, 1, 1}, {0, 0, 0, kInfinity, 4, 4}),
-            "voxelize: point_cloud_range is 0.000000 .. inf in direction x, which is inf voxels, expected 1 "
+            "voxelize: point_cloud_range is 0 .. inf in direction x, which is inf voxels, expected 1 "
             ".. 2147483647");
   EXPECT_EQ(sentence({1, 1, 1}, {0, 0, -kInfinity, 4, 4, 4}),
-            "voxelize: point_cloud_range is -inf .. 4.000000 in direction z, which is inf voxels, expected 1 "
+            "voxelize: point_cloud_range is -inf .. 4 in direction z, which is inf voxels, expected 1 "
             ".. 2147483647");
   const std::string nan = sentence({1, 1, 1}, {0, kNan, 0, 4, 4, 4});
-  EXPECT_NE(nan.find("voxelize: point_cloud_range is nan .. 4.000000 in direction y, which is "), nan.npos);
+  EXPECT_NE(nan.find("voxelize: point_cloud_range is nan .. 4 in direction y, which is "), nan.npos);
 }
 
 // A grid is what it is in the type that coordinates are computed in.
@@ -122,12 +121,12 @@ TEST(DynamicScatterRefusals, GridsInTheTypeOfTheirPoints) {
   const std::vector<double> ones = {1, 1, 1}, wide = {0, 0, 0, 2147483647.0, 4, 4};
   EXPECT_EQ((grid_sentence<double, double>(ones, wide)), "");
   const std::string float_sentence =
-      "voxelize: point_cloud_range is 0.000000 .. 2147483648.000000 in direction x, which is "
-      "2147483648.000000 voxels, expected 1 .. 2147483647";
+      "voxelize: point_cloud_range is 0 .. 2147483648 in direction x, which is "
+      "2147483648 voxels, expected 1 .. 2147483647";
   EXPECT_EQ((grid_sentence<float, double>(ones, wide)), float_sentence);
   EXPECT_EQ((grid_sentence<f16, double>(ones, wide)), float_sentence);
   EXPECT_EQ((grid_sentence<float, double>({1, 1e-60, 1}, {0, 0, 0, 4, 4, 4})),
-            "voxelize: voxel_size[1] is 0.000000, expected a positive finite number");
+            "voxelize: voxel_size[1] is 0, expected a positive finite number");
   EXPECT_EQ((grid_sentence<double, double>({1, 1e-60, 1}, {0, 0, 0, 4, 4e-60, 4})), "");
 }
 

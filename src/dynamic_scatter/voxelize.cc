@@ -17,8 +17,6 @@ namespace {
 
 using namespace core;
 
-constexpr std::int64_t kPointGrain = 8192;  // points that are worth a thread
-
 // Element i of voxel_size or point_cloud_range.
 template <class Real>
 Real value_at(const Slot& slot, int i) {
@@ -44,15 +42,14 @@ void check_grid_in(const Arguments& arguments, const Slot& voxel_size, const Slo
   for (int j = 0; j < 3; ++j) {
     const std::int64_t d = j;
     if (!(grid.voxel_size[j] > 0) || !std::isfinite(grid.voxel_size[j]))
-      arguments.fail(ErrorCode::bad_param,
-                     concat("voxel_size[", d, "] is ", std::to_string(grid.voxel_size[j]),
-                            ", expected a positive finite number"));
+      arguments.fail(ErrorCode::bad_param, concat("voxel_size[", d, "] is ", number_text(grid.voxel_size[j]),
+                                                  ", expected a positive finite number"));
     if (!(grid.extent[j] >= 1 && grid.extent[j] < Real{0x1p31}))
       arguments.fail(ErrorCode::bad_param,
-                     concat("point_cloud_range is ", std::to_string(grid.least[j]), " .. ",
-                            std::to_string(value_at<Real>(range, 3 + j)), " in direction ",
+                     concat("point_cloud_range is ", number_text(grid.least[j]), " .. ",
+                            number_text(value_at<Real>(range, 3 + j)), " in direction ",
                             std::string_view("xyz").substr(static_cast<std::size_t>(j), 1), ", which is ",
-                            std::to_string(grid.extent[j]), " voxels, expected 1 .. 2147483647"));
+                            number_text(grid.extent[j]), " voxels, expected 1 .. 2147483647"));
   }
 }
 
@@ -61,13 +58,13 @@ void write_coordinates(Context& context, const ConstTensor& points, const ConstT
                        const ConstTensor& range, const Tensor& coors) {
   const FpEnvironment environment;  // the caller's may round otherwise, or trap
   const auto voxelize_range = coordinate_kernels(context.isa()).voxelize(points.dtype, coors.dtype);
-  const bool is_double = points.dtype == DType::f64;
-  const auto single = grid_of<float>(voxel_size, range);
-  const auto twice = grid_of<double>(voxel_size, range);
-  const void* grid = is_double ? static_cast<const void*>(&twice) : &single;
-  parallel_for(context, points.shape[0], kPointGrain, [&](std::int64_t begin, std::int64_t end) {
-    voxelize_range(grid, points.data, points.shape[1], coors.data, begin, end);
-  });
+  const auto run = [&](const auto& grid) {
+    parallel_for(context, points.shape[0], kPointGrain, [&](std::int64_t begin, std::int64_t end) {
+      voxelize_range(&grid, points.data, points.shape[1], coors.data, begin, end);
+    });
+  };
+  points.dtype == DType::f64 ? run(grid_of<double>(voxel_size, range))
+                             : run(grid_of<float>(voxel_size, range));
 }
 
 // The voxels in the order of their first points, up to `room` of them. `passing` is memory for as many
@@ -135,7 +132,7 @@ void voxelize(Context& context, const ConstTensor& points, const ConstTensor& vo
               const ConstTensor& point_cloud_range, const Tensor& coors) {
   Call call(context, kVoxelize, {points, voxel_size, point_cloud_range, coors}, {});
   if (call.nothing_to_do()) return;
-  call.chose("point by point", points.shape[0] > kPointGrain ? context.threads() : 1);
+  call.chose("by point", points.shape[0] > kPointGrain ? context.threads() : 1);
   write_coordinates(context, points, voxel_size, point_cloud_range, coors);
 }
 
@@ -169,7 +166,7 @@ std::int64_t voxelize_hard(Context& context, const ConstTensor& points, const Co
   const std::int64_t voxel_bytes = task.voxel_bytes(), bytes = room * voxel_bytes;
   const bool parallel = bytes >= kParallelBytes;
   const bool stream = bytes >= kStreamBytes && voxel_bytes <= kTileBytes;
-  call.chose(stream ? "sorted keys, streamed" : "sorted keys", parallel ? context.threads() : 1);
+  call.chose(task.groups.found_by, parallel ? context.threads() : 1);
   const CopyKernels& copy = copy_kernels(context.isa());
   auto* to = static_cast<std::byte*>(voxels.data);
   const std::int64_t grain =
