@@ -97,17 +97,25 @@ void write_counts(Context& context, const VoxelGroups& groups, const Tensor& cou
 }
 
 // Of each voxel those of its first point.
+template <class Index, int kDims>
+void write_coors_of(Context& context, const VoxelGroups& groups, const Index* from, Index* to) {
+  parallel_for(context, groups.voxels, kPointGrain, [&](std::int64_t begin, std::int64_t end) {
+    constexpr std::int64_t kAhead = 16;  // rows lie wherever the points are
+    for (std::int64_t v = begin; v < end; ++v) {
+      if (v + kAhead < groups.voxels) __builtin_prefetch(from + groups.first_point(v + kAhead) * kDims);
+      std::copy_n(from + groups.first_point(v) * kDims, kDims, to + v * kDims);
+    }
+  });
+}
 void write_coors(Context& context, const VoxelGroups& groups, const ConstTensor& coors,
                  const Tensor& voxel_coors) {
-  const std::int64_t dims = coors.shape[1];
   visit_index(coors.dtype, [&](auto type) {
     using Index = typename decltype(type)::type;
-    const auto* from = static_cast<const Index*>(coors.data);
-    auto* to = static_cast<Index*>(voxel_coors.data);
-    parallel_for(context, groups.voxels, kPointGrain, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t v = begin; v < end; ++v)
-        std::copy_n(from + std::int64_t{groups.order[groups.starts[v]]} * dims, dims, to + v * dims);
-    });
+    constexpr decltype(&write_coors_of<Index, 1>) kOf[] = {
+        &write_coors_of<Index, 1>, &write_coors_of<Index, 2>, &write_coors_of<Index, 3>,
+        &write_coors_of<Index, 4>};
+    kOf[coors.shape[1] - 1](context, groups, static_cast<const Index*>(coors.data),
+                            static_cast<Index*>(voxel_coors.data));
   });
 }
 

@@ -20,6 +20,7 @@ struct VoxelGroups {
 
   std::int64_t grouped() const { return starts[voxels]; }  // points that are in a voxel
   std::int64_t count(std::int64_t voxel) const { return starts[voxel + 1] - starts[voxel]; }
+  std::int64_t first_point(std::int64_t voxel) const { return order[starts[voxel]]; }
   // The first voxel that begins at `position` of the order or behind it.
   std::int64_t voxel_from(std::int64_t position) const;
 };

@@ -73,7 +73,7 @@ std::int64_t order_by_first_point(const VoxelGroups& groups, std::int64_t room, 
                                   std::int32_t* passing) {
   std::fill_n(passing, groups.points, -1);
   for (std::int64_t v = 0; v < groups.voxels; ++v)
-    passing[groups.order[groups.starts[v]]] = static_cast<std::int32_t>(v);
+    passing[groups.first_point(v)] = static_cast<std::int32_t>(v);
   std::int64_t count = 0;
   for (std::int64_t x = 0; x < groups.points && count < room; ++x)
     if (passing[x] >= 0) voxels[count++] = passing[x];
