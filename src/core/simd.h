@@ -19,6 +19,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/copy.h"
 #include "core/isa.h"
 #include "turnout/tensor.h"
 
@@ -136,13 +137,6 @@ HWY_INLINE void by_lines(const void* to, std::int64_t bytes, const Line& line, c
   if (i < bytes) edge(i, static_cast<std::size_t>(bytes - i));
 }
 
-// Less than a line, in line: a call of memcpy for either end of a row takes as long as the row.
-HWY_INLINE void copy_edge(std::uint8_t* to, const std::uint8_t* from, std::size_t bytes) {
-  for (; bytes >= 16; bytes -= 16, to += 16, from += 16) std::memcpy(to, from, 16);
-  for (; bytes >= 4; bytes -= 4, to += 4, from += 4) std::memcpy(to, from, 4);
-  for (; bytes > 0; --bytes) *to++ = *from++;
-}
-
 // to[0 .. bytes-1] = from[0 .. bytes-1], whole lines past the cache.
 HWY_INLINE void stream_bytes(void* to, const void* from, std::int64_t bytes) {
   const hn::ScalableTag<std::uint8_t> d;
@@ -150,7 +144,7 @@ HWY_INLINE void stream_bytes(void* to, const void* from, std::int64_t bytes) {
   const auto* in = static_cast<const std::uint8_t*>(from);
   by_lines(
       to, bytes, [&](std::int64_t i) HWY_ATTR { hn::Stream(hn::LoadU(d, in + i), d, out + i); },
-      [&](std::int64_t i, std::size_t n) HWY_ATTR { copy_edge(out + i, in + i, n); });
+      [&](std::int64_t i, std::size_t n) { copy_short(out + i, in + i, static_cast<std::int64_t>(n)); });
 }
 
 using F32 = hn::ScalableTag<float>;

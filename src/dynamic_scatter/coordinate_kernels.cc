@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <type_traits>
 
 #include "core/dtypes.h"
 #include "core/half.h"
@@ -13,6 +14,34 @@
 
 TURNOUT_ISA_BEGIN
 
+// Four lanes: x, y, z of a point and whatever lies behind them.
+struct PointLanes {
+  using D = hn::CappedTag<float, 4>;
+  static_assert(HWY_MAX_BYTES >= 16);
+  hn::Vec<D> voxel_size, least, extent;
+
+  explicit PointLanes(const GridOf<float>& grid)
+      : voxel_size(lanes(grid.voxel_size)), least(lanes(grid.least)), extent(lanes(grid.extent)) {}
+  static HWY_INLINE hn::Vec<D> lanes(const float (&values)[3]) {
+    const float four[4] = {values[0], values[1], values[2], 1};
+    return hn::LoadU(D(), four);
+  }
+  // Writes four elements: what is behind z, y, x is anything.
+  HWY_INLINE void voxelize(const float* point, std::int32_t* to) const {
+    const D d;
+    const hn::RebindToSigned<D> di;
+    const auto cell = hn::Floor(hn::Div(hn::Sub(hn::LoadU(d, point), least), voxel_size));
+    const auto inside = hn::And(hn::Ge(cell, hn::Zero(d)), hn::Lt(cell, extent));  // not so of NaN
+    std::uint8_t bits[8] = {};
+    hn::StoreMaskBits(d, inside, bits);
+    // The conversion of what is not inside would be undefined.
+    const auto kept = hn::ConvertTo(di, hn::IfThenElse(inside, cell, hn::Set(d, -1.0f)));
+    const auto all = (bits[0] & 7) == 7 ? kept : hn::Set(di, -1);
+    const std::int32_t order[4] = {2, 1, 0, 3};
+    hn::StoreU(hn::TableLookupLanes(all, hn::SetTableIndices(di, order)), di, to);
+  }
+};
+
 template <class T, class Index>
 void voxelize(const void* grid_of, const void* points, std::int64_t features, void* coors, std::int64_t first,
               std::int64_t last) {
@@ -20,7 +49,13 @@ void voxelize(const void* grid_of, const void* points, std::int64_t features, vo
   const GridOf<Real> grid = *static_cast<const GridOf<Real>*>(grid_of);
   const auto* point = static_cast<const T*>(points) + first * features;
   auto* to = static_cast<Index*>(coors) + first * 3;
-  for (std::int64_t i = first; i < last; ++i, point += features, to += 3) {
+  std::int64_t i = first;
+  if constexpr (std::is_same_v<T, float> && sizeof(Index) == 4) {
+    // All but the last point: behind that one there may be nothing to read, or another range to write.
+    const PointLanes lanes(grid);
+    for (; i + 1 < last; ++i, point += features, to += 3) lanes.voxelize(point, to);
+  }
+  for (; i < last; ++i, point += features, to += 3) {
     Real cell[3];
     bool is_inside = true;
     for (int j = 0; j < 3; ++j) {

@@ -87,6 +87,7 @@ struct HardTask {
   const std::byte* points;
   const std::int32_t* coors;  // of each point
   std::int64_t point_bytes, max_points;
+  std::int64_t used = 0;  // how many results there are
 
   std::int64_t voxel_bytes() const { return max_points * point_bytes; }
   std::int64_t stored(std::int64_t slot) const { return std::min(groups.count(voxels[slot]), max_points); }
@@ -97,10 +98,16 @@ struct HardTask {
   // The points of results first .. last-1, and zeros behind the points of each.
   void put_points(std::int64_t first, std::int64_t last, std::byte* to) const {
     for (std::int64_t slot = first; slot < last; ++slot, to += voxel_bytes()) {
+      constexpr std::int64_t kAhead = 8;  // points lie wherever they are
+      if (slot + kAhead < used) {
+        const std::int32_t* next = points_of(slot + kAhead);
+        for (std::int64_t k = 0; k < stored(slot + kAhead); ++k)
+          __builtin_prefetch(points + next[k] * point_bytes);
+      }
       const std::int64_t count = stored(slot);
       const std::int32_t* x = points_of(slot);
       for (std::int64_t k = 0; k < count; ++k)
-        std::memcpy(to + k * point_bytes, points + x[k] * point_bytes, static_cast<std::size_t>(point_bytes));
+        copy_short(to + k * point_bytes, points + x[k] * point_bytes, point_bytes);
       std::memset(to + count * point_bytes, 0, static_cast<std::size_t>(voxel_bytes() - count * point_bytes));
     }
   }
@@ -162,6 +169,7 @@ std::int64_t voxelize_hard(Context& context, const ConstTensor& points, const Co
   const std::int64_t used =
       order_by_first_point(task.groups, room, ordered, scratch.take<std::int32_t>(rows));
   task.voxels = ordered;
+  task.used = used;
 
   const std::int64_t voxel_bytes = task.voxel_bytes(), bytes = room * voxel_bytes;
   const bool parallel = bytes >= kParallelBytes;
