@@ -2,11 +2,11 @@
 
 The encoder is that of PointPillars and, with voxels instead of pillars, the dynamic voxel feature encoder of
 MVX-Net: a linear layer for each point, the maximum over the points of each pillar, and both once more. No
-point is dropped and no pillar padded; what that takes is three operators of turnout:
+point is dropped and no pillar padded; what that takes of turnout is:
 
-    voxelize          which pillar a point is in
-    dynamic_scatter   the points of each pillar reduced to one row, and which row that is
-    its gradient      back to the points, by autograd
+    Voxelization   which pillar a point is in
+    VoxelIndex     the points of each pillar, found once for the three reductions of a scan
+    its reduce     to one row for each pillar, and by autograd back to the points
 
 A head tells the pillars on cars from the others, so that there is a loss to fall. The scan is made up: a
 street with parked cars between two walls, seen by 64 beams from x = 0, y = 0. Needs torch and matplotlib.
@@ -80,21 +80,20 @@ class PillarEncoder(nn.Module):
         super().__init__()
         half = channels // 2
         self.first, self.second = layer(9, half), layer(2 * half, channels)
-        self.maximum = turnout.torch.DynamicScatter(PILLAR, RANGE, average_points=False)
 
     def forward(self, points: torch.Tensor, coors: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        # The operator behind DynamicScatter also says which row each point went into.
-        means, _, row_of, _ = torch.ops.turnout.dynamic_scatter_forward(points[:, :3], coors, "mean")
-        row_of = row_of.long()
+        pillars = turnout.torch.VoxelIndex(coors)
+        row_of = pillars.point2voxel_map.long()
+        means = pillars.reduce(points[:, :3], "mean")
         corner, size = points.new_tensor(RANGE[:2]), points.new_tensor(PILLAR[:2])
         centres = (coors[:, [2, 1]] + 0.5) * size + corner  # coors are z, y, x
         feats = torch.cat(
             (points, points[:, :3] - means.index_select(0, row_of), points[:, :2] - centres), dim=1
         )
         feats = self.first(feats)
-        pooled, _ = self.maximum(feats, coors)
+        pooled = pillars.reduce(feats, "max")
         feats = self.second(torch.cat((feats, pooled.index_select(0, row_of)), dim=1))
-        return self.maximum(feats, coors)
+        return pillars.reduce(feats, "max"), pillars.voxel_coors
 
 
 def canvas_of(rows: torch.Tensor, pillars: torch.Tensor) -> torch.Tensor:
@@ -174,16 +173,17 @@ def milliseconds(function: Callable[[], object]) -> float:
 
 def show_times(coors: torch.Tensor, channels: int) -> None:
     """What the last layer asks of turnout, in each step."""
-    feats = torch.randn(len(coors), channels)
-    most, pillars, row_of, count = torch.ops.turnout.dynamic_scatter_forward(feats, coors, "max")
+    feats = torch.randn(len(coors), channels, requires_grad=True)
+    pillars = turnout.torch.VoxelIndex(coors)
+    most = pillars.reduce(feats, "max")
     grad = torch.randn_like(most)
-    forward = milliseconds(lambda: turnout.torch.dynamic_scatter(feats, coors, "max"))
-    backward = milliseconds(
-        lambda: torch.ops.turnout.dynamic_scatter_backward(grad, feats, most, row_of, count, "max")
-    )
+    index = milliseconds(lambda: turnout.torch.VoxelIndex(coors))
+    forward = milliseconds(lambda: pillars.reduce(feats, "max"))
+    backward = milliseconds(lambda: torch.autograd.grad(most, feats, grad, retain_graph=True))
     print(
-        f"of that, dynamic_scatter of {len(coors)}x{channels} to {len(pillars)} rows {forward:.2f} ms, "
-        f"its gradient {backward:.2f} ms, on {torch.get_num_threads()} threads"
+        f"of that, the index of {len(coors)} points {index:.2f} ms, the maximum of {channels} channels in "
+        f"{pillars.voxels} rows {forward:.2f} ms, its gradient {backward:.2f} ms, "
+        f"on {torch.get_num_threads()} threads"
     )
 
 

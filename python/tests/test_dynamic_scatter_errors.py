@@ -217,8 +217,7 @@ GRID = [
     ({"voxel_size": (1, 1, np.nan)}, "voxel_size[2] is nan, expected a positive finite number"),
     (
         {"point_cloud_range": (0, 3, 0, 2, 2, 2)},
-        "point_cloud_range is 3 .. 2 in direction y, which is -2 voxels, "
-        "expected 1 .. 2147483647",
+        "point_cloud_range is 3 .. 2 in direction y, which is -2 voxels, expected 1 .. 2147483647",
     ),
 ]
 

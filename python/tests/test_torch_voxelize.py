@@ -28,6 +28,8 @@ def points_of(rng, points=100, dtype=torch.float32):
 def assert_like_definition(results, points, size=SIZE, ends=RANGE, **limits):
     wide = points if points.dtype == torch.float64 else points.float()
     expected = check.voxelize(wide.numpy(), size, ends, **limits)
+    if not limits:  # coordinates alone, whose rows are no results
+        results, expected = (results,), (expected,)
     for actual, wanted in zip(results, expected, strict=True):
         assert type(actual) is torch.Tensor
         if actual.dtype.is_floating_point:
@@ -101,6 +103,14 @@ def test_gradients_are_not_dropped(rng):
         assert not voxelization(points, SIZE, RANGE)[0].requires_grad
 
 
+def test_torch_func_is_refused(rng):
+    """It hides from kernels what it follows: zeros would come back."""
+    function = lambda points: voxelization(points, SIZE, RANGE)[0].sum()  # noqa: E731
+    for differentiate in (torch.func.grad, torch.func.jacrev):
+        with pytest.raises(NotImplementedError, match="points requires grad, but this operator has no"):
+            differentiate(function)(points_of(rng))
+
+
 def test_same_sentences(rng):
     points = points_of(rng)
     with pytest.raises(ValueError, match="voxelize: voxel_size has 2 elements, expected 3"):
@@ -153,6 +163,51 @@ def test_module(rng):
     assert module.grid_size.dtype == torch.int64
     assert Voxelization(SIZE, RANGE, 3).max_voxels == (20000, 20000)
     assert Voxelization(SIZE, RANGE, 3, [5, 9]).max_voxels == (5, 9)
+
+
+@pytest.mark.parametrize("kind", [list, tuple, np.array, torch.tensor, range])
+def test_limits_of_the_module(rng, kind):
+    limits = range(5, 7) if kind is range else kind([5, 6])
+    module = Voxelization(SIZE, RANGE, 3, limits)
+    assert module.max_voxels == (5, 6)
+    points = points_of(rng)
+    assert_like_definition(module(points), points, max_points=3, max_voxels=5)
+    for values in ([], [5], [5, 6, 7]):
+        limits = range(len(values)) if kind is range else kind(values)
+        with pytest.raises(ValueError) as caught:
+            Voxelization(SIZE, RANGE, 3, limits)
+        assert str(caught.value) == (
+            f"Voxelization: max_voxels has {len(values)} elements, expected one limit, or 2: "
+            "for training and for all else"
+        )
+
+
+@pytest.mark.parametrize("limit", [5, np.int64(5), np.array(5), torch.tensor(5)])
+def test_one_limit_of_the_module(limit):
+    assert Voxelization(SIZE, RANGE, 3, limit).max_voxels == (5, 5)
+
+
+@pytest.mark.parametrize(
+    ("size", "ends", "sentence"),
+    [
+        ((0, 1, 1), RANGE, "voxel_size[0] is 0, expected a positive finite number"),
+        ((1, float("nan"), 1), RANGE, "voxel_size[1] is nan, expected a positive finite number"),
+        ((1, 1, float("inf")), RANGE, "voxel_size[2] is inf, expected a positive finite number"),
+        (SIZE[:2], RANGE, "voxel_size has 2 elements, expected 3"),
+        (SIZE, RANGE[:5], "point_cloud_range has 5 elements, expected 6"),
+        (
+            (1, 1, 1),
+            (0, 0, 0, 4, float("nan"), 1),
+            "point_cloud_range is 0 .. nan in direction y, which is nan voxels, expected 1 .. 2147483647",
+        ),
+    ],
+)
+def test_module_refuses_a_bad_grid(size, ends, sentence):
+    """When it is made, with the sentence of the operator."""
+    for kind in (list, np.array, torch.tensor):
+        with pytest.raises(ValueError) as caught:
+            Voxelization(kind(size), kind(ends), 3)
+        assert str(caught.value) == f"voxelize: {sentence}"
 
 
 @pytest.mark.parametrize(

@@ -180,7 +180,7 @@ class VoxelIndex:
     """
 
     def __init__(self, coors: Array) -> None:
-        self._index, arrays = _core.voxel_index(coors)
+        self._index, arrays = _core.voxel_index(coors, False)
         self.voxel_coors, self.point2voxel_map, self.voxel_points_count = arrays
         self.points: int = len(self.point2voxel_map)
         self.voxels: int = len(self.voxel_points_count)

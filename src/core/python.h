@@ -27,8 +27,9 @@ namespace turnout::core {
 class PythonCall {
  public:
   // torch_team: the call comes from turnout.torch, which uses torch's threads and looks after gradients
-  // itself.
-  PythonCall(const Signature& signature, bool torch_team) : signature_(signature), torch_team_(torch_team) {}
+  // itself. The first `known_scalars` of the signature come from an object, and not from the caller.
+  PythonCall(const Signature& signature, bool torch_team, int known_scalars = 0)
+      : signature_(signature), torch_team_(torch_team), next_scalar_(known_scalars) {}
 
   ConstTensor in(nb::handle object);
   std::optional<ConstTensor> optional_in(nb::handle object);  // None: absent
@@ -119,7 +120,7 @@ class PythonCall {
   const Signature& signature_;
   const bool torch_team_;
   int next_argument_ = 0;
-  int next_scalar_ = 0;
+  int next_scalar_;
   Seen seen_[kMaxArguments];
   nb::object results_[kMaxArguments];
   int result_count_ = 0;

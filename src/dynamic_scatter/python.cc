@@ -19,9 +19,6 @@ inline constexpr Signature kVoxelizeWithLimits{
      out("coors", kIndices, "max_voxels, 3"), out("num_points_per_voxel", kIndices, "max_voxels")}};
 
 // What dynamic_scatter_forward is given, checked before there is an index that knows how many voxels it has.
-inline constexpr StepSpec kInputsOrder[] = {{Check::present}, {Check::ranks}, {Check::dtypes},
-                                            {Check::shapes},  {Check::rules}, {Check::contiguous},
-                                            {Check::pointers}};
 inline constexpr Signature kScatterInputs{
     "dynamic_scatter_forward",
     "points channels dims",
@@ -30,25 +27,6 @@ inline constexpr Signature kScatterInputs{
     {kLeastDims, kMostDims, kMostPoints},
     {},
     kInputsOrder};
-
-// A VoxelIndex and the arrays that are made with it.
-inline constexpr Signature kVoxelIndexArrays{
-    "VoxelIndex",
-    "points dims voxels",
-    {},
-    {in("coors", kIndices, "points, dims"), out("voxel_coors", like("coors"), "voxels, dims"),
-     out("point2voxel_map", kIndices, "points"), out("voxel_points_count", kIndices, "voxels")}};
-
-// Its methods, without the sizes that the index knows.
-inline constexpr Signature kIndexReduce{
-    "VoxelIndex.reduce",
-    "points channels voxels",
-    {kReduceType},
-    {in("feats", kFloats, "points, channels"), out("voxel_feats", like("feats"), "voxels, channels")}};
-inline constexpr Signature kIndexReduceBackward{"VoxelIndex.reduce_backward",
-                                                "voxels channels points",
-                                                {kReduceType},
-                                                {kGradVoxelFeats, kFeats, kVoxelFeats, kGradFeats}};
 
 template <int N>
 void check(const Signature& signature, const Slot (&slots)[N]) {
@@ -177,32 +155,37 @@ nb::object backward(nb::handle grad_voxel_feats, nb::handle feats, nb::handle vo
 // -- an index for many reductions --------------------------------------------------------------------------
 
 struct PythonIndex {
-  PythonIndex() = default;
+  explicit PythonIndex(bool on_torch_team) : torch_team(on_torch_team) {}
   PythonIndex(const PythonIndex&) = delete;
   PythonIndex& operator=(const PythonIndex&) = delete;
   ~PythonIndex() {
     const nb::gil_scoped_release release;  // its memory is large, and may be unmapped
     index.reset();
   }
+  const bool torch_team;
   std::optional<VoxelIndex> index;
 };
 
-nb::object index_new(nb::handle coors) {
-  PythonCall call(kVoxelIndexArrays, false);
+constexpr int kIndexScalars = 2;  // points and voxels, which the index knows
+
+nb::object index_new(nb::handle coors, bool torch_team) {
+  PythonCall call(kVoxelIndex, torch_team);
   const ConstTensor rows = call.in(coors);
-  nb::object made = nb::cast(new PythonIndex, nb::rv_policy::take_ownership);
+  nb::object made = nb::cast(new PythonIndex(torch_team), nb::rv_policy::take_ownership);
   std::optional<VoxelIndex>& index = nb::inst_ptr<PythonIndex>(made)->index;
   call.run([&](Context& context) { index.emplace(context, rows); });
-  const Tensor voxel_coors = call.out(nb::none(), {index->voxels(), rows.shape[1]});
-  const Tensor map = call.out(nb::none(), {index->points()});
-  const Tensor count = call.out(nb::none(), {index->voxels()});
   // Here and never again: coors may be gone after this call.
-  call.run([&](Context&) { index->write(voxel_coors, map, count); });
-  return nb::make_tuple(made, call.result());
+  PythonCall write(kVoxelIndexWrite, torch_team);
+  write.in(coors);  // results are of its kind
+  const Tensor voxel_coors = write.out(nb::none(), {index->voxels(), rows.shape[1]});
+  const Tensor map = write.out(nb::none(), {index->points()});
+  const Tensor count = write.out(nb::none(), {index->voxels()});
+  write.run([&](Context&) { index->write(voxel_coors, map, count); });
+  return nb::make_tuple(made, write.result());
 }
 
 nb::object index_reduce(const PythonIndex& on, nb::handle feats, nb::handle reduce_type, nb::handle out) {
-  PythonCall call(kIndexReduce, false);
+  PythonCall call(kVoxelIndexReduce, on.torch_team, kIndexScalars);
   const ConstTensor x = call.in(feats);
   const auto reduce = call.named_choice<Reduce>(reduce_type);
   const Tensor voxel_feats = call.out(out, {on.index->voxels(), x.shape[1]});
@@ -212,7 +195,7 @@ nb::object index_reduce(const PythonIndex& on, nb::handle feats, nb::handle redu
 
 nb::object index_reduce_backward(const PythonIndex& on, nb::handle grad_voxel_feats, nb::handle feats,
                                  nb::handle voxel_feats, nb::handle reduce_type, nb::handle out) {
-  PythonCall call(kIndexReduceBackward, false);
+  PythonCall call(kVoxelIndexReduceBackward, on.torch_team, kIndexScalars);
   const ConstTensor grad = call.in(grad_voxel_feats);
   const std::optional<ConstTensor> x = call.optional_in(feats);
   const std::optional<ConstTensor> reduced = call.optional_in(voxel_feats);

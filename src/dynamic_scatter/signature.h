@@ -84,21 +84,19 @@ inline constexpr Signature kDynamicScatterBackward{
      {"point2voxel_map is -1 .. voxel_num - 1", &check_map},
      {"voxels of points have a count, with mean", &check_point_counts}}};
 
+// Of inputs alone, where no result has a shape yet.
+inline constexpr StepSpec kInputsOrder[] = {{Check::present}, {Check::ranks}, {Check::dtypes},
+                                            {Check::shapes},  {Check::rules}, {Check::contiguous},
+                                            {Check::pointers}};
+
 // VoxelIndex: points and voxels are what the index has.
-inline constexpr StepSpec kCoorsOrder[] = {{Check::present, ErrorCode::bad_param, "coors"},
-                                           {Check::ranks},
-                                           {Check::dtypes},
-                                           {Check::shapes},
-                                           {Check::rules},
-                                           {Check::contiguous},
-                                           {Check::pointers}};
 inline constexpr Signature kVoxelIndex{"VoxelIndex",
                                        "points dims",
                                        {},
                                        {in("coors", kIndices, "points, dims")},
                                        {kLeastDims, kMostDims, kMostPoints},
                                        {},
-                                       kCoorsOrder};
+                                       kInputsOrder};
 
 inline constexpr Signature kVoxelIndexWrite{
     "VoxelIndex.write",

@@ -85,7 +85,10 @@ def dynamic_scatter_backward(
 
 def _check_voxelize(rng: np.random.Generator, **limits) -> None:
     arguments = rng.uniform(-1, 5, (60, 4)).astype(np.float32), (0.5, 0.7, 4), (0, 0, -1, 4, 4, 3)
-    actual, expected = (f(*arguments, **limits) for f in (turnout.voxelize, voxelize))
+    results = [f(*arguments, **limits) for f in (turnout.voxelize, voxelize)]
+    if not limits:
+        results = [(coors,) for coors in results]
+    actual, expected = results
     for one, wanted in zip(actual, expected, strict=True):
         np.testing.assert_array_equal(one, wanted)
 

@@ -1,6 +1,12 @@
 """The operators for PyTorch: ``torch.ops.turnout.*``, ready for ``torch.compile``, on torch's threads."""
 
-from turnout.torch.dynamic_scatter import DynamicScatter, Voxelization, dynamic_scatter, voxelization
+from turnout.torch.dynamic_scatter import (
+    DynamicScatter,
+    VoxelIndex,
+    Voxelization,
+    dynamic_scatter,
+    voxelization,
+)
 from turnout.torch.moe_dispatch import moe_dispatch_forward
 from turnout.torch.moe_re_routing import moe_re_routing, moe_re_routing_inverse, npu_moe_re_routing
 from turnout.torch.mutual_information import (
@@ -11,6 +17,7 @@ from turnout.torch.sparse_conv import get_indice_pairs
 
 __all__ = [
     "DynamicScatter",
+    "VoxelIndex",
     "Voxelization",
     "dynamic_scatter",
     "get_indice_pairs",

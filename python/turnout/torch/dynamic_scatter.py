@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch.autograd import forward_ad
 
 from turnout import _core
-from turnout.torch.library import define, refuse_gradients
+from turnout.torch.library import define, refuse_tangents
 
 Numbers = Any  # a sequence of numbers, an array or a tensor
-
-_is_grad_enabled = torch.is_grad_enabled
+Limits = Any  # an integer, or two of them as a sequence, an array or a tensor
 
 
 def _contiguous(tensor):
@@ -32,16 +31,12 @@ def _voxelize_fake(points, voxel_size, point_cloud_range):
 
 
 def _hard_cpu(points, voxel_size, point_cloud_range, max_points, max_voxels):
-    if _is_grad_enabled() and points.requires_grad:
-        refuse_gradients("voxelize_hard", points=points)
     return _core.voxelize(
         points.contiguous(), voxel_size, point_cloud_range, max_points, max_voxels, None, True
     )
 
 
 def _hard_fake(points, voxel_size, point_cloud_range, max_points, max_voxels):
-    if torch.is_grad_enabled():
-        refuse_gradients("voxelize_hard", points=points)
     voxels = torch.library.get_ctx().new_dynamic_size()
     return (
         points.new_empty((voxels, max_points, points.shape[1])),
@@ -130,6 +125,7 @@ _voxelize_hard = define(
     "SymInt max_voxels) -> (Tensor, Tensor, Tensor)",
     _hard_cpu,
     _hard_fake,
+    refuse=("points",),
 )
 _backward = define(
     "dynamic_scatter_backward(Tensor grad_voxel_feats, Tensor? feats, Tensor? voxel_feats, "
@@ -147,6 +143,94 @@ _forward = define(
     save=_forward_save,
     backward=_forward_grad,
 )
+
+
+# -- an index for many reductions --------------------------------------------------------------------------
+
+
+def _plain(name: str, tensor: torch.Tensor) -> torch.Tensor:
+    """Row by row in memory, without the sign that a view may add: no dispatcher has looked at this one."""
+    if not isinstance(tensor, torch.Tensor):
+        raise TypeError(f"{name} is of type {type(tensor).__name__}, expected a torch.Tensor")
+    return tensor.resolve_neg().contiguous()
+
+
+class _Reduce(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, feats, index, reduce_type):
+        voxel_feats = _core.voxel_index_reduce(
+            index._index, _plain("VoxelIndex.reduce: feats", feats), reduce_type, None
+        )
+        ctx.index, ctx.reduce_type = index, reduce_type
+        ctx.save_for_backward(*((feats, voxel_feats) if reduce_type == "max" else (None, None)))
+        return voxel_feats
+
+    @staticmethod
+    def backward(ctx, grad):
+        return _ReduceBackward.apply(grad, *ctx.saved_tensors, ctx.index, ctx.reduce_type), None, None
+
+
+class _ReduceBackward(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, grad_voxel_feats, feats, voxel_feats, index, reduce_type):
+        ctx.index, ctx.reduce_type = index, reduce_type
+        ctx.save_for_backward(feats, voxel_feats)
+        return index._spread(grad_voxel_feats, feats, voxel_feats, reduce_type)
+
+    @staticmethod
+    def backward(ctx, grad):
+        """As in :func:`_backward_grad`: rows are gathered where they have been spread."""
+        reduce_type = ctx.reduce_type
+        if reduce_type == "max":
+            feats, voxel_feats = ctx.saved_tensors
+            is_taken = ctx.index._spread(torch.ones_like(voxel_feats), feats, voxel_feats, "max") != 0
+            grad, reduce_type = torch.where(is_taken, grad, 0), "sum"
+        return ctx.index.reduce(grad, reduce_type), None, None, None, None
+
+
+class VoxelIndex:
+    """The voxels of points, found once for many reductions, each of which is differentiable.
+
+    ::
+
+        index = turnout.torch.VoxelIndex(coors)
+        mean = index.reduce(points, "mean")
+        most = index.reduce(feats)                      # the same points, with other features
+
+    :class:`turnout.VoxelIndex` for autograd, on torch's threads. ``coors`` are read here and never again, and
+    may be strided. A recorded gradient keeps the index. ``torch.compile`` runs it outside of its graphs.
+
+    Attributes:
+        points: how many points there are.
+        voxels: how many voxels there are.
+        voxel_coors: ``[voxels, dims]``, ascending.
+        point2voxel_map: ``[points]``, int32: the voxel of each point, or -1.
+        voxel_points_count: ``[voxels]``, int32.
+    """
+
+    def __init__(self, coors: torch.Tensor) -> None:
+        self._index, tensors = _core.voxel_index(_plain("VoxelIndex: coors", coors), True)
+        self.voxel_coors, self.point2voxel_map, self.voxel_points_count = tensors
+        self.points: int = len(self.point2voxel_map)
+        self.voxels: int = len(self.voxel_points_count)
+
+    def reduce(self, feats: torch.Tensor, reduce_type: str = "max") -> torch.Tensor:
+        """voxel_feats ``[voxels, channels]``, the first of the results of ``dynamic_scatter_forward``.
+
+        Differentiable with respect to ``feats``, as often as needed; no gradient sorts anything. With 'max'
+        the first of the equal points has the whole gradient. ``feats`` may be strided.
+        """
+        if forward_ad._current_level >= 0:
+            refuse_tangents("VoxelIndex.reduce", {"feats": feats})
+        return _Reduce.apply(feats, self, reduce_type)
+
+    def _spread(self, grad_voxel_feats, feats, voxel_feats, reduce_type):
+        tensors = (grad_voxel_feats, feats, voxel_feats)
+        rows = (x if x is None else _plain("VoxelIndex.reduce_backward", x) for x in tensors)
+        return _core.voxel_index_reduce_backward(self._index, *rows, reduce_type, None)
+
+    def __repr__(self) -> str:
+        return f"VoxelIndex({self.points} points in {self.voxels} voxels)"
 
 
 # -- the names and signatures that users of mmcv know ------------------------------------------------------
@@ -209,6 +293,19 @@ def _numbers(values: Numbers) -> list[float]:
     return [float(value) for value in (values.tolist() if hasattr(values, "tolist") else values)]
 
 
+def _limits(max_voxels: Limits) -> tuple[int, int]:
+    """The limit for training and that for all else."""
+    limits = max_voxels.tolist() if hasattr(max_voxels, "tolist") else max_voxels
+    if not hasattr(limits, "__len__"):
+        return limits, limits
+    if len(limits) != 2:
+        raise ValueError(
+            f"Voxelization: max_voxels has {len(limits)} elements, expected one limit, or 2: "
+            "for training and for all else"
+        )
+    return tuple(limits)
+
+
 def voxelization(
     points: torch.Tensor,
     voxel_size: Numbers,
@@ -251,15 +348,17 @@ class Voxelization(torch.nn.Module):
         voxel_size: Numbers,
         point_cloud_range: Numbers,
         max_num_points: int,
-        max_voxels: int | Sequence[int] = 20000,
+        max_voxels: Limits = 20000,
         deterministic: bool = True,
     ) -> None:
         super().__init__()
         self.voxel_size = voxel_size
         self.point_cloud_range = point_cloud_range
         self.max_num_points = max_num_points
-        self.max_voxels = tuple(max_voxels) if isinstance(max_voxels, Sequence) else (max_voxels,) * 2
+        self.max_voxels = _limits(max_voxels)
         self.deterministic = deterministic
+        # One point, for the operator to say what is wrong with the grid now and not in the first call.
+        _core.voxelize(torch.zeros(1, 3, device="cpu"), voxel_size, point_cloud_range, -1, -1, None, True)
         size, ends = (torch.tensor(_numbers(x), dtype=torch.float32) for x in (voxel_size, point_cloud_range))
         # Halves away from zero, as in the operator; torch.round takes them to the even number.
         self.grid_size = torch.tensor(

@@ -5,14 +5,10 @@ from __future__ import annotations
 import torch
 
 from turnout import _core
-from turnout.torch.library import define, refuse_gradients
-
-_is_grad_enabled = torch.is_grad_enabled
+from turnout.torch.library import define
 
 
 def _forward_cpu(gates, indices, locations, input, capacity, num_experts):
-    if _is_grad_enabled() and (gates.requires_grad or input.requires_grad):
-        refuse_gradients("moe_dispatch_forward", gates=gates, input=input)
     return _core.moe_dispatch_forward(
         gates.contiguous(),
         indices.contiguous(),
@@ -26,8 +22,6 @@ def _forward_cpu(gates, indices, locations, input, capacity, num_experts):
 
 
 def _forward_fake(gates, indices, locations, input, capacity, num_experts):
-    if torch.is_grad_enabled():
-        refuse_gradients("moe_dispatch_forward", gates=gates, input=input)
     return input.new_empty((num_experts * capacity, input.shape[1]))
 
 
@@ -36,6 +30,7 @@ _forward = define(
     "SymInt num_experts) -> Tensor",
     _forward_cpu,
     _forward_fake,
+    refuse=("gates", "input"),
 )
 
 

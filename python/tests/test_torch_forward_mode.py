@@ -1,0 +1,96 @@
+"""Forward-mode differentiation, which no operator has: refused in one sentence, never dropped in silence."""
+
+import pytest
+import torch
+from torch.autograd import forward_ad
+
+import turnout.torch  # noqa: F401
+
+pytestmark = pytest.mark.torch
+
+OPS = torch.ops.turnout
+COORS = torch.tensor([[0, 1], [2, 0], [0, 1], [-1, 0]])
+MAP = torch.tensor([0, 1, 0, -1])
+ORDER = torch.tensor([2, 0, 3, 1])
+COUNT = torch.tensor([[4, 0], [0, 0]])
+SIZE, RANGE = [0.5] * 3, [-4.0] * 3 + [4.0] * 3
+
+# For each operator the argument that has the tangent, its shape, and a call.
+CALLS = {
+    "moe_dispatch_forward": ("input", (4, 3), lambda x: OPS.moe_dispatch_forward(x[:, 0], MAP, MAP, x, 2, 2)),
+    "moe_re_routing": ("tokens", (4, 3), lambda x: OPS.moe_re_routing(x, COUNT)[0]),
+    "moe_re_routing_inverse": ("permute_tokens", (4, 3), lambda x: OPS.moe_re_routing_inverse(x, ORDER)),
+    "mutual_information_forward": ("px", (2, 3, 5), lambda x: OPS.mutual_information_forward(x, PY)[1]),
+    "mutual_information_backward": (
+        *("ans_grad", (2,)),
+        lambda x: OPS.mutual_information_backward(PX, PY, torch.zeros(2, 4, 5), x)[0],
+    ),
+    "mutual_information_forward_backward": (
+        *("px", (2, 3, 5)),
+        lambda x: OPS.mutual_information_forward_backward(x, PY)[0],
+    ),
+    "voxelize_hard": ("points", (4, 3), lambda x: OPS.voxelize_hard(x, SIZE, RANGE, 3, 4)[0]),
+    "dynamic_scatter_forward": ("feats", (4, 3), lambda x: OPS.dynamic_scatter_forward(x, COORS)[0]),
+    "dynamic_scatter_backward": (
+        *("grad_voxel_feats", (2, 3)),
+        lambda x: OPS.dynamic_scatter_backward(x, None, None, MAP, None, "sum"),
+    ),
+}
+PX, PY = torch.zeros(2, 3, 5), torch.zeros(2, 4, 4)
+
+
+def dual_level(function, x):
+    with forward_ad.dual_level():
+        return function(forward_ad.make_dual(x, torch.ones_like(x)))
+
+
+def dual_level_without_grad(function, x):
+    with torch.no_grad():
+        return dual_level(function, x)
+
+
+DIFFERENTIATIONS = {
+    "dual_level": dual_level,
+    "dual_level without grad": dual_level_without_grad,
+    "jvp": lambda function, x: torch.func.jvp(function, (x,), (torch.ones_like(x),)),
+    "jvp of jvp": lambda function, x: torch.func.jvp(
+        lambda y: torch.func.jvp(function, (y,), (torch.ones_like(y),))[0], (x,), (torch.ones_like(x),)
+    ),
+    "jacfwd": lambda function, x: torch.func.jacfwd(function)(x),
+    "outer jvp": lambda function, x: torch.func.jvp(
+        lambda y: torch.func.jvp(lambda z: function(y) * z, (x,), (x,))[0], (x,), (torch.ones_like(x),)
+    ),
+}
+
+
+def test_all_operators_are_here():
+    names = {name for name in dir(OPS) if hasattr(getattr(OPS, name), "default")}
+    assert names - {"voxelize", "get_indice_pairs"} == set(CALLS)  # those have results of integers
+
+
+@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("how", DIFFERENTIATIONS)
+def test_tangents_are_not_dropped(name, how):
+    argument, shape, function = CALLS[name]
+    x = torch.rand(shape)
+    if name == "moe_dispatch_forward":
+        argument = "gates"  # the first of the two that have one
+    with pytest.raises(NotImplementedError) as caught:
+        DIFFERENTIATIONS[how](function, x)
+    assert str(caught.value) == (
+        f"{name}: {argument} has a tangent of forward-mode differentiation, which this operator does not "
+        f"follow; use reverse mode, or pass torch.autograd.forward_ad.unpack_dual({argument}).primal"
+    )
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_what_has_no_tangent_is_no_matter(name):
+    _, shape, function = CALLS[name]
+    x = torch.rand(shape)
+    expected = function(x)
+    assert torch.equal(dual_level(lambda _: function(x), x), expected)
+    assert torch.equal(dual_level(lambda y: function(forward_ad.unpack_dual(y).primal), x), expected)
+    _, tangent = torch.func.jvp(lambda y: function(x).sum() + y, (x,), (torch.ones_like(x),))
+    assert torch.equal(tangent, torch.ones_like(x))
+    with torch.inference_mode():
+        assert torch.equal(function(x), expected)

@@ -1,0 +1,224 @@
+"""turnout.torch.VoxelIndex: many differentiable reductions of the same points."""
+
+import gc
+import itertools
+import weakref
+
+import numpy as np
+import pytest
+import torch
+from conftest import same_bits
+from scans import REDUCTIONS, coordinates
+from test_torch_dynamic_scatter import DTYPES, distinct, tensors
+
+import turnout
+import turnout.torch
+from turnout import _core, check
+from turnout.torch import VoxelIndex, dynamic_scatter
+
+pytestmark = pytest.mark.torch
+
+
+@pytest.mark.parametrize("dims", [1, 2, 3, 4])
+@pytest.mark.parametrize("index", [torch.int32, torch.int64])
+def test_attributes(rng, dims, index):
+    feats, coors = tensors(rng, dims=dims, index=index)
+    voxels = VoxelIndex(coors)
+    expected = check.dynamic_scatter_forward(feats.numpy(), coors.numpy())
+    results = voxels.reduce(feats), voxels.voxel_coors, voxels.point2voxel_map, voxels.voxel_points_count
+    for actual, wanted in zip(results, expected, strict=True):
+        assert type(actual) is torch.Tensor
+        assert same_bits(actual.numpy(), wanted)
+    assert (voxels.points, voxels.voxels) == (60, len(expected[0]))
+    assert repr(voxels) == f"VoxelIndex(60 points in {voxels.voxels} voxels)"
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("reduce_type", REDUCTIONS)
+def test_like_dynamic_scatter(rng, dtype, reduce_type):
+    """Bit by bit, one index for several features."""
+    _, coors = tensors(rng)
+    voxels = VoxelIndex(coors)
+    for channels in (1, 5, 40):
+        feats, _ = tensors(rng, channels=channels, dtype=dtype, requires_grad=True)
+        results = voxels.reduce(feats, reduce_type), dynamic_scatter(feats, coors, reduce_type)[0]
+        assert torch.equal(*results)
+        weight = torch.from_numpy(rng.standard_normal(results[0].shape)).to(dtype)
+        grads = [torch.autograd.grad(x, feats, weight)[0] for x in results]
+        assert grads[0].dtype == dtype
+        assert torch.equal(*grads)
+
+
+@pytest.mark.parametrize("reduce_type", REDUCTIONS)
+def test_gradcheck(rng, reduce_type):
+    feats, coors = distinct(rng)
+    voxels = VoxelIndex(coors)
+    assert torch.autograd.gradcheck(lambda x: voxels.reduce(x, reduce_type), feats)
+    assert torch.autograd.gradgradcheck(lambda x: voxels.reduce(x, reduce_type), feats)
+
+
+def test_loss_of_a_gradient(rng):
+    feats, coors = distinct(rng)
+    voxels = VoxelIndex(coors)
+    for reduce_type in REDUCTIONS:
+        results = []
+        for voxel_feats in (voxels.reduce(feats, reduce_type), dynamic_scatter(feats, coors, reduce_type)[0]):
+            (grad,) = torch.autograd.grad((voxel_feats**3).sum(), feats, create_graph=True)
+            results.append(torch.autograd.grad((grad**2).sum(), feats)[0])
+        torch.testing.assert_close(*results)
+
+
+def test_coordinates_are_read_once(rng):
+    feats, coors = tensors(rng, requires_grad=True)
+    expected = dynamic_scatter(feats, coors)[0]
+    voxels = VoxelIndex(coors)
+    coors.fill_(-1)
+    actual = voxels.reduce(feats)
+    assert torch.equal(actual, expected)
+    assert torch.equal(*(torch.autograd.grad(x.sum(), feats)[0] for x in (actual, expected)))
+
+
+def test_gradients_take_no_operator_that_sorts(rng, monkeypatch):
+    feats, coors = tensors(rng, requires_grad=True)
+    voxels = VoxelIndex(coors)
+    for name in ("voxel_index", "dynamic_scatter_forward", "dynamic_scatter_backward"):
+        monkeypatch.delattr(_core, name)
+    for reduce_type in REDUCTIONS:
+        (grad,) = torch.autograd.grad(voxels.reduce(feats, reduce_type).sum(), feats, create_graph=True)
+        assert grad.any()
+
+
+@pytest.mark.parametrize("reduce_type", REDUCTIONS)
+def test_strided_tensors(rng, reduce_type):
+    feats, coors = tensors(rng, requires_grad=True)
+    strided = feats.detach().T.contiguous().T.requires_grad_(), coors.T.contiguous().T
+    assert not any(x.is_contiguous() for x in strided)
+    pairs = [(VoxelIndex(c).reduce(x, reduce_type), x) for x, c in ((feats, coors), strided)]
+    assert torch.equal(pairs[0][0], pairs[1][0])
+    # Upstream gradients of one number for all, and of another order.
+    for loss in (lambda x: x.sum(), lambda x: (x.T * torch.arange(len(x))).sum()):
+        assert torch.equal(*(torch.autograd.grad(loss(r), x, retain_graph=True)[0] for r, x in pairs))
+
+
+def test_negated_views(rng):
+    """Which have no memory of their own, and no kernel of torch resolves them here."""
+    feats, coors = tensors(rng)
+    negated = torch.complex(feats, feats).conj().imag
+    assert negated.is_neg()
+    assert torch.equal(VoxelIndex(coors).reduce(negated), VoxelIndex(coors).reduce(-feats))
+
+
+def test_modes_without_gradients(rng):
+    feats, coors = tensors(rng, requires_grad=True)
+    voxels = VoxelIndex(coors)
+    assert voxels.reduce(feats).requires_grad
+    assert not voxels.reduce(feats.detach()).requires_grad
+    for mode in (torch.no_grad, torch.inference_mode):
+        with mode():
+            assert not voxels.reduce(feats).requires_grad
+    assert not any(
+        x.requires_grad for x in (voxels.voxel_coors, voxels.point2voxel_map, voxels.voxel_points_count)
+    )
+
+
+def test_an_index_lives_as_long_as_its_gradients(rng):
+    feats, coors = tensors(rng, requires_grad=True)
+    voxels = VoxelIndex(coors)
+    known = weakref.ref(voxels)
+    reduced = voxels.reduce(feats)
+    del voxels
+    gc.collect()
+    assert known() is not None
+    reduced.sum().backward()
+    del reduced
+    gc.collect()
+    assert known() is None
+
+
+@pytest.mark.parametrize("reduce_type", REDUCTIONS)
+@pytest.mark.parametrize(("points", "channels"), [(0, 5), (0, 0), (6, 0)])
+def test_empty(reduce_type, points, channels):
+    feats = torch.zeros(points, channels, requires_grad=True)
+    voxel_feats = VoxelIndex(torch.zeros(points, 3, dtype=torch.int32)).reduce(feats, reduce_type)
+    assert voxel_feats.shape == (min(points, 1), channels)
+    voxel_feats.sum().backward()
+    assert feats.grad.shape == (points, channels)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_torch_threads_do_the_work(rng, count):
+    feats = torch.from_numpy(rng.standard_normal((40000, 20)).astype(np.float32)).requires_grad_()
+    coors = torch.from_numpy(coordinates(rng, 40000, extent=20))
+    on_own_threads = turnout.VoxelIndex(coors)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(count)
+    runs = [_core.torch_runs()]
+    try:
+        voxels = VoxelIndex(coors)
+        runs.append(_core.torch_runs())
+        most = voxels.reduce(feats)
+        runs.append(_core.torch_runs())
+        (grad,) = torch.autograd.grad(most.sum(), feats)
+        runs.append(_core.torch_runs())
+    finally:
+        torch.set_num_threads(threads)
+    assert all((after > before) == (count > 1) for before, after in itertools.pairwise(runs))
+    assert torch.equal(most, on_own_threads.reduce(feats.detach()))
+    ones = torch.ones_like(most)
+    assert torch.equal(grad, on_own_threads.reduce_backward(ones, feats.detach(), most.detach()))
+
+
+def test_sentences(rng):
+    feats, coors = tensors(rng)
+    voxels = VoxelIndex(coors)
+    for function, kind, sentence in (
+        (
+            lambda: VoxelIndex(coors.numpy()),
+            TypeError,
+            "VoxelIndex: coors is of type ndarray, expected a torch",
+        ),
+        (lambda: VoxelIndex(coors.float()), ValueError, "VoxelIndex: coors has dtype f32, expected i32, i64"),
+        (lambda: VoxelIndex(coors[:, :0]), ValueError, "VoxelIndex: dims is 0, expected 1 or more"),
+        (lambda: VoxelIndex(coors[0]), ValueError, "VoxelIndex: coors has 1 dimensions, expected"),
+        (
+            lambda: voxels.reduce([1.0]),
+            TypeError,
+            "VoxelIndex.reduce: feats is of type list, expected a torch",
+        ),
+        (lambda: voxels.reduce(feats[:9]), ValueError, "VoxelIndex.reduce: feats.shape[0] is 9, expected"),
+        (
+            lambda: voxels.reduce(feats, "median"),
+            ValueError,
+            "VoxelIndex.reduce: reduce_type is 'median', exp",
+        ),
+    ):
+        with pytest.raises(kind) as caught:
+            function()
+        assert str(caught.value).startswith(sentence)
+
+
+def test_torch_func_is_refused(rng):
+    feats, coors = tensors(rng)
+    voxels = VoxelIndex(coors)
+    with pytest.raises(NotImplementedError, match=r"VoxelIndex\.reduce: feats has a tangent of forward-mode"):
+        torch.func.jvp(voxels.reduce, (feats,), (feats,))
+    for transform, x in (
+        (torch.func.grad(lambda x: voxels.reduce(x).sum()), feats),
+        (torch.func.vmap(voxels.reduce), feats[None]),
+    ):
+        with pytest.raises(RuntimeError, match="setup_context"):
+            transform(x)
+
+
+def test_compile(rng):
+    def function(feats, coors):
+        voxels = VoxelIndex(coors)
+        return voxels.reduce(feats * 2, "mean") + 1
+
+    torch.compiler.reset()
+    compiled = torch.compile(function, backend="aot_eager")
+    for _ in range(2):
+        feats, coors = tensors(rng, requires_grad=True)
+        results = [f(feats, coors) for f in (function, compiled)]
+        assert torch.equal(*results)
+        assert torch.equal(*(torch.autograd.grad(x.sum(), feats)[0] for x in results))
