@@ -32,7 +32,7 @@ std::string shape_text(const Slot& slot) {
 std::string range_text(const Scalar& scalar) {
   if (scalar.max == kSizeMax) return concat(scalar.min, " or more");
   const bool single = scalar.min == scalar.max;
-  const std::string range = single ? concat(scalar.min) : concat(scalar.min, " .. ", scalar.max);
+  std::string range = single ? concat(scalar.min) : concat(scalar.min, " .. ", scalar.max);
   if (scalar.values.empty()) return range;
   return concat(single ? "" : "one of ", range, " (", scalar.values, ")");
 }
