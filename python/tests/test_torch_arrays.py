@@ -122,3 +122,19 @@ def test_negated_views_are_refused():
     with pytest.raises(ValueError, match="permute_tokens is a negated view"):
         turnout.moe_re_routing_inverse(tokens, index)
     turnout.moe_re_routing_inverse(tokens.resolve_neg(), index)
+
+
+def test_tangents_are_refused():
+    from torch.autograd import forward_ad
+
+    tokens, index = torch.ones(2, 3), torch.arange(2, dtype=torch.int32)
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(tokens, tokens)
+        with pytest.raises(ValueError) as caught:
+            turnout.moe_re_routing_inverse(dual, index)
+        turnout.moe_re_routing_inverse(tokens, index)
+        turnout.moe_re_routing_inverse(forward_ad.unpack_dual(dual).primal, index)
+    assert str(caught.value) == (
+        "moe_re_routing_inverse: permute_tokens has a tangent of forward-mode differentiation, which nothing "
+        "here follows; pass torch.autograd.forward_ad.unpack_dual(permute_tokens).primal"
+    )

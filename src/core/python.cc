@@ -19,6 +19,11 @@ Tensor PythonCall::import(nb::handle object, int position, bool for_writing) {
   if (array.requires_grad && !torch_team_)
     refuse(" requires grad, which only turnout.torch follows; use that, or pass " + text_of(argument.name) +
            ".detach()");
+  if (!torch_team_ && array.type.is_torch && has_tangent(object))
+    refuse(
+        concat(" has a tangent of forward-mode differentiation, which nothing here follows; pass "
+               "torch.autograd.forward_ad.unpack_dual(",
+               argument.name, ").primal"));
   // torch itself resolves such a tensor before it calls a kernel of ours.
   if (!torch_team_ && array.type.is_torch && is_negated(object))
     refuse(concat(" is a negated view, expected a plain tensor; pass ", argument.name, ".resolve_neg()"));

@@ -42,6 +42,9 @@ ImportedArray import_array(nb::handle object, const std::string_view (&what)[2],
 // Whether a torch tensor stands for the negative of what its memory holds.
 bool is_negated(nb::handle tensor);
 
+// Whether forward-mode differentiation follows a torch tensor.
+bool has_tangent(nb::handle tensor);
+
 // The name an array's own library has for its dtype.
 std::string foreign_dtype_name(nb::handle object);
 
