@@ -16,10 +16,7 @@ namespace {
 // have more elements than counters.
 constexpr int kMaxDigitBits = 14;
 constexpr int kMaxDigits = 1 << kMaxDigitBits;
-int digit_bits(std::int64_t count) {
-  if (count < 4096) return 11;
-  return count < 65536 ? 13 : kMaxDigitBits;
-}
+int digit_bits(std::int64_t count) { return count < 8192 ? 11 : kMaxDigitBits; }
 
 constexpr std::int64_t kFew = 24;  // elements that are sorted by insertion
 

@@ -162,10 +162,12 @@ class Grouping {
       return i == 0 || i == valid || (elements[i] ^ elements[i - 1]) >> shift != 0;
     };
     std::int64_t heads[kMaxChunks + 1] = {};
-    chunks.run(context_, [&](std::int64_t part, std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = begin; i < end; ++i) heads[part + 1] += is_head(i);
-    });
-    for (std::int64_t part = 0; part < chunks.parts; ++part) heads[part + 1] += heads[part];
+    if (chunks.parts > 1) {  // only then must a part know what is before it
+      chunks.run(context_, [&](std::int64_t part, std::int64_t begin, std::int64_t end) {
+        for (std::int64_t i = begin; i < end; ++i) heads[part + 1] += is_head(i);
+      });
+      for (std::int64_t part = 1; part < chunks.parts; ++part) heads[part] += heads[part - 1];
+    }
     starts_[0] = 0;
     chunks.run(context_, [&](std::int64_t part, std::int64_t begin, std::int64_t end) {
       const std::uint64_t mask = (std::uint64_t{1} << shift) - 1;
@@ -185,6 +187,7 @@ class Grouping {
         // Not only where a run ends, which would be hard to foresee: what its last element says stays.
         if (i < last) *ends = static_cast<std::int32_t>(i + 1);
       }
+      if (part + 1 == chunks.parts) heads[chunks.parts] = voxel + 1;
     });
     return heads[chunks.parts];
   }
