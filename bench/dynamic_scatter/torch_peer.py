@@ -34,17 +34,6 @@ def forward(points: Points, reduce_type: str) -> Entry:
     return Entry("torch, packed unique, scatter_reduce", run, lambda: (kept[0].numpy(), *_as_int32(kept[1:])))
 
 
-def reduce(points: Points, reduce_type: str) -> Entry:
-    """The map and the counts are given."""
-    feats, map_, count = (torch.from_numpy(x) for x in (points.feats, points.map, points.count))
-    map_, out = map_.long(), torch.ones(points.scale.voxels, points.scale.channels)
-    return Entry(
-        "torch, scatter_reduce, map and counts given",
-        lambda: _reduce(feats, map_, count, out, reduce_type),
-        lambda: out.numpy(),
-    )
-
-
 def argmax_given(points: Points) -> Entry:
     """What torch_scatter does: the forward pass has kept who had the maximum."""
     argmax, grad = torch.from_numpy(points.argmax), torch.from_numpy(points.grad_voxel_feats)
