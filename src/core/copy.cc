@@ -29,12 +29,9 @@ constexpr CopyKernels kCopyKernels = {&stream, &clear, &finish};
 TURNOUT_ISA_END
 
 #if HWY_ONCE
-namespace turnout::core {
+TURNOUT_KERNELS(CopyKernels, copy_kernels, kCopyKernels)
 
-const CopyKernels& copy_kernels(Isa isa) {
-  static constexpr KernelTable<CopyKernels> kTable = TURNOUT_KERNEL_TABLE(kCopyKernels);
-  return *kTable[static_cast<std::size_t>(isa)];
-}
+namespace turnout::core {
 
 void stream_copy(Context& context, void* to, const void* from, std::int64_t bytes) {
   const CopyKernels& copy = copy_kernels(context.isa());

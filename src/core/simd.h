@@ -90,6 +90,16 @@ inline constexpr CompressTable kCompressTable;
         TURNOUT_ON_NEON(x)                                                                 \
   }
 
+// const Kernels& function(Isa isa): each instruction set's object. Within #if HWY_ONCE, after
+// TURNOUT_ISA_END.
+#define TURNOUT_KERNELS(Kernels, function, object)                               \
+  namespace turnout::core {                                                      \
+  const Kernels& function(Isa isa) {                                             \
+    static constexpr KernelTable<Kernels> kTable = TURNOUT_KERNEL_TABLE(object); \
+    return *kTable[static_cast<std::size_t>(isa)];                               \
+  }                                                                              \
+  }
+
 #endif  // TURNOUT_SIMD_ONCE
 
 // The part below is compiled once per instruction set.

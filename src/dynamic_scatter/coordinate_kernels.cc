@@ -141,12 +141,5 @@ constexpr CoordinateKernels kCoordinateKernels = {&pick_voxelize, &pick_extremes
 TURNOUT_ISA_END
 
 #if HWY_ONCE
-namespace turnout::core {
-
-const CoordinateKernels& coordinate_kernels(Isa isa) {
-  static constexpr KernelTable<CoordinateKernels> kTable = TURNOUT_KERNEL_TABLE(kCoordinateKernels);
-  return *kTable[static_cast<std::size_t>(isa)];
-}
-
-}  // namespace turnout::core
+TURNOUT_KERNELS(CoordinateKernels, coordinate_kernels, kCoordinateKernels)
 #endif

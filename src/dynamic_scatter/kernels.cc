@@ -364,12 +364,5 @@ constexpr ScatterKernels kScatterKernels = {&pick_reduce, &pick_backward};
 TURNOUT_ISA_END
 
 #if HWY_ONCE
-namespace turnout::core {
-
-const ScatterKernels& scatter_kernels(Isa isa) {
-  static constexpr KernelTable<ScatterKernels> kTable = TURNOUT_KERNEL_TABLE(kScatterKernels);
-  return *kTable[static_cast<std::size_t>(isa)];
-}
-
-}  // namespace turnout::core
+TURNOUT_KERNELS(ScatterKernels, scatter_kernels, kScatterKernels)
 #endif

@@ -86,12 +86,5 @@ constexpr DispatchKernels kDispatchKernels = {&pick_tokens};
 TURNOUT_ISA_END
 
 #if HWY_ONCE
-namespace turnout::core {
-
-const DispatchKernels& dispatch_kernels(Isa isa) {
-  static constexpr KernelTable<DispatchKernels> kTable = TURNOUT_KERNEL_TABLE(kDispatchKernels);
-  return *kTable[static_cast<std::size_t>(isa)];
-}
-
-}  // namespace turnout::core
+TURNOUT_KERNELS(DispatchKernels, dispatch_kernels, kDispatchKernels)
 #endif

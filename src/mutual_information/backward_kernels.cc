@@ -377,12 +377,5 @@ constexpr BackwardKernels kBackwardKernels = {{&strips}, &run};
 TURNOUT_ISA_END
 
 #if HWY_ONCE
-namespace turnout::core {
-
-const BackwardKernels& backward_kernels(Isa isa) {
-  static constexpr KernelTable<BackwardKernels> kTable = TURNOUT_KERNEL_TABLE(kBackwardKernels);
-  return *kTable[static_cast<std::size_t>(isa)];
-}
-
-}  // namespace turnout::core
+TURNOUT_KERNELS(BackwardKernels, backward_kernels, kBackwardKernels)
 #endif

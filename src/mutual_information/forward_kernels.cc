@@ -322,12 +322,5 @@ constexpr ForwardKernels kForwardKernels = {{&strips}, &run};
 TURNOUT_ISA_END
 
 #if HWY_ONCE
-namespace turnout::core {
-
-const ForwardKernels& forward_kernels(Isa isa) {
-  static constexpr KernelTable<ForwardKernels> kTable = TURNOUT_KERNEL_TABLE(kForwardKernels);
-  return *kTable[static_cast<std::size_t>(isa)];
-}
-
-}  // namespace turnout::core
+TURNOUT_KERNELS(ForwardKernels, forward_kernels, kForwardKernels)
 #endif

@@ -168,12 +168,5 @@ constexpr ProbeKernels kProbeKernels = {&probe, &fill};
 TURNOUT_ISA_END
 
 #if HWY_ONCE
-namespace turnout::core {
-
-const ProbeKernels& probe_kernels(Isa isa) {
-  static constexpr KernelTable<ProbeKernels> kTable = TURNOUT_KERNEL_TABLE(kProbeKernels);
-  return *kTable[static_cast<std::size_t>(isa)];
-}
-
-}  // namespace turnout::core
+TURNOUT_KERNELS(ProbeKernels, probe_kernels, kProbeKernels)
 #endif
