@@ -3,6 +3,7 @@
 import importlib.util
 import multiprocessing
 import os
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ import pytest
 # TURNOUT_TEST_CORE=1 tests an installation without torch. Anywhere else a missing torch is an error, so that
 # no run leaves the torch tests out by accident.
 if os.environ.get("TURNOUT_TEST_CORE") == "1" and importlib.util.find_spec("torch") is None:
-    collect_ignore_glob = ["test_torch*.py"]
+    collect_ignore_glob = ["test_torch*.py", "test_examples.py"]
 
 
 def routing(rng, shape, num_experts, capacity, dtype=np.int32):
@@ -51,6 +52,12 @@ def in_forked_child(function, *arguments):
     """What the function returns in a forked child; a child that hangs is a failure."""
     with multiprocessing.get_context("fork").Pool(1) as pool:
         return pool.apply_async(function, arguments).get(timeout=60)
+
+
+def at_the_same_time(works):
+    """What each of these functions returns, all of them running at once."""
+    with ThreadPoolExecutor(len(works)) as pool:
+        return [future.result(timeout=60) for future in [pool.submit(work) for work in works]]
 
 
 @pytest.fixture

@@ -1,11 +1,11 @@
 """dynamic_scatter_forward, dynamic_scatter_backward and VoxelIndex against their definitions, for NumPy."""
 
-import threading
+from functools import partial
 
 import ml_dtypes
 import numpy as np
 import pytest
-from conftest import in_forked_child, same_bits
+from conftest import at_the_same_time, in_forked_child, same_bits
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scans import REDUCTIONS, coordinates, features, same_values
@@ -286,17 +286,11 @@ def test_one_index_for_several_threads(rng, threads):
     voxels = turnout.VoxelIndex(coordinates(rng, 20000, extent=10))
     feats = [rng.standard_normal((20000, 16)).astype(np.float32) for _ in range(4)]
     expected = [voxels.reduce(x, "mean") for x in feats]
-    right = [False] * 4
 
-    def work(i):
-        right[i] = all(same_bits(voxels.reduce(feats[i], "mean"), expected[i]) for _ in range(10))
+    def is_right(i):
+        return all(same_bits(voxels.reduce(feats[i], "mean"), expected[i]) for _ in range(10))
 
-    workers = [threading.Thread(target=work, args=(i,)) for i in range(4)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    assert all(right)
+    assert all(at_the_same_time([partial(is_right, i) for i in range(4)]))
 
 
 def test_after_fork(rng, threads):

@@ -1,16 +1,12 @@
 """The programs in examples/ at small scales: they run, losses fall, and pictures show something."""
 
 import importlib.util
-import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import turnout
-
-if os.environ.get("TURNOUT_TEST_CORE") == "1" and importlib.util.find_spec("torch") is None:
-    pytest.skip("the examples need torch", allow_module_level=True)
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

@@ -1,10 +1,10 @@
 """The same bits whatever the number of threads, from several Python threads, and after fork()."""
 
-import threading
+from functools import partial
 
 import numpy as np
 import pytest
-from conftest import dispatch_arguments, in_forked_child, same_bits
+from conftest import at_the_same_time, dispatch_arguments, in_forked_child, same_bits
 
 import turnout
 from turnout import check
@@ -26,17 +26,11 @@ def test_calls_at_the_same_time(rng, threads):
     threads(2)
     calls = [dispatch_arguments(rng, **SIZES) for _ in range(4)]
     expected = [check.moe_dispatch_forward(*arguments) for arguments in calls]
-    right = [False] * len(calls)
 
-    def work(i):
-        right[i] = all(same_bits(turnout.moe_dispatch_forward(*calls[i]), expected[i]) for _ in range(10))
+    def is_right(i):
+        return all(same_bits(turnout.moe_dispatch_forward(*calls[i]), expected[i]) for _ in range(10))
 
-    workers = [threading.Thread(target=work, args=(i,)) for i in range(len(calls))]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    assert all(right)
+    assert all(at_the_same_time([partial(is_right, i) for i in range(len(calls))]))
 
 
 def test_after_fork(rng, threads):
