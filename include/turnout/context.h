@@ -13,7 +13,7 @@ namespace turnout {
 enum class Isa : std::uint8_t { sse4, avx2, avx512, avx512_dl, neon, best = 255 };
 
 TURNOUT_API const char* name_of(Isa isa);
-TURNOUT_API bool is_supported(Isa isa);
+TURNOUT_API bool is_supported(Isa isa);  // by this CPU and by this build
 
 // Threads to run on. run() calls work(argument) at most threads() times, from any threads, at the same time
 // or one after the other, at least once, and returns when all calls have returned. work never throws.

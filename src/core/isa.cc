@@ -27,6 +27,7 @@ bool has_f16c() {  // not a name clang 14 knows in __builtin_cpu_supports
 }  // namespace
 
 bool is_supported(Isa isa) {
+  if (static_cast<int>(isa) > TURNOUT_MOST_ISA) return false;
   __builtin_cpu_init();
   switch (isa) {
     case Isa::sse4:

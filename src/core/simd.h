@@ -11,6 +11,13 @@
 #ifndef HWY_IS_DEBUG_BUILD
 #define HWY_IS_DEBUG_BUILD 0  // its assertions end in a function of the library that is not linked
 #endif
+#if TURNOUT_MOST_ISA == 0  // what this build has no code for
+#define HWY_DISABLED_TARGETS (HWY_AVX2 | HWY_AVX3 | HWY_AVX3_DL)
+#elif TURNOUT_MOST_ISA == 1
+#define HWY_DISABLED_TARGETS (HWY_AVX3 | HWY_AVX3_DL)
+#elif TURNOUT_MOST_ISA == 2
+#define HWY_DISABLED_TARGETS HWY_AVX3_DL
+#endif
 #include <hwy/foreach_target.h>  // must come before highway.h
 //
 #include <hwy/cache_control.h>

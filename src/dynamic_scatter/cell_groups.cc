@@ -1,0 +1,148 @@
+// Points by voxel through bits: a voxel's number is the rank of its cell among all that have points.
+//
+// Most of the space is empty, so there are two tables: one with a bit for each block of 64 cells, and one
+// with the cells of those blocks that have points. Several threads mark in tables of their own, which become
+// one.
+#include <algorithm>
+#include <type_traits>
+
+#include "core/dtypes.h"
+#include "core/indices_bits.h"
+#include "dynamic_scatter/grouping.h"
+
+namespace turnout::core {
+namespace {
+
+// A table of blocks costs less than a sort as long as it has few words for a point; those of all threads
+// together have no more.
+constexpr std::int64_t kBlockWords = 2;
+constexpr std::int64_t kMaxPoints = std::int64_t{1} << 26;  // so that the numbers of their cells fit 32 bits
+
+// Points without a voxel are in the cell behind the last one.
+std::int64_t words_of_blocks(const Packing& packing) {
+  return BitRanks::words_for(static_cast<std::int64_t>(packing.cells / 64) + 1);
+}
+
+// The number of a point's cell, modulo 2^32: its coordinates' weighted sum.
+template <class Index, int kDims>
+struct CellOf {
+  std::uint32_t weight[kDims], least = 0, none;
+
+  explicit CellOf(const Packing& packing) : none(static_cast<std::uint32_t>(packing.cells)) {
+    for (int d = 0; d < kDims; ++d) {
+      weight[d] = static_cast<std::uint32_t>(packing.weight[d]);
+      least += static_cast<std::uint32_t>(packing.least[d]) * weight[d];
+    }
+  }
+  std::uint32_t operator()(const Index* row) const {
+    Index any = 0;
+    std::uint32_t cell = 0 - least;
+    for (int d = 0; d < kDims; ++d) {
+      any |= row[d];
+      cell += static_cast<std::uint32_t>(row[d]) * weight[d];
+    }
+    return any < 0 ? none : cell;
+  }
+};
+
+// Points begin .. end-1: the cell of each, and a mark for its block. Here and below, what is read in a loop
+// is a copy, which stores are known to leave alone.
+template <class Index, int kDims>
+void mark_blocks(const ConstTensor& coors, const Packing& packing, std::int64_t begin, std::int64_t end,
+                 std::uint32_t* cells, BitRanks blocks) {
+  const CellOf<Index, kDims> cell_of(packing);
+  const Index* row = static_cast<const Index*>(coors.data) + begin * kDims;
+  for (std::int64_t x = begin; x < end; ++x, row += kDims) {
+    const std::uint32_t cell = cell_of(row);
+    cells[x] = cell;
+    blocks.mark(cell / 64);
+  }
+}
+template <class Index>
+constexpr decltype(&mark_blocks<Index, 1>) kMarkBlocks[] = {&mark_blocks<Index, 1>, &mark_blocks<Index, 2>,
+                                                            &mark_blocks<Index, 3>, &mark_blocks<Index, 4>};
+
+// Cells are numbered anew, as if there were only blocks with points, and marked.
+void mark_cells(std::int64_t begin, std::int64_t end, std::uint32_t* cells, BitRanks blocks,
+                BitRanks marked) {
+  for (std::int64_t x = begin; x < end; ++x) {
+    const std::uint32_t cell = blocks.rank(cells[x] / 64) * 64 + cells[x] % 64;
+    cells[x] = cell;
+    marked.mark(cell);
+  }
+}
+
+void count_points(std::int64_t begin, std::int64_t end, const std::uint32_t* cells, BitRanks marked,
+                  std::int32_t none, std::int32_t* map, std::int32_t* counts) {
+  for (std::int64_t x = begin; x < end; ++x) {
+    const auto rank = static_cast<std::int32_t>(marked.rank(cells[x]));
+    const std::int32_t voxel = rank == none ? -1 : rank;
+    map[x] = voxel;
+    ++counts[voxel];
+  }
+}
+
+// The tables of all parts, one behind the other, become one. Returns how many bits are set.
+std::int64_t number(BitRanks ranks, std::int64_t words, std::int64_t parts) {
+  std::uint32_t sum = 0;
+  for (std::int64_t w = 0; w < words; ++w) {
+    std::uint64_t bits = ranks.bits[w];
+    for (std::int64_t part = 1; part < parts; ++part) bits |= ranks.bits[part * words + w];
+    ranks.bits[w] = bits;
+    ranks.before[w] = sum;
+    sum += static_cast<std::uint32_t>(std::popcount(bits));
+  }
+  return sum;
+}
+
+}  // namespace
+
+bool fits_cells(const Packing& packing, std::int64_t points) {
+  return (packing.cells > 0 || packing.valid == 0) && packing.cells < (std::uint64_t{1} << 32) - 1 &&
+         points < kMaxPoints && words_of_blocks(packing) <= kBlockWords * points;
+}
+
+std::size_t cells_bytes(std::int64_t points) {
+  return 2 * array_bytes<std::uint32_t>(points) + array_bytes<std::uint64_t>(kBlockWords * points) +
+         array_bytes<std::uint32_t>(kBlockWords * points) + array_bytes<std::uint64_t>(kMaxParts * points) +
+         array_bytes<std::int32_t>(CountTables::size(points, kMaxParts));
+}
+
+VoxelGroups group_by_cells(Context& context, const ConstTensor& coors, const Packing& packing,
+                           const GroupMemory& to, Scratch& passing) {
+  const std::int64_t points = coors.shape[0], words = words_of_blocks(packing);
+  const std::int64_t worth =
+      std::min({points / kPointGrain, kBlockWords * points / words, std::int64_t{context.threads()}});
+  const Parts parts{points, std::clamp<std::int64_t>(worth, 1, kMaxParts)};
+  auto* cells = passing.take<std::uint32_t>(points);
+
+  const BitRanks blocks{passing.take<std::uint64_t>(kBlockWords * points),
+                        passing.take<std::uint32_t>(kBlockWords * points)};
+  const auto mark_blocks_of = visit_index(coors.dtype, [&](auto type) -> decltype(&mark_blocks<int, 1>) {
+    return kMarkBlocks<typename decltype(type)::type>[coors.shape[1] - 1];
+  });
+  parts.run(context, [&](std::int64_t part, std::int64_t begin, std::int64_t end) {
+    const BitRanks own{blocks.bits + part * words, nullptr};
+    std::fill_n(own.bits, words, std::uint64_t{0});
+    mark_blocks_of(coors, packing, begin, end, cells, own);
+  });
+  const std::int64_t full_blocks = number(blocks, words, parts.count);
+
+  const BitRanks marked{passing.take<std::uint64_t>(kMaxParts * points), passing.take<std::uint32_t>(points)};
+  parts.run(context, [&](std::int64_t part, std::int64_t begin, std::int64_t end) {
+    const BitRanks own{marked.bits + part * full_blocks, nullptr};
+    std::fill_n(own.bits, full_blocks, std::uint64_t{0});
+    mark_cells(begin, end, cells, blocks, own);
+  });
+  const std::int64_t ranks = number(marked, full_blocks, parts.count);
+  const std::int64_t voxels = packing.valid < points ? ranks - 1 : ranks;  // the last may be that of none
+
+  const CountTables tables{voxels, passing.take<std::int32_t>(CountTables::size(voxels, parts.count))};
+  parts.run(context, [&](std::int64_t part, std::int64_t begin, std::int64_t end) {
+    count_points(begin, end, cells, marked, static_cast<std::int32_t>(voxels), to.map, tables.clear(part));
+  });
+  put_in_order(context, parts, tables, to.map, to.starts, to.order);
+  return {points, voxels, to.map, to.order, to.starts, "ranked cells"};
+}
+
+}  // namespace turnout::core

@@ -1,0 +1,169 @@
+// Points by voxel through a sort: of cells and points packed into one number each or, where that does not fit
+// 64 bits, of points whose rows are compared.
+#include <algorithm>
+
+#include "core/dtypes.h"
+#include "core/indices_sort.h"
+#include "dynamic_scatter/grouping.h"
+
+namespace turnout::core {
+namespace {
+
+// -1 when a coordinate is negative, else 0.
+template <int kDims, class Index>
+Index negative(const Index* row) {
+  Index any = row[0];
+  for (int d = 1; d < kDims; ++d) any |= row[d];
+  return any >> (sizeof(Index) * 8 - 1);
+}
+
+template <int kDims, class Index>
+class Sorting {
+ public:
+  Sorting(Context& context, const ConstTensor& coors, const Packing& packing, const GroupMemory& to,
+          Scratch& passing)
+      : context_(context),
+        coors_(static_cast<const Index*>(coors.data)),
+        points_(coors.shape[0]),
+        packing_(packing),
+        to_(to),
+        elements_(passing.take<std::uint64_t>(points_)),
+        other_(passing.take<std::uint64_t>(points_)),
+        counters_(passing.take<std::int64_t>(sort_counters(points_))) {}
+
+  VoxelGroups run() {
+    const bool fits = packing_.cells > 0 && packing_.cell_bits() + packing_.point_bits <= 64;
+    if (fits) {
+      point_bits_ = packing_.point_bits;
+      make_elements([packing = packing_](const Index* row) {
+        std::uint64_t cell = 0;
+        for (int d = 0; d < kDims; ++d)
+          cell += static_cast<std::uint64_t>(row[d] - packing.least[d]) * packing.weight[d];
+        return cell << packing.point_bits;
+      });
+      elements_ = sort_bits(context_, elements_, other_, packing_.valid, point_bits_, packing_.cell_bits(),
+                            counters_);
+    } else {
+      make_elements([](const Index*) { return std::uint64_t{0}; });
+      sort_rows();
+    }
+    return {points_, number_voxels(), to_.map, to_.order, to_.starts, fits ? "sorted cells" : "sorted rows"};
+  }
+
+ private:
+  // Points that are in a voxel become elements, the others go behind them in the order.
+  template <class KeyOf>
+  void make_elements(const KeyOf& key_of) {
+    Chunks(points_).run(context_, [&](std::int64_t part, std::int64_t begin, std::int64_t end) {
+      const KeyOf key = key_of;  // here, where stores are known to leave it alone
+      std::uint64_t* next = elements_ + packing_.valid_before[part];
+      std::int32_t* next_none = to_.order + packing_.valid + begin - packing_.valid_before[part];
+      const Index* row = coors_ + begin * kDims;
+      for (std::int64_t x = begin; x < end; ++x, row += kDims) {
+        if (negative<kDims>(row) != 0) {
+          to_.map[x] = -1;
+          *next_none++ = static_cast<std::int32_t>(x);
+        } else {
+          *next++ = key(row) | static_cast<std::uint64_t>(x);
+        }
+      }
+    });
+  }
+
+  // Coordinates too far apart to be packed: compared one by one. Then the elements have the voxels' numbers.
+  void sort_rows() {
+    std::sort(elements_, elements_ + packing_.valid, [&](std::uint64_t a, std::uint64_t b) {
+      const Index *row_a = coors_ + a * kDims, *row_b = coors_ + b * kDims;
+      for (int d = 0; d < kDims; ++d)
+        if (row_a[d] != row_b[d]) return row_a[d] < row_b[d];
+      return a < b;
+    });
+    std::uint64_t voxel = 0;
+    for (std::int64_t i = 0; i < packing_.valid; ++i) {
+      const std::uint64_t x = elements_[i];
+      if (i > 0) {
+        const auto before = elements_[i - 1] & 0xFFFFFFFFu;
+        voxel += !std::equal(coors_ + x * kDims, coors_ + (x + 1) * kDims, coors_ + before * kDims);
+      }
+      elements_[i] = voxel << 32 | x;
+    }
+  }
+
+  // Each run of equal keys is a voxel. Returns how many.
+  std::int64_t number_voxels() {
+    const Chunks chunks(packing_.valid);
+    const int shift = point_bits_;
+    const std::uint64_t* elements = elements_;
+    const auto is_head = [=, valid = packing_.valid](std::int64_t i) {  // or the end of all
+      return i == 0 || i == valid || (elements[i] ^ elements[i - 1]) >> shift != 0;
+    };
+    std::int64_t heads[kMaxChunks + 1] = {};
+    if (chunks.parts > 1) {  // only then must a part know what is before it
+      chunks.run(context_, [&](std::int64_t part, std::int64_t begin, std::int64_t end) {
+        for (std::int64_t i = begin; i < end; ++i) heads[part + 1] += is_head(i);
+      });
+      for (std::int64_t part = 1; part < chunks.parts; ++part) heads[part] += heads[part - 1];
+    }
+    to_.starts[0] = 0;
+    chunks.run(context_, [&](std::int64_t part, std::int64_t begin, std::int64_t end) {
+      const std::uint64_t mask = (std::uint64_t{1} << shift) - 1;
+      std::int32_t *map = to_.map, *order = to_.order;
+      std::int32_t* ends = to_.starts + heads[part];  // of the voxel of the element before
+      auto voxel = static_cast<std::int32_t>(heads[part]) - 1;
+      // A run that goes on in the next chunk has its end there.
+      std::int64_t last = end;
+      while (last > begin && !is_head(last)) --last;
+      for (std::int64_t i = begin; i < end; ++i) {
+        const bool head = is_head(i);
+        const auto x = static_cast<std::int32_t>(elements[i] & mask);
+        voxel += head;
+        ends += head;
+        order[i] = x;
+        map[x] = voxel;
+        // Not only where a run ends, which would be hard to foresee: what its last element says stays.
+        if (i < last) *ends = static_cast<std::int32_t>(i + 1);
+      }
+      if (part + 1 == chunks.parts) heads[chunks.parts] = voxel + 1;
+    });
+    return heads[chunks.parts];
+  }
+
+  Context& context_;
+  const Index* coors_;
+  std::int64_t points_;
+  const Packing& packing_;
+  GroupMemory to_;
+  std::uint64_t *elements_, *other_;
+  std::int64_t* counters_;
+  int point_bits_ = 32;  // the low ones of an element
+};
+
+template <class Index>
+VoxelGroups sort_typed(Context& context, const ConstTensor& coors, const Packing& packing,
+                       const GroupMemory& to, Scratch& passing) {
+  switch (coors.shape[1]) {
+    case 1:
+      return Sorting<1, Index>(context, coors, packing, to, passing).run();
+    case 2:
+      return Sorting<2, Index>(context, coors, packing, to, passing).run();
+    case 3:
+      return Sorting<3, Index>(context, coors, packing, to, passing).run();
+    default:
+      return Sorting<4, Index>(context, coors, packing, to, passing).run();
+  }
+}
+
+}  // namespace
+
+std::size_t sorting_bytes(std::int64_t points) {
+  return 2 * array_bytes<std::uint64_t>(points) + array_bytes<std::int64_t>(sort_counters(points));
+}
+
+VoxelGroups group_by_sort(Context& context, const ConstTensor& coors, const Packing& packing,
+                          const GroupMemory& to, Scratch& passing) {
+  return visit_index(coors.dtype, [&](auto type) {
+    return sort_typed<typename decltype(type)::type>(context, coors, packing, to, passing);
+  });
+}
+
+}  // namespace turnout::core
