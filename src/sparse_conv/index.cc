@@ -16,6 +16,7 @@ namespace {
 constexpr std::int64_t kBlock = 16384;      // sites that a thread takes
 constexpr std::int64_t kSteps = 65536;      // words of a bitmap
 constexpr std::int64_t kPlacedBytes = 24;   // moved for each site, about
+constexpr int kMarkParts = 4;               // of the sites, which are marked at the same time
 constexpr std::int64_t kBitmapBytes = 256;  // cleared and counted in the time that sorting one site takes
 
 // The cell of coordinate x, counted from leaf_base. 32-bit cells have few enough leaves to multiply.
@@ -94,17 +95,20 @@ void visit_dims(int dims, const F& f) {
   }
 }
 
-// Without a branch on the data: one pass at the speed of memory.
+// Without a branch on the data: one pass at the speed of memory. As many values at once as fill whole vectors
+// and whole rows.
 template <int kColumns, class Index>
 bool columns_in_range(const Index* data, std::int64_t rows, const std::int64_t* limits) {
-  using Unsigned = std::make_unsigned_t<Index>;
-  Unsigned most[kColumns] = {};
-  for (std::int64_t i = 0; i < rows; ++i)
-    for (int c = 0; c < kColumns; ++c)
-      most[c] =
-          std::max(most[c], static_cast<Unsigned>(data[i * kColumns + c]));  // a negative value is large
+  using Unsigned = std::make_unsigned_t<Index>;  // a negative value is large
+  constexpr int kRows = 16 / sizeof(Index), kValues = kRows * kColumns;
+  Unsigned most[kValues] = {};
+  std::int64_t i = 0;
+  for (; i + kRows <= rows; i += kRows, data += kValues)
+    for (int j = 0; j < kValues; ++j) most[j] = std::max(most[j], static_cast<Unsigned>(data[j]));
+  for (; i < rows; ++i, data += kColumns)
+    for (int c = 0; c < kColumns; ++c) most[c] = std::max(most[c], static_cast<Unsigned>(data[c]));
   bool fits = true;
-  for (int c = 0; c < kColumns; ++c) fits &= most[c] < static_cast<std::uint64_t>(limits[c]);
+  for (int j = 0; j < kValues; ++j) fits &= most[j] < static_cast<std::uint64_t>(limits[j % kColumns]);
   return fits;
 }
 
@@ -288,7 +292,7 @@ void PairIndex::build(Context& context, Call& call, const ConstTensor& indices, 
     word_count_ = home_count_;
     word_memory_.emplace(call.lease(array_bytes<RankWord>(word_count_ + 1)));
     words_ = word_memory_->take<RankWord>(word_count_ + 1);
-    rank_sites(context);
+    rank_sites(context, call);
     sets.outputs = sets.homes;
     active_ = rows_;
   } else {
@@ -337,38 +341,54 @@ void PairIndex::settle(Context& context, const Leaves& leaves, const Cell* cells
   });
 }
 
-void PairIndex::rank_sites(Context& context) {
+void PairIndex::rank_sites(Context& context, Call& call) {
   const Geometry& g = geometry_;
   const std::uint32_t* home = homes(self_slot_);
   const std::uint8_t* bit = bits(self_slot_);
   const auto overlap = static_cast<std::uint32_t>(g.width - 1);
   const auto leaf_cells = static_cast<std::uint32_t>(g.leaf_cells);
-  std::fill_n(words_, word_count_ + 1, RankWord{});
-  bool ascending = true;
-  std::uint64_t before = 0;
-  for (std::int64_t i = 0; i < rows_; ++i) {
-    const std::uint32_t position = bit[i] + self_bit_;
-    RankWord* word = words_ + home[i];
-    word->bits |= 1u << position;
-    // The neighbours were marked, so they are the next in number.
-    if (position < overlap) word[-1].bits |= 1u << (position + leaf_cells);
-    if (position >= leaf_cells) word[1].bits |= 1u << (position - leaf_cells);
-    const std::uint64_t cell = std::uint64_t{home[i]} * 32 + bit[i];
-    ascending &= cell > before;  // the first home is 1
-    before = cell;
-  }
+  const std::int64_t stride = word_count_ + 1;
+  const bool in_parts = rows_ * kPlacedBytes >= kParallelBytes;
+  const std::int64_t parts = in_parts ? std::clamp(context.threads(), 1, kMarkParts) : 1;
+  // Each part of the sites marks in a table of its own.
+  Scratch memory = call.lease(array_bytes<std::uint32_t>(parts * stride));
+  auto* marks = memory.take<std::uint32_t>(parts * stride);
+  bool is_ascending[kMarkParts] = {};
+  parallel_for(context, parts, 1, [&](std::int64_t part, std::int64_t) {
+    std::uint32_t* own = marks + part * stride;
+    std::fill_n(own, stride, 0u);
+    const std::int64_t begin = rows_ * part / parts, end = rows_ * (part + 1) / parts;
+    const auto cell_of = [&](std::int64_t i) { return std::uint64_t{home[i]} * 32 + bit[i]; };
+    std::uint64_t before = begin > 0 ? cell_of(begin - 1) : 0;  // the first home is 1
+    bool ascending = true;
+    for (std::int64_t i = begin; i < end; ++i) {
+      const std::uint32_t position = bit[i] + self_bit_;
+      std::uint32_t* word = own + home[i];
+      *word |= 1u << position;
+      // The neighbours were marked, so they are the next in number.
+      if (position < overlap) word[-1] |= 1u << (position + leaf_cells);
+      if (position >= leaf_cells) word[1] |= 1u << (position - leaf_cells);
+      const std::uint64_t cell = cell_of(i);
+      ascending &= cell > before;
+      before = cell;
+    }
+    is_ascending[part] = ascending;
+  });
   const std::uint32_t own = low_bits(g.leaf_cells);
   std::uint32_t base = 0;
+  words_[0] = {};
   for (std::int64_t l = 1; l <= word_count_; ++l) {
-    words_[l].base = base;
-    base += static_cast<std::uint32_t>(std::popcount(words_[l].bits & own));
+    std::uint32_t word = marks[l];
+    for (std::int64_t part = 1; part < parts; ++part) word |= marks[part * stride + l];
+    words_[l] = {word, base};
+    base += static_cast<std::uint32_t>(std::popcount(word & own));
   }
-  if (ascending) {
+  if (std::all_of(is_ascending, is_ascending + parts, [](bool part) { return part; })) {
     row_of_ = nullptr;
     return;
   }
   // Of equal sites the last one stays; where all differ the order does not matter.
-  const bool parallel = base == rows_ && rows_ * kPlacedBytes >= kParallelBytes;
+  const bool parallel = base == rows_ && in_parts;
   parallel_for(context, rows_, parallel ? kBlock : rows_, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i)
       row_of_[words_[home[i]].rank(bit[i] + self_bit_)] = static_cast<std::int32_t>(i);

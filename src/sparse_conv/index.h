@@ -69,7 +69,7 @@ class PairIndex {
   void mark_homes(const Cell* cells, Leaves& leaves) const;
   template <class Cell, class Leaves>
   void settle(Context& context, const Leaves& leaves, const Cell* cells);
-  void rank_sites(Context& context);
+  void rank_sites(Context& context, Call& call);
   template <class Key, class F>
   void for_each_output(const Key* keys, std::uint32_t* starts, const F& f) const;
   template <class Key, class Leaves>

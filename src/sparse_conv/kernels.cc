@@ -68,7 +68,9 @@ HWY_INLINE hn::Vec<U32> count_below(hn::Vec<U32> bits, hn::Vec<U32> position) {
   return hn::PopulationCount(hn::And(bits, below));
 }
 
-// Positions begin .. end-1, whole vectors of them.
+// Positions begin .. end-1, whole vectors of them. kNeighbours: that many taps, one bit after the other,
+// which is the common case; 0: any taps.
+template <int kNeighbours>
 void find_hits(const ProbeTask& task, std::int64_t begin, std::int64_t end, Hits* hits) {
   const U32 d;
   const hn::Rebind<std::uint8_t, U32> d8;
@@ -76,6 +78,14 @@ void find_hits(const ProbeTask& task, std::int64_t begin, std::int64_t end, Hits
   const auto* words = reinterpret_cast<const std::uint64_t*>(task.words);
   const auto* rows = reinterpret_cast<const std::uint32_t*>(task.rows);
   const auto mask = hn::Set(d, task.mask);
+  const auto iota = hn::Iota(d, 0);  // once: it goes through memory
+  const auto keep = [&](Hits& out, hn::Vec<U32> row, hn::Vec<U32> rank, hn::Mask<U32> hit) HWY_ATTR {
+    hn::StoreU(compress(row, hit), d, out.row.waiting + out.row.count);
+    hn::StoreU(compress(rank, hit), d, out.rank.waiting + out.rank.count);
+    const auto count = static_cast<std::int64_t>(hn::CountTrue(d, hit));
+    out.row.count += count;
+    out.rank.count += count;
+  };
   for (std::int64_t i = begin; i < end; i += lanes) {
     const Halves word = gather_halves(words, task.homes + i);
     const auto bits = word.low;
@@ -83,27 +93,33 @@ void find_hits(const ProbeTask& task, std::int64_t begin, std::int64_t end, Hits
     const auto window = hn::Shr(bits, first);
     if (hn::AllTrue(d, hn::Eq(hn::And(window, mask), hn::Zero(d)))) continue;
     auto rank = hn::Add(word.high, count_below(bits, first));
-    const auto row = rows != nullptr ? hn::LoadU(d, rows + i) : hn::Iota(d, static_cast<std::uint32_t>(i));
-    std::uint32_t counted = 0;  // bits of the window that `rank` is past
-    for (std::int32_t t = 0; t < task.tap_count; ++t) {
-      const std::uint32_t bit = 1u << task.taps[t].bit;
-      if (const std::uint32_t between = (bit - 1) & ~counted; between != 0) {
-        // Neighbouring taps, the common case, are one bit apart.
-        const auto passed = hn::And(window, hn::Set(d, between));
-        rank = hn::Add(rank, (between & (between - 1)) == 0
-                                 ? hn::IfThenElseZero(hn::Ne(passed, hn::Zero(d)), hn::Set(d, 1u))
-                                 : hn::PopulationCount(passed));
-        counted |= between;
+    const auto row =
+        rows != nullptr ? hn::LoadU(d, rows + i) : hn::Add(iota, hn::Set(d, static_cast<std::uint32_t>(i)));
+    if constexpr (kNeighbours > 0) {
+      for (int t = 0; t < kNeighbours; ++t) {
+        const auto hit = hn::TestBit(window, hn::Set(d, 1u << t));
+        keep(hits[t], row, rank, hit);
+        rank = hn::Sub(rank, hn::VecFromMask(d, hit));  // one more where it hit
       }
-      const auto hit = hn::Ne(hn::And(window, hn::Set(d, bit)), hn::Zero(d));
-      Hits& out = hits[t];
-      hn::StoreU(compress(row, hit), d, out.row.waiting + out.row.count);
-      hn::StoreU(compress(rank, hit), d, out.rank.waiting + out.rank.count);
-      const auto count = static_cast<std::int64_t>(hn::CountTrue(d, hit));
-      out.row.count += count;
-      out.rank.count += count;
+    } else {
+      std::uint32_t counted = 0;  // bits of the window that `rank` is past
+      for (std::int32_t t = 0; t < task.tap_count; ++t) {
+        const std::uint32_t bit = 1u << task.taps[t].bit;
+        const std::uint32_t between = (bit - 1) & ~counted;
+        rank = hn::Add(rank, hn::PopulationCount(hn::And(window, hn::Set(d, between))));
+        counted |= between;
+        keep(hits[t], row, rank, hn::TestBit(window, hn::Set(d, bit)));
+      }
     }
   }
+}
+
+using FindHits = void (*)(const ProbeTask& task, std::int64_t begin, std::int64_t end, Hits* hits);
+FindHits pick_find_hits(const ProbeTask& task) {
+  for (std::int32_t t = 0; t < task.tap_count; ++t)
+    if (task.taps[t].bit != t) return &find_hits<0>;
+  constexpr FindHits kOf[] = {&find_hits<0>, &find_hits<1>, &find_hits<2>, &find_hits<3>};
+  return task.tap_count < 4 ? kOf[task.tap_count] : &find_hits<0>;
 }
 
 // The last positions, fewer than a vector.
@@ -122,6 +138,7 @@ void find_last_hits(const ProbeTask& task, std::int64_t begin, std::int64_t end,
 
 void probe(const ProbeTask& task, std::int64_t begin, std::int64_t end, std::int64_t* at) {
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(U32()));
+  const FindHits find = pick_find_hits(task);
   Hits hits[kMaxWidth];
   for (std::int32_t t = 0; t < task.tap_count; ++t) {
     std::int32_t* in = task.pairs + std::int64_t{task.taps[t].k} * 2 * task.row_count + at[t];
@@ -135,7 +152,7 @@ void probe(const ProbeTask& task, std::int64_t begin, std::int64_t end, std::int
       hits[t].translated = hits[t].rank.count;
     }
     const std::int64_t count = std::min(kChunk, end - i), whole = count / lanes * lanes;
-    find_hits(task, i, i + whole, hits);
+    find(task, i, i + whole, hits);
     find_last_hits(task, i + whole, i + count, hits);
     const bool is_last = i + kChunk >= end;
     for (std::int32_t t = 0; t < task.tap_count; ++t) {
