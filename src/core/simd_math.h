@@ -48,16 +48,15 @@ HWY_INLINE hn::Vec<D> bounded_exp(D d, hn::Vec<D> x) {
   }
 }
 
-// log(1 + exp(-x)) for 0 <= x <= 15.95 (36.05), with an absolute error below 1.5e-7 (that of double).
+// log(1 + exp(x)) for -15.95 (-36.05) <= x <= 0, with an absolute error below 1.5e-7 (that of double).
 template <class D>
-HWY_INLINE hn::Vec<D> log1p_exp_minus(D d, hn::Vec<D> x) {
+HWY_INLINE hn::Vec<D> log1p_exp(D d, hn::Vec<D> x) {
   if constexpr (sizeof(hn::TFromD<D>) == 8) {
-    return hn::Log1p(d, hn::Exp(d, hn::Neg(x)));
+    return hn::Log1p(d, hn::Exp(d, x));
   } else {
     const hn::RebindToUnsigned<D> du;
-    const auto minus = hn::Neg(x);
-    const auto by = reduce(d, minus);
-    const auto r = hn::NegMulAdd(by.k, hn::Set(d, 0.693147181f), minus);
+    const auto by = reduce(d, x);
+    const auto r = hn::NegMulAdd(by.k, hn::Set(d, 0.693147181f), x);
     // Two chains each, to wait less.
     const auto rr = hn::Mul(r, r);
     auto even = hn::MulAdd(hn::Set(d, 0.041917577385902405f), rr, hn::Set(d, 0.4999886751174927f));

@@ -40,11 +40,15 @@ constexpr double kFar(double) { return 36.0436533891171560; }
 
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V log_add(D d, V x, V y) {
+#if HWY_ARCH_X86
+  const auto larger = hn::Max(y, x);  // x unless y is larger, as below
+#else
   const auto larger = hn::IfThenElse(hn::Lt(x, y), y, x);
-  const auto distance = hn::Abs(hn::Sub(x, y));
+#endif
+  const auto minus_distance = hn::Or(hn::Sub(x, y), hn::SignBit(d));
   // Not so for NaN, which is also what two equal infinities give.
-  const auto is_near = hn::Le(distance, hn::Set(d, kFar(hn::TFromD<D>())));
-  return hn::Add(larger, hn::IfThenElseZero(is_near, log1p_exp_minus(d, distance)));
+  const auto is_near = hn::Ge(minus_distance, hn::Set(d, -kFar(hn::TFromD<D>())));
+  return hn::Add(larger, hn::IfThenElseZero(is_near, log1p_exp(d, minus_distance)));
 }
 
 template <class T, bool kModified>
@@ -245,11 +249,9 @@ struct Engine {
       if ((active >> q & 1) == 0) continue;
       s.now = now[q];
       s.before = before[q];
-      S::transpose(xs[q]);
-      if (s.below != nullptr) s.store_below(xs[q][S::kLanes - 1]);
-      const V base = hn::Set(d, static_cast<Real>(s.base));
-      for (V& v : xs[q]) v = hn::Add(v, base);
-      s.store_steps(xs[q], p_row(s.row, s.first) + s.box.t_begin, p_columns);
+      alignas(64) Real last_row[S::kLanes];
+      s.store_steps(xs[q], p_row(s.row, s.first) + s.box.t_begin, p_columns, last_row);
+      if (s.below != nullptr) s.store_below(last_row);
       s.step += S::kLanes;
     }
   }

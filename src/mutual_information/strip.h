@@ -33,49 +33,114 @@ struct Strip {
   double* below;                 // p of the last row, for the next strip; nullptr: there is none
   V now, before;                 // the last two steps
 
+  // Between rows and steps, a square of kLanes x kLanes values goes in blocks of 128 bits, within which lanes
+  // interleave; where a vector has two blocks, they are put together and taken apart by loads and stores.
+  static constexpr std::int64_t kBlock = 16 / sizeof(Real);
+  static_assert(kLanes == kBlock || kLanes == 2 * kBlock);
+
+  // Lane i of the blocks of r[k] and lane k of those of r[i] change places.
+  static HWY_INLINE void transpose_blocks(V (&r)[kBlock]) {
+    const D d;
+    if constexpr (kBlock == 2) {
+      const V low = hn::InterleaveLower(d, r[0], r[1]);
+      r[1] = hn::InterleaveUpper(d, r[0], r[1]);
+      r[0] = low;
+    } else {
+      const hn::RepartitionToWide<D> dw;
+      const auto a = hn::BitCast(dw, hn::InterleaveLower(d, r[0], r[1]));
+      const auto b = hn::BitCast(dw, hn::InterleaveUpper(d, r[0], r[1]));
+      const auto e = hn::BitCast(dw, hn::InterleaveLower(d, r[2], r[3]));
+      const auto f = hn::BitCast(dw, hn::InterleaveUpper(d, r[2], r[3]));
+      r[0] = hn::BitCast(d, hn::InterleaveLower(dw, a, e));
+      r[1] = hn::BitCast(d, hn::InterleaveUpper(dw, a, e));
+      r[2] = hn::BitCast(d, hn::InterleaveLower(dw, b, f));
+      r[3] = hn::BitCast(d, hn::InterleaveUpper(dw, b, f));
+    }
+  }
+
+  // v[k] has element k of each row; row j begins at corner + j * stride.
+  static HWY_INLINE void load_square(const Real* corner, std::int64_t stride, V (&v)[kLanes]) {
+    const D d;
+    for (std::int64_t k = 0; k < kLanes; k += kBlock) {
+      V r[kBlock];
+      for (std::int64_t j = 0; j < kBlock; ++j) {
+        const Real* low = corner + j * stride + k;
+        if constexpr (kLanes == kBlock) {
+          r[j] = hn::LoadU(d, low);
+        } else {
+          const hn::Half<D> half;
+          r[j] = hn::Combine(d, hn::LoadU(half, low + kBlock * stride), hn::LoadU(half, low));
+        }
+      }
+      transpose_blocks(r);
+      for (std::int64_t j = 0; j < kBlock; ++j) v[k + j] = r[j];
+    }
+  }
+  // The other way, plus `base`; the last row also without it, to last_row.
+  static HWY_INLINE void store_square(const V (&v)[kLanes], V base, Real* corner, std::int64_t stride,
+                                      Real (&last_row)[kLanes]) {
+    const D d;
+    for (std::int64_t k = 0; k < kLanes; k += kBlock) {
+      V r[kBlock];
+      for (std::int64_t j = 0; j < kBlock; ++j) r[j] = v[k + j];
+      transpose_blocks(r);
+      for (std::int64_t j = 0; j < kBlock; ++j) {
+        Real* low = corner + j * stride + k;
+        const V sum = hn::Add(r[j], base);
+        if constexpr (kLanes == kBlock) {
+          hn::StoreU(sum, d, low);
+          if (j == kBlock - 1) hn::StoreU(r[j], d, last_row + k);
+        } else {
+          const hn::Half<D> half;
+          hn::StoreU(hn::LowerHalf(half, sum), half, low);
+          hn::StoreU(hn::UpperHalf(half, sum), half, low + kBlock * stride);
+          if (j == kBlock - 1) hn::StoreU(hn::UpperHalf(half, r[j]), half, last_row + k);
+        }
+      }
+    }
+  }
+
   // Steps step .. step + kLanes - 1 of one array: lane j has from[j * stride + step - j + shift], and none
   // where that is outside 0 .. size-1 of its row. v[k] is step k.
   HWY_INLINE void load_steps(const T* from, std::int64_t stride, std::int64_t shift, std::int64_t size,
                              const T* end, V (&v)[kLanes]) const {
-    const D d;
     const std::int64_t least = step + shift - (kLanes - 1);
     const bool is_inside = least >= 0 && step + shift + kLanes <= size;
     // Lanes beyond the strip read what follows it, as long as that is within the tensor.
     if (std::is_same_v<T, Real> && HWY_LIKELY(is_inside) &&
         HWY_LIKELY(end - from >= step + shift + (kLanes - 1) * (stride - 1) + kLanes)) {
-      const auto* corner = reinterpret_cast<const Real*>(from) + step + shift;
-      for (std::int64_t lane = 0; lane < kLanes; ++lane) v[lane] = hn::LoadU(d, corner + lane * (stride - 1));
-    } else {
-      alignas(64) Real cells[kLanes];
-      for (std::int64_t lane = 0; lane < kLanes; ++lane) {
-        hn::Store(hn::Set(d, kNone<Real>), d, cells);
-        const std::int64_t t = step + shift - lane;
-        const std::int64_t begin = std::max<std::int64_t>(0, -t);
-        const std::int64_t count = lane < rows ? std::min(kLanes, size - t) : 0;
-        const std::int64_t place = lane * stride + t;
-        for (std::int64_t k = begin; k < count; ++k) cells[k] = static_cast<Real>(to_float(from[place + k]));
-        v[lane] = hn::Load(d, cells);
-      }
+      load_square(reinterpret_cast<const Real*>(from) + step + shift, stride - 1, v);
+      return;
     }
-    transpose(v);
+    alignas(64) Real cells[kLanes * kLanes];
+    std::fill_n(cells, kLanes * kLanes, kNone<Real>);
+    for (std::int64_t lane = 0; lane < rows; ++lane) {
+      const std::int64_t t = step + shift - lane;
+      const std::int64_t begin = std::max<std::int64_t>(0, -t), count = std::min(kLanes, size - t);
+      const std::int64_t place = lane * stride + t;
+      for (std::int64_t k = begin; k < count; ++k)
+        cells[lane * kLanes + k] = static_cast<Real>(to_float(from[place + k]));
+    }
+    load_square(cells, kLanes, v);
   }
 
-  // The other way: v[j] is row j, the steps just done. p is that of lane 0, from column t_begin on.
-  HWY_INLINE void store_steps(const V (&v)[kLanes], Real* p, std::int64_t p_columns) const {
-    const D d;
+  // The other way: p is that of lane 0, from column t_begin on.
+  HWY_INLINE void store_steps(const V (&v)[kLanes], Real* p, std::int64_t p_columns,
+                              Real (&last_row)[kLanes]) const {
+    const V all_base = hn::Set(D(), static_cast<Real>(base));
     const std::int64_t columns = box.t_end - box.t_begin + 1;
     Real* const corner = p + step;
     if (HWY_LIKELY(rows == kLanes && step >= kLanes - 1 && step + kLanes <= columns)) {
-      for (std::int64_t lane = 0; lane < kLanes; ++lane)
-        hn::StoreU(v[lane], d, corner + lane * (p_columns - 1));
+      store_square(v, all_base, corner, p_columns - 1, last_row);
       return;
     }
+    alignas(64) Real cells[kLanes * kLanes];
+    store_square(v, all_base, cells, kLanes, last_row);
     for (std::int64_t lane = 0; lane < rows; ++lane) {
-      alignas(64) Real cells[kLanes];
-      hn::Store(v[lane], d, cells);
       const std::int64_t t = step - lane;
       const std::int64_t begin = std::max<std::int64_t>(0, -t), end = std::min(kLanes, columns - t);
-      for (std::int64_t k = begin; k < end; ++k) corner[lane * (p_columns - 1) + k] = cells[k];
+      for (std::int64_t k = begin; k < end; ++k)
+        corner[lane * (p_columns - 1) + k] = cells[lane * kLanes + k];
     }
   }
 
@@ -94,49 +159,16 @@ struct Strip {
         hn::StoreU(hn::DemoteTo(d, hn::Sub(hn::LoadU(dw, from + k), wide_base)), d, to + k);
     }
   }
-  HWY_INLINE void store_below(V last_row) const {
-    alignas(64) Real from[kLanes];
-    hn::Store(last_row, D(), from);
+  HWY_INLINE void store_below(const Real (&last_row)[kLanes]) const {
     double* to = below + step - (kLanes - 1);
     if constexpr (sizeof(Real) == 8) {
-      for (std::int64_t k = 0; k < kLanes; ++k) to[k] = base + from[k];
+      for (std::int64_t k = 0; k < kLanes; ++k) to[k] = base + last_row[k];
     } else {
       const Wide dw;
       const hn::Rebind<Real, Wide> d;
       const auto wide_base = hn::Set(dw, base);
       for (std::size_t k = 0; k < kLanes; k += hn::Lanes(dw))
-        hn::StoreU(hn::Add(wide_base, hn::PromoteTo(dw, hn::LoadU(d, from + k))), dw, to + k);
-    }
-  }
-
-  // Between rows and steps.
-  static HWY_INLINE void transpose(V (&v)[kLanes]) {
-    const D d;
-    constexpr std::int64_t kBlock = 16 / sizeof(Real);  // lanes of 128 bits, within which lanes interleave
-    for (std::int64_t block = 0; block < kLanes; block += kBlock) {
-      V* const r = v + block;
-      if constexpr (kBlock == 2) {
-        const V a = hn::InterleaveLower(d, r[0], r[1]), b = hn::InterleaveUpper(d, r[0], r[1]);
-        r[0] = a;
-        r[1] = b;
-      } else {
-        const hn::RepartitionToWide<D> dw;
-        const auto a = hn::BitCast(dw, hn::InterleaveLower(d, r[0], r[1]));
-        const auto b = hn::BitCast(dw, hn::InterleaveUpper(d, r[0], r[1]));
-        const auto e = hn::BitCast(dw, hn::InterleaveLower(d, r[2], r[3]));
-        const auto f = hn::BitCast(dw, hn::InterleaveUpper(d, r[2], r[3]));
-        r[0] = hn::BitCast(d, hn::InterleaveLower(dw, a, e));
-        r[1] = hn::BitCast(d, hn::InterleaveUpper(dw, a, e));
-        r[2] = hn::BitCast(d, hn::InterleaveLower(dw, b, f));
-        r[3] = hn::BitCast(d, hn::InterleaveUpper(dw, b, f));
-      }
-    }
-    if constexpr (kLanes == 2 * kBlock) {  // the blocks change places
-      for (std::int64_t k = 0; k < kBlock; ++k) {
-        const V low = hn::ConcatLowerLower(d, v[k + kBlock], v[k]);
-        v[k + kBlock] = hn::ConcatUpperUpper(d, v[k + kBlock], v[k]);
-        v[k] = low;
-      }
+        hn::StoreU(hn::Add(wide_base, hn::PromoteTo(dw, hn::LoadU(d, last_row + k))), dw, to + k);
     }
   }
 };
