@@ -16,9 +16,8 @@ constexpr Real kNone = -std::numeric_limits<Real>::infinity();
 template <class T>
 struct Strip {
   using Real = std::conditional_t<sizeof(T) == 8, double, float>;
-  // 256 bits at most: as many steps as lanes are transposed at a time, and more would not stay in registers.
-  static constexpr std::int64_t kLanes = std::min<std::int64_t>(HWY_MAX_BYTES, 32) / sizeof(Real);
-  using D = hn::CappedTag<Real, static_cast<std::size_t>(kLanes)>;
+  static constexpr std::int64_t kLanes = HWY_MAX_BYTES / sizeof(Real);
+  using D = hn::ScalableTag<Real>;
   using V = hn::Vec<D>;
   static constexpr std::int64_t kPad = kLanes;  // cells before the first of a row that is handed on
 
@@ -34,9 +33,32 @@ struct Strip {
   V now, before;                 // the last two steps
 
   // Between rows and steps, a square of kLanes x kLanes values goes in blocks of 128 bits, within which lanes
-  // interleave; where a vector has two blocks, they are put together and taken apart by loads and stores.
+  // interleave. Vectors of several blocks are put together and taken apart by loads and stores.
   static constexpr std::int64_t kBlock = 16 / sizeof(Real);
-  static_assert(kLanes == kBlock || kLanes == 2 * kBlock);
+
+  // Block b of the vector is at from + b * stride.
+  template <class Part>
+  static HWY_INLINE hn::Vec<Part> load_blocks(Part part, const Real* from, std::int64_t stride) {
+    constexpr std::int64_t kBlocks = hn::MaxLanes(Part()) / kBlock;
+    if constexpr (kBlocks == 1) {
+      return hn::LoadU(part, from);
+    } else {
+      const hn::Half<Part> half;
+      return hn::Combine(part, load_blocks(half, from + kBlocks / 2 * stride, stride),
+                         load_blocks(half, from, stride));
+    }
+  }
+  template <class Part>
+  static HWY_INLINE void store_blocks(Part part, hn::Vec<Part> v, Real* to, std::int64_t stride) {
+    constexpr std::int64_t kBlocks = hn::MaxLanes(Part()) / kBlock;
+    if constexpr (kBlocks == 1) {
+      hn::StoreU(v, part, to);
+    } else {
+      const hn::Half<Part> half;
+      store_blocks(half, hn::LowerHalf(half, v), to, stride);
+      store_blocks(half, hn::UpperHalf(half, v), to + kBlocks / 2 * stride, stride);
+    }
+  }
 
   // Lane i of the blocks of r[k] and lane k of those of r[i] change places.
   static HWY_INLINE void transpose_blocks(V (&r)[kBlock]) {
@@ -60,43 +82,26 @@ struct Strip {
 
   // v[k] has element k of each row; row j begins at corner + j * stride.
   static HWY_INLINE void load_square(const Real* corner, std::int64_t stride, V (&v)[kLanes]) {
-    const D d;
     for (std::int64_t k = 0; k < kLanes; k += kBlock) {
       V r[kBlock];
-      for (std::int64_t j = 0; j < kBlock; ++j) {
-        const Real* low = corner + j * stride + k;
-        if constexpr (kLanes == kBlock) {
-          r[j] = hn::LoadU(d, low);
-        } else {
-          const hn::Half<D> half;
-          r[j] = hn::Combine(d, hn::LoadU(half, low + kBlock * stride), hn::LoadU(half, low));
-        }
-      }
+      for (std::int64_t j = 0; j < kBlock; ++j)
+        r[j] = load_blocks(D(), corner + j * stride + k, kBlock * stride);
       transpose_blocks(r);
       for (std::int64_t j = 0; j < kBlock; ++j) v[k + j] = r[j];
     }
   }
-  // The other way, plus `base`; the last row also without it, to last_row.
+  // The other way, plus `base`. last_row: the last one without it.
   static HWY_INLINE void store_square(const V (&v)[kLanes], V base, Real* corner, std::int64_t stride,
                                       Real (&last_row)[kLanes]) {
-    const D d;
     for (std::int64_t k = 0; k < kLanes; k += kBlock) {
       V r[kBlock];
       for (std::int64_t j = 0; j < kBlock; ++j) r[j] = v[k + j];
       transpose_blocks(r);
-      for (std::int64_t j = 0; j < kBlock; ++j) {
-        Real* low = corner + j * stride + k;
-        const V sum = hn::Add(r[j], base);
-        if constexpr (kLanes == kBlock) {
-          hn::StoreU(sum, d, low);
-          if (j == kBlock - 1) hn::StoreU(r[j], d, last_row + k);
-        } else {
-          const hn::Half<D> half;
-          hn::StoreU(hn::LowerHalf(half, sum), half, low);
-          hn::StoreU(hn::UpperHalf(half, sum), half, low + kBlock * stride);
-          if (j == kBlock - 1) hn::StoreU(hn::UpperHalf(half, r[j]), half, last_row + k);
-        }
-      }
+      for (std::int64_t j = 0; j < kBlock; ++j)
+        store_blocks(D(), hn::Add(r[j], base), corner + j * stride + k, kBlock * stride);
+      alignas(64) Real blocks[kLanes];
+      hn::Store(r[kBlock - 1], D(), blocks);
+      std::copy_n(blocks + kLanes - kBlock, kBlock, last_row + k);
     }
   }
 
