@@ -4,6 +4,7 @@
 
 #include <climits>
 
+#include "c_workspace.h"
 #include "dynamic_scatter/signature.h"
 
 namespace turnout::test {
@@ -168,21 +169,17 @@ TEST_F(CDynamicScatter, WorkspaceProtocol) {
 
 // The plan's memory is the caller's, at any address, and not one byte beside it.
 TEST_F(CDynamicScatter, NothingAroundTheWorkspaceIsTouched) {
-  for (std::size_t offset : {0, 1, 8, 63}) {
+  for (std::size_t offset : kWorkspaceOffsets) {
     ScatterForward forward = random(500, 7, 4);
     ScatterBackward backward = after(forward);
     for (bool is_forward : {true, false}) {
       const std::size_t required = is_forward ? forward.required : backward.required;
-      std::vector<char> memory(required + 2 * 64, 'x');
-      char* const begin = memory.data() + offset;
-      ASSERT_EQ(is_forward ? forward.run(kDMax, begin, required) : backward.run(kDMax, begin, required), kOk)
+      PaintedWorkspace workspace(required, offset);
+      ASSERT_EQ(is_forward ? forward.run(kDMax, workspace.begin(), required)
+                           : backward.run(kDMax, workspace.begin(), required),
+                kOk)
           << turnoutLastError();
-      const auto painted = [](const char* from, const char* to) {
-        return std::all_of(from, to, [](char byte) { return byte == 'x'; });
-      };
-      EXPECT_FALSE(painted(begin, begin + required)) << offset;
-      EXPECT_TRUE(painted(memory.data(), begin)) << offset;
-      EXPECT_TRUE(painted(begin + required, memory.data() + memory.size())) << offset;
+      workspace.expect_used_and_nothing_around_it();
     }
     expect_bits(backward.grad_feats, backward.definition());
   }

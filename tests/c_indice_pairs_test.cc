@@ -7,6 +7,7 @@
 #include <string>
 
 #include "c_indice_pairs.h"
+#include "c_workspace.h"
 
 namespace turnout::test {
 namespace {
@@ -260,20 +261,14 @@ TEST_F(CIndicePairs, WorkspaceProtocol) {
 TEST_F(CIndicePairs, TheWorkspaceIsUsedAndNothingAroundIt) {
   const std::vector<int> space = {5, 7, 9};
   for (int sub_m : {0, 1}) {
-    for (std::size_t offset : {0, 1, 8, 63}) {
+    for (std::size_t offset : kWorkspaceOffsets) {
       Pairs call(handle,
                  {.pad = {1, 1, 1}, .input = space, .filter = {3, 3, 3}, .output = space, .sub_m = sub_m},
                  some_sites(90, 1, space), 315);
-      Bytes memory(call.required + 2 * 64, kPaint);
-      char* const begin = memory.data() + offset;
-      ASSERT_EQ(call.run(begin, call.required), kOk) << turnoutLastError();
-      const auto painted = [](const char* from, const char* to) {
-        return std::all_of(from, to, [](char byte) { return byte == kPaint; });
-      };
-      EXPECT_FALSE(painted(begin, begin + call.required)) << offset;
-      EXPECT_TRUE(painted(memory.data(), begin)) << offset;
-      EXPECT_TRUE(painted(begin + call.required, memory.data() + memory.size())) << offset;
-      call.workspace = memory;  // more than asked for, with another call's bytes
+      PaintedWorkspace workspace(call.required, offset);
+      ASSERT_EQ(call.run(workspace.begin(), call.required), kOk) << turnoutLastError();
+      workspace.expect_used_and_nothing_around_it();
+      call.workspace = workspace.memory();  // more than asked for, with another call's bytes
       call.expect_equal_to_definition();
     }
   }

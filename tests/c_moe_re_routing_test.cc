@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "c_descriptor.h"
+#include "c_workspace.h"
 #include "moe_re_routing/reference.h"
 
 namespace turnout::test {
@@ -257,18 +258,12 @@ TEST_F(CMoeReRouting, WorkspaceProtocol) {
 
 // The plan's memory is the caller's, at any address, and not one byte beside it.
 TEST_F(CMoeReRouting, TheWorkspaceIsUsedAndNothingAroundIt) {
-  for (std::size_t offset : {0, 1, 8, 63}) {
+  for (std::size_t offset : kWorkspaceOffsets) {
     ReRouting<std::int32_t> call(handle, example, 3, 5, 0);
-    Bytes memory(call.required + 2 * 64, kPaint);
-    char* const begin = memory.data() + offset;
-    ASSERT_EQ(call.run(begin, call.required), kOk) << turnoutLastError();
-    const auto painted = [](const char* from, const char* to) {
-      return std::all_of(from, to, [](char byte) { return byte == kPaint; });
-    };
-    EXPECT_FALSE(painted(begin, begin + call.required)) << offset;
-    EXPECT_TRUE(painted(memory.data(), begin)) << offset;
-    EXPECT_TRUE(painted(begin + call.required, memory.data() + memory.size())) << offset;
-    call.workspace = memory;  // more than asked for, with another call's bytes
+    PaintedWorkspace workspace(call.required, offset);
+    ASSERT_EQ(call.run(workspace.begin(), call.required), kOk) << turnoutLastError();
+    workspace.expect_used_and_nothing_around_it();
+    call.workspace = workspace.memory();  // more than asked for, with another call's bytes
     call.expect_equal_to_definition();
   }
 }

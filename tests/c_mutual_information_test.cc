@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 
+#include "c_workspace.h"
 #include "mutual_information/signature.h"
 
 namespace turnout::test {
@@ -229,19 +230,13 @@ TEST_F(CMutualInformation, WorkspaceProtocol) {
 
 // The plan's memory is the caller's, at any address, and not one byte beside it.
 TEST_F(CMutualInformation, NothingAroundTheWorkspaceIsTouched) {
-  for (std::size_t offset : {0, 1, 8, 63}) {
+  for (std::size_t offset : kWorkspaceOffsets) {
     Lattices call = random(3, 20, 40, 2);
     const std::size_t required = std::max(call.forward_required, call.backward_required);
-    std::vector<char> memory(required + 2 * 64, 'x');
-    char* const begin = memory.data() + offset;
-    ASSERT_EQ(call.forward(begin, call.forward_required), kOk) << turnoutLastError();
-    ASSERT_EQ(call.backward(true, begin, call.backward_required), kOk) << turnoutLastError();
-    const auto painted = [](const char* from, const char* to) {
-      return std::all_of(from, to, [](char byte) { return byte == 'x'; });
-    };
-    EXPECT_EQ(painted(begin, begin + required), required == 0) << offset;
-    EXPECT_TRUE(painted(memory.data(), begin)) << offset;
-    EXPECT_TRUE(painted(begin + required, memory.data() + memory.size())) << offset;
+    PaintedWorkspace workspace(required, offset);
+    ASSERT_EQ(call.forward(workspace.begin(), call.forward_required), kOk) << turnoutLastError();
+    ASSERT_EQ(call.backward(true, workspace.begin(), call.backward_required), kOk) << turnoutLastError();
+    workspace.expect_used_and_nothing_around_it();
   }
 }
 

@@ -1,6 +1,7 @@
 // Voxelization through the C interface: results equal the definition, what is refused and when, what is
 // written when there is nothing to do, the workspace protocol.
 #include "c_dynamic_scatter.h"
+#include "c_workspace.h"
 #include "dynamic_scatter/signature.h"
 
 namespace turnout::test {
@@ -236,16 +237,10 @@ TEST_F(CVoxelization, WorkspaceProtocol) {
   expect_sentence("workspace_size is " + std::to_string(call.required - 1) + " bytes, expected " +
                   std::to_string(call.required) + " or more");
   call.expect_untouched();
-  for (std::size_t offset : {0, 1, 8, 63}) {
-    std::vector<char> memory(call.required + 2 * 64, 'x');
-    char* const begin = memory.data() + offset;
-    ASSERT_EQ(call.run(begin, call.required), kOk) << turnoutLastError();
-    const auto painted = [](const char* from, const char* to) {
-      return std::all_of(from, to, [](char byte) { return byte == 'x'; });
-    };
-    EXPECT_FALSE(painted(begin, begin + call.required)) << offset;
-    EXPECT_TRUE(painted(memory.data(), begin)) << offset;
-    EXPECT_TRUE(painted(begin + call.required, memory.data() + memory.size())) << offset;
+  for (std::size_t offset : kWorkspaceOffsets) {
+    PaintedWorkspace workspace(call.required, offset);
+    ASSERT_EQ(call.run(workspace.begin(), call.required), kOk) << turnoutLastError();
+    workspace.expect_used_and_nothing_around_it();
     EXPECT_EQ(call.num, (Ints{3}));
   }
 }
