@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "control_register.h"
 #include "sanitizer.h"
 #include "turnout/error.h"
 
@@ -160,17 +161,16 @@ TEST(ParallelFor, AnIdlePoolBurnsNoCpu) {
 }
 
 TEST(ParallelFor, SetsTheFloatingPointEnvironmentAndRestoresIt) {
-#if defined(__x86_64__)
-  const unsigned before = _mm_getcsr();
-  _mm_setcsr(0x9FC0);  // flush to zero, denormals are zero
+  const unsigned before = test::control_register(), odd = test::kDefaultControl | test::kFlush;
+  test::set_control_register(odd);
   Context context({.threads = 2});
   std::atomic<int> wrong{0};
-  parallel_for(context, 64, 1,
-               [&](std::int64_t, std::int64_t) { wrong += (_mm_getcsr() & 0xFFC0) != 0x1F80; });
+  parallel_for(context, 64, 1, [&](std::int64_t, std::int64_t) {
+    wrong += test::control_register() != test::kDefaultControl;
+  });
   EXPECT_EQ(wrong, 0);
-  EXPECT_EQ(_mm_getcsr(), 0x9FC0u);
-  _mm_setcsr(before);
-#endif
+  EXPECT_EQ(test::control_register(), odd);
+  test::set_control_register(before);
 }
 
 class Serial : public Executor {

@@ -25,13 +25,13 @@ class FpEnvironment {
   static constexpr unsigned kDefault = 0x1F80;  // all exceptions masked, to nearest even, no flush to zero
   static constexpr unsigned kFlush = 0x8040;    // of results, and of operands
   unsigned saved_;
-#elif defined(__aarch64__)
+#elif defined(__aarch64__)  // "memory" keeps what is computed from and to memory in its place
   explicit FpEnvironment(Denormals denormals = Denormals::kept) {
     const std::uint64_t control = denormals == Denormals::kept ? 0 : std::uint64_t{1} << 24;
     __asm__ volatile("mrs %0, fpcr" : "=r"(saved_));
-    __asm__ volatile("msr fpcr, %0" : : "r"(control));
+    __asm__ volatile("msr fpcr, %0" : : "r"(control) : "memory");
   }
-  ~FpEnvironment() { __asm__ volatile("msr fpcr, %0" : : "r"(saved_)); }
+  ~FpEnvironment() { __asm__ volatile("msr fpcr, %0" : : "r"(saved_) : "memory"); }
 
  private:
   std::uint64_t saved_;

@@ -11,7 +11,13 @@
 #ifndef HWY_IS_DEBUG_BUILD
 #define HWY_IS_DEBUG_BUILD 0  // its assertions end in a function of the library that is not linked
 #endif
-#if TURNOUT_MOST_ISA == 0  // what this build has no code for
+#if defined(__aarch64__)  // NEON alone: no class can have an SVE vector as a member
+#define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
+// Highway's name for: nothing is chosen at run time, so NEON code has no attribute. That would be crypto,
+// which nothing here uses, and a constructor that g++ makes lacks it, so Highway's could not be inlined
+// there.
+#define TOOLCHAIN_MISS_SYS_AUXV_H
+#elif TURNOUT_MOST_ISA == 0  // what this build has no code for
 #define HWY_DISABLED_TARGETS (HWY_AVX2 | HWY_AVX3 | HWY_AVX3_DL)
 #elif TURNOUT_MOST_ISA == 1
 #define HWY_DISABLED_TARGETS (HWY_AVX3 | HWY_AVX3_DL)

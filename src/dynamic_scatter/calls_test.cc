@@ -6,10 +6,8 @@
 #include <string>
 #include <thread>
 #include <vector>
-#if defined(__x86_64__)
-#include <xmmintrin.h>
-#endif
 
+#include "control_register.h"
 #include "dynamic_scatter/test_cases.h"
 
 namespace turnout::test {
@@ -171,7 +169,6 @@ TEST(DynamicScatterCalls, InputsOffALine) {
   }
 }
 
-#if defined(__x86_64__)
 // The bytes of all results of one run of everything; nothing is computed here but by the calls.
 std::vector<unsigned char> results_of_everything(const ScatterCase<float, std::int32_t>& c,
                                                  std::int64_t found) {
@@ -222,20 +219,18 @@ TEST(DynamicScatterCalls, TheControlRegisterChangesNothing) {
     c.feats[i] = static_cast<float>(i % 7 + 1) * (i % 9 < 3 ? 1e-40f : 0.1f);
   const auto found = static_cast<std::int64_t>(c.voxels().size());
   const auto expected = results_of_everything(c, found);
-  constexpr unsigned kFlush = 0x8040, kUp = 0x4000, kDown = 0x2000, kTowardsZero = 0x6000, kMasked = 0x1F80;
-  constexpr unsigned kTraps = 0x1F80 & ~(0x80u | 0x200u | 0x400u);  // invalid, division by zero, overflow
-  for (const unsigned odd : {kMasked | kUp, kMasked | kDown, kMasked | kTowardsZero, kMasked | kFlush,
-                             kMasked | kFlush | kUp, kTraps}) {
-    const unsigned before = _mm_getcsr();
-    _mm_setcsr(odd);
+  constexpr unsigned kTowardsZero = kUp | kDown;
+  for (const unsigned change : {kUp, kDown, kTowardsZero, kFlush, kFlush | kUp, kTraps}) {
+    const unsigned before = control_register();
+    set_control_register(kDefaultControl ^ change);
+    const unsigned odd = control_register();
     const auto results = results_of_everything(c, found);
-    const unsigned after = _mm_getcsr();
-    _mm_setcsr(before);
-    EXPECT_EQ(after & 0xFFC0, odd & 0xFFC0);
+    const unsigned after = control_register();
+    set_control_register(before);
+    EXPECT_EQ(after, odd);
     EXPECT_EQ(first_difference(results.data(), expected), -1) << "control register " << odd;
   }
 }
-#endif
 
 // The number of threads may change while a call runs: what a call decided stays as it was.
 TEST(DynamicScatterCalls, ThreadsMayChange) {
