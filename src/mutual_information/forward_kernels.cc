@@ -1,6 +1,6 @@
 // The lattice forward, compiled once per instruction set.
 //
-// A strip is as many rows as a vector has lanes. It is walked along anti-diagonals: in step i
+// A strip is as many rows as a vector of 256 bits has lanes. It is walked along anti-diagonals: in step i
 // lane j is at column i - j, so that what is above a cell is what the lane before had one step earlier, and
 // what is left of it is what the same lane had. A few steps of all rows are loaded at a time and transposed
 // in registers. A step waits for the one before it, so four strips take turns.

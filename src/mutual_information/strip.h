@@ -16,8 +16,10 @@ constexpr Real kNone = -std::numeric_limits<Real>::infinity();
 template <class T>
 struct Strip {
   using Real = std::conditional_t<sizeof(T) == 8, double, float>;
-  static constexpr std::int64_t kLanes = HWY_MAX_BYTES / sizeof(Real);
-  using D = hn::ScalableTag<Real>;
+  // 256 bits at most: with 16 rows the lanes of a float vector are so far apart that what they lose on a long
+  // lattice is 1.6 times what is allowed.
+  static constexpr std::int64_t kLanes = std::min<std::int64_t>(HWY_MAX_BYTES, 32) / sizeof(Real);
+  using D = hn::CappedTag<Real, static_cast<std::size_t>(kLanes)>;
   using V = hn::Vec<D>;
   static constexpr std::int64_t kPad = kLanes;  // cells before the first of a row that is handed on
 
