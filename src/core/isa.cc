@@ -83,7 +83,8 @@ Isa resolve_isa(Isa wanted) {
   if (wanted == Isa::best) return best_isa();
   if (is_supported(wanted)) return wanted;
   throw Error(ErrorCode::not_supported, std::string("Options.isa is ") + name_of(wanted) +
-                                            ", expected one this CPU has, at most " + name_of(best_isa()));
+                                            ", expected one that this CPU and this build have, at most " +
+                                            name_of(best_isa()));
 }
 
 }  // namespace core

@@ -12,7 +12,7 @@ inline constexpr int kIsaCount = 5;
 // The best this CPU has, capped by TURNOUT_ISA; Error(not_supported) on a CPU below x86-64-v2.
 Isa best_isa();
 
-// `wanted` if this CPU has it, else Error(not_supported).
+// `wanted` if this CPU and this build have it, else Error(not_supported).
 Isa resolve_isa(Isa wanted);
 
 // One entry per Isa; nullptr where this build has no code for it.

@@ -17,6 +17,8 @@
 // which nothing here uses, and a constructor that g++ makes lacks it, so Highway's could not be inlined
 // there.
 #define TOOLCHAIN_MISS_SYS_AUXV_H
+#elif !defined(TURNOUT_MOST_ISA)
+#error "TURNOUT_MOST_ISA is missing: this target lacks turnout_flags"
 #elif TURNOUT_MOST_ISA == 0  // what this build has no code for
 #define HWY_DISABLED_TARGETS (HWY_AVX2 | HWY_AVX3 | HWY_AVX3_DL)
 #elif TURNOUT_MOST_ISA == 1

@@ -4,7 +4,8 @@
 // with the cells of those blocks that have points. Several threads mark in tables of their own, which become
 // one.
 #include <algorithm>
-#include <type_traits>
+#include <bit>
+#include <cstdint>
 
 #include "core/dtypes.h"
 #include "core/indices_bits.h"
@@ -13,9 +14,9 @@
 namespace turnout::core {
 namespace {
 
-// A table of blocks costs less than a sort as long as it has few words for a point; those of all threads
+// A table of blocks costs less than a sort as long as it has few words for a point; the tables of all threads
 // together have no more.
-constexpr std::int64_t kBlockWords = 2;
+constexpr std::int64_t kWords = 2;
 constexpr std::int64_t kMaxPoints = std::int64_t{1} << 26;  // so that the numbers of their cells fit 32 bits
 
 // Points without a voxel are in the cell behind the last one.
@@ -99,12 +100,13 @@ std::int64_t number(BitRanks ranks, std::int64_t words, std::int64_t parts) {
 
 bool fits_cells(const Packing& packing, std::int64_t points) {
   return (packing.cells > 0 || packing.valid == 0) && packing.cells < (std::uint64_t{1} << 32) - 1 &&
-         points < kMaxPoints && words_of_blocks(packing) <= kBlockWords * points;
+         points < kMaxPoints && words_of_blocks(packing) <= kWords * points;
 }
 
 std::size_t cells_bytes(std::int64_t points) {
-  return 2 * array_bytes<std::uint32_t>(points) + array_bytes<std::uint64_t>(kBlockWords * points) +
-         array_bytes<std::uint32_t>(kBlockWords * points) + array_bytes<std::uint64_t>(kMaxParts * points) +
+  if (points >= kMaxPoints) return 0;
+  return 2 * array_bytes<std::uint32_t>(points) + array_bytes<std::uint64_t>(kWords * points) +
+         array_bytes<std::uint32_t>(kWords * points) + array_bytes<std::uint64_t>(kWords * points) +
          array_bytes<std::int32_t>(CountTables::size(points, kMaxParts));
 }
 
@@ -112,12 +114,12 @@ VoxelGroups group_by_cells(Context& context, const ConstTensor& coors, const Pac
                            const GroupMemory& to, Scratch& passing) {
   const std::int64_t points = coors.shape[0], words = words_of_blocks(packing);
   const std::int64_t worth =
-      std::min({points / kPointGrain, kBlockWords * points / words, std::int64_t{context.threads()}});
+      std::min({points / kPointGrain, kWords * points / words, std::int64_t{context.threads()}});
   const Parts parts{points, std::clamp<std::int64_t>(worth, 1, kMaxParts)};
   auto* cells = passing.take<std::uint32_t>(points);
 
-  const BitRanks blocks{passing.take<std::uint64_t>(kBlockWords * points),
-                        passing.take<std::uint32_t>(kBlockWords * points)};
+  const BitRanks blocks{passing.take<std::uint64_t>(kWords * points),
+                        passing.take<std::uint32_t>(kWords * points)};
   const auto mark_blocks_of = visit_index(coors.dtype, [&](auto type) -> decltype(&mark_blocks<int, 1>) {
     return kMarkBlocks<typename decltype(type)::type>[coors.shape[1] - 1];
   });
@@ -128,13 +130,14 @@ VoxelGroups group_by_cells(Context& context, const ConstTensor& coors, const Pac
   });
   const std::int64_t full_blocks = number(blocks, words, parts.count);
 
-  const BitRanks marked{passing.take<std::uint64_t>(kMaxParts * points), passing.take<std::uint32_t>(points)};
-  parts.run(context, [&](std::int64_t part, std::int64_t begin, std::int64_t end) {
+  const BitRanks marked{passing.take<std::uint64_t>(kWords * points), passing.take<std::uint32_t>(points)};
+  const Parts marking{points, std::min(parts.count, kWords * points / full_blocks)};
+  marking.run(context, [&](std::int64_t part, std::int64_t begin, std::int64_t end) {
     const BitRanks own{marked.bits + part * full_blocks, nullptr};
     std::fill_n(own.bits, full_blocks, std::uint64_t{0});
     mark_cells(begin, end, cells, blocks, own);
   });
-  const std::int64_t ranks = number(marked, full_blocks, parts.count);
+  const std::int64_t ranks = number(marked, full_blocks, marking.count);
   const std::int64_t voxels = packing.valid < points ? ranks - 1 : ranks;  // the last may be that of none
 
   const CountTables tables{voxels, passing.take<std::int32_t>(CountTables::size(voxels, parts.count))};

@@ -31,12 +31,12 @@ struct Chunks {
 
 // Where the points' coordinates lie, and how they become one number that orders like them: that of a cell.
 struct Packing {
-  std::int64_t valid = 0;                 // points that are in a voxel
-  std::int64_t valid_before[kMaxChunks];  // those of them that are before each chunk of all points
+  std::int64_t valid = 0;                      // points that are in a voxel
+  std::int64_t valid_before[kMaxChunks] = {};  // those of them that are before each chunk of all points
   std::uint64_t weight[kMaxDims] = {};
   std::int64_t least[kMaxDims] = {};
   std::uint64_t cells = 0;  // how many; 0 also when so many do not fit 64 bits
-  int point_bits;           // of a point's own number
+  int point_bits = 0;       // of a point's own number
 
   int cell_bits() const { return static_cast<int>(std::bit_width(cells - 1)); }
 };

@@ -93,7 +93,7 @@ std::size_t map_groups_bytes(std::int64_t points, std::int64_t voxels) {
 
 VoxelGroups group_by_map(Context& context, const std::int32_t* map, std::int64_t points, std::int64_t voxels,
                          Scratch& scratch) {
-  const Parts parts{points, std::min<std::int64_t>(most_map_parts(points, voxels), context.threads())};
+  const Parts parts{points, std::clamp<std::int64_t>(context.threads(), 1, most_map_parts(points, voxels))};
   auto* order = scratch.take<std::int32_t>(points);
   auto* starts = scratch.take<std::int32_t>(voxels + 1);
   const CountTables tables{voxels, scratch.take<std::int32_t>(CountTables::size(voxels, parts.count))};

@@ -94,6 +94,9 @@ void check_spaces(std::int64_t points, const std::vector<int>& threads) {
     check(make_cloud<Index>(points, {30, points / 8 + 1}, none), "ranked cells", threads);
     check(make_cloud<Index>(points, {1, 50, points + 1}, none), "ranked cells", threads);
     check(make_cloud<Index>(points, {3, 2, points / 3 + 1, 41}, none), "ranked cells", threads);
+    // Tables of as many words as points, or nearly: several threads have more than there is room for.
+    check(make_cloud<Index>(points, {points * 2500}, none), "ranked cells", threads);
+    check(make_cloud<Index>(points, {points * 3500}, none), "ranked cells", threads);
     check(make_cloud<Index>(points, {points * 10000}, none), "sorted cells", threads);
     check(make_cloud<Index>(points, {2000, 1 + points, 300, 4}, none), "sorted cells", threads);
     const std::int64_t far = std::numeric_limits<Index>::max();

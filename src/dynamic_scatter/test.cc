@@ -201,7 +201,7 @@ TEST(DynamicScatter, LongRows) {
           {.threads = {1, 3}, .offset = 5});
 }
 
-// Outputs of 2 MB and more, whose rows are off a line, and enough points for the sort on three threads.
+// Outputs of 2 MB and more, whose rows are off a line, and enough points for several threads.
 TEST(DynamicScatter, ThreadsAndStreams) {
   compare(make_case<float, std::int32_t>(Pattern::all_different, 50'000, 11, 1, 5), "all different",
           {.offset = 3});
