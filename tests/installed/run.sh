@@ -6,9 +6,10 @@ source=$1
 here=$source/tests/installed
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-cmake -S "$source" --preset release -B "$work/build" -DCMAKE_INSTALL_PREFIX="$work/prefix" >/dev/null
-cmake --build "$work/build" -- --quiet
-cmake --install "$work/build" >/dev/null
+build=$source/build/installed  # beside the others, so that ccache finds what they compiled
+cmake -S "$source" --preset release -B "$build" -DCMAKE_INSTALL_PREFIX="$work/prefix" >/dev/null
+cmake --build "$build" -- --quiet
+cmake --install "$build" >/dev/null
 
 cmake -S "$here" -B "$work/client" -G Ninja -DCMAKE_PREFIX_PATH="$work/prefix" >/dev/null
 cmake --build "$work/client" -- --quiet
