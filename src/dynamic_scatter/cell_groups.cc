@@ -115,7 +115,7 @@ VoxelGroups group_by_cells(Context& context, const ConstTensor& coors, const Pac
   const std::int64_t points = coors.shape[0], words = words_of_blocks(packing);
   const std::int64_t worth =
       std::min({points / kPointGrain, kWords * points / words, std::int64_t{context.threads()}});
-  const Parts parts{points, std::clamp<std::int64_t>(worth, 1, kMaxParts)};
+  const Chunks chunks(points, std::clamp<std::int64_t>(worth, 1, kMaxParts));
   auto* cells = passing.take<std::uint32_t>(points);
 
   const BitRanks blocks{passing.take<std::uint64_t>(kWords * points),
@@ -123,28 +123,28 @@ VoxelGroups group_by_cells(Context& context, const ConstTensor& coors, const Pac
   const auto mark_blocks_of = visit_index(coors.dtype, [&](auto type) -> decltype(&mark_blocks<int, 1>) {
     return kMarkBlocks<typename decltype(type)::type>[coors.shape[1] - 1];
   });
-  parts.run(context, [&](std::int64_t part, std::int64_t begin, std::int64_t end) {
+  chunks.run(context, [&](std::int64_t part, std::int64_t begin, std::int64_t end) {
     const BitRanks own{blocks.bits + part * words, nullptr};
     std::fill_n(own.bits, words, std::uint64_t{0});
     mark_blocks_of(coors, packing, begin, end, cells, own);
   });
-  const std::int64_t full_blocks = number(blocks, words, parts.count);
+  const std::int64_t full_blocks = number(blocks, words, chunks.parts);
 
   const BitRanks marked{passing.take<std::uint64_t>(kWords * points), passing.take<std::uint32_t>(points)};
-  const Parts marking{points, std::min(parts.count, kWords * points / full_blocks)};
+  const Chunks marking(points, std::min(chunks.parts, kWords * points / full_blocks));
   marking.run(context, [&](std::int64_t part, std::int64_t begin, std::int64_t end) {
     const BitRanks own{marked.bits + part * full_blocks, nullptr};
     std::fill_n(own.bits, full_blocks, std::uint64_t{0});
     mark_cells(begin, end, cells, blocks, own);
   });
-  const std::int64_t ranks = number(marked, full_blocks, marking.count);
+  const std::int64_t ranks = number(marked, full_blocks, marking.parts);
   const std::int64_t voxels = packing.valid < points ? ranks - 1 : ranks;  // the last may be that of none
 
-  const CountTables tables{voxels, passing.take<std::int32_t>(CountTables::size(voxels, parts.count))};
-  parts.run(context, [&](std::int64_t part, std::int64_t begin, std::int64_t end) {
+  const CountTables tables{voxels, passing.take<std::int32_t>(CountTables::size(voxels, chunks.parts))};
+  chunks.run(context, [&](std::int64_t part, std::int64_t begin, std::int64_t end) {
     count_points(begin, end, cells, marked, static_cast<std::int32_t>(voxels), to.map, tables.clear(part));
   });
-  put_in_order(context, parts, tables, to.map, to.starts, to.order);
+  put_in_order(context, chunks, tables, to.map, to.starts, to.order);
   return {points, voxels, to.map, to.order, to.starts, "ranked cells"};
 }
 

@@ -18,7 +18,8 @@ struct Chunks {
   std::int64_t count, parts;
 
   explicit Chunks(std::int64_t items)
-      : count(items), parts(std::clamp<std::int64_t>(items / kPointGrain, 1, kMaxChunks)) {}
+      : Chunks(items, std::clamp<std::int64_t>(items / kPointGrain, 1, kMaxChunks)) {}
+  Chunks(std::int64_t items, std::int64_t in_parts) : count(items), parts(in_parts) {}
   std::int64_t begin(std::int64_t part) const { return count / parts * part + count % parts * part / parts; }
 
   template <class F>
@@ -51,18 +52,7 @@ struct GroupMemory {
         starts(kept.take<std::int32_t>(points + 1)) {}
 };
 
-// Points that are counted at the same time, in parts.
-inline constexpr std::int64_t kMaxParts = 4;
-struct Parts {
-  std::int64_t points, count;
-  std::int64_t begin(std::int64_t part) const { return points * part / count; }
-
-  template <class F>
-  void run(Context& context, const F& f) const {
-    parallel_for(context, count, 1,
-                 [&](std::int64_t part, std::int64_t) { f(part, begin(part), begin(part + 1)); });
-  }
-};
+inline constexpr std::int64_t kMaxParts = 4;  // of the points, which have tables of their own
 
 // What each part has counted, by what the map says: voxels, and -1.
 struct CountTables {
@@ -77,7 +67,7 @@ struct CountTables {
   }
 };
 // From full tables, which are used up, to starts and order.
-void put_in_order(Context& context, const Parts& parts, const CountTables& tables, const std::int32_t* map,
+void put_in_order(Context& context, const Chunks& chunks, const CountTables& tables, const std::int32_t* map,
                   std::int32_t* starts, std::int32_t* order);
 
 // Through a bit for each block of 64 cells, and one for each cell of blocks that have points: for spaces that

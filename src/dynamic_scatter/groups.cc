@@ -51,11 +51,12 @@ std::int64_t VoxelGroups::voxel_from(std::int64_t position) const {
 }
 
 // What the parts have counted becomes where their points go.
-void put_in_order(Context& context, const Parts& parts, const CountTables& tables, const std::int32_t* map,
+void put_in_order(Context& context, const Chunks& chunks, const CountTables& tables, const std::int32_t* map,
                   std::int32_t* starts, std::int32_t* order) {
   std::int32_t sum = 0;
   const auto put_behind = [&](std::int64_t voxel) {
-    for (std::int64_t part = 0; part < parts.count; ++part) sum += std::exchange(tables.of(part)[voxel], sum);
+    for (std::int64_t part = 0; part < chunks.parts; ++part)
+      sum += std::exchange(tables.of(part)[voxel], sum);
   };
   for (std::int64_t v = 0; v < tables.voxels; ++v) {
     starts[v] = sum;
@@ -63,7 +64,7 @@ void put_in_order(Context& context, const Parts& parts, const CountTables& table
   }
   starts[tables.voxels] = sum;
   put_behind(-1);
-  parts.run(context, [=](std::int64_t part, std::int64_t begin, std::int64_t end) {
+  chunks.run(context, [=](std::int64_t part, std::int64_t begin, std::int64_t end) {
     std::int32_t* next = tables.of(part);
     for (std::int64_t x = begin; x < end; ++x) order[next[map[x]]++] = static_cast<std::int32_t>(x);
   });
@@ -93,15 +94,15 @@ std::size_t map_groups_bytes(std::int64_t points, std::int64_t voxels) {
 
 VoxelGroups group_by_map(Context& context, const std::int32_t* map, std::int64_t points, std::int64_t voxels,
                          Scratch& scratch) {
-  const Parts parts{points, std::clamp<std::int64_t>(context.threads(), 1, most_map_parts(points, voxels))};
+  const Chunks chunks(points, std::clamp<std::int64_t>(context.threads(), 1, most_map_parts(points, voxels)));
   auto* order = scratch.take<std::int32_t>(points);
   auto* starts = scratch.take<std::int32_t>(voxels + 1);
-  const CountTables tables{voxels, scratch.take<std::int32_t>(CountTables::size(voxels, parts.count))};
-  parts.run(context, [=](std::int64_t part, std::int64_t begin, std::int64_t end) {
+  const CountTables tables{voxels, scratch.take<std::int32_t>(CountTables::size(voxels, chunks.parts))};
+  chunks.run(context, [=](std::int64_t part, std::int64_t begin, std::int64_t end) {
     std::int32_t* counts = tables.clear(part);
     for (std::int64_t x = begin; x < end; ++x) ++counts[map[x]];
   });
-  put_in_order(context, parts, tables, map, starts, order);
+  put_in_order(context, chunks, tables, map, starts, order);
   return {points, voxels, map, order, starts, "counted map"};
 }
 

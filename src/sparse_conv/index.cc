@@ -13,10 +13,7 @@
 namespace turnout::core {
 namespace {
 
-constexpr std::int64_t kBlock = 16384;      // sites that a thread takes
 constexpr std::int64_t kSteps = 65536;      // words of a bitmap
-constexpr std::int64_t kPlacedBytes = 24;   // moved for each site, about
-constexpr int kMarkParts = 4;               // of the sites, which are marked at the same time
 constexpr std::int64_t kBitmapBytes = 256;  // cleared and counted in the time that sorting one site takes
 
 // The cell of coordinate x, counted from leaf_base. 32-bit cells have few enough leaves to multiply.
@@ -32,7 +29,7 @@ struct LeafDivider {
   }
 };
 
-std::int64_t blocks_of(std::int64_t rows) { return (rows + kBlock - 1) / kBlock; }
+std::int64_t blocks_of(std::int64_t rows) { return (rows + kSiteGrain - 1) / kSiteGrain; }
 
 // Residue classes, and windows of one site, at most.
 std::int64_t class_bound(const IndicePairsParams& p) {
@@ -179,7 +176,7 @@ void PairIndex::place_sites(Context& context, const Index* indices, Cell* cells)
   class_start_[0] = 0;
   class_start_[1] = rows_;
   const bool parallel = rows_ * kPlacedBytes >= kParallelBytes;
-  parallel_for(context, rows_, parallel ? kBlock : rows_, [&](std::int64_t begin, std::int64_t end) {
+  parallel_for(context, rows_, parallel ? kSiteGrain : rows_, [&](std::int64_t begin, std::int64_t end) {
     const std::array<Cell, kDims> factor = factors;
     const LeafDivider leaf(g.leaf_cells);
     for (std::int32_t slot = 0; slot < std::max(g.slots, self_slot_ + 1); ++slot) {
@@ -206,7 +203,7 @@ void PairIndex::place_in_classes(Context& context, const Index* indices, Cell* c
     const Placer<kDims> placer = shared;  // in registers, where stores cannot change it
     std::int64_t* count = counts + block * classes;
     std::fill_n(count, classes, std::int64_t{0});
-    for (std::int64_t i = block * kBlock; i < std::min(rows, (block + 1) * kBlock); ++i) {
+    for (std::int64_t i = block * kSiteGrain; i < std::min(rows, (block + 1) * kSiteGrain); ++i) {
       const std::int64_t cls = placer.place(indices + i * (kDims + 1)).cls;
       if (cls >= 0) ++count[cls];
     }
@@ -227,7 +224,7 @@ void PairIndex::place_in_classes(Context& context, const Index* indices, Cell* c
     const auto extent = static_cast<std::uint64_t>(g.last().extent);
     std::int32_t* row_at = position_rows_;
     std::int64_t* next = counts + block * classes;
-    for (std::int64_t i = block * kBlock; i < std::min(rows, (block + 1) * kBlock); ++i) {
+    for (std::int64_t i = block * kSiteGrain; i < std::min(rows, (block + 1) * kSiteGrain); ++i) {
       const Place p = placer.place(indices + i * (kDims + 1));
       if (p.cls < 0) continue;
       const std::int64_t position = next[p.cls]++;
@@ -332,66 +329,12 @@ void PairIndex::settle(Context& context, const Leaves& leaves, const Cell* cells
   for_each_list([&](std::int32_t slot, std::int64_t first, std::int64_t last) {
     const std::int64_t sites = last - first, shift = slot * rows_ + first;
     const bool parallel = sites * kPlacedBytes >= kParallelBytes;
-    parallel_for(context, sites, parallel ? kBlock : sites, [&](std::int64_t begin, std::int64_t end) {
+    parallel_for(context, sites, parallel ? kSiteGrain : sites, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = shift + begin; i < shift + end; ++i) {
         bits_[i] = static_cast<std::uint8_t>(cells[i] & 31);
         homes_[i] = leaves.find(cells[i] >> 5);
       }
     });
-  });
-}
-
-void PairIndex::rank_sites(Context& context, Call& call) {
-  const Geometry& g = geometry_;
-  const std::uint32_t* home = homes(self_slot_);
-  const std::uint8_t* bit = bits(self_slot_);
-  const auto overlap = static_cast<std::uint32_t>(g.width - 1);
-  const auto leaf_cells = static_cast<std::uint32_t>(g.leaf_cells);
-  const std::int64_t stride = word_count_ + 1;
-  const bool in_parts = rows_ * kPlacedBytes >= kParallelBytes;
-  const std::int64_t parts = in_parts ? std::clamp(context.threads(), 1, kMarkParts) : 1;
-  // Each part of the sites marks in a table of its own.
-  Scratch memory = call.lease(array_bytes<std::uint32_t>(parts * stride));
-  auto* marks = memory.take<std::uint32_t>(parts * stride);
-  bool is_ascending[kMarkParts] = {};
-  parallel_for(context, parts, 1, [&](std::int64_t part, std::int64_t) {
-    std::uint32_t* own = marks + part * stride;
-    std::fill_n(own, stride, 0u);
-    const std::int64_t begin = rows_ * part / parts, end = rows_ * (part + 1) / parts;
-    const auto cell_of = [&](std::int64_t i) { return std::uint64_t{home[i]} * 32 + bit[i]; };
-    std::uint64_t before = begin > 0 ? cell_of(begin - 1) : 0;  // the first home is 1
-    bool ascending = true;
-    for (std::int64_t i = begin; i < end; ++i) {
-      const std::uint32_t position = bit[i] + self_bit_;
-      std::uint32_t* word = own + home[i];
-      *word |= 1u << position;
-      // The neighbours were marked, so they are the next in number.
-      if (position < overlap) word[-1] |= 1u << (position + leaf_cells);
-      if (position >= leaf_cells) word[1] |= 1u << (position - leaf_cells);
-      const std::uint64_t cell = cell_of(i);
-      ascending &= cell > before;
-      before = cell;
-    }
-    is_ascending[part] = ascending;
-  });
-  const std::uint32_t own = low_bits(g.leaf_cells);
-  std::uint32_t base = 0;
-  words_[0] = {};
-  for (std::int64_t l = 1; l <= word_count_; ++l) {
-    std::uint32_t word = marks[l];
-    for (std::int64_t part = 1; part < parts; ++part) word |= marks[part * stride + l];
-    words_[l] = {word, base};
-    base += static_cast<std::uint32_t>(std::popcount(word & own));
-  }
-  if (std::all_of(is_ascending, is_ascending + parts, [](bool part) { return part; })) {
-    row_of_ = nullptr;
-    return;
-  }
-  // Of equal sites the last one stays; where all differ the order does not matter.
-  const bool parallel = base == rows_ && in_parts;
-  parallel_for(context, rows_, parallel ? kBlock : rows_, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i)
-      row_of_[words_[home[i]].rank(bit[i] + self_bit_)] = static_cast<std::int32_t>(i);
   });
 }
 

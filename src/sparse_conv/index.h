@@ -11,6 +11,9 @@
 
 namespace turnout::core {
 
+inline constexpr std::int64_t kSiteGrain = 16384;  // sites that a thread takes
+inline constexpr std::int64_t kPlacedBytes = 24;   // moved for each site, about
+
 // Bytes of scratch memory that depend on the shapes alone; the rest follows the data.
 std::size_t pair_index_bytes(std::int64_t rows, const IndicePairsParams& params);
 

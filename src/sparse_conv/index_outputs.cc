@@ -1,4 +1,4 @@
-// The outputs of a sparse or transposed convolution: which exist, their ranks, their coordinates.
+// The outputs of a convolution: which exist, their ranks, their coordinates. Submanifold: they are the sites.
 #include <algorithm>
 
 #include "core/dtypes.h"
@@ -7,6 +7,8 @@
 
 namespace turnout::core {
 namespace {
+
+constexpr int kMarkParts = 4;  // of the sites, which are marked at the same time
 
 // Which row of the output a leaf is in; leaves come in ascending order, and mostly in the same row.
 class RowDecoder {
@@ -51,6 +53,60 @@ class RowDecoder {
 };
 
 }  // namespace
+
+void PairIndex::rank_sites(Context& context, Call& call) {
+  const Geometry& g = geometry_;
+  const std::uint32_t* home = homes(self_slot_);
+  const std::uint8_t* bit = bits(self_slot_);
+  const auto overlap = static_cast<std::uint32_t>(g.width - 1);
+  const auto leaf_cells = static_cast<std::uint32_t>(g.leaf_cells);
+  const std::int64_t stride = word_count_ + 1;
+  const bool in_parts = rows_ * kPlacedBytes >= kParallelBytes;
+  const std::int64_t parts = in_parts ? std::clamp(context.threads(), 1, kMarkParts) : 1;
+  // Each part of the sites marks in a table of its own.
+  Scratch memory = call.lease(array_bytes<std::uint32_t>(parts * stride));
+  auto* marks = memory.take<std::uint32_t>(parts * stride);
+  bool is_ascending[kMarkParts] = {};
+  parallel_for(context, parts, 1, [&](std::int64_t part, std::int64_t) {
+    std::uint32_t* own = marks + part * stride;
+    std::fill_n(own, stride, 0u);
+    const std::int64_t begin = rows_ * part / parts, end = rows_ * (part + 1) / parts;
+    const auto cell_of = [&](std::int64_t i) { return std::uint64_t{home[i]} * 32 + bit[i]; };
+    std::uint64_t before = begin > 0 ? cell_of(begin - 1) : 0;  // the first home is 1
+    bool ascending = true;
+    for (std::int64_t i = begin; i < end; ++i) {
+      const std::uint32_t position = bit[i] + self_bit_;
+      std::uint32_t* word = own + home[i];
+      *word |= 1u << position;
+      // The neighbours were marked, so they are the next in number.
+      if (position < overlap) word[-1] |= 1u << (position + leaf_cells);
+      if (position >= leaf_cells) word[1] |= 1u << (position - leaf_cells);
+      const std::uint64_t cell = cell_of(i);
+      ascending &= cell > before;
+      before = cell;
+    }
+    is_ascending[part] = ascending;
+  });
+  const std::uint32_t own = low_bits(g.leaf_cells);
+  std::uint32_t base = 0;
+  words_[0] = {};
+  for (std::int64_t l = 1; l <= word_count_; ++l) {
+    std::uint32_t word = marks[l];
+    for (std::int64_t part = 1; part < parts; ++part) word |= marks[part * stride + l];
+    words_[l] = {word, base};
+    base += static_cast<std::uint32_t>(std::popcount(word & own));
+  }
+  if (std::all_of(is_ascending, is_ascending + parts, [](bool part) { return part; })) {
+    row_of_ = nullptr;
+    return;
+  }
+  // Of equal sites the last one stays; where all differ the order does not matter.
+  const bool parallel = base == rows_ && in_parts;
+  parallel_for(context, rows_, parallel ? kSiteGrain : rows_, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i)
+      row_of_[words_[home[i]].rank(bit[i] + self_bit_)] = static_cast<std::int32_t>(i);
+  });
+}
 
 // f(leaf, bits) for the outputs that the sites of each home meet, window by window: the bits of a leaf, which
 // may go on in the next one.
