@@ -26,6 +26,7 @@ import turnout
 console = Console(width=120)
 
 SETTLE = 0.01  # seconds until torch's workers no longer spin
+TURN = 0.02  # seconds of calls in a row, before the next entry has its turn
 
 Results = np.ndarray | tuple[np.ndarray, ...]
 
@@ -47,6 +48,7 @@ class Row:
     low_us: float
     high_us: float
     ratio: float  # to the comparison's first entry, or the fastest of its floors
+    first_us: float  # the first call of a turn, which finds in the cache what the others left
     gb_per_s: float | None = None
 
 
@@ -160,51 +162,67 @@ def compare(
     floors: int = 1,
     settle: float = 0.0,
 ) -> Comparison:
-    """Rounds of one call (or `calls` calls) of each entry, in turn, until the time is used up.
+    """Rounds of a turn for each entry, until the time is used up.
 
-    The first `floors` entries do the same work: the fastest one is what the others are compared with. Each
-    call is made `settle` seconds after the one before, when workers of another library no longer spin.
+    A turn is a few calls in a row (or a few times `calls` calls); its first, in which memory and threads get
+    warm, counts on its own. A turn begins `settle` seconds after the one before, when workers of another
+    library no longer spin. The first `floors` entries do the same work: the fastest one is what the others
+    are compared with.
     """
     for entry in entries:
         if expected is not None:
             verify(entry, expected, tolerance)
         entry.run()
-    times: list[list[float]] = [[] for _ in entries]
+    firsts, times = ([[] for _ in entries] for _ in range(2))
     end = time.perf_counter() + seconds
     with Progress(transient=True, console=console) as progress:
         task = progress.add_task(title, total=seconds)
         turns = itertools.count()
         while time.perf_counter() < end or min(map(len, times)) < 5:
             turn = next(turns)
-            for entry, samples in zip(entries, times, strict=True):
+            for entry, first, warm in zip(entries, firsts, times, strict=True):
                 if turn % entry.every != 0:
                     continue
                 if settle:
                     time.sleep(settle)
-                start = time.perf_counter()
-                for _ in range(calls):
-                    entry.run()
-                samples.append((time.perf_counter() - start) / calls * 1e6)
+                first_of_turn, *others = turn_of(entry, calls)
+                first.append(first_of_turn)
+                warm += others
             progress.update(task, completed=seconds - (end - time.perf_counter()))
     comparison = Comparison(title, target=target, threads=turnout.get_num_threads())
-    first = min(statistics.median(samples) for samples in times[:floors])
-    for entry, samples in zip(entries, times, strict=True):
-        low, median, high = np.percentile(samples, [25, 50, 75])
+    floor = min(statistics.median(samples) for samples in times[:floors])
+    for entry, first, warm in zip(entries, firsts, times, strict=True):
+        low, median, high = np.percentile(warm, [25, 50, 75])
         speed = bytes_moved / median / 1e3 if bytes_moved else None
-        comparison.rows.append(Row(entry.name, median, low, high, median / first, speed))
+        comparison.rows.append(
+            Row(entry.name, median, low, high, median / floor, statistics.median(first), speed)
+        )
     show(comparison, "the first" if floors == 1 else "the floor")
     return comparison
 
 
+def turn_of(entry: Entry, calls: int) -> list[float]:
+    """Microseconds of one call each: two samples of `calls` calls or more."""
+    samples: list[float] = []
+    end = time.perf_counter() + TURN
+    while len(samples) < 2 or time.perf_counter() < end:
+        start = time.perf_counter()
+        for _ in range(calls):
+            entry.run()
+        samples.append((time.perf_counter() - start) / calls * 1e6)
+    return samples
+
+
 def show(comparison: Comparison, beside: str = "the first") -> None:
     table = Table(title=comparison.title, title_justify="left", caption=comparison.target or None)
-    for column in ("", "median us", "quartiles", "GB/s", f"times {beside}"):
+    for column in ("", "median us", "quartiles", "first of a turn", "GB/s", f"times {beside}"):
         table.add_column(column, justify="left" if not column else "right")
     for row in comparison.rows:
         table.add_row(
             escape(row.name),  # out[rows] is no markup
             f"{row.median_us:,.1f}",
             f"{row.low_us:,.1f} .. {row.high_us:,.1f}",
+            f"{row.first_us:,.1f}",
             f"{row.gb_per_s:.1f}" if row.gb_per_s else "",
             f"{row.ratio:.2f}",
         )

@@ -149,11 +149,21 @@ constexpr std::int64_t block_size() {
   return HWY_MAX_BYTES / sizeof(T);
 }
 
+// Lines that will be read soon, into the second cache: it can wait for several times as many lines as the
+// first, so that rows from wherever they lie come in twice as fast.
+constexpr std::int64_t kLine = 64;
+HWY_INLINE void fetch_line(const void* p) { __builtin_prefetch(p, 0, 2); }
+HWY_INLINE void fetch(const void* from, std::int64_t bytes) {
+  const auto* line = static_cast<const char*>(from);
+  const auto* const last = line + bytes - 1;
+  for (; line < last; line += kLine) fetch_line(line);
+  fetch_line(last);
+}
+
 // Calls line(i) for each vector of the whole lines of the target, and edge(i, n) for the bytes before and
 // behind them.
 template <class Line, class Edge>
 HWY_INLINE void by_lines(const void* to, std::int64_t bytes, const Line& line, const Edge& edge) {
-  constexpr std::int64_t kLine = 64;
   const auto misaligned = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(to) % kLine);
   std::int64_t i = std::min(bytes, (kLine - misaligned) % kLine);
   if (i > 0) edge(std::int64_t{0}, static_cast<std::size_t>(i));

@@ -59,7 +59,7 @@ void reduce_rows(Context& context, Call& call, const VoxelGroups& groups, const 
                  const Tensor& voxel_feats, Reduce reduce_type) {
   const std::int64_t channels = feats.shape[1], row_bytes = channels * size_of(feats.dtype);
   const ReduceTask task{groups, channels, feats.data};
-  const auto reduce = scatter_kernels(context.isa()).reduce(feats.dtype, reduce_type);
+  const auto reduce = reduce_kernels(context.isa()).reduce(feats.dtype, reduce_type);
   const CopyKernels& copy = copy_kernels(context.isa());
   auto* to = static_cast<std::byte*>(voxel_feats.data);
   const bool parallel = groups.grouped() * row_bytes >= kParallelBytes;
@@ -67,10 +67,7 @@ void reduce_rows(Context& context, Call& call, const VoxelGroups& groups, const 
   call.chose(stream ? "by voxel, streamed" : "by voxel", parallel ? context.threads() : 1);
   if (row_bytes > 0) {
     for_voxel_ranges(context, groups, row_bytes, parallel, [&](std::int64_t first, std::int64_t last) {
-      if (!stream) {
-        reduce(task, first, last, to + first * row_bytes);
-        return;
-      }
+      if (!stream) return reduce(task, first, last, to + first * row_bytes);
       stream_rows(copy, to, row_bytes, first, last,
                   [&](std::int64_t v, std::int64_t end, std::byte* there) { reduce(task, v, end, there); });
     });
@@ -141,31 +138,34 @@ void spread_rows(Context& context, Call& call, BackwardTask task, const ConstTen
   const VoxelGroups& groups = task.groups;
   const std::int64_t row_bytes = grad_feats.shape[1] * size_of(grad_feats.dtype);
   const std::int64_t bytes = groups.points * row_bytes;
-  const bool parallel = bytes >= kParallelBytes;
+  const bool parallel = bytes >= kParallelBytes, stream = bytes >= kStreamBytes;
+  const GradientKernels& kernels = gradient_kernels(context.isa());
+  const CopyKernels& copy = copy_kernels(context.isa());
+  auto* to = static_cast<std::byte*>(grad_feats.data);
   task.channels = grad_feats.shape[1];
   task.grad_voxel_feats = grad_voxel_feats.data;
-  task.grad_feats = grad_feats.data;
-  task.stream = bytes >= kStreamBytes;
-  const auto spread = scatter_kernels(context.isa()).backward(grad_feats.dtype, reduce_type);
-  const CopyKernels& copy = copy_kernels(context.isa());
-  const char* const by_voxel = task.stream ? "by voxel, streamed" : "by voxel";
-  const char* const by_point = task.stream ? "by point, streamed" : "by point";
-  call.chose(reduce_type == Reduce::max ? by_voxel : by_point, parallel ? context.threads() : 1);
   const std::int64_t grain = parallel ? std::max<std::int64_t>(1, kRangeBytes / row_bytes) : kSizeMax;
   if (reduce_type != Reduce::max) {
+    const auto spread = kernels.each(grad_feats.dtype, reduce_type);
+    const bool in_tiles = stream && row_bytes <= kTileBytes;
+    call.chose(in_tiles ? "by point, streamed" : "by point", parallel ? context.threads() : 1);
     parallel_for(context, groups.points, grain, [&](std::int64_t begin, std::int64_t end) {
-      spread(task, begin, end);
-      if (task.stream) copy.finish();
+      if (!in_tiles) return spread(task, begin, end, to + begin * row_bytes);
+      stream_rows(copy, to, row_bytes, begin, end,
+                  [&](std::int64_t x, std::int64_t last, std::byte* there) { spread(task, x, last, there); });
     });
     return;
   }
+  call.chose(stream ? "by voxel, streamed" : "by voxel", parallel ? context.threads() : 1);
   task.feats = feats->data;
   task.voxel_feats = voxel_feats->data;
+  task.grad_feats = to;
+  task.stream = stream;
+  const auto spread = kernels.max(grad_feats.dtype);
   for_voxel_ranges(context, groups, row_bytes, parallel, [&](std::int64_t first, std::int64_t last) {
     spread(task, first, last);
-    if (task.stream) copy.finish();
+    if (stream) copy.finish();
   });
-  auto* to = static_cast<std::byte*>(grad_feats.data);
   parallel_for(context, groups.points - groups.grouped(), grain, [&](std::int64_t begin, std::int64_t end) {
     const std::int32_t* none = groups.order + groups.grouped();
     for (std::int64_t i = begin; i < end; ++i) copy.clear(to + none[i] * row_bytes, row_bytes);

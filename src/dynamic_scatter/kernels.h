@@ -22,20 +22,27 @@ struct BackwardTask {
   const void* feats;             // [points, channels], of max
   const void* voxel_feats;       // [voxels, channels], of max
   const void* counts;            // [voxels] in the type that features are computed in, of mean
-  void* grad_feats;              // [points, channels]
-  bool stream;                   // stores bypass the cache
+  void* grad_feats;              // [points, channels], of max
+  bool stream;                   // stores bypass the cache, of max
 };
 
-struct ScatterKernels {
+struct ReduceKernels {
   // Voxels first .. last-1, to rows that begin at `to`.
-  using ReduceRange = void (*)(const ReduceTask& task, std::int64_t first, std::int64_t last, void* to);
-  ReduceRange (*reduce)(DType dtype, Reduce reduce_type);
-
-  // Max: the points of voxels first .. last-1. Sum and mean: points first .. last-1.
-  using BackwardRange = void (*)(const BackwardTask& task, std::int64_t first, std::int64_t last);
-  BackwardRange (*backward)(DType dtype, Reduce reduce_type);
+  using Range = void (*)(const ReduceTask& task, std::int64_t first, std::int64_t last, void* to);
+  Range (*reduce)(DType dtype, Reduce reduce_type);
 };
-const ScatterKernels& scatter_kernels(Isa isa);
+const ReduceKernels& reduce_kernels(Isa isa);
+
+struct GradientKernels {
+  // The points of voxels first .. last-1, wherever their rows are.
+  using MaxRange = void (*)(const BackwardTask& task, std::int64_t first, std::int64_t last);
+  MaxRange (*max)(DType dtype);
+
+  // Sum and mean: points first .. last-1, to rows that begin at `to`.
+  using EachRange = void (*)(const BackwardTask& task, std::int64_t first, std::int64_t last, void* to);
+  EachRange (*each)(DType dtype, Reduce reduce_type);
+};
+const GradientKernels& gradient_kernels(Isa isa);
 
 // What coordinates are computed from, in the type that this is done in: double for f64, else float.
 template <class Real>

@@ -13,7 +13,6 @@
 
 TURNOUT_ISA_BEGIN
 
-constexpr std::int64_t kLine = 64;
 
 // to[j] = gate * from[j]
 template <class T, class Lane>

@@ -15,12 +15,12 @@ using I32 = hn::RebindToSigned<U32>;
 // Sites in one go, and how many hits wait in the first cache until they are written out in lines.
 constexpr std::int64_t kChunk = 256;
 constexpr std::int64_t kWaiting = 256;
-constexpr std::int64_t kLine = 16;                  // values
+constexpr std::int64_t kLineValues = 16;                  // values
 constexpr std::int64_t kSpare = HWY_MAX_BYTES / 4;  // a compressed vector is stored whole
 
 // Values on their way to one row of the pairs.
 struct Outlet {
-  alignas(64) std::uint32_t waiting[kWaiting + kChunk + kLine + kSpare];
+  alignas(64) std::uint32_t waiting[kWaiting + kChunk + kLineValues + kSpare];
   std::int64_t count;
   std::uint32_t* to;
 
@@ -28,9 +28,9 @@ struct Outlet {
   void flush(bool all, bool stream) {
     const U32 d;
     const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-    const auto offset = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(to) / sizeof(*to) % kLine);
-    const std::int64_t head = std::min(count, (kLine - offset) % kLine);
-    const std::int64_t lines = (count - head) / kLine * kLine;
+    const auto offset = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(to) / sizeof(*to) % kLineValues);
+    const std::int64_t head = std::min(count, (kLineValues - offset) % kLineValues);
+    const std::int64_t lines = (count - head) / kLineValues * kLineValues;
     std::copy(waiting, waiting + head, to);
     std::int64_t j = head;
     if (stream) {
@@ -171,10 +171,10 @@ void fill(std::int32_t* to, std::int64_t count, bool stream) {
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   std::int64_t j = 0;
   if (stream) {
-    const auto misaligned = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(to) / 4 % kLine);
-    for (; j < std::min(count, (kLine - misaligned) % kLine); ++j) to[j] = -1;
-    for (; j + kLine <= count; j += kLine)
-      for (std::int64_t b = 0; b < kLine; b += lanes) hn::Stream(value, d, to + j + b);
+    const auto misaligned = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(to) / 4 % kLineValues);
+    for (; j < std::min(count, (kLineValues - misaligned) % kLineValues); ++j) to[j] = -1;
+    for (; j + kLineValues <= count; j += kLineValues)
+      for (std::int64_t b = 0; b < kLineValues; b += lanes) hn::Stream(value, d, to + j + b);
   }
   for (; j + lanes <= count; j += lanes) hn::StoreU(value, d, to + j);
   for (; j < count; ++j) to[j] = -1;

@@ -1,0 +1,242 @@
+// Gradients spread over the points of a voxel, compiled once per instruction set.
+#include "dynamic_scatter/kernels.h"
+
+#include <algorithm>
+
+#include "core/dtypes.h"
+#include "core/half.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "dynamic_scatter/gradient_kernels.cc"
+#include "core/simd.h"
+//
+#include "dynamic_scatter/rows.h"
+
+TURNOUT_ISA_BEGIN
+
+// What features are compared and gradients moved as. 16-bit floats are compared by their bits: no conversion
+// is needed, and a gradient keeps all of its own.
+template <class T>
+struct Bits {
+  using Type = T;
+  static const Type* of(const T* from) { return from; }
+  template <class D, class V>
+  static HWY_INLINE auto equal(D, V a, V b) {
+    const hn::RebindToUnsigned<D> du;
+    return hn::VecFromMask(du, hn::RebindMask(du, hn::Eq(a, b)));
+  }
+};
+template <class T, std::uint16_t kInfinity>
+struct HalfBits {
+  using Type = std::uint16_t;
+  static const Type* of(const T* from) { return &from->bits; }
+  template <class D, class V>
+  static HWY_INLINE auto equal(D d, V a, V b) {
+    const hn::RebindToSigned<D> di;
+    const auto magnitude = hn::Set(d, std::uint16_t{0x7FFF});
+    const auto is_nan =
+        hn::Gt(hn::BitCast(di, hn::And(a, magnitude)), hn::Set(di, static_cast<std::int16_t>(kInfinity)));
+    const auto same =
+        hn::AndNot(hn::BitCast(d, hn::VecFromMask(di, is_nan)), hn::VecFromMask(d, hn::Eq(a, b)));
+    const auto zeros = hn::VecFromMask(d, hn::Eq(hn::And(hn::Or(a, b), magnitude), hn::Zero(d)));
+    return hn::Or(same, zeros);
+  }
+};
+template <>
+struct Bits<f16> : HalfBits<f16, 0x7C00> {};
+template <>
+struct Bits<bf16> : HalfBits<bf16, 0x7F80> {};
+
+// Points of a voxel are taken some at a time, in pieces of so many bytes of their rows.
+constexpr std::int64_t kTogether = 8;
+constexpr std::int64_t kPieceBytes = 2 << 10;
+
+template <class T>
+struct Taking {
+  using B = Bits<T>;
+  using D = hn::ScalableTag<typename B::Type>;
+  using DU = hn::RebindToUnsigned<D>;
+  using Unsigned = hn::TFromD<DU>;
+  static constexpr std::int64_t kPiece = kPieceBytes / sizeof(T);
+  static constexpr std::int64_t kLanes = HWY_MAX_BYTES / sizeof(T);
+  static constexpr int kLineVectors = std::max<int>(1, kLine / HWY_MAX_BYTES);
+
+  std::int64_t points;
+  bool is_last;              // no points of this voxel follow
+  const T* from[kTogether];  // their features
+  T* to[kTogether];
+  const T* wanted;             // the voxel's features
+  const T* before;             // the voxel's gradient where no point has taken it yet, else 0
+  alignas(64) T left[kPiece];  // the same after these points
+
+  static Unsigned* bits(T* p) { return reinterpret_cast<Unsigned*>(p); }
+  static const Unsigned* bits(const T* p) { return reinterpret_cast<const Unsigned*>(p); }
+
+  // kVectors vectors of channels from j on.
+  template <int kVectors, bool kStream>
+  HWY_INLINE void take_vectors(std::int64_t j) {
+    const D d;
+    const DU du;
+    hn::Vec<D> w[kVectors];
+    hn::Vec<DU> l[kVectors];
+    for (int k = 0; k < kVectors; ++k) {
+      w[k] = hn::LoadU(d, B::of(wanted + j + k * kLanes));
+      l[k] = hn::LoadU(du, bits(before + j + k * kLanes));
+    }
+    for (std::int64_t i = 0; i < points; ++i) {
+      const auto* const in = B::of(from[i] + j);
+      Unsigned* const out = bits(to[i] + j);
+      for (int k = 0; k < kVectors; ++k) {
+        const auto equal = B::equal(d, hn::LoadU(d, in + k * kLanes), w[k]);
+        if constexpr (kStream) {
+          hn::Stream(hn::And(equal, l[k]), du, out + k * kLanes);
+        } else {
+          hn::StoreU(hn::And(equal, l[k]), du, out + k * kLanes);
+        }
+        l[k] = hn::AndNot(equal, l[k]);
+      }
+    }
+    if (is_last) return;
+    for (int k = 0; k < kVectors; ++k) hn::StoreU(l[k], du, bits(left + j + k * kLanes));
+  }
+
+  // `count` channels. kStream: they are whole lines.
+  template <bool kStream>
+  void take(std::int64_t count) {
+    std::int64_t j = 0;
+    for (; j + 4 * kLanes <= count; j += 4 * kLanes) take_vectors<4, kStream>(j);
+    for (; j + kLineVectors * kLanes <= count; j += kLineVectors * kLanes)
+      take_vectors<kLineVectors, kStream>(j);
+    if constexpr (!kStream) {
+      for (; j + kLanes <= count; j += kLanes) take_vectors<1, false>(j);
+      for (; j < count; ++j) {
+        left[j] = before[j];
+        for (std::int64_t i = 0; i < points; ++i) {
+          const bool equal = to_float(from[i][j]) == to_float(wanted[j]);
+          to[i][j] = equal ? left[j] : T{};
+          if (equal) left[j] = T{};
+        }
+      }
+    }
+    before = left;
+  }
+
+  bool is_all_taken(std::int64_t count) const {
+    const auto* bytes = reinterpret_cast<const unsigned char*>(left);
+    unsigned char any = 0;
+    for (std::int64_t i = 0; i < count * std::int64_t{sizeof(T)}; ++i) any |= bytes[i];
+    return any == 0;
+  }
+};
+
+// By voxel: its own rows are read once and in order, its points' rows once from wherever they are. In the
+// order of points, with a bit per voxel and channel, it took 1.0 to 1.4 times as long.
+template <class T>
+void backward_max(const BackwardTask& task, std::int64_t first, std::int64_t last) {
+  constexpr std::int64_t kPiece = Taking<T>::kPiece;
+  const VoxelGroups& groups = task.groups;
+  const std::int64_t channels = task.channels, row_bytes = channels * std::int64_t{sizeof(T)};
+  const auto* const feats = static_cast<const T*>(task.feats);
+  const auto* const wanted = static_cast<const T*>(task.voxel_feats);
+  const auto* const grad = static_cast<const T*>(task.grad_voxel_feats);
+  auto* const grads = static_cast<T*>(task.grad_feats);
+  // Rows that do not begin on a line share lines with others: these are stored through the cache, the others
+  // from a copy.
+  const bool shares_lines =
+      task.stream && (reinterpret_cast<std::uintptr_t>(grads) % kLine != 0 || row_bytes % kLine != 0);
+  const Ahead ahead(row_bytes);
+  Taking<T> taking;
+  alignas(64) T copies[kTogether][kPiece];
+  for (std::int64_t v = first; v < last; ++v) {
+    const std::int64_t begin = groups.starts[v], end = groups.starts[v + 1];
+    fetch_rows(groups, feats, channels, ahead, begin, end - begin);
+    if (const std::int64_t next = v + ahead.rows / 2; next < groups.voxels) {
+      fetch(wanted + next * channels, ahead.bytes);
+      fetch(grad + next * channels, ahead.bytes);
+    }
+    if (shares_lines) {
+      for (std::int64_t i = begin + ahead.rows; i < std::min(end + ahead.rows, groups.grouped()); ++i) {
+        fetch_line(grads + groups.order[i] * channels);
+        fetch_line(grads + (groups.order[i] + 1) * channels - 1);
+      }
+    }
+    for (std::int64_t column = 0; column < channels; column += kPiece) {
+      const std::int64_t count = std::min(kPiece, channels - column);
+      taking.wanted = wanted + v * channels + column;
+      taking.before = grad + v * channels + column;
+      for (std::int64_t x = begin; x < end; x += kTogether) {
+        taking.is_last = end - x <= kTogether;
+        taking.points = taking.is_last ? end - x : kTogether;
+        for (std::int64_t i = 0; i < taking.points; ++i) {
+          const std::int64_t place = groups.order[x + i] * channels + column;
+          taking.from[i] = feats + place;
+          taking.to[i] = shares_lines ? copies[i] : grads + place;
+        }
+        // Nothing may be left for the other points: what they have need not be read.
+        if (x > begin && taking.is_all_taken(count)) std::fill_n(taking.from, taking.points, taking.wanted);
+        if (task.stream && !shares_lines) {
+          taking.template take<true>(count);
+        } else {
+          taking.template take<false>(count);
+        }
+        if (!shares_lines) continue;
+        for (std::int64_t i = 0; i < taking.points; ++i)
+          stream_bytes(grads + groups.order[x + i] * channels + column, copies[i],
+                       count * std::int64_t{sizeof(T)});
+      }
+    }
+  }
+}
+
+// Rows of points first .. last-1, in order at `to`.
+template <class T, Reduce kReduce>
+void backward_each(const BackwardTask& task, std::int64_t first, std::int64_t last, void* to) {
+  using Lane = typename Block<T>::Lane;
+  using B = Block<T>;
+  constexpr std::int64_t kBlock = block_size<T>();
+  const std::int64_t channels = task.channels;
+  const auto* grads = static_cast<const T*>(task.grad_voxel_feats);
+  const Ahead ahead(channels * std::int64_t{sizeof(T)});
+  const std::int32_t* const map = task.groups.map;
+  auto* row = static_cast<T*>(to);
+  for (std::int64_t x = first; x < last; ++x, row += channels) {
+    const std::int32_t v = map[x], next = x + ahead.rows < last ? map[x + ahead.rows] : -1;
+    if (next >= 0) fetch(grads + next * channels, ahead.bytes);
+    const T* const from = grads + std::max(v, 0) * channels;
+    if (v < 0) {
+      std::fill_n(row, channels, T{});
+    } else if (x > first && v == map[x - 1]) {  // as in a scan
+      std::copy_n(row - channels, channels, row);
+    } else if (kReduce == Reduce::mean) {
+      const Lane n = static_cast<const Lane*>(task.counts)[v];
+      const auto divisor = hn::Set(typename B::D(), n);
+      std::int64_t j = 0;
+      for (; j + kBlock <= channels; j += kBlock)
+        B::store(B::map([&](auto g) HWY_ATTR { return hn::Div(g, divisor); }, from + j), row + j);
+      for (; j < channels; ++j) row[j] = rounded<T>(static_cast<Lane>(to_float(from[j])) / n);
+    } else {
+      std::copy_n(from, channels, row);
+    }
+  }
+}
+
+GradientKernels::MaxRange pick_max(DType dtype) {
+  return visit_float(dtype, [&](auto type) -> GradientKernels::MaxRange {
+    return &backward_max<typename decltype(type)::type>;
+  });
+}
+
+GradientKernels::EachRange pick_each(DType dtype, Reduce reduce_type) {
+  return visit_float(dtype, [&](auto type) -> GradientKernels::EachRange {
+    using T = typename decltype(type)::type;
+    return reduce_type == Reduce::mean ? &backward_each<T, Reduce::mean> : &backward_each<T, Reduce::sum>;
+  });
+}
+
+constexpr GradientKernels kGradientKernels = {&pick_max, &pick_each};
+
+TURNOUT_ISA_END
+
+#if HWY_ONCE
+TURNOUT_KERNELS(GradientKernels, gradient_kernels, kGradientKernels)
+#endif

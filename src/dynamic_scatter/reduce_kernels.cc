@@ -1,0 +1,162 @@
+// Rows reduced by voxel, compiled once per instruction set.
+#include "dynamic_scatter/kernels.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "core/dtypes.h"
+#include "core/half.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "dynamic_scatter/reduce_kernels.cc"
+#include "core/simd.h"
+//
+#include "dynamic_scatter/rows.h"
+
+TURNOUT_ISA_BEGIN
+
+HWY_INLINE hn::Vec<F32> widen(const float* from) { return hn::LoadU(F32(), from); }
+HWY_INLINE hn::Vec<hn::ScalableTag<double>> widen(const double* from) {
+  return hn::LoadU(hn::ScalableTag<double>(), from);
+}
+template <class T, class V>
+HWY_INLINE void store_rounded(V v, T* to) {
+  if constexpr (sizeof(T) == 2) {
+    hn::StoreU(narrow(T{}, v), U16(), &to->bits);
+  } else {
+    hn::StoreU(v, hn::ScalableTag<T>(), to);
+  }
+}
+
+// Vectors and single lanes take the same steps.
+template <Reduce kReduce>
+struct Step {
+  template <class V>
+  static HWY_INLINE V add(V sum, V v) {
+    if constexpr (kReduce == Reduce::max) {
+#if HWY_ARCH_X86
+      return hn::Max(v, sum);  // its second operand unless the first is larger, as below
+#else
+      return hn::IfThenElse(hn::Gt(v, sum), v, sum);  // NaN is passed over, the first zero stays
+#endif
+    } else {
+      return hn::Add(sum, v);
+    }
+  }
+  template <class V>
+  static HWY_INLINE V end(V sum, V count) {
+    return kReduce == Reduce::mean ? hn::Div(sum, count) : sum;
+  }
+  static HWY_INLINE float add(float sum, float v) {
+    return kReduce == Reduce::max ? (v > sum ? v : sum) : sum + v;
+  }
+  static HWY_INLINE double add(double sum, double v) {
+    return kReduce == Reduce::max ? (v > sum ? v : sum) : sum + v;
+  }
+  template <class Lane>
+  static HWY_INLINE Lane end_lane(Lane sum, Lane count) {
+    return kReduce == Reduce::mean ? sum / count : sum;
+  }
+};
+
+// kVectors vectors of channels from j on, of one voxel.
+template <class T, Reduce kReduce, int kVectors>
+HWY_INLINE void reduce_columns(const T* feats, std::int64_t channels, const std::int32_t* order,
+                               std::int64_t count, T* to) {
+  using Lane = typename Block<T>::Lane;
+  const hn::ScalableTag<Lane> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const auto start =
+      kReduce == Reduce::max ? hn::Set(d, -std::numeric_limits<Lane>::infinity()) : hn::Zero(d);
+  auto a = start, b = start, c = start, e = start;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const T* row = feats + order[i] * channels;
+    a = Step<kReduce>::add(a, widen(row));
+    if constexpr (kVectors > 1) {
+      b = Step<kReduce>::add(b, widen(row + lanes));
+      c = Step<kReduce>::add(c, widen(row + 2 * lanes));
+      e = Step<kReduce>::add(e, widen(row + 3 * lanes));
+    }
+  }
+  const auto n = hn::Set(d, static_cast<Lane>(count));
+  store_rounded(Step<kReduce>::end(a, n), to);
+  if constexpr (kVectors > 1) {
+    store_rounded(Step<kReduce>::end(b, n), to + lanes);
+    store_rounded(Step<kReduce>::end(c, n), to + 2 * lanes);
+    store_rounded(Step<kReduce>::end(e, n), to + 3 * lanes);
+  }
+}
+
+// A voxel of so many points that their rows would not stay in the cache from one group of channels to the
+// next: each row is read at once, and the sums are in memory.
+constexpr std::int64_t kMany = 32;
+constexpr std::int64_t kSums = 1024;
+template <class T, Reduce kReduce, class Lane>
+void reduce_many(const T* feats, std::int64_t channels, const std::int32_t* order, std::int64_t count, T* to,
+                 Lane start) {
+  const hn::ScalableTag<Lane> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  alignas(64) Lane sums[kSums];
+  for (std::int64_t column = 0; column < channels; column += kSums) {
+    const std::int64_t width = std::min(kSums, channels - column);
+    const Ahead ahead(width * std::int64_t{sizeof(T)});
+    std::fill_n(sums, width, start);
+    for (std::int64_t i = 0; i < count; ++i) {
+      if (i + ahead.rows < count) fetch(feats + order[i + ahead.rows] * channels + column, ahead.bytes);
+      const T* row = feats + order[i] * channels + column;
+      std::int64_t j = 0;
+      for (; j + lanes <= width; j += lanes)
+        hn::Store(Step<kReduce>::add(hn::Load(d, sums + j), widen(row + j)), d, sums + j);
+      for (; j < width; ++j) sums[j] = Step<kReduce>::add(sums[j], static_cast<Lane>(to_float(row[j])));
+    }
+    for (std::int64_t j = 0; j < width; ++j)
+      to[column + j] = rounded<T>(Step<kReduce>::end_lane(sums[j], static_cast<Lane>(count)));
+  }
+}
+
+template <class T, Reduce kReduce>
+void reduce(const ReduceTask& task, std::int64_t first, std::int64_t last, void* to) {
+  using Lane = typename Block<T>::Lane;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(hn::ScalableTag<Lane>()));
+  constexpr Lane kStart = kReduce == Reduce::max ? -std::numeric_limits<Lane>::infinity() : Lane{0};
+  const std::int64_t channels = task.channels;
+  const Ahead ahead(channels * std::int64_t{sizeof(T)});
+  const auto* feats = static_cast<const T*>(task.feats);
+  auto* row = static_cast<T*>(to);
+  for (std::int64_t v = first; v < last; ++v, row += channels) {
+    const std::int64_t begin = task.groups.starts[v], count = task.groups.count(v);
+    const std::int32_t* order = task.groups.order + begin;
+    if (count > kMany) {
+      reduce_many<T, kReduce>(feats, channels, order, count, row, kStart);
+      continue;
+    }
+    fetch_rows(task.groups, feats, channels, ahead, begin, count);
+    std::int64_t j = 0;
+    for (; j + 4 * lanes <= channels; j += 4 * lanes)
+      reduce_columns<T, kReduce, 4>(feats + j, channels, order, count, row + j);
+    for (; j + lanes <= channels; j += lanes)
+      reduce_columns<T, kReduce, 1>(feats + j, channels, order, count, row + j);
+    for (; j < channels; ++j) {
+      Lane sum = kStart;
+      for (std::int64_t i = 0; i < count; ++i)
+        sum = Step<kReduce>::add(sum, static_cast<Lane>(to_float(feats[order[i] * channels + j])));
+      row[j] = rounded<T>(Step<kReduce>::end_lane(sum, static_cast<Lane>(count)));
+    }
+  }
+}
+
+ReduceKernels::Range pick_reduce(DType dtype, Reduce reduce_type) {
+  return visit_float(dtype, [&](auto type) -> ReduceKernels::Range {
+    using T = typename decltype(type)::type;
+    if (reduce_type == Reduce::max) return &reduce<T, Reduce::max>;
+    return reduce_type == Reduce::mean ? &reduce<T, Reduce::mean> : &reduce<T, Reduce::sum>;
+  });
+}
+
+constexpr ReduceKernels kReduceKernels = {&pick_reduce};
+
+TURNOUT_ISA_END
+
+#if HWY_ONCE
+TURNOUT_KERNELS(ReduceKernels, reduce_kernels, kReduceKernels)
+#endif

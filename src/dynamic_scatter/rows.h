@@ -1,0 +1,40 @@
+// What reductions and gradients do with rows. Included after simd.h, like it.
+#if defined(TURNOUT_ROWS_PER_ISA) == defined(HWY_TARGET_TOGGLE)
+#ifdef TURNOUT_ROWS_PER_ISA
+#undef TURNOUT_ROWS_PER_ISA
+#else
+#define TURNOUT_ROWS_PER_ISA
+#endif
+
+TURNOUT_ISA_BEGIN
+
+// Rows of features lie wherever the points are. So many bytes are on their way, and of a row no more than
+// those.
+constexpr std::int64_t kBytesAhead = 8 << 10;
+constexpr std::int64_t kMostAhead = 32;  // rows
+struct Ahead {
+  std::int64_t bytes, rows;
+  explicit Ahead(std::int64_t row_bytes)
+      : bytes(std::clamp<std::int64_t>(row_bytes, 1, kBytesAhead)),
+        rows(std::clamp<std::int64_t>(kBytesAhead / bytes, 2, kMostAhead)) {}
+};
+// The rows of `count` points, so many behind place `from` of the order.
+template <class T>
+HWY_INLINE void fetch_rows(const VoxelGroups& groups, const T* rows, std::int64_t channels,
+                           const Ahead& ahead, std::int64_t from, std::int64_t count) {
+  const std::int64_t end = std::min(from + ahead.rows + count, groups.grouped());
+  for (std::int64_t i = from + ahead.rows; i < end; ++i)
+    fetch(rows + groups.order[i] * channels, ahead.bytes);
+}
+
+template <class T, class Lane>
+T rounded(Lane v) {
+  if constexpr (sizeof(T) == 2) {
+    return from_float<T>(v);
+  } else {
+    return v;
+  }
+}
+
+TURNOUT_ISA_END
+#endif  // per instruction set
