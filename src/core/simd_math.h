@@ -48,11 +48,41 @@ HWY_INLINE hn::Vec<D> bounded_exp(D d, hn::Vec<D> x) {
   }
 }
 
+// Polynomials for log(1 + exp(x)): the coefficients of (x + c)^0 .. (x + c)^6, then c, one column for each
+// of eight ranges of x. The index of a range is that of 1 - 15/16 x among the numbers 1, 1.5, 2, 3, 4, 6, 8,
+// 12: two bits of its exponent and one of its fraction.
+alignas(32) constexpr float kLog1pExp[8][8] = {
+    {0.18495336f, 0.06785584f, 0.013730674f, 0.001649842f, 6.8139394e-05f, 9.4204756e-07f, 0.56237745f,
+     0.36724204f},
+    {0.16885693f, 0.065604806f, 0.013636919f, 0.0016485312f, 6.83048e-05f, 9.444189e-07f, 0.43014735f,
+     0.30735803f},
+    {0.07017221f, 0.030650431f, 0.006725369f, 0.000822908f, 3.4135748e-05f, 4.7219322e-07f, 0.12256031f,
+     0.106444545f},
+    {0.015491679f, 0.008877246f, 0.0021800536f, 0.00027305158f, 1.1084716e-05f, 1.5326656e-07f, 0.0057072206f,
+     0.013670146f},
+    {0.0009224082f, 0.0016146994f, 0.00051548285f, 6.780867e-05f, 2.7797257e-06f, 3.831134e-08f,
+     -0.004807975f, -0.0024606988f},
+    {-0.00053246605f, 0.000110403635f, 9.258962e-05f, 1.3991795e-05f, 6.834761e-07f, 9.46743e-09f,
+     -0.0005476372f, -0.0010537396f},
+    {-0.00015946636f, -3.3526478e-05f, 1.1206788e-05f, 2.2706226e-06f, 1.1227893e-07f, 1.5807593e-09f,
+     0.0002937957f, 2.319059e-05f},
+    {1.59375f, 2.65625f, 4.28125f, 6.40625f, 9.59375f, 13.875f, 0.28125f, 0.8125f},
+};
+
 // log(1 + exp(x)) for -15.95 (-36.05) <= x <= 0, with an absolute error below 1.5e-7 (that of double).
 template <class D>
 HWY_INLINE hn::Vec<D> log1p_exp(D d, hn::Vec<D> x) {
   if constexpr (sizeof(hn::TFromD<D>) == 8) {
     return hn::Log1p(d, hn::Exp(d, x));
+  } else if constexpr (hn::MaxLanes(D()) == 8) {  // a register holds a row of the table
+    const hn::RebindToUnsigned<D> du;
+    const auto place = hn::MulAdd(x, hn::Set(d, -0.9375f), hn::Set(d, 1.0f));
+    // The instruction looks at three bits, all others are ignored.
+    const auto range = hn::IndicesFromVec(d, hn::ShiftRight<22>(hn::BitCast(du, place)));
+    const auto row = [&](int i) HWY_ATTR { return hn::TableLookupLanes(hn::Load(d, kLog1pExp[i]), range); };
+    const auto t = hn::Add(x, row(7)), tt = hn::Mul(t, t);
+    const auto high = hn::MulAdd(row(6), tt, hn::MulAdd(row(5), t, row(4)));
+    return hn::MulAdd(hn::MulAdd(high, tt, hn::MulAdd(row(3), t, row(2))), tt, hn::MulAdd(row(1), t, row(0)));
   } else {
     const hn::RebindToUnsigned<D> du;
     const auto by = reduce(d, x);

@@ -64,7 +64,8 @@ struct Engine {
   const std::int64_t p_columns;
   static constexpr std::int64_t off = kModified ? 1 : 0;
   const std::int64_t ring_row_bytes;
-  const T *const px_end, *const py_end;  // of the rows that this wave works on
+  // Of the rows that this wave works on.
+  const T *const px_begin, *const px_end, *const py_begin, *const py_end;
   S strips[kSlots];
 
   Engine(const ForwardTask& forward, Wave& shared)
@@ -73,8 +74,17 @@ struct Engine {
         lattice(forward.lattice),
         p_columns(forward.lattice.frames + 1),
         ring_row_bytes(row_bytes(forward.lattice)),
-        px_end(static_cast<const T*>(lattice.px) + shared.row_end * lattice.symbols * lattice.columns),
-        py_end(static_cast<const T*>(lattice.py) + shared.row_end * (lattice.symbols + 1) * lattice.frames) {}
+        px_begin(px_of(shared.row_begin)),
+        px_end(px_of(shared.row_end)),
+        py_begin(py_of(shared.row_begin)),
+        py_end(py_of(shared.row_end)) {}
+
+  const T* px_of(std::int64_t row) const {
+    return static_cast<const T*>(lattice.px) + row * lattice.symbols * lattice.columns;
+  }
+  const T* py_of(std::int64_t row) const {
+    return static_cast<const T*>(lattice.py) + row * (lattice.symbols + 1) * lattice.frames;
+  }
 
   static std::int64_t row_bytes(const LatticeTask& task) {
     const std::int64_t cells = task.frames + 1 + S::kPad + kBeyond;
@@ -95,8 +105,7 @@ struct Engine {
 
   // p of row s_begin: blanks alone.
   void first_row(std::int64_t row, const LatticeBox& box) const {
-    const T* py =
-        static_cast<const T*>(lattice.py) + (row * (lattice.symbols + 1) + box.s_begin) * lattice.frames;
+    const T* blanks = py_of(row) + box.s_begin * lattice.frames;
     Real* p = p_row(row, box.s_begin);
     double* handed = ring(row, -1);
     std::fill_n(handed - S::kPad, S::kPad, kNone<double>);
@@ -105,7 +114,7 @@ struct Engine {
       p[t] = static_cast<Real>(sum);
       handed[t - box.t_begin] = sum;
       if (t == box.t_end) break;
-      sum += to_float(py[t]);
+      sum += to_float(blanks[t]);
       if (sum != sum) sum = kNone<double>;  // log_add(-inf, NaN)
     }
     std::fill_n(handed + (box.t_end - box.t_begin + 1), kBeyond, kNone<double>);
@@ -143,10 +152,8 @@ struct Engine {
     s.last_step = s.box.t_end - s.box.t_begin + s.rows;
     s.base = 0;
     s.now = s.before = hn::Set(d, kNone<Real>);
-    s.px = static_cast<const T*>(lattice.px) + (s.row * lattice.symbols + s.first - 1) * lattice.columns +
-           s.box.t_begin;
-    s.py = static_cast<const T*>(lattice.py) + (s.row * (lattice.symbols + 1) + s.first) * lattice.frames +
-           s.box.t_begin;
+    s.px = px_of(s.row) + (s.first - 1) * lattice.columns + s.box.t_begin;
+    s.py = py_of(s.row) + s.first * lattice.frames + s.box.t_begin;
     s.above = ring(s.row, s.strip - 1);
     s.below = s.first + s.rows <= s.box.s_end ? ring(s.row, s.strip) : nullptr;
     return true;
@@ -208,34 +215,35 @@ struct Engine {
     s.is_live = false;
   }
 
-  // kLanes steps of all slots. Those without work run along on what they have.
-  void run_steps(unsigned active) {
+  // kLanes steps of `count` strips; the others of kWidth run along on nothing.
+  template <int kWidth>
+  void run_steps(S* const* active, int count) {
     const D d;
-    alignas(64) V xs[kSlots][S::kLanes], ys[kSlots][S::kLanes];
-    alignas(64) Real above[kSlots][S::kLanes];
-    V now[kSlots], before[kSlots];
-    for (int q = 0; q < kSlots; ++q) {
-      S& s = strips[q];
-      if ((active >> q & 1) != 0) rebase(s);
+    alignas(64) V xs[kWidth][S::kLanes], ys[kWidth][S::kLanes];
+    alignas(64) Real above[kWidth][S::kLanes];
+    V now[kWidth], before[kWidth];
+    for (int q = 0; q < count; ++q) {
+      S& s = *active[q];
+      rebase(s);
       now[q] = s.now;
       before[q] = s.before;
-      if ((active >> q & 1) == 0) {
-        for (std::int64_t k = 0; k < S::kLanes; ++k) {
-          xs[q][k] = ys[q][k] = hn::Zero(d);
-          above[q][k] = 0;
-        }
-        continue;
-      }
       // Step i is column i - lane: px is that of the column it comes from, py of the one before.
       const std::int64_t columns = s.box.t_end - s.box.t_begin + 1;
-      s.load_steps(s.px, lattice.columns, -off, columns - off, px_end, xs[q]);
-      s.load_steps(s.py, lattice.frames, -1, columns - 1, py_end, ys[q]);
+      s.load_steps(s.px, lattice.columns, -off, columns - off, px_begin, px_end, xs[q]);
+      s.load_steps(s.py, lattice.frames, -1, columns - 1, py_begin, py_end, ys[q]);
       s.load_above(off, above[q]);
+    }
+    for (int q = count; q < kWidth; ++q) {
+      now[q] = before[q] = hn::Zero(d);
+      for (std::int64_t k = 0; k < S::kLanes; ++k) {
+        xs[q][k] = ys[q][k] = hn::Zero(d);
+        above[q][k] = 0;
+      }
     }
     const auto up_one = hn::SetTableIndices(d, kUpOne.data());
     const auto first_lane = hn::FirstN(d, 1);
     for (std::int64_t k = 0; k < S::kLanes; ++k) {
-      for (int q = 0; q < kSlots; ++q) {
+      for (int q = 0; q < kWidth; ++q) {
         const V up = hn::IfThenElse(first_lane, hn::Set(d, above[q][k]),
                                     hn::TableLookupLanes(kModified ? before[q] : now[q], up_one));
         const V next = log_add(d, hn::Add(up, xs[q][k]), hn::Add(now[q], ys[q][k]));
@@ -244,9 +252,8 @@ struct Engine {
         xs[q][k] = next;
       }
     }
-    for (int q = 0; q < kSlots; ++q) {
-      S& s = strips[q];
-      if ((active >> q & 1) == 0) continue;
+    for (int q = 0; q < count; ++q) {
+      S& s = *active[q];
       s.now = now[q];
       s.before = before[q];
       alignas(64) Real last_row[S::kLanes];
@@ -265,32 +272,33 @@ struct Engine {
 
   void run() {
     bool more = true;
-    const D d;
-    for (S& s : strips) {
-      s.now = s.before = hn::Set(d, kNone<Real>);
-      s.step = 0;
-    }
     for (;;) {
-      unsigned active = 0, live = 0;
-      for (int q = 0; q < kSlots; ++q) {
-        S& s = strips[q];
+      S* active[kSlots];
+      int count = 0;
+      bool is_any_live = false;
+      for (S& s : strips) {
         if (!s.is_live && more) more = take(s);
         if (!s.is_live) continue;
-        live |= 1u << q;
+        is_any_live = true;
         if (!is_ready(s)) continue;
-        active |= 1u << q;
+        active[count++] = &s;
         if (s.step == 0) start(s);
         prefetch(s);
       }
-      if (live == 0) return;
-      if (active == 0) {
+      if (!is_any_live) return;
+      if (count == 0) {
         std::this_thread::yield();
         continue;
       }
-      for (std::int64_t done = 0; done < kTurnSteps; done += S::kLanes) run_steps(active);
-      for (int q = 0; q < kSlots; ++q) {
-        S& s = strips[q];
-        if ((active >> q & 1) == 0) continue;
+      for (std::int64_t done = 0; done < kTurnSteps; done += S::kLanes) {
+        if (count > kSlots / 2) {
+          run_steps<kSlots>(active, count);
+        } else {
+          run_steps<kSlots / 2>(active, count);
+        }
+      }
+      for (int q = 0; q < count; ++q) {
+        S& s = *active[q];
         const bool is_done = s.step >= s.last_step;
         if (is_done && s.below != nullptr)
           std::fill_n(s.below + (s.box.t_end - s.box.t_begin + 1), kBeyond, kNone<double>);

@@ -38,27 +38,30 @@ struct Strip {
   // interleave. Vectors of several blocks are put together and taken apart by loads and stores.
   static constexpr std::int64_t kBlock = 16 / sizeof(Real);
 
-  // Block b of the vector is at from + b * stride.
-  template <class Part>
-  static HWY_INLINE hn::Vec<Part> load_blocks(Part part, const Real* from, std::int64_t stride) {
-    constexpr std::int64_t kBlocks = hn::MaxLanes(Part()) / kBlock;
-    if constexpr (kBlocks == 1) {
-      return hn::LoadU(part, from);
+  // Row j of a square, for whatever is done with it more than once.
+  template <class R>
+  struct Rows {
+    R* row[kLanes];
+    HWY_INLINE Rows(R* corner, std::int64_t stride) {
+      for (std::int64_t j = 0; j < kLanes; ++j) row[j] = corner + j * stride;
+    }
+  };
+  // Blocks of rows j, j + kBlock, .. from column k on.
+  static HWY_INLINE V load_blocks(const Rows<const Real>& rows, std::int64_t j, std::int64_t k) {
+    if constexpr (kLanes == kBlock) {
+      return hn::LoadU(D(), rows.row[j] + k);
     } else {
-      const hn::Half<Part> half;
-      return hn::Combine(part, load_blocks(half, from + kBlocks / 2 * stride, stride),
-                         load_blocks(half, from, stride));
+      const hn::Half<D> half;
+      return hn::Combine(D(), hn::LoadU(half, rows.row[j + kBlock] + k), hn::LoadU(half, rows.row[j] + k));
     }
   }
-  template <class Part>
-  static HWY_INLINE void store_blocks(Part part, hn::Vec<Part> v, Real* to, std::int64_t stride) {
-    constexpr std::int64_t kBlocks = hn::MaxLanes(Part()) / kBlock;
-    if constexpr (kBlocks == 1) {
-      hn::StoreU(v, part, to);
+  static HWY_INLINE void store_blocks(V v, const Rows<Real>& rows, std::int64_t j, std::int64_t k) {
+    if constexpr (kLanes == kBlock) {
+      hn::StoreU(v, D(), rows.row[j] + k);
     } else {
-      const hn::Half<Part> half;
-      store_blocks(half, hn::LowerHalf(half, v), to, stride);
-      store_blocks(half, hn::UpperHalf(half, v), to + kBlocks / 2 * stride, stride);
+      const hn::Half<D> half;
+      hn::StoreU(hn::LowerHalf(half, v), half, rows.row[j] + k);
+      hn::StoreU(hn::UpperHalf(half, v), half, rows.row[j + kBlock] + k);
     }
   }
 
@@ -84,10 +87,10 @@ struct Strip {
 
   // v[k] has element k of each row; row j begins at corner + j * stride.
   static HWY_INLINE void load_square(const Real* corner, std::int64_t stride, V (&v)[kLanes]) {
+    const Rows<const Real> square(corner, stride);
     for (std::int64_t k = 0; k < kLanes; k += kBlock) {
       V r[kBlock];
-      for (std::int64_t j = 0; j < kBlock; ++j)
-        r[j] = load_blocks(D(), corner + j * stride + k, kBlock * stride);
+      for (std::int64_t j = 0; j < kBlock; ++j) r[j] = load_blocks(square, j, k);
       transpose_blocks(r);
       for (std::int64_t j = 0; j < kBlock; ++j) v[k + j] = r[j];
     }
@@ -95,12 +98,12 @@ struct Strip {
   // The other way, plus `base`. last_row: the last one without it.
   static HWY_INLINE void store_square(const V (&v)[kLanes], V base, Real* corner, std::int64_t stride,
                                       Real (&last_row)[kLanes]) {
+    const Rows<Real> square(corner, stride);
     for (std::int64_t k = 0; k < kLanes; k += kBlock) {
       V r[kBlock];
       for (std::int64_t j = 0; j < kBlock; ++j) r[j] = v[k + j];
       transpose_blocks(r);
-      for (std::int64_t j = 0; j < kBlock; ++j)
-        store_blocks(D(), hn::Add(r[j], base), corner + j * stride + k, kBlock * stride);
+      for (std::int64_t j = 0; j < kBlock; ++j) store_blocks(hn::Add(r[j], base), square, j, k);
       alignas(64) Real blocks[kLanes];
       hn::Store(r[kBlock - 1], D(), blocks);
       std::copy_n(blocks + kLanes - kBlock, kBlock, last_row + k);
@@ -108,24 +111,36 @@ struct Strip {
   }
 
   // Steps step .. step + kLanes - 1 of one array: lane j has from[j * stride + step - j + shift], and none
-  // where that is outside 0 .. size-1 of its row. v[k] is step k.
+  // where that is outside 0 .. size-1 of its row. v[k] is step k. The array is begin .. end-1.
   HWY_INLINE void load_steps(const T* from, std::int64_t stride, std::int64_t shift, std::int64_t size,
-                             const T* end, V (&v)[kLanes]) const {
-    const std::int64_t least = step + shift - (kLanes - 1);
-    const bool is_inside = least >= 0 && step + shift + kLanes <= size;
-    // Lanes beyond the strip read what follows it, as long as that is within the tensor.
-    if (std::is_same_v<T, Real> && HWY_LIKELY(is_inside) &&
-        HWY_LIKELY(end - from >= step + shift + (kLanes - 1) * (stride - 1) + kLanes)) {
-      load_square(reinterpret_cast<const Real*>(from) + step + shift, stride - 1, v);
+                             const T* begin, const T* end, V (&v)[kLanes]) const {
+    const std::int64_t corner = step + shift;
+    // What is outside a row, and lanes beyond the strip, read their neighbours, if these are in the array.
+    if (std::is_same_v<T, Real> && HWY_LIKELY(from - begin + corner >= 0) &&
+        HWY_LIKELY(end - from >= corner + (kLanes - 1) * (stride - 1) + kLanes)) {
+      load_square(reinterpret_cast<const Real*>(from) + corner, stride - 1, v);
+      if (HWY_LIKELY(corner >= kLanes - 1 && corner + kLanes <= size)) return;
+      const D d;
+      const hn::RebindToSigned<D> di;
+      using Index = hn::TFromD<decltype(di)>;
+      // Few steps from either end of the row, or anything that is as far outside.
+      const auto left_of = hn::Set(di, static_cast<Index>(std::min(corner, kLanes)));
+      const auto right_of = hn::Set(di, static_cast<Index>(std::clamp(size - corner, -kLanes, 2 * kLanes)));
+      for (std::int64_t k = 0; k < kLanes; ++k) {
+        const auto ahead = hn::Sub(hn::Set(di, static_cast<Index>(k)), hn::Iota(di, 0));  // of the corner
+        const auto is_inside =
+            hn::And(hn::Gt(hn::Add(ahead, left_of), hn::Set(di, Index{-1})), hn::Gt(right_of, ahead));
+        v[k] = hn::IfThenElse(hn::RebindMask(d, is_inside), v[k], hn::Set(d, kNone<Real>));
+      }
       return;
     }
     alignas(64) Real cells[kLanes * kLanes];
     std::fill_n(cells, kLanes * kLanes, kNone<Real>);
     for (std::int64_t lane = 0; lane < rows; ++lane) {
-      const std::int64_t t = step + shift - lane;
-      const std::int64_t begin = std::max<std::int64_t>(0, -t), count = std::min(kLanes, size - t);
+      const std::int64_t t = corner - lane;
+      const std::int64_t first_column = std::max<std::int64_t>(0, -t), count = std::min(kLanes, size - t);
       const std::int64_t place = lane * stride + t;
-      for (std::int64_t k = begin; k < count; ++k)
+      for (std::int64_t k = first_column; k < count; ++k)
         cells[lane * kLanes + k] = static_cast<Real>(to_float(from[place + k]));
     }
     load_square(cells, kLanes, v);
@@ -146,8 +161,9 @@ struct Strip {
     for (std::int64_t lane = 0; lane < rows; ++lane) {
       const std::int64_t t = step - lane;
       const std::int64_t begin = std::max<std::int64_t>(0, -t), end = std::min(kLanes, columns - t);
-      for (std::int64_t k = begin; k < end; ++k)
-        corner[lane * (p_columns - 1) + k] = cells[lane * kLanes + k];
+      if (begin < end)
+        copy_short(corner + lane * (p_columns - 1) + begin, cells + lane * kLanes + begin,
+                   (end - begin) * std::int64_t{sizeof(Real)});
     }
   }
 
