@@ -87,9 +87,9 @@ HWY_INLINE void reduce_columns(const T* feats, std::int64_t channels, const std:
   }
 }
 
-// A voxel of so many points that their rows would not stay in the cache from one group of channels to the
-// next: each row is read at once, and the sums are in memory.
-constexpr std::int64_t kMany = 32;
+// A voxel of so many bytes that its rows would not stay in the cache from one group of channels to the next:
+// each row is read at once, and the sums are in memory.
+constexpr std::int64_t kManyBytes = 32 << 10;
 constexpr std::int64_t kSums = 1024;
 template <class T, Reduce kReduce, class Lane>
 void reduce_many(const T* feats, std::int64_t channels, const std::int32_t* order, std::int64_t count, T* to,
@@ -119,14 +119,14 @@ void reduce(const ReduceTask& task, std::int64_t first, std::int64_t last, void*
   using Lane = typename Block<T>::Lane;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(hn::ScalableTag<Lane>()));
   constexpr Lane kStart = kReduce == Reduce::max ? -std::numeric_limits<Lane>::infinity() : Lane{0};
-  const std::int64_t channels = task.channels;
-  const Ahead ahead(channels * std::int64_t{sizeof(T)});
+  const std::int64_t channels = task.channels, row_bytes = channels * std::int64_t{sizeof(T)};
+  const Ahead ahead(row_bytes);
   const auto* feats = static_cast<const T*>(task.feats);
   auto* row = static_cast<T*>(to);
   for (std::int64_t v = first; v < last; ++v, row += channels) {
     const std::int64_t begin = task.groups.starts[v], count = task.groups.count(v);
     const std::int32_t* order = task.groups.order + begin;
-    if (count > kMany) {
+    if (count * row_bytes > kManyBytes) {
       reduce_many<T, kReduce>(feats, channels, order, count, row, kStart);
       continue;
     }

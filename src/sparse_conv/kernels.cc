@@ -15,7 +15,7 @@ using I32 = hn::RebindToSigned<U32>;
 // Sites in one go, and how many hits wait in the first cache until they are written out in lines.
 constexpr std::int64_t kChunk = 256;
 constexpr std::int64_t kWaiting = 256;
-constexpr std::int64_t kLineValues = 16;                  // values
+constexpr std::int64_t kLineValues = 16;            // values
 constexpr std::int64_t kSpare = HWY_MAX_BYTES / 4;  // a compressed vector is stored whole
 
 // Values on their way to one row of the pairs.
@@ -28,7 +28,8 @@ struct Outlet {
   void flush(bool all, bool stream) {
     const U32 d;
     const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-    const auto offset = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(to) / sizeof(*to) % kLineValues);
+    const auto offset =
+        static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(to) / sizeof(*to) % kLineValues);
     const std::int64_t head = std::min(count, (kLineValues - offset) % kLineValues);
     const std::int64_t lines = (count - head) / kLineValues * kLineValues;
     std::copy(waiting, waiting + head, to);
