@@ -127,10 +127,11 @@ struct Engine {
   struct Terms {
     V symbol, factor;
   };
-  static HWY_INLINE Terms terms(const Cells& cell, bool has_symbols) {
+  template <bool kHasSymbols>
+  static HWY_INLINE Terms terms(const Cells& cell) {
     const auto p = clamped(cell.p);
     const bool any_least = has_least(p);
-    return {has_symbols ? hn::Mul(cell.g_below, term(p, cell.px, clamped(cell.p_below), any_least))
+    return {kHasSymbols ? hn::Mul(cell.g_below, term(p, cell.px, clamped(cell.p_below), any_least))
                         : hn::Zero(D()),
             term(p, cell.py, clamped(cell.p_right), any_least)};
   }
@@ -186,6 +187,7 @@ struct Engine {
   // `count` columns of a row, all left of t_end, at most kChunk; g_below[t] is that of the cell a symbol
   // leads to. Writes the gradients and g, returns g[0]. Exponentials first, for all columns: they wait for
   // nothing.
+  template <bool kHasSymbols>
   Real columns(const Row& row, std::int64_t count, const Real* g_below, Real right, Real* g) const {
     const D d;
     alignas(64) Real symbols[kChunk + kLanes], factors[kChunk + kLanes];
@@ -195,13 +197,13 @@ struct Engine {
       cell.p = hn::LoadU(d, row.p + t);
       cell.p_right = hn::LoadU(d, row.p + t + 1);
       cell.py = load(row.py + t);
-      if (row.has_symbols) {
+      if constexpr (kHasSymbols) {
         cell.p_below = hn::LoadU(d, row.p_below + t);
         cell.px = load(row.px + t);
         cell.g_below = hn::LoadU(d, g_below + t);
       }
-      const Terms of = terms(cell, row.has_symbols);
-      if (row.has_symbols) store(of.symbol, row.px_grad + t);
+      const Terms of = terms<kHasSymbols>(cell);
+      if constexpr (kHasSymbols) store(of.symbol, row.px_grad + t);
       hn::Store(of.symbol, d, symbols + (t - first));
       hn::Store(of.factor, d, factors + (t - first));
     }
@@ -212,10 +214,11 @@ struct Engine {
       hn::StoreU(to.g, d, g + t);
       right = hn::GetLane(to.g);
     }
-    return first > 0 ? few_columns(row, first, g_below, right, g) : right;
+    return first > 0 ? few_columns<kHasSymbols>(row, first, g_below, right, g) : right;
   }
 
   // Fewer than kLanes columns: in the upper lanes of vectors.
+  template <bool kHasSymbols>
   Real few_columns(const Row& row, std::int64_t count, const Real* g_below, Real right, Real* g) const {
     const D d;
     const std::int64_t skip = kLanes - count;
@@ -226,21 +229,21 @@ struct Engine {
     copy(in[0], row.p);
     copy(in[1], row.p + 1);
     copy(in[2], row.py);
-    if (row.has_symbols) {
+    if constexpr (kHasSymbols) {
       copy(in[3], row.p_below);
       copy(in[4], row.px);
       copy(in[5], g_below);
     }
     const Cells cell{hn::Load(d, in[0]), hn::Load(d, in[1]), hn::Load(d, in[3]),
                      hn::Load(d, in[4]), hn::Load(d, in[2]), hn::Load(d, in[5])};
-    const Terms of = terms(cell, row.has_symbols);
+    const Terms of = terms<kHasSymbols>(cell);
     const Grads to = grads(of, right);
     alignas(64) Real out[3][kLanes];
     hn::Store(of.symbol, d, out[0]);
     hn::Store(to.blank, d, out[1]);
     hn::Store(to.g, d, out[2]);
     for (std::int64_t i = 0; i < count; ++i) {
-      if (row.has_symbols) row.px_grad[i] = rounded(out[0][skip + i]);
+      if constexpr (kHasSymbols) row.px_grad[i] = rounded(out[0][skip + i]);
       row.py_grad[i] = rounded(out[1][skip + i]);
       g[i] = out[2][skip + i];
     }
@@ -331,7 +334,8 @@ struct Engine {
         } else if (s != first) {
           g[count] = rights[place];  // modified rows above look one column to the right
         }
-        rights[place] = columns(row, count, row.has_symbols ? g_below + off : nullptr, rights[place], g);
+        rights[place] = row.has_symbols ? columns<true>(row, count, g_below + off, rights[place], g)
+                                        : columns<false>(row, count, nullptr, rights[place], g);
       }
       publish(batch_row, strip, chunk + 1);
     }
