@@ -13,7 +13,6 @@
 
 TURNOUT_ISA_BEGIN
 
-
 // to[j] = gate * from[j]
 template <class T, class Lane>
 void scale(Lane gate, const T* from, T* to, std::int64_t n, bool stream) {
