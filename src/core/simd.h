@@ -151,7 +151,7 @@ constexpr std::int64_t block_size() {
 
 // Lines that will be read soon, into the second cache: it can wait for several times as many lines as the
 // first, so that rows from wherever they lie come in twice as fast.
-constexpr std::int64_t kLine = 64;
+inline constexpr std::int64_t kLine = 64;
 HWY_INLINE void fetch_line(const void* p) { __builtin_prefetch(p, 0, 2); }
 HWY_INLINE void fetch(const void* from, std::int64_t bytes) {
   const auto* line = static_cast<const char*>(from);

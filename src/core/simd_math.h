@@ -51,7 +51,7 @@ HWY_INLINE hn::Vec<D> bounded_exp(D d, hn::Vec<D> x) {
 // Polynomials for log(1 + exp(x)): the coefficients of (x + c)^0 .. (x + c)^6, then c, one column for each
 // of eight ranges of x. The index of a range is that of 1 - 15/16 x among the numbers 1, 1.5, 2, 3, 4, 6, 8,
 // 12: two bits of its exponent and one of its fraction.
-alignas(32) constexpr float kLog1pExp[8][8] = {
+alignas(32) inline constexpr float kLog1pExp[8][8] = {
     {0.18495336f, 0.06785584f, 0.013730674f, 0.001649842f, 6.8139394e-05f, 9.4204756e-07f, 0.56237745f,
      0.36724204f},
     {0.16885693f, 0.065604806f, 0.013636919f, 0.0016485312f, 6.83048e-05f, 9.444189e-07f, 0.43014735f,

@@ -10,8 +10,8 @@ TURNOUT_ISA_BEGIN
 
 // Rows of features lie wherever the points are. So many bytes are on their way, and of a row no more than
 // those.
-constexpr std::int64_t kBytesAhead = 8 << 10;
-constexpr std::int64_t kMostAhead = 32;  // rows
+inline constexpr std::int64_t kBytesAhead = 8 << 10;
+inline constexpr std::int64_t kMostAhead = 32;  // rows
 struct Ahead {
   std::int64_t bytes, rows;
   explicit Ahead(std::int64_t row_bytes)
