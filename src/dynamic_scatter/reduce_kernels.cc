@@ -130,7 +130,7 @@ void reduce(const ReduceTask& task, std::int64_t first, std::int64_t last, void*
       reduce_many<T, kReduce>(feats, channels, order, count, row, kStart);
       continue;
     }
-    fetch_rows(task.groups, feats, channels, ahead, begin, count);
+    fetch_rows(feats, task.groups, channels, ahead, begin, count, fetch);
     std::int64_t j = 0;
     for (; j + 4 * lanes <= channels; j += 4 * lanes)
       reduce_columns<T, kReduce, 4>(feats + j, channels, order, count, row + j);

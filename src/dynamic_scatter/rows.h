@@ -18,13 +18,18 @@ struct Ahead {
       : bytes(std::clamp<std::int64_t>(row_bytes, 1, kBytesAhead)),
         rows(std::clamp<std::int64_t>(kBytesAhead / bytes, 2, kMostAhead)) {}
 };
-// The rows of `count` points, so many behind place `from` of the order.
-template <class T>
-HWY_INLINE void fetch_rows(const VoxelGroups& groups, const T* rows, std::int64_t channels,
-                           const Ahead& ahead, std::int64_t from, std::int64_t count) {
+HWY_INLINE void fetch_ends(const void* from, std::int64_t bytes) {
+  fetch_line(from);
+  fetch_line(static_cast<const char*>(from) + bytes - 1);
+}
+// The rows of `count` points, so many behind place `from` of the order, by fetch or fetch_ends.
+template <class T, class Fetch>
+HWY_INLINE void fetch_rows(const T* rows, const VoxelGroups& groups, std::int64_t channels,
+                           const Ahead& ahead, std::int64_t from, std::int64_t count,
+                           const Fetch& fetch_row) {
   const std::int64_t end = std::min(from + ahead.rows + count, groups.grouped());
   for (std::int64_t i = from + ahead.rows; i < end; ++i)
-    fetch(rows + groups.order[i] * channels, ahead.bytes);
+    fetch_row(rows + groups.order[i] * channels, ahead.bytes);
 }
 
 template <class T, class Lane>
