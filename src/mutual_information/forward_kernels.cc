@@ -154,6 +154,7 @@ struct Engine {
     s.now = s.before = hn::Set(d, kNone<Real>);
     s.px = px_of(s.row) + (s.first - 1) * lattice.columns + s.box.t_begin;
     s.py = py_of(s.row) + s.first * lattice.frames + s.box.t_begin;
+    s.p = p_row(s.row, s.first) + s.box.t_begin;
     s.above = ring(s.row, s.strip - 1);
     s.below = s.first + s.rows <= s.box.s_end ? ring(s.row, s.strip) : nullptr;
     return true;
@@ -177,7 +178,7 @@ struct Engine {
     const std::int64_t ahead = s.step + kPrefetchSteps;
     if (ahead > s.box.t_end - s.box.t_begin) return;
     const T *px = s.px + ahead, *py = s.py + ahead;
-    const Real* p = p_row(s.row, s.first) + s.box.t_begin + ahead;
+    const Real* p = s.p + ahead;
     for (std::int64_t lane = 0; lane < s.rows; ++lane) {
       hwy::Prefetch(px);
       hwy::Prefetch(py);
@@ -220,7 +221,7 @@ struct Engine {
   void run_steps(S* const* active, int count) {
     const D d;
     alignas(64) V xs[kWidth][S::kLanes], ys[kWidth][S::kLanes];
-    alignas(64) Real above[kWidth][S::kLanes];
+    alignas(64) Real above[kWidth][2 * S::kLanes] = {};  // of which a vector is read from any step on
     V now[kWidth], before[kWidth];
     for (int q = 0; q < count; ++q) {
       S& s = *active[q];
@@ -235,16 +236,13 @@ struct Engine {
     }
     for (int q = count; q < kWidth; ++q) {
       now[q] = before[q] = hn::Zero(d);
-      for (std::int64_t k = 0; k < S::kLanes; ++k) {
-        xs[q][k] = ys[q][k] = hn::Zero(d);
-        above[q][k] = 0;
-      }
+      for (std::int64_t k = 0; k < S::kLanes; ++k) xs[q][k] = ys[q][k] = hn::Zero(d);
     }
     const auto up_one = hn::SetTableIndices(d, kUpOne.data());
     const auto first_lane = hn::FirstN(d, 1);
     for (std::int64_t k = 0; k < S::kLanes; ++k) {
       for (int q = 0; q < kWidth; ++q) {
-        const V up = hn::IfThenElse(first_lane, hn::Set(d, above[q][k]),
+        const V up = hn::IfThenElse(first_lane, hn::LoadU(d, above[q] + k),
                                     hn::TableLookupLanes(kModified ? before[q] : now[q], up_one));
         const V next = log_add(d, hn::Add(up, xs[q][k]), hn::Add(now[q], ys[q][k]));
         if constexpr (kModified) before[q] = now[q];
@@ -257,7 +255,7 @@ struct Engine {
       s.now = now[q];
       s.before = before[q];
       alignas(64) Real last_row[S::kLanes];
-      s.store_steps(xs[q], p_row(s.row, s.first) + s.box.t_begin, p_columns, last_row);
+      s.store_steps(xs[q], p_columns, last_row);
       if (s.below != nullptr) s.store_below(last_row);
       s.step += S::kLanes;
     }

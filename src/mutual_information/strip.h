@@ -28,6 +28,7 @@ struct Strip {
   LatticeBox box;
   std::int64_t first, rows;      // rows of the lattice: first .. first + rows - 1
   const T *px, *py;              // what leads to lane 0: px of the row above, from column t_begin on
+  Real* p;                       // of lane 0, from column t_begin on
   std::int64_t step, last_step;  // the next, and one past the last
   double base;                   // p - base is in the lanes
   const double* above;           // p of the row above the strip, from column t_begin on
@@ -96,9 +97,8 @@ struct Strip {
     }
   }
   // The other way, plus `base`. last_row: the last one without it.
-  static HWY_INLINE void store_square(const V (&v)[kLanes], V base, Real* corner, std::int64_t stride,
+  static HWY_INLINE void store_square(const V (&v)[kLanes], V base, const Rows<Real>& square,
                                       Real (&last_row)[kLanes]) {
-    const Rows<Real> square(corner, stride);
     for (std::int64_t k = 0; k < kLanes; k += kBlock) {
       V r[kBlock];
       for (std::int64_t j = 0; j < kBlock; ++j) r[j] = v[k + j];
@@ -146,18 +146,24 @@ struct Strip {
     load_square(cells, kLanes, v);
   }
 
-  // The other way: p is that of lane 0, from column t_begin on.
-  HWY_INLINE void store_steps(const V (&v)[kLanes], Real* p, std::int64_t p_columns,
-                              Real (&last_row)[kLanes]) const {
+  // The other way.
+  HWY_INLINE void store_steps(const V (&v)[kLanes], std::int64_t p_columns, Real (&last_row)[kLanes]) const {
     const V all_base = hn::Set(D(), static_cast<Real>(base));
     const std::int64_t columns = box.t_end - box.t_begin + 1;
     Real* const corner = p + step;
-    if (HWY_LIKELY(rows == kLanes && step >= kLanes - 1 && step + kLanes <= columns)) {
-      store_square(v, all_base, corner, p_columns - 1, last_row);
+    if (HWY_LIKELY(step >= kLanes - 1 && step + kLanes <= columns)) {
+      Rows<Real> square(corner, p_columns - 1);
+      if (HWY_LIKELY(rows == kLanes)) {
+        store_square(v, all_base, square, last_row);
+        return;
+      }
+      Real spare[kLanes];  // for lanes beyond the strip
+      std::fill(square.row + rows, square.row + kLanes, &spare[0]);
+      store_square(v, all_base, square, last_row);
       return;
     }
     alignas(64) Real cells[kLanes * kLanes];
-    store_square(v, all_base, cells, kLanes, last_row);
+    store_square(v, all_base, Rows<Real>(cells, kLanes), last_row);
     for (std::int64_t lane = 0; lane < rows; ++lane) {
       const std::int64_t t = step - lane;
       const std::int64_t begin = std::max<std::int64_t>(0, -t), end = std::min(kLanes, columns - t);
@@ -170,7 +176,7 @@ struct Strip {
   // What lane 0 finds above it, and what the last lane leaves for the next strip: in double, without the
   // base.
   using Wide = hn::CappedTag<double, 4>;
-  HWY_INLINE void load_above(std::int64_t off, Real (&to)[kLanes]) const {
+  HWY_INLINE void load_above(std::int64_t off, Real* to) const {
     const double* from = above + step - off;
     if constexpr (sizeof(Real) == 8) {
       for (std::int64_t k = 0; k < kLanes; ++k) to[k] = from[k] - base;
