@@ -221,7 +221,7 @@ struct Engine {
   void run_steps(S* const* active, int count) {
     const D d;
     alignas(64) V xs[kWidth][S::kLanes], ys[kWidth][S::kLanes];
-    alignas(64) Real above[kWidth][2 * S::kLanes] = {};  // of which a vector is read from any step on
+    alignas(64) Real above[kWidth][S::kLanes];
     V now[kWidth], before[kWidth];
     for (int q = 0; q < count; ++q) {
       S& s = *active[q];
@@ -236,13 +236,16 @@ struct Engine {
     }
     for (int q = count; q < kWidth; ++q) {
       now[q] = before[q] = hn::Zero(d);
-      for (std::int64_t k = 0; k < S::kLanes; ++k) xs[q][k] = ys[q][k] = hn::Zero(d);
+      for (std::int64_t k = 0; k < S::kLanes; ++k) {
+        xs[q][k] = ys[q][k] = hn::Zero(d);
+        above[q][k] = 0;
+      }
     }
     const auto up_one = hn::SetTableIndices(d, kUpOne.data());
     const auto first_lane = hn::FirstN(d, 1);
     for (std::int64_t k = 0; k < S::kLanes; ++k) {
       for (int q = 0; q < kWidth; ++q) {
-        const V up = hn::IfThenElse(first_lane, hn::LoadU(d, above[q] + k),
+        const V up = hn::IfThenElse(first_lane, hn::Set(d, above[q][k]),
                                     hn::TableLookupLanes(kModified ? before[q] : now[q], up_one));
         const V next = log_add(d, hn::Add(up, xs[q][k]), hn::Add(now[q], ys[q][k]));
         if constexpr (kModified) before[q] = now[q];

@@ -176,7 +176,7 @@ struct Strip {
   // What lane 0 finds above it, and what the last lane leaves for the next strip: in double, without the
   // base.
   using Wide = hn::CappedTag<double, 4>;
-  HWY_INLINE void load_above(std::int64_t off, Real* to) const {
+  HWY_INLINE void load_above(std::int64_t off, Real (&to)[kLanes]) const {
     const double* from = above + step - off;
     if constexpr (sizeof(Real) == 8) {
       for (std::int64_t k = 0; k < kLanes; ++k) to[k] = from[k] - base;
