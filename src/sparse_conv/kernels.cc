@@ -15,7 +15,7 @@ using I32 = hn::RebindToSigned<U32>;
 // Sites in one go, and how many hits wait in the first cache until they are written out in lines.
 constexpr std::int64_t kChunk = 256;
 constexpr std::int64_t kWaiting = 256;
-constexpr std::int64_t kLineValues = 16;            // values
+constexpr std::int64_t kLineValues = kLine / 4;
 constexpr std::int64_t kSpare = HWY_MAX_BYTES / 4;  // a compressed vector is stored whole
 
 // Values on their way to one row of the pairs.
