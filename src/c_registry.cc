@@ -7,18 +7,37 @@
 #include "moe_re_routing/example.h"
 #include "sparse_conv/c_descriptor.h"
 
+// Beside the functions they belong to, in <family>/c_api.cc.
+namespace turnout::families::moe_dispatch {
+extern const core::Signature kMluOpMoeDispatchForward;
+}
+namespace turnout::families::moe_re_routing {
+extern const core::Signature kMluOpGetMoeReRoutingWorkspaceSize, kMluOpMoeReRouting,
+    kMluOpMoeReRoutingInverse;
+}
+namespace turnout::families::sparse_conv {
+extern const core::Signature kMluOpGetIndicePairsWorkspaceSize, kMluOpGetIndicePairs;
+}
+namespace turnout::families::mutual_information {
+extern const core::Signature kMluOpGetMutualInformationForwardWorkspaceSize, kMluOpMutualInformationForward;
+extern const core::Signature kMluOpGetMutualInformationBackwardWorkspaceSize, kMluOpMutualInformationBackward;
+}  // namespace turnout::families::mutual_information
+namespace turnout::families::dynamic_scatter {
+extern const core::Signature kMluOpGetDynamicPointToVoxelForwardWorkspaceSize,
+    kMluOpDynamicPointToVoxelForward;
+extern const core::Signature kMluOpGetDynamicPointToVoxelBackwardWorkspaceSize,
+    kMluOpDynamicPointToVoxelBackward;
+extern const core::Signature kMluOpGetDynamicScatterBackwardWorkspaceSize, kMluOpDynamicScatterBackward;
+extern const core::Signature kMluOpGetVoxelizationWorkspaceSize, kMluOpVoxelization;
+}  // namespace turnout::families::dynamic_scatter
+
 namespace turnout::core {
 
-// Beside the functions they belong to, in <family>/c_api.cc.
-extern const Signature kMluOpMoeDispatchForward;
-extern const Signature kMluOpGetMoeReRoutingWorkspaceSize, kMluOpMoeReRouting, kMluOpMoeReRoutingInverse;
-extern const Signature kMluOpGetIndicePairsWorkspaceSize, kMluOpGetIndicePairs;
-extern const Signature kMluOpGetMutualInformationForwardWorkspaceSize, kMluOpMutualInformationForward;
-extern const Signature kMluOpGetMutualInformationBackwardWorkspaceSize, kMluOpMutualInformationBackward;
-extern const Signature kMluOpGetDynamicPointToVoxelForwardWorkspaceSize, kMluOpDynamicPointToVoxelForward;
-extern const Signature kMluOpGetDynamicPointToVoxelBackwardWorkspaceSize, kMluOpDynamicPointToVoxelBackward;
-extern const Signature kMluOpGetDynamicScatterBackwardWorkspaceSize, kMluOpDynamicScatterBackward;
-extern const Signature kMluOpGetVoxelizationWorkspaceSize, kMluOpVoxelization;
+using namespace families::dynamic_scatter;
+using namespace families::moe_dispatch;
+using namespace families::moe_re_routing;
+using namespace families::mutual_information;
+using namespace families::sparse_conv;
 
 namespace {
 

@@ -15,6 +15,12 @@
 #include "turnout/sparse_conv.h"
 
 namespace turnout::core {
+
+using namespace families::dynamic_scatter;
+using namespace families::moe_dispatch;
+using namespace families::moe_re_routing;
+using namespace families::mutual_information;
+using namespace families::sparse_conv;
 namespace {
 
 // The enum of a scalar; a value that its type cannot hold becomes one that the checks refuse.

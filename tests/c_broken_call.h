@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "c_registry.h"
-#include "core/c_api.h"
+#include "doors/c/call.h"
 #include "example_call.h"
 
 namespace turnout::test {
@@ -17,7 +17,7 @@ using core::COperator;
 
 inline mluOpDataType_t c_dtype(DType dtype) {
   for (int value = 0; value < 128; ++value)
-    if (core::dtype_of_c(static_cast<mluOpDataType_t>(value)) == dtype)
+    if (doors::dtype_of_c(static_cast<mluOpDataType_t>(value)) == dtype)
       return static_cast<mluOpDataType_t>(value);
   return MLUOP_DTYPE_INVALID;
 }

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "c_descriptor.h"
-#include "core/c_api.h"
+#include "doors/c/call.h"
 #include "dynamic_scatter/reference.h"
 
 namespace turnout::test {

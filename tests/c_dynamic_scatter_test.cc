@@ -187,14 +187,14 @@ TEST_F(CDynamicScatter, NothingAroundTheWorkspaceIsTouched) {
 
 TEST_F(CDynamicScatter, TheSizeIsThatOfThePlan) {
   ScatterForward forward = random(500, 7, 4);
-  EXPECT_EQ(forward.required, core::dynamic_scatter_forward_scratch(500) + 63);
+  EXPECT_EQ(forward.required, families::dynamic_scatter::dynamic_scatter_forward_scratch(500) + 63);
   // Whatever the number of voxels is.
   const std::size_t most = after(forward).required;
   for (std::int64_t voxels : {0, 1, 5, 20, 100, 499, 500})
-    EXPECT_LE(core::dynamic_scatter_backward_scratch(500, voxels) + 63, most) << voxels;
+    EXPECT_LE(families::dynamic_scatter::dynamic_scatter_backward_scratch(500, voxels) + 63, most) << voxels;
   for (std::int64_t voxels = 1; voxels <= 200000; voxels = voxels * 3 / 2 + 1)
-    EXPECT_LE(core::dynamic_scatter_backward_scratch(200000, voxels),
-              core::dynamic_scatter_backward_scratch(200000, 200000));
+    EXPECT_LE(families::dynamic_scatter::dynamic_scatter_backward_scratch(200000, voxels),
+              families::dynamic_scatter::dynamic_scatter_backward_scratch(200000, 200000));
 }
 
 TEST_F(CDynamicScatter, QueriesLookAtNoShape) {

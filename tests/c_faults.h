@@ -145,7 +145,7 @@ class CNegative : public testing::TestWithParam<const COperator*> {
             [=](BrokenCall& c) { c.parts[n].rank_change = change; });
     for (int value = 0; value < 128; ++value) {
       const auto dtype = static_cast<mluOpDataType_t>(value);
-      const DType known = core::dtype_of_c(dtype);
+      const DType known = doors::dtype_of_c(dtype);
       if (contains(argument.dtypes, known)) continue;
       if (argument.like >= 0 && valid.example.tensors[static_cast<std::size_t>(argument.like)].dtype == known)
         continue;

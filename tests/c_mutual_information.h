@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "c_descriptor.h"
-#include "core/c_api.h"
+#include "doors/c/call.h"
 #include "mutual_information/reference.h"
 
 namespace turnout::test {

@@ -229,7 +229,7 @@ TEST_F(CVoxelization, OverlapAndAlignment) {
 
 TEST_F(CVoxelization, WorkspaceProtocol) {
   HardVoxels call = small();
-  EXPECT_EQ(call.required, core::voxelize_hard_scratch(5) + 63);
+  EXPECT_EQ(call.required, families::dynamic_scatter::voxelize_hard_scratch(5) + 63);
   EXPECT_EQ(call.query(nullptr), kBad);
   EXPECT_EQ(call.run(nullptr, call.required), kBad);
   EXPECT_EQ(call.run(nullptr, 0), kBad);

@@ -7,8 +7,8 @@
 #include <thread>
 #include <vector>
 
-#include "core/call.h"
-#include "core/isa.h"
+#include "runtime/call.h"
+#include "simd/isa.h"
 #include "turnout/turnout.h"
 
 namespace turnout {

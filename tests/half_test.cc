@@ -1,6 +1,6 @@
 // Conversions of 16-bit floats: the scalar ones against arithmetic, the vector ones of every ISA against
 // those.
-#include "core/half.h"
+#include "simd/half.h"
 
 #include <gtest/gtest.h>
 
@@ -8,14 +8,14 @@
 #include <random>
 #include <vector>
 
-#include "core/isa.h"
 #include "half_kernels.h"
+#include "simd/isa.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "half_test.cc"
-#include "core/simd.h"
+#include "simd/simd.h"
 
-TURNOUT_ISA_BEGIN
+TURNOUT_ISA_BEGIN(core)
 
 template <class T>
 void copy(const T* from, T* to) {

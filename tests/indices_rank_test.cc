@@ -1,6 +1,6 @@
 // Sets of leaves, their numbers, and the sorts of elements, against std::set and std::stable_sort.
-#include "core/indices_rank.h"
-#include "core/indices_sort.h"
+#include "indices/rank.h"
+#include "indices/sort.h"
 
 #include <gtest/gtest.h>
 

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "core/isa.h"
+#include "simd/isa.h"
 
 namespace turnout::test {
 

@@ -1,5 +1,5 @@
 // parallel_for and its pool: coverage, nesting, several callers, fork(), idleness.
-#include "core/parallel.h"
+#include "runtime/parallel.h"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>

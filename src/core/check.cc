@@ -5,7 +5,7 @@
 #include <bit>
 #include <charconv>
 
-#include "core/context.h"
+#include "runtime/context.h"
 
 namespace turnout::core {
 namespace {

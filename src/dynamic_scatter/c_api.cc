@@ -1,12 +1,15 @@
 // The C functions of this family, each with its order of checks.
 #include <algorithm>
 
-#include "core/c_api.h"
-#include "core/parallel.h"
+#include "doors/c/call.h"
 #include "dynamic_scatter/signature.h"
+#include "runtime/parallel.h"
 #include "turnout/dynamic_scatter.h"
 
-namespace turnout::core {
+namespace turnout::families::dynamic_scatter {
+
+using namespace core;
+using namespace doors;
 namespace {
 
 constexpr StepSpec kQuerySteps[] = {{Check::present}};
@@ -202,9 +205,11 @@ extern constexpr Signature kMluOpGetVoxelizationWorkspaceSize = voxelization_c(
 extern constexpr Signature kMluOpVoxelization = voxelization_c(
     "mluOpVoxelization", {kSomePoints, kSomeFeatures, at_most("3", "features")}, kVoxelizationSteps);
 
-}  // namespace turnout::core
+}  // namespace turnout::families::dynamic_scatter
 
 using namespace turnout::core;
+using namespace turnout::doors;
+using namespace turnout::families::dynamic_scatter;
 
 mluOpStatus_t mluOpGetDynamicPointToVoxelForwardWorkspaceSize(mluOpHandle_t handle,
                                                               const mluOpTensorDescriptor_t feats_desc,

@@ -8,10 +8,12 @@
 #include <cstdint>
 
 #include "core/dtypes.h"
-#include "core/indices_bits.h"
 #include "dynamic_scatter/grouping.h"
+#include "indices/bits.h"
 
-namespace turnout::core {
+namespace turnout::families::dynamic_scatter {
+
+using namespace core;
 namespace {
 
 // A table of blocks costs less than a sort as long as it has few words for a point; the tables of all threads
@@ -148,4 +150,4 @@ VoxelGroups group_by_cells(Context& context, const ConstTensor& coors, const Pac
   return {points, voxels, to.map, to.order, to.starts, "ranked cells"};
 }
 
-}  // namespace turnout::core
+}  // namespace turnout::families::dynamic_scatter

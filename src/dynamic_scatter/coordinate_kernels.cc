@@ -5,14 +5,14 @@
 #include <type_traits>
 
 #include "core/dtypes.h"
-#include "core/half.h"
 #include "dynamic_scatter/kernels.h"
+#include "simd/half.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "dynamic_scatter/coordinate_kernels.cc"
-#include "core/simd.h"
+#include "simd/simd.h"
 
-TURNOUT_ISA_BEGIN
+TURNOUT_ISA_BEGIN(families::dynamic_scatter)
 
 // Four lanes: x, y, z of a point and whatever lies behind them.
 struct PointLanes {
@@ -141,5 +141,5 @@ constexpr CoordinateKernels kCoordinateKernels = {&pick_voxelize, &pick_extremes
 TURNOUT_ISA_END
 
 #if HWY_ONCE
-TURNOUT_KERNELS(CoordinateKernels, coordinate_kernels, kCoordinateKernels)
+TURNOUT_KERNELS(families::dynamic_scatter, CoordinateKernels, coordinate_kernels, kCoordinateKernels)
 #endif

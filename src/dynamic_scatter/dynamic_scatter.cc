@@ -7,20 +7,21 @@
 #include <type_traits>
 #include <utility>
 
-#include "core/call.h"
-#include "core/copy.h"
-#include "core/fp_environment.h"
-#include "core/half.h"
-#include "core/indices.h"
-#include "core/parallel.h"
 #include "dynamic_scatter/groups.h"
 #include "dynamic_scatter/kernels.h"
 #include "dynamic_scatter/signature.h"
+#include "indices/indices.h"
+#include "runtime/call.h"
+#include "runtime/parallel.h"
+#include "simd/copy.h"
+#include "simd/fp_environment.h"
+#include "simd/half.h"
 
 namespace turnout {
 namespace {
 
 using namespace core;
+using namespace families::dynamic_scatter;
 
 // -- what a reduction writes -------------------------------------------------------------------------------
 
@@ -194,7 +195,7 @@ Reduce reduce_type_of(const Arguments& arguments) {
 
 // -- checks ------------------------------------------------------------------------------------------------
 
-void core::check_needed(const Arguments& arguments) {
+void families::dynamic_scatter::check_needed(const Arguments& arguments) {
   const auto need = [&](std::string_view name, const char* reduce_type) {
     if (!arguments.slot(arguments.signature().argument(name)).present)
       arguments.fail(ErrorCode::bad_param,
@@ -209,7 +210,7 @@ void core::check_needed(const Arguments& arguments) {
   }
 }
 
-void core::check_voxel_num(const Arguments& arguments) {
+void families::dynamic_scatter::check_voxel_num(const Arguments& arguments) {
   const std::int64_t voxels = arguments.size(arguments.signature().size("voxels"));
   const std::int64_t num = voxels_in(arguments);
   if (num < 0 || num > voxels)
@@ -217,7 +218,7 @@ void core::check_voxel_num(const Arguments& arguments) {
                    concat("voxel_num[0] is ", num, ", expected 0 .. voxels = ", voxels));
 }
 
-void core::check_map(const Arguments& arguments) {
+void families::dynamic_scatter::check_map(const Arguments& arguments) {
   const Slot& map = arguments.slot(arguments.signature().argument("point2voxel_map"));
   const std::int64_t voxels = voxels_in(arguments);
   visit_index(map.dtype, [&](auto type) {
@@ -236,7 +237,7 @@ void core::check_map(const Arguments& arguments) {
   });
 }
 
-void core::check_point_counts(const Arguments& arguments) {
+void families::dynamic_scatter::check_point_counts(const Arguments& arguments) {
   if (reduce_type_of(arguments) != Reduce::mean) return;
   const Signature& signature = arguments.signature();
   const Slot& map = arguments.slot(signature.argument("point2voxel_map"));
@@ -259,7 +260,7 @@ void core::check_point_counts(const Arguments& arguments) {
 
 // -- operators ---------------------------------------------------------------------------------------------
 
-std::size_t core::dynamic_scatter_forward_scratch(std::int64_t points) {
+std::size_t families::dynamic_scatter::dynamic_scatter_forward_scratch(std::int64_t points) {
   return groups_bytes(points) + grouping_bytes(points);
 }
 
@@ -286,7 +287,8 @@ std::int64_t dynamic_scatter_forward(Context& context, const ConstTensor& feats,
   return groups.voxels;
 }
 
-std::size_t core::dynamic_scatter_backward_scratch(std::int64_t points, std::int64_t voxels) {
+std::size_t families::dynamic_scatter::dynamic_scatter_backward_scratch(std::int64_t points,
+                                                                        std::int64_t voxels) {
   return array_bytes<std::int32_t>(points) +
          std::max(map_groups_bytes(points, voxels), lane_counts_bytes(voxels));
 }

@@ -5,7 +5,9 @@
 
 #include "turnout/tensor.h"
 
-namespace turnout::core {
+namespace turnout::families::dynamic_scatter {
+
+using namespace core;
 
 // Voxels of size 1 in a range of 4 x 4 x 4 that begins at the origin.
 inline void fill_grid(const Tensor& voxel_size, const Tensor& point_cloud_range) {
@@ -35,4 +37,4 @@ inline void fill_map(const Tensor& grad_voxel_feats, const Tensor& map, const Te
   if (voxel_num.data != nullptr) set(voxel_num, 0, grad_voxel_feats.shape[0]);
 }
 
-}  // namespace turnout::core
+}  // namespace turnout::families::dynamic_scatter

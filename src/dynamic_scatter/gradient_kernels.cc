@@ -4,15 +4,15 @@
 #include <algorithm>
 
 #include "core/dtypes.h"
-#include "core/half.h"
+#include "simd/half.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "dynamic_scatter/gradient_kernels.cc"
-#include "core/simd.h"
+#include "simd/simd.h"
 //
 #include "dynamic_scatter/rows.h"
 
-TURNOUT_ISA_BEGIN
+TURNOUT_ISA_BEGIN(families::dynamic_scatter)
 
 // What features are compared and gradients moved as. 16-bit floats are compared by their bits: no conversion
 // is needed, and a gradient keeps all of its own.
@@ -235,5 +235,5 @@ constexpr GradientKernels kGradientKernels = {&pick_max, &pick_each};
 TURNOUT_ISA_END
 
 #if HWY_ONCE
-TURNOUT_KERNELS(GradientKernels, gradient_kernels, kGradientKernels)
+TURNOUT_KERNELS(families::dynamic_scatter, GradientKernels, gradient_kernels, kGradientKernels)
 #endif

@@ -5,11 +5,13 @@
 #include <bit>
 #include <cstdint>
 
-#include "core/parallel.h"
 #include "dynamic_scatter/groups.h"
 #include "dynamic_scatter/kernels.h"
+#include "runtime/parallel.h"
 
-namespace turnout::core {
+namespace turnout::families::dynamic_scatter {
+
+using namespace core;
 
 inline constexpr std::int64_t kMaxChunks = 64;
 
@@ -82,4 +84,4 @@ std::size_t sorting_bytes(std::int64_t points);
 VoxelGroups group_by_sort(Context& context, const ConstTensor& coors, const Packing& packing,
                           const GroupMemory& to, Scratch& passing);
 
-}  // namespace turnout::core
+}  // namespace turnout::families::dynamic_scatter

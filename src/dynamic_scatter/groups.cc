@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/parallel.h"
 #include "dynamic_scatter/grouping.h"
+#include "runtime/parallel.h"
 
-namespace turnout::core {
+namespace turnout::families::dynamic_scatter {
+
+using namespace core;
 namespace {
 
 Packing make_packing(Context& context, const ConstTensor& coors) {
@@ -106,4 +108,4 @@ VoxelGroups group_by_map(Context& context, const std::int32_t* map, std::int64_t
   return {points, voxels, map, order, starts, "counted map"};
 }
 
-}  // namespace turnout::core
+}  // namespace turnout::families::dynamic_scatter

@@ -3,10 +3,12 @@
 
 #include <cstdint>
 
-#include "core/context.h"
+#include "runtime/context.h"
 #include "turnout/tensor.h"
 
-namespace turnout::core {
+namespace turnout::families::dynamic_scatter {
+
+using namespace core;
 
 inline constexpr std::int64_t kPointGrain = 16384;  // points whose indices are worth a thread
 
@@ -36,4 +38,4 @@ std::size_t map_groups_bytes(std::int64_t points, std::int64_t voxels);
 VoxelGroups group_by_map(Context& context, const std::int32_t* map, std::int64_t points, std::int64_t voxels,
                          Scratch& scratch);
 
-}  // namespace turnout::core
+}  // namespace turnout::families::dynamic_scatter

@@ -3,11 +3,13 @@
 
 #include <cstdint>
 
-#include "core/isa.h"
 #include "dynamic_scatter/groups.h"
+#include "simd/isa.h"
 #include "turnout/dynamic_scatter.h"
 
-namespace turnout::core {
+namespace turnout::families::dynamic_scatter {
+
+using namespace core;
 
 struct ReduceTask {
   VoxelGroups groups;
@@ -69,4 +71,4 @@ struct CoordinateKernels {
 };
 const CoordinateKernels& coordinate_kernels(Isa isa);
 
-}  // namespace turnout::core
+}  // namespace turnout::families::dynamic_scatter

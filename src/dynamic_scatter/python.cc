@@ -1,5 +1,5 @@
 // Python bindings of this family.
-#include "core/python.h"
+#include "doors/python/call.h"
 
 #include <algorithm>
 
@@ -7,7 +7,10 @@
 #include "dynamic_scatter/signature.h"
 #include "turnout/dynamic_scatter.h"
 
-namespace turnout::core {
+namespace turnout::families::dynamic_scatter {
+
+using namespace core;
+using namespace doors;
 namespace {
 
 // voxelize_hard with its limits as arguments, which in C++ are the shape of its results.
@@ -208,7 +211,7 @@ nb::object index_reduce_backward(const PythonIndex& on, nb::handle grad_voxel_fe
 
 }  // namespace
 
-void bind_dynamic_scatter(nb::module_& module) {
+void bind(nb::module_& module) {
   const nb::class_<PythonIndex> index_class(module, "VoxelIndex", "The points of each voxel.");
   define(module, "voxelize", &voxelize_points);
   define(module, "dynamic_scatter_forward", &forward);
@@ -218,4 +221,4 @@ void bind_dynamic_scatter(nb::module_& module) {
   define(module, "voxel_index_reduce_backward", &index_reduce_backward);
 }
 
-}  // namespace turnout::core
+}  // namespace turnout::families::dynamic_scatter

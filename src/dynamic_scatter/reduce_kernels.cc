@@ -5,16 +5,17 @@
 #include <limits>
 
 #include "core/dtypes.h"
-#include "core/half.h"
+#include "simd/half.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "dynamic_scatter/reduce_kernels.cc"
-#include "core/simd.h"
+#include "simd/simd.h"
 //
 #include "dynamic_scatter/rows.h"
 
-TURNOUT_ISA_BEGIN
+TURNOUT_ISA_BEGIN(families::dynamic_scatter)
 
+using core::HWY_NAMESPACE::widen;
 HWY_INLINE hn::Vec<F32> widen(const float* from) { return hn::LoadU(F32(), from); }
 HWY_INLINE hn::Vec<hn::ScalableTag<double>> widen(const double* from) {
   return hn::LoadU(hn::ScalableTag<double>(), from);
@@ -158,5 +159,5 @@ constexpr ReduceKernels kReduceKernels = {&pick_reduce};
 TURNOUT_ISA_END
 
 #if HWY_ONCE
-TURNOUT_KERNELS(ReduceKernels, reduce_kernels, kReduceKernels)
+TURNOUT_KERNELS(families::dynamic_scatter, ReduceKernels, reduce_kernels, kReduceKernels)
 #endif

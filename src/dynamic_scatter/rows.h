@@ -6,7 +6,7 @@
 #define TURNOUT_ROWS_PER_ISA
 #endif
 
-TURNOUT_ISA_BEGIN
+TURNOUT_ISA_BEGIN(families::dynamic_scatter)
 
 // Rows of features lie wherever the points are. So many bytes are on their way, and of a row no more than
 // those.

@@ -7,8 +7,8 @@
 #include <type_traits>
 #include <vector>
 
-#include "core/half.h"
 #include "dynamic_scatter/reference.h"
+#include "simd/half.h"
 #include "turnout/turnout.h"
 
 namespace turnout::test {

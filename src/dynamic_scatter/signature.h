@@ -4,7 +4,9 @@
 #include "core/check.h"
 #include "core/signature.h"
 
-namespace turnout::core {
+namespace turnout::families::dynamic_scatter {
+
+using namespace core;
 
 inline constexpr std::int64_t kMaxPoints = 2147483647;  // a point or voxel has an int32 number inside
 
@@ -118,4 +120,4 @@ inline constexpr Signature kVoxelIndexReduceBackward{"VoxelIndex.reduce_backward
                                                      {},
                                                      {kNeededCheck}};
 
-}  // namespace turnout::core
+}  // namespace turnout::families::dynamic_scatter

@@ -3,10 +3,12 @@
 #include <algorithm>
 
 #include "core/dtypes.h"
-#include "core/indices_sort.h"
 #include "dynamic_scatter/grouping.h"
+#include "indices/sort.h"
 
-namespace turnout::core {
+namespace turnout::families::dynamic_scatter {
+
+using namespace core;
 namespace {
 
 // -1 when a coordinate is negative, else 0.
@@ -166,4 +168,4 @@ VoxelGroups group_by_sort(Context& context, const ConstTensor& coors, const Pack
   });
 }
 
-}  // namespace turnout::core
+}  // namespace turnout::families::dynamic_scatter

@@ -3,19 +3,20 @@
 #include <cmath>
 #include <cstring>
 
-#include "core/call.h"
-#include "core/copy.h"
-#include "core/fp_environment.h"
-#include "core/parallel.h"
 #include "dynamic_scatter/groups.h"
 #include "dynamic_scatter/kernels.h"
 #include "dynamic_scatter/signature.h"
+#include "runtime/call.h"
+#include "runtime/parallel.h"
+#include "simd/copy.h"
+#include "simd/fp_environment.h"
 #include "turnout/dynamic_scatter.h"
 
 namespace turnout {
 namespace {
 
 using namespace core;
+using namespace families::dynamic_scatter;
 
 // Element i of voxel_size or point_cloud_range.
 template <class Real>
@@ -123,7 +124,7 @@ struct HardTask {
 
 }  // namespace
 
-void core::check_grid(const Arguments& arguments) {
+void families::dynamic_scatter::check_grid(const Arguments& arguments) {
   const FpEnvironment environment;
   const Signature& signature = arguments.signature();
   const Slot& voxel_size = arguments.slot(signature.argument("voxel_size"));
@@ -143,7 +144,7 @@ void voxelize(Context& context, const ConstTensor& points, const ConstTensor& vo
   write_coordinates(context, points, voxel_size, point_cloud_range, coors);
 }
 
-std::size_t core::voxelize_hard_scratch(std::int64_t points) {
+std::size_t families::dynamic_scatter::voxelize_hard_scratch(std::int64_t points) {
   return array_bytes<std::int32_t>(3 * points) + groups_bytes(points) + grouping_bytes(points) +
          2 * array_bytes<std::int32_t>(points);
 }

@@ -9,7 +9,7 @@
 #include <random>
 #include <vector>
 
-#include "core/copy.h"
+#include "runtime/stream_copy.h"
 #include "turnout/turnout.h"
 
 namespace {

@@ -1,8 +1,11 @@
 // The C functions of this family, each with the order of checks that its clients rely on.
-#include "core/c_api.h"
+#include "doors/c/call.h"
 #include "turnout/moe_dispatch.h"
 
-namespace turnout::core {
+namespace turnout::families::moe_dispatch {
+
+using namespace core;
+using namespace doors;
 namespace {
 
 constexpr StepSpec kForwardSteps[] = {
@@ -31,9 +34,11 @@ extern constexpr Signature kMluOpMoeDispatchForward{
     {},
     kForwardSteps};
 
-}  // namespace turnout::core
+}  // namespace turnout::families::moe_dispatch
 
 using namespace turnout::core;
+using namespace turnout::doors;
+using namespace turnout::families::moe_dispatch;
 
 mluOpStatus_t mluOpMoeDispatchForward(mluOpHandle_t handle, const mluOpTensorDescriptor_t gates_desc,
                                       const void* gates, const mluOpTensorDescriptor_t indices_desc,

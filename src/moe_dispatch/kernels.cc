@@ -5,13 +5,13 @@
 #include <cstring>
 
 #include "core/dtypes.h"
-#include "core/half.h"
+#include "simd/half.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "moe_dispatch/kernels.cc"
-#include "core/simd.h"
+#include "simd/simd.h"
 
-TURNOUT_ISA_BEGIN
+TURNOUT_ISA_BEGIN(families::moe_dispatch)
 
 // to[j] = gate * from[j]
 template <class T, class Lane>
@@ -84,5 +84,5 @@ constexpr DispatchKernels kDispatchKernels = {&pick_tokens};
 TURNOUT_ISA_END
 
 #if HWY_ONCE
-TURNOUT_KERNELS(DispatchKernels, dispatch_kernels, kDispatchKernels)
+TURNOUT_KERNELS(families::moe_dispatch, DispatchKernels, dispatch_kernels, kDispatchKernels)
 #endif

@@ -3,10 +3,12 @@
 
 #include <cstdint>
 
-#include "core/isa.h"
+#include "simd/isa.h"
 #include "turnout/tensor.h"
 
-namespace turnout::core {
+namespace turnout::families::moe_dispatch {
+
+using namespace core;
 
 struct DispatchTask {
   const void* gates;  // [choices, samples]
@@ -32,4 +34,4 @@ struct DispatchKernels {
 
 const DispatchKernels& dispatch_kernels(Isa isa);
 
-}  // namespace turnout::core
+}  // namespace turnout::families::moe_dispatch

@@ -4,17 +4,18 @@
 #include <algorithm>
 #include <cstring>
 
-#include "core/call.h"
-#include "core/copy.h"
-#include "core/indices.h"
-#include "core/parallel.h"
+#include "indices/indices.h"
 #include "moe_dispatch/kernels.h"
 #include "moe_dispatch/signature.h"
+#include "runtime/call.h"
+#include "runtime/parallel.h"
+#include "simd/copy.h"
 
 namespace turnout {
 namespace {
 
 using namespace core;
+using namespace families::moe_dispatch;
 
 // Rows that are computed at once, on the stack.
 constexpr std::int64_t kBatch = 256;

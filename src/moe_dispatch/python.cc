@@ -1,9 +1,12 @@
 // Python bindings of this family.
-#include "core/python.h"
+#include "doors/python/call.h"
 #include "moe_dispatch/signature.h"
 #include "turnout/moe_dispatch.h"
 
-namespace turnout::core {
+namespace turnout::families::moe_dispatch {
+
+using namespace core;
+using namespace doors;
 namespace {
 
 nb::object forward(nb::handle gates, nb::handle indices, nb::handle locations, nb::handle input,
@@ -24,6 +27,6 @@ nb::object forward(nb::handle gates, nb::handle indices, nb::handle locations, n
 
 }  // namespace
 
-void bind_moe_dispatch(nb::module_& module) { define(module, "moe_dispatch_forward", &forward); }
+void bind(nb::module_& module) { define(module, "moe_dispatch_forward", &forward); }
 
-}  // namespace turnout::core
+}  // namespace turnout::families::moe_dispatch

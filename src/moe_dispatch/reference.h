@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "core/half.h"
+#include "simd/half.h"
 #include "turnout/moe_dispatch.h"
 
 namespace turnout::reference {

@@ -3,7 +3,9 @@
 
 #include "core/signature.h"
 
-namespace turnout::core {
+namespace turnout::families::moe_dispatch {
+
+using namespace core;
 
 inline constexpr Signature kMoeDispatchForward{
     "moe_dispatch_forward",
@@ -14,4 +16,4 @@ inline constexpr Signature kMoeDispatchForward{
      in("input", kFloats, "samples, hidden"),
      inout("dispatch", like("input"), "num_experts * capacity, hidden")}};
 
-}  // namespace turnout::core
+}  // namespace turnout::families::moe_dispatch

@@ -1,9 +1,12 @@
 // The C functions of this family, each with its order of checks.
-#include "core/c_api.h"
+#include "doors/c/call.h"
 #include "moe_re_routing/signature.h"
 #include "turnout/moe_re_routing.h"
 
-namespace turnout::core {
+namespace turnout::families::moe_re_routing {
+
+using namespace core;
+using namespace doors;
 namespace {
 
 constexpr StepSpec kQuerySteps[] = {{Check::present},
@@ -79,9 +82,11 @@ extern constexpr Signature kMluOpMoeReRoutingInverse{
     {},
     kInverseSteps};
 
-}  // namespace turnout::core
+}  // namespace turnout::families::moe_re_routing
 
 using namespace turnout::core;
+using namespace turnout::doors;
+using namespace turnout::families::moe_re_routing;
 
 mluOpStatus_t mluOpGetMoeReRoutingWorkspaceSize(mluOpHandle_t handle,
                                                 const mluOpTensorDescriptor_t tokens_desc,

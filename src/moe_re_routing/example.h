@@ -5,7 +5,9 @@
 
 #include "turnout/tensor.h"
 
-namespace turnout::core {
+namespace turnout::families::moe_re_routing {
+
+using namespace core;
 
 inline void set_index(const Tensor& t, std::int64_t i, std::int64_t value) {
   if (t.dtype == DType::i64) {
@@ -22,4 +24,4 @@ inline void fill_identity(const Tensor& idx) {
   for (std::int64_t i = 0; i < idx.shape[0]; ++i) set_index(idx, i, i);
 }
 
-}  // namespace turnout::core
+}  // namespace turnout::families::moe_re_routing

@@ -4,16 +4,17 @@
 #include <algorithm>
 #include <cstring>
 
-#include "core/call.h"
-#include "core/copy.h"
-#include "core/indices.h"
-#include "core/parallel.h"
+#include "indices/indices.h"
 #include "moe_re_routing/signature.h"
+#include "runtime/call.h"
+#include "runtime/parallel.h"
+#include "simd/copy.h"
 
 namespace turnout {
 namespace {
 
 using namespace core;
+using namespace families::moe_re_routing;
 
 // Input rows source .. source+count-1 become output rows target .. target+count-1.
 struct Run {
@@ -147,13 +148,14 @@ void write_expert_token_num(const Count* counts, std::int64_t ranks, std::int64_
 }  // namespace
 
 // The list of runs, and where each expert's next run goes. Nothing for no rows.
-std::size_t core::moe_re_routing_scratch(std::int64_t rows, std::int64_t ranks, std::int64_t experts) {
+std::size_t families::moe_re_routing::moe_re_routing_scratch(std::int64_t rows, std::int64_t ranks,
+                                                             std::int64_t experts) {
   if (rows == 0) return 0;
   return padded(static_cast<std::size_t>(ranks * experts + 1) * sizeof(Run)) +
          padded(static_cast<std::size_t>(experts) * sizeof(std::int64_t));
 }
 
-void core::check_counts(const Arguments& arguments) {
+void families::moe_re_routing::check_counts(const Arguments& arguments) {
   const Signature& signature = arguments.signature();
   const int argument = signature.argument("expert_token_num_per_rank");
   const Slot& slot = arguments.slot(argument);

@@ -1,9 +1,12 @@
 // Python bindings of this family.
-#include "core/python.h"
+#include "doors/python/call.h"
 #include "moe_re_routing/signature.h"
 #include "turnout/moe_re_routing.h"
 
-namespace turnout::core {
+namespace turnout::families::moe_re_routing {
+
+using namespace core;
+using namespace doors;
 namespace {
 
 nb::object re_routing(nb::handle tokens, nb::handle expert_token_num_per_rank, nb::handle per_token_scales,
@@ -27,8 +30,8 @@ nb::object re_routing(nb::handle tokens, nb::handle expert_token_num_per_rank, n
   const Tensor idx = call.out(to[2], {x.shape[0]});
   const Tensor num = call.out(to[3], {counts.shape[1]});
   call.run([&](Context& context) {
-    moe_re_routing(context, x, counts, scales ? &*scales : nullptr, permuted,
-                   permuted_scales ? &*permuted_scales : nullptr, idx, num, params);
+    turnout::moe_re_routing(context, x, counts, scales ? &*scales : nullptr, permuted,
+                            permuted_scales ? &*permuted_scales : nullptr, idx, num, params);
   });
   return call.result();
 }
@@ -46,9 +49,9 @@ nb::object inverse(nb::handle permute_tokens, nb::handle permute_token_idx, nb::
 
 }  // namespace
 
-void bind_moe_re_routing(nb::module_& module) {
+void bind(nb::module_& module) {
   define(module, "moe_re_routing", &re_routing);
   define(module, "moe_re_routing_inverse", &inverse);
 }
 
-}  // namespace turnout::core
+}  // namespace turnout::families::moe_re_routing

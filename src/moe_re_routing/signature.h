@@ -4,7 +4,9 @@
 #include "core/check.h"
 #include "core/signature.h"
 
-namespace turnout::core {
+namespace turnout::families::moe_re_routing {
+
+using namespace core;
 
 // Each count is 0 or more, and they sum to rows. Throws Error naming rank and expert.
 void check_counts(const Arguments& arguments);
@@ -34,4 +36,4 @@ inline constexpr Signature kMoeReRoutingInverse{
     {in("permute_tokens", kAnyDType, "rows, hidden"), in("permute_token_idx", kIndices, "rows"),
      out("tokens", like("permute_tokens"), "rows, hidden")}};
 
-}  // namespace turnout::core
+}  // namespace turnout::families::moe_re_routing

@@ -10,19 +10,19 @@
 #include <thread>
 #include <type_traits>
 
-#include "core/context.h"
 #include "core/dtypes.h"
-#include "core/fp_environment.h"
-#include "core/half.h"
 #include "mutual_information/kernels.h"
+#include "runtime/context.h"
+#include "simd/fp_environment.h"
+#include "simd/half.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "mutual_information/backward_kernels.cc"
-#include "core/simd.h"
+#include "simd/simd.h"
 //
-#include "core/simd_math.h"
+#include "simd/math.h"
 
-TURNOUT_ISA_BEGIN
+TURNOUT_ISA_BEGIN(families::mutual_information)
 
 constexpr std::int64_t kStripRows = 16;
 constexpr std::int64_t kChunk = 256;  // columns
@@ -381,5 +381,5 @@ constexpr BackwardKernels kBackwardKernels = {{&strips}, &run};
 TURNOUT_ISA_END
 
 #if HWY_ONCE
-TURNOUT_KERNELS(BackwardKernels, backward_kernels, kBackwardKernels)
+TURNOUT_KERNELS(families::mutual_information, BackwardKernels, backward_kernels, kBackwardKernels)
 #endif

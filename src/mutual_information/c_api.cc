@@ -1,9 +1,12 @@
 // The C functions of this family, each with its order of checks.
-#include "core/c_api.h"
+#include "doors/c/call.h"
 #include "mutual_information/signature.h"
 #include "turnout/mutual_information.h"
 
-namespace turnout::core {
+namespace turnout::families::mutual_information {
+
+using namespace core;
+using namespace doors;
 namespace {
 
 constexpr StepSpec kQuerySteps[] = {{Check::present}};
@@ -103,9 +106,11 @@ extern constexpr Signature kMluOpMutualInformationBackward{
     kBackwardSteps,
     &backward_scratch};
 
-}  // namespace turnout::core
+}  // namespace turnout::families::mutual_information
 
 using namespace turnout::core;
+using namespace turnout::doors;
+using namespace turnout::families::mutual_information;
 
 mluOpStatus_t mluOpGetMutualInformationForwardWorkspaceSize(
     mluOpHandle_t handle, const mluOpTensorDescriptor_t px_desc, const mluOpTensorDescriptor_t py_desc,

@@ -13,20 +13,20 @@
 #include <limits>
 #include <thread>
 
-#include "core/context.h"
 #include "core/dtypes.h"
-#include "core/fp_environment.h"
-#include "core/half.h"
 #include "mutual_information/kernels.h"
+#include "runtime/context.h"
+#include "simd/fp_environment.h"
+#include "simd/half.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "mutual_information/forward_kernels.cc"
-#include "core/simd.h"
+#include "simd/simd.h"
 //
-#include "core/simd_math.h"
 #include "mutual_information/strip.h"
+#include "simd/math.h"
 
-TURNOUT_ISA_BEGIN
+TURNOUT_ISA_BEGIN(families::mutual_information)
 
 constexpr int kSlots = kStripsInWork;
 constexpr std::int64_t kDone = std::numeric_limits<std::int64_t>::max();  // progress of a strip
@@ -333,5 +333,5 @@ constexpr ForwardKernels kForwardKernels = {{&strips}, &run};
 TURNOUT_ISA_END
 
 #if HWY_ONCE
-TURNOUT_KERNELS(ForwardKernels, forward_kernels, kForwardKernels)
+TURNOUT_KERNELS(families::mutual_information, ForwardKernels, forward_kernels, kForwardKernels)
 #endif

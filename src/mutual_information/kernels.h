@@ -5,10 +5,12 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "core/isa.h"
+#include "simd/isa.h"
 #include "turnout/tensor.h"
 
-namespace turnout::core {
+namespace turnout::families::mutual_information {
+
+using namespace core;
 
 // The tensors of a call. Real is double for f64, else float.
 struct LatticeTask {
@@ -77,4 +79,4 @@ struct BackwardKernels : WaveKernels {
 const ForwardKernels& forward_kernels(Isa isa);
 const BackwardKernels& backward_kernels(Isa isa);
 
-}  // namespace turnout::core
+}  // namespace turnout::families::mutual_information

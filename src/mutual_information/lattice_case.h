@@ -8,8 +8,8 @@
 #include <limits>
 #include <vector>
 
-#include "core/half.h"
 #include "mutual_information/reference.h"
+#include "simd/half.h"
 #include "turnout/turnout.h"
 
 namespace turnout::test {

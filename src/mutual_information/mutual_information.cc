@@ -6,15 +6,16 @@
 #include <memory>
 #include <new>
 
-#include "core/call.h"
-#include "core/parallel.h"
 #include "mutual_information/kernels.h"
 #include "mutual_information/signature.h"
+#include "runtime/call.h"
+#include "runtime/parallel.h"
 
 namespace turnout {
 namespace {
 
 using namespace core;
+using namespace families::mutual_information;
 
 // From here on a second thread is worth waking.
 constexpr std::int64_t kParallelCells = std::int64_t{1} << 17;
@@ -139,7 +140,7 @@ void for_each_wave(Context& context, const Division& division, const Waves& wave
 
 }  // namespace
 
-void core::check_lattice_dtypes(const Arguments& arguments) {
+void families::mutual_information::check_lattice_dtypes(const Arguments& arguments) {
   const Signature& signature = arguments.signature();
   const bool wide = arguments.slot(signature.argument("px")).dtype == DType::f64;
   for (int i = 0; i < signature.arguments.count; ++i) {
@@ -153,7 +154,7 @@ void core::check_lattice_dtypes(const Arguments& arguments) {
   }
 }
 
-void core::check_boundary(const Arguments& arguments) {
+void families::mutual_information::check_boundary(const Arguments& arguments) {
   const Signature& signature = arguments.signature();
   const Slot& boundary = arguments.slot(signature.argument("boundary"));
   if (!boundary.present) return;
@@ -170,14 +171,18 @@ void core::check_boundary(const Arguments& arguments) {
 }
 
 // Also for f64, whose rows are as wide.
-std::size_t core::mutual_information_forward_scratch(std::int64_t batch, std::int64_t symbols,
-                                                     std::int64_t frames, int threads) {
+std::size_t families::mutual_information::mutual_information_forward_scratch(std::int64_t batch,
+                                                                             std::int64_t symbols,
+                                                                             std::int64_t frames,
+                                                                             int threads) {
   const Division division(batch, symbols, frames, threads);
   return scratch_bytes(
       {static_cast<std::int64_t>(wave_bytes(division, symbols, frames)), std::int64_t{division.workers}});
 }
-std::size_t core::mutual_information_backward_scratch(std::int64_t batch, std::int64_t symbols,
-                                                      std::int64_t frames, int threads) {
+std::size_t families::mutual_information::mutual_information_backward_scratch(std::int64_t batch,
+                                                                              std::int64_t symbols,
+                                                                              std::int64_t frames,
+                                                                              int threads) {
   return mutual_information_forward_scratch(batch, symbols, frames, threads);
 }
 

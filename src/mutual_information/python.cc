@@ -1,15 +1,18 @@
 // Python bindings of this family.
-#include "core/python.h"
+#include "doors/python/call.h"
 
 #include <algorithm>
 #include <limits>
 
 #include "core/check.h"
-#include "core/parallel.h"
 #include "mutual_information/signature.h"
+#include "runtime/parallel.h"
 #include "turnout/mutual_information.h"
 
-namespace turnout::core {
+namespace turnout::families::mutual_information {
+
+using namespace core;
+using namespace doors;
 namespace {
 
 const ConstTensor* pointer(const std::optional<ConstTensor>& tensor) { return tensor ? &*tensor : nullptr; }
@@ -97,10 +100,10 @@ nb::object forward_backward(nb::handle px, nb::handle py, nb::handle boundary, n
 
 }  // namespace
 
-void bind_mutual_information(nb::module_& module) {
+void bind(nb::module_& module) {
   define(module, "mutual_information_forward", &forward);
   define(module, "mutual_information_backward", &backward);
   define(module, "mutual_information_forward_backward", &forward_backward);
 }
 
-}  // namespace turnout::core
+}  // namespace turnout::families::mutual_information

@@ -4,7 +4,9 @@
 #include "core/check.h"
 #include "core/signature.h"
 
-namespace turnout::core {
+namespace turnout::families::mutual_information {
+
+using namespace core;
 
 inline constexpr DTypes kLatticeDTypes = dtypes(DType::f32, DType::f64);
 
@@ -56,4 +58,4 @@ inline constexpr Signature kMutualInformationForwardBackward{
     {kFewestColumns, kMostColumns},
     {kLatticeCheck, kBoundaryCheck}};
 
-}  // namespace turnout::core
+}  // namespace turnout::families::mutual_information

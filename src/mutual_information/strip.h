@@ -7,7 +7,7 @@
 #define TURNOUT_STRIP_PER_ISA
 #endif
 
-TURNOUT_ISA_BEGIN
+TURNOUT_ISA_BEGIN(families::mutual_information)
 
 template <class Real>
 constexpr Real kNone = -std::numeric_limits<Real>::infinity();

@@ -1,10 +1,13 @@
 // The C functions of this family, each with its order of checks.
 
-#include "core/c_api.h"
+#include "doors/c/call.h"
 #include "sparse_conv/c_descriptor.h"
 #include "sparse_conv/signature.h"
 
-namespace turnout::core {
+namespace turnout::families::sparse_conv {
+
+using namespace core;
+using namespace doors;
 namespace {
 
 constexpr StepSpec kQuerySteps[] = {
@@ -112,9 +115,11 @@ extern constexpr Signature kMluOpGetIndicePairsWorkspaceSize =
     indice_pairs_c("mluOpGetIndicePairsWorkspaceSize", kQuerySteps);
 extern constexpr Signature kMluOpGetIndicePairs = indice_pairs_c("mluOpGetIndicePairs", kPairsSteps);
 
-}  // namespace turnout::core
+}  // namespace turnout::families::sparse_conv
 
 using namespace turnout::core;
+using namespace turnout::doors;
+using namespace turnout::families::sparse_conv;
 
 mluOpStatus_t mluOpGetIndicePairsWorkspaceSize(mluOpHandle_t handle,
                                                const mluOpSparseConvolutionDescriptor_t sparse_conv_desc,

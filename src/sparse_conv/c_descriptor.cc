@@ -1,9 +1,10 @@
 // The sparse-convolution descriptor of the C interface.
 #include "sparse_conv/c_descriptor.h"
 
-#include "core/c_api.h"
+#include "doors/c/call.h"
 
 using namespace turnout::core;
+using namespace turnout::doors;
 
 namespace {
 

@@ -5,7 +5,9 @@
 
 #include "core/check.h"
 
-namespace turnout::core {
+namespace turnout::families::sparse_conv {
+
+using namespace core;
 namespace {
 
 constexpr std::int64_t kMaxLeaves = std::int64_t{1} << 58;  // a leaf and 5 bits of position fit 64 bits
@@ -203,4 +205,4 @@ void make_geometry(const IndicePairsParams& p, Scratch& memory, Geometry& g) {
   }
 }
 
-}  // namespace turnout::core
+}  // namespace turnout::families::sparse_conv

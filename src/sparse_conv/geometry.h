@@ -18,10 +18,12 @@
 
 #include <cstdint>
 
-#include "core/context.h"
+#include "runtime/context.h"
 #include "turnout/sparse_conv.h"
 
-namespace turnout::core {
+namespace turnout::families::sparse_conv {
+
+using namespace core;
 
 inline constexpr int kMaxWidth = 17;
 
@@ -103,4 +105,4 @@ std::size_t geometry_bytes(const IndicePairsParams& params);
 // Error(not_supported) for a space beyond 2^58 leaves.
 void make_geometry(const IndicePairsParams& params, Scratch& memory, Geometry& geometry);
 
-}  // namespace turnout::core
+}  // namespace turnout::families::sparse_conv

@@ -8,9 +8,11 @@
 #include <utility>
 
 #include "core/dtypes.h"
-#include "core/parallel.h"
+#include "runtime/parallel.h"
 
-namespace turnout::core {
+namespace turnout::families::sparse_conv {
+
+using namespace core;
 namespace {
 
 constexpr std::int64_t kSteps = 65536;      // words of a bitmap
@@ -349,4 +351,4 @@ void PairIndex::look_up(std::uint64_t leaf_delta, RankWord* words) const {
   is_bitmap_ ? look(std::uint32_t{}, bitmap_.outputs) : look(std::uint64_t{}, sorted_.outputs);
 }
 
-}  // namespace turnout::core
+}  // namespace turnout::families::sparse_conv

@@ -5,11 +5,13 @@
 #include <optional>
 #include <type_traits>
 
-#include "core/call.h"
-#include "core/indices_rank.h"
+#include "indices/rank.h"
+#include "runtime/call.h"
 #include "sparse_conv/geometry.h"
 
-namespace turnout::core {
+namespace turnout::families::sparse_conv {
+
+using namespace core;
 
 inline constexpr std::int64_t kSiteGrain = 16384;  // sites that a thread takes
 inline constexpr std::int64_t kPlacedBytes = 24;   // moved for each site, about
@@ -120,4 +122,4 @@ std::int64_t PairIndex::collect(Call& call, Leaves& leaves, std::optional<Scratc
   return leaves.number();
 }
 
-}  // namespace turnout::core
+}  // namespace turnout::families::sparse_conv

@@ -2,10 +2,12 @@
 #include <algorithm>
 
 #include "core/dtypes.h"
-#include "core/parallel.h"
+#include "runtime/parallel.h"
 #include "sparse_conv/index.h"
 
-namespace turnout::core {
+namespace turnout::families::sparse_conv {
+
+using namespace core;
 namespace {
 
 constexpr int kMarkParts = 4;  // of the sites, which are marked at the same time
@@ -209,4 +211,4 @@ void PairIndex::write_outputs(Context& context, const Tensor& out_indices) const
   });
 }
 
-}  // namespace turnout::core
+}  // namespace turnout::families::sparse_conv

@@ -6,9 +6,9 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "sparse_conv/kernels.cc"
-#include "core/simd.h"
+#include "simd/simd.h"
 
-TURNOUT_ISA_BEGIN
+TURNOUT_ISA_BEGIN(families::sparse_conv)
 
 using I32 = hn::RebindToSigned<U32>;
 
@@ -186,5 +186,5 @@ constexpr ProbeKernels kProbeKernels = {&probe, &fill};
 TURNOUT_ISA_END
 
 #if HWY_ONCE
-TURNOUT_KERNELS(ProbeKernels, probe_kernels, kProbeKernels)
+TURNOUT_KERNELS(families::sparse_conv, ProbeKernels, probe_kernels, kProbeKernels)
 #endif

@@ -3,11 +3,13 @@
 
 #include <cstdint>
 
-#include "core/indices_rank.h"
-#include "core/isa.h"
+#include "indices/rank.h"
+#include "simd/isa.h"
 #include "sparse_conv/geometry.h"
 
-namespace turnout::core {
+namespace turnout::families::sparse_conv {
+
+using namespace core;
 
 // One window under one row offset: all sites of its class look for the window's taps.
 struct ProbeTask {
@@ -33,4 +35,4 @@ struct ProbeKernels {
 
 const ProbeKernels& probe_kernels(Isa isa);
 
-}  // namespace turnout::core
+}  // namespace turnout::families::sparse_conv

@@ -1,10 +1,13 @@
 // Python bindings of this family.
-#include "core/python.h"
 #include "core/check.h"
+#include "doors/python/call.h"
 #include "sparse_conv/signature.h"
 #include "turnout/sparse_conv.h"
 
-namespace turnout::core {
+namespace turnout::families::sparse_conv {
+
+using namespace core;
+using namespace doors;
 namespace {
 
 inline constexpr StepSpec kScalarsOnly[] = {{Check::scalars}};
@@ -134,9 +137,9 @@ nb::object output_shape(nb::handle spatial_shape, nb::handle kernel_size, nb::ha
 
 }  // namespace
 
-void bind_sparse_conv(nb::module_& module) {
+void bind(nb::module_& module) {
   define(module, "get_indice_pairs", &indice_pairs);
   define(module, "indice_pairs_output_shape", &output_shape);
 }
 
-}  // namespace turnout::core
+}  // namespace turnout::families::sparse_conv

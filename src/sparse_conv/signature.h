@@ -5,7 +5,9 @@
 #include "core/signature.h"
 #include "turnout/sparse_conv.h"
 
-namespace turnout::core {
+namespace turnout::families::sparse_conv {
+
+using namespace core;
 
 inline constexpr std::int64_t kMaxSpatial = 2147483647;  // coordinates and offsets multiply within int64
 
@@ -52,4 +54,4 @@ inline constexpr Signature kGetIndicePairs = indice_pairs_signature(kStandardOrd
 inline constexpr Signature kIndicePairsIndex = indice_pairs_signature(kIndexOrder);
 inline constexpr Signature kIndicePairsResult = indice_pairs_signature(kResultOrder);
 
-}  // namespace turnout::core
+}  // namespace turnout::families::sparse_conv

@@ -7,10 +7,11 @@
 #include <new>
 #include <utility>
 
-#include "core/call.h"
-#include "core/copy.h"
-#include "core/indices.h"
-#include "core/parallel.h"
+#include "indices/indices.h"
+#include "runtime/call.h"
+#include "runtime/parallel.h"
+#include "runtime/stream_copy.h"
+#include "simd/copy.h"
 #include "sparse_conv/index.h"
 #include "sparse_conv/kernels.h"
 #include "sparse_conv/signature.h"
@@ -19,6 +20,7 @@ namespace turnout {
 namespace {
 
 using namespace core;
+using namespace families::sparse_conv;
 
 constexpr std::int64_t kPairBytes = 2 * sizeof(std::int32_t);
 constexpr std::int64_t kLeastBlock = 8192;  // sites that are worth a block of their own
@@ -115,7 +117,7 @@ Dims indice_pairs_output_shape(const IndicePairsParams& params) {
   return resolved(p).output_shape;
 }
 
-void core::check_mode(const Arguments& arguments) {
+void families::sparse_conv::check_mode(const Arguments& arguments) {
   const Signature& signature = arguments.signature();
   const auto vector = [&](std::string_view name) { return arguments.scalar(signature.size(name)).values; };
   if (static_cast<ConvMode>(arguments.size(signature.size("mode"))) != ConvMode::submanifold) return;
@@ -131,7 +133,7 @@ void core::check_mode(const Arguments& arguments) {
   }
 }
 
-void core::check_coordinates(const Arguments& arguments) {
+void families::sparse_conv::check_coordinates(const Arguments& arguments) {
   const Signature& signature = arguments.signature();
   const Slot& indices = arguments.slot(signature.argument("indices"));
   const std::int64_t rows = indices.shape[0];
@@ -194,7 +196,7 @@ struct IndicePairs::State {
   std::int64_t pair_bytes() const { return indices.shape[0] * index.geometry().kernel_volume * kPairBytes; }
 };
 
-std::size_t core::indice_pairs_scratch(std::int64_t rows, const IndicePairsParams& params) {
+std::size_t families::sparse_conv::indice_pairs_scratch(std::int64_t rows, const IndicePairsParams& params) {
   return padded(sizeof(IndicePairs::State)) + pair_index_bytes(rows, params);
 }
 

@@ -11,7 +11,7 @@
 #include <bit>
 #include <cstdint>
 
-#include "core/context.h"
+#include "runtime/context.h"
 
 namespace turnout::core {
 

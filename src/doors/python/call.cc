@@ -1,13 +1,15 @@
 // Arguments of a call from Python, and errors back to it.
-#include "core/python.h"
+#include "doors/python/call.h"
 
 #include <algorithm>
 #include <bit>
 
 #include "core/check.h"
-#include "core/torch_executor.h"
+#include "runtime/torch_executor.h"
 
-namespace turnout::core {
+namespace turnout::doors {
+
+using namespace core;
 
 Tensor PythonCall::import(nb::handle object, int position, bool for_writing) {
   const Argument& argument = signature_.arguments[position];
@@ -271,4 +273,4 @@ void register_errors() {
   });
 }
 
-}  // namespace turnout::core
+}  // namespace turnout::doors

@@ -5,10 +5,12 @@
 
 #include <string>
 
-#include "core/dlpack.h"
+#include "doors/python/dlpack.h"
 #include "turnout/tensor.h"
 
-namespace turnout::core {
+namespace turnout::doors {
+
+using namespace core;
 
 namespace nb = nanobind;
 
@@ -50,4 +52,4 @@ std::string foreign_dtype_name(nb::handle object);
 
 dlpack::DataType dlpack_type_of(DType dtype);
 
-}  // namespace turnout::core
+}  // namespace turnout::doors

@@ -1,5 +1,5 @@
 // The thread pool: one for the process, shared by all contexts. The only file that starts threads.
-#include "core/parallel.h"
+#include "runtime/parallel.h"
 
 #include <pthread.h>
 #include <sched.h>

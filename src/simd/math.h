@@ -9,7 +9,7 @@
 
 #include <hwy/contrib/math/math-inl.h>
 
-TURNOUT_ISA_BEGIN
+TURNOUT_ISA_BEGIN(core)
 
 // x = k ln 2 + r: 2^k has the bits `scale` of an exponent, |r| <= ln 2 / 2. For |x| below 2^21.
 template <class D>

@@ -1,11 +1,11 @@
 // Numbering of leaves: a running count over a bitmap, or sorted unique keys with a hash table beside them.
-#include "core/indices_rank.h"
+#include "indices/rank.h"
 
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
-#include "core/indices_sort.h"
+#include "indices/sort.h"
 
 namespace turnout::core {
 namespace {

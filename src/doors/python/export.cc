@@ -1,5 +1,5 @@
 // Results in memory that goes back to the output cache when the array dies.
-#include "core/python_export.h"
+#include "doors/python/export.h"
 
 #include <array>
 #include <cstdlib>
@@ -8,10 +8,12 @@
 #include <utility>
 
 #include "core/check.h"
-#include "core/context.h"
-#include "core/output_cache.h"
+#include "runtime/context.h"
+#include "runtime/output_cache.h"
 
-namespace turnout::core {
+namespace turnout::doors {
+
+using namespace core;
 namespace {
 
 using What = const std::string_view (&)[2];
@@ -170,4 +172,4 @@ void bind_output_memory(nb::module_& module) {
   nb::class_<OutputMemory>(module, "OutputMemory", nb::type_slots(slots), "Memory of a large result.");
 }
 
-}  // namespace turnout::core
+}  // namespace turnout::doors

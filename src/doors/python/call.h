@@ -17,12 +17,14 @@
 #include <optional>
 #include <vector>
 
-#include "core/python_export.h"
-#include "core/python_import.h"
 #include "core/signature.h"
+#include "doors/python/export.h"
+#include "doors/python/import.h"
 #include "turnout/context.h"
 
-namespace turnout::core {
+namespace turnout::doors {
+
+using namespace core;
 
 class PythonCall {
  public:
@@ -140,4 +142,4 @@ std::int64_t extent_product(std::int64_t a, std::int64_t b);
 // sentence.
 void register_errors();
 
-}  // namespace turnout::core
+}  // namespace turnout::doors

@@ -1,5 +1,5 @@
 // The C door, and the functions of the C interface that concern no tensor: handle, queue, names, last error.
-#include "core/c_api.h"
+#include "doors/c/call.h"
 
 #include <strings.h>
 
@@ -12,9 +12,11 @@
 #include <iterator>
 #include <new>
 
-#include "core/call.h"
+#include "runtime/call.h"
 
-namespace turnout::core {
+namespace turnout::doors {
+
+using namespace core;
 namespace {
 
 // A plain array: it can say that memory is out, and needs no destructor when a thread ends.
@@ -184,9 +186,10 @@ mluOpStatus_t query_erased(mluOpHandle_t handle, const Signature& signature, con
   }
 }
 
-}  // namespace turnout::core
+}  // namespace turnout::doors
 
 using namespace turnout::core;
+using namespace turnout::doors;
 
 const char* turnoutLastError(void) { return last_error; }
 

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "core/context.h"
+#include "runtime/context.h"
 
 namespace turnout::core {
 

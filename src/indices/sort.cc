@@ -1,12 +1,12 @@
 // Radix sorts: from the lowest digit up; on several threads a first cut by the highest digit.
-#include "core/indices_sort.h"
+#include "indices/sort.h"
 
 #include <algorithm>
 #include <bit>
 #include <limits>
 #include <utility>
 
-#include "core/parallel.h"
+#include "runtime/parallel.h"
 
 namespace turnout::core {
 namespace {

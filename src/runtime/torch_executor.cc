@@ -1,12 +1,12 @@
 // An Executor over torch_parallel_for.
-#include "core/torch_executor.h"
+#include "runtime/torch_executor.h"
 
 #include <pthread.h>
 
 #include <algorithm>
 #include <atomic>
 
-#include "core/parallel.h"
+#include "runtime/parallel.h"
 
 namespace turnout::core {
 namespace {

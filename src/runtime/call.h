@@ -10,7 +10,7 @@
 #include <string_view>
 
 #include "core/check.h"
-#include "core/context.h"
+#include "runtime/context.h"
 
 namespace turnout::core {
 

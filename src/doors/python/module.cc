@@ -4,22 +4,40 @@
 
 #include <bit>
 
-#include "core/call.h"
-#include "core/copy.h"
-#include "core/isa.h"
-#include "core/output_cache.h"
-#include "core/python.h"
-#include "core/torch_executor.h"
+#include "doors/python/call.h"
 #include "registry.h"
+#include "runtime/call.h"
+#include "runtime/output_cache.h"
+#include "runtime/stream_copy.h"
+#include "runtime/torch_executor.h"
+#include "simd/copy.h"
+#include "simd/isa.h"
 #include "turnout/version.h"
 
-namespace turnout::core {
+namespace turnout::families {
 
-void bind_dynamic_scatter(nb::module_& module);
-void bind_moe_dispatch(nb::module_& module);
-void bind_moe_re_routing(nb::module_& module);
-void bind_mutual_information(nb::module_& module);
-void bind_sparse_conv(nb::module_& module);
+// Each family's bindings, in its python.cc.
+namespace dynamic_scatter {
+void bind(nanobind::module_& module);
+}
+namespace moe_dispatch {
+void bind(nanobind::module_& module);
+}
+namespace moe_re_routing {
+void bind(nanobind::module_& module);
+}
+namespace mutual_information {
+void bind(nanobind::module_& module);
+}
+namespace sparse_conv {
+void bind(nanobind::module_& module);
+}
+
+}  // namespace turnout::families
+
+namespace turnout::doors {
+
+using namespace core;
 
 namespace {
 
@@ -112,17 +130,18 @@ void bind_library(nb::module_& module) {
 }
 
 }  // namespace
-}  // namespace turnout::core
+}  // namespace turnout::doors
 
 NB_MODULE(_core, module) {
-  using namespace turnout::core;
+  using namespace turnout;
+  using namespace turnout::doors;
   nb::set_leak_warnings(false);  // nothing is printed unasked, not even about arrays alive at exit
   register_errors();
   bind_library(module);
   bind_output_memory(module);
-  bind_dynamic_scatter(module);
-  bind_moe_dispatch(module);
-  bind_moe_re_routing(module);
-  bind_mutual_information(module);
-  bind_sparse_conv(module);
+  families::dynamic_scatter::bind(module);
+  families::moe_dispatch::bind(module);
+  families::moe_re_routing::bind(module);
+  families::mutual_information::bind(module);
+  families::sparse_conv::bind(module);
 }

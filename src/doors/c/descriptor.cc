@@ -3,10 +3,12 @@
 #include <cstring>
 #include <iterator>
 
-#include "core/c_api.h"
 #include "core/dtypes.h"
+#include "doors/c/call.h"
 
-namespace turnout::core {
+namespace turnout::doors {
+
+using namespace core;
 namespace {
 
 struct CDType {
@@ -140,9 +142,10 @@ DType dtype_of_c(mluOpDataType_t dtype) {
   return found == nullptr ? kForeign : found->dtype;
 }
 
-}  // namespace turnout::core
+}  // namespace turnout::doors
 
 using namespace turnout::core;
+using namespace turnout::doors;
 
 mluOpStatus_t mluOpGetSizeOfDataType(mluOpDataType_t data_type, size_t* size) {
   if (size == nullptr) return refuse_null(__func__, "size");

@@ -1,11 +1,11 @@
-// SIMD: with simd_math.h the only file that includes Highway. A kernels.cc includes it like this, and
-// everything between TURNOUT_ISA_BEGIN and TURNOUT_ISA_END is compiled once per instruction set:
+// SIMD: with simd/math.h the only file that includes Highway. A kernels.cc includes it like this, and
+// everything between TURNOUT_ISA_BEGIN(family) and TURNOUT_ISA_END is compiled once per instruction set:
 //
 //   #undef HWY_TARGET_INCLUDE
 //   #define HWY_TARGET_INCLUDE "<family>/kernels.cc"
-//   #include "core/simd.h"
+//   #include "simd/simd.h"
 //
-// Only Highway's headers are used: the choice of instruction set is core/isa.h, so nothing is linked.
+// Only Highway's headers are used: the choice of instruction set is simd/isa.h, so nothing is linked.
 // 16-bit floats are converted here, because those of Highway 1.0.3 round wrongly (bf16 truncates, NaN becomes
 // infinite). To nearest even; NaN stays NaN with its sign and upper payload, quiet; subnormals are exact.
 #ifndef HWY_IS_DEBUG_BUILD
@@ -34,18 +34,20 @@
 #include <algorithm>
 #include <cstring>
 
-#include "core/copy.h"
-#include "core/isa.h"
+#include "simd/copy.h"
+#include "simd/isa.h"
 #include "turnout/tensor.h"
 
 #ifndef TURNOUT_SIMD_ONCE
 #define TURNOUT_SIMD_ONCE
 
 // What is inside belongs to its file alone: two kernel files may use the same names.
-#define TURNOUT_ISA_BEGIN   \
-  HWY_BEFORE_NAMESPACE();   \
-  namespace turnout::core { \
-  namespace HWY_NAMESPACE { \
+#define TURNOUT_ISA_BEGIN(family)      \
+  HWY_BEFORE_NAMESPACE();              \
+  namespace turnout::family {          \
+  using namespace core;                \
+  namespace HWY_NAMESPACE {            \
+  using namespace core::HWY_NAMESPACE; \
   namespace {
 #define TURNOUT_ISA_END \
   }                     \
@@ -107,8 +109,8 @@ inline constexpr CompressTable kCompressTable;
 
 // const Kernels& function(Isa isa): each instruction set's object. Within #if HWY_ONCE, after
 // TURNOUT_ISA_END.
-#define TURNOUT_KERNELS(Kernels, function, object)                               \
-  namespace turnout::core {                                                      \
+#define TURNOUT_KERNELS(family, Kernels, function, object)                       \
+  namespace turnout::family {                                                    \
   const Kernels& function(Isa isa) {                                             \
     static constexpr KernelTable<Kernels> kTable = TURNOUT_KERNEL_TABLE(object); \
     return *kTable[static_cast<std::size_t>(isa)];                               \
@@ -125,7 +127,7 @@ inline constexpr CompressTable kCompressTable;
 #define TURNOUT_SIMD_PER_ISA
 #endif
 
-TURNOUT_ISA_BEGIN
+TURNOUT_ISA_BEGIN(core)
 
 namespace hn = hwy::HWY_NAMESPACE;
 

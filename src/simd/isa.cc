@@ -1,5 +1,5 @@
 // CPU detection.
-#include "core/isa.h"
+#include "simd/isa.h"
 
 #include <cstdlib>
 #include <cstring>

@@ -1,5 +1,5 @@
 // The life of one call, and the log.
-#include "core/call.h"
+#include "runtime/call.h"
 
 #include <atomic>
 #include <cstdio>

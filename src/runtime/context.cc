@@ -1,5 +1,5 @@
 // Contexts and their scratch memory.
-#include "core/context.h"
+#include "runtime/context.h"
 
 #include <cstdlib>
 #include <limits>
@@ -8,8 +8,8 @@
 #include <string>
 #include <utility>
 
-#include "core/isa.h"
-#include "core/parallel.h"
+#include "runtime/parallel.h"
+#include "simd/isa.h"
 #include "turnout/error.h"
 
 namespace turnout {

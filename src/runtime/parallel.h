@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "core/context.h"
-#include "core/fp_environment.h"
+#include "runtime/context.h"
+#include "simd/fp_environment.h"
 
 namespace turnout::core {
 

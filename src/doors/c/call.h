@@ -28,7 +28,9 @@ struct mluOpTensorStruct {
   std::vector<std::int64_t> shape, stride;
 };
 
-namespace turnout::core {
+namespace turnout::doors {
+
+using namespace core;
 
 // One tensor of a C call. A null descriptor is an argument that is not there.
 struct Described {
@@ -107,4 +109,4 @@ mluOpStatus_t query(mluOpHandle_t handle, const Signature& signature,
   return query_erased(handle, signature, described, kCount, scalars, slots, workspace_size);
 }
 
-}  // namespace turnout::core
+}  // namespace turnout::doors

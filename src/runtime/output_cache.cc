@@ -1,5 +1,5 @@
 // Large result buffers: mapped once, used many times.
-#include "core/output_cache.h"
+#include "runtime/output_cache.h"
 
 #include <pthread.h>
 #include <sys/mman.h>

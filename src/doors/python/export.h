@@ -5,9 +5,11 @@
 
 #include <string_view>
 
-#include "core/python_import.h"
+#include "doors/python/import.h"
 
-namespace turnout::core {
+namespace turnout::doors {
+
+using namespace core;
 
 struct NewArray {
   nb::object object;
@@ -22,4 +24,4 @@ NewArray new_array(nb::handle like, const ArrayType& like_type, DType dtype, con
 // The type that owns the memory of large NumPy results.
 void bind_output_memory(nb::module_& module);
 
-}  // namespace turnout::core
+}  // namespace turnout::doors

@@ -1,5 +1,5 @@
 // Three protocols, one result: where the elements are, of which type, in which shape.
-#include "core/python_import.h"
+#include "doors/python/import.h"
 
 #include <array>
 #include <utility>
@@ -8,7 +8,9 @@
 #include "core/check.h"
 #include "core/dtypes.h"
 
-namespace turnout::core {
+namespace turnout::doors {
+
+using namespace core;
 namespace {
 
 using What = const std::string_view (&)[2];
@@ -302,4 +304,4 @@ std::string foreign_dtype_name(nb::handle object) {
 
 dlpack::DataType dlpack_type_of(DType dtype) { return kDlpackTypes[static_cast<int>(dtype)]; }
 
-}  // namespace turnout::core
+}  // namespace turnout::doors

@@ -54,7 +54,4 @@ void stream_rows(const CopyKernels& copy, std::byte* to, std::int64_t row_bytes,
   copy.finish();
 }
 
-// One long copy on all threads of the context.
-void stream_copy(Context& context, void* to, const void* from, std::int64_t bytes);
-
 }  // namespace turnout::core

@@ -1,16 +1,14 @@
 // Streamed copies, compiled once per instruction set.
-#include "core/copy.h"
+#include "simd/copy.h"
 
 #include <algorithm>
 #include <cstring>
 
-#include "core/parallel.h"
-
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "core/copy.cc"
-#include "core/simd.h"
+#define HWY_TARGET_INCLUDE "simd/copy.cc"
+#include "simd/simd.h"
 
-TURNOUT_ISA_BEGIN
+TURNOUT_ISA_BEGIN(core)
 
 void stream(void* to, const void* from, std::int64_t bytes) { stream_bytes(to, from, bytes); }
 
@@ -29,18 +27,5 @@ constexpr CopyKernels kCopyKernels = {&stream, &clear, &finish};
 TURNOUT_ISA_END
 
 #if HWY_ONCE
-TURNOUT_KERNELS(CopyKernels, copy_kernels, kCopyKernels)
-
-namespace turnout::core {
-
-void stream_copy(Context& context, void* to, const void* from, std::int64_t bytes) {
-  const CopyKernels& copy = copy_kernels(context.isa());
-  parallel_for(context, bytes, kRangeBytes, [&](std::int64_t begin, std::int64_t end) {
-    copy.stream(static_cast<std::byte*>(to) + begin, static_cast<const std::byte*>(from) + begin,
-                end - begin);
-    copy.finish();
-  });
-}
-
-}  // namespace turnout::core
+TURNOUT_KERNELS(core, CopyKernels, copy_kernels, kCopyKernels)
 #endif
