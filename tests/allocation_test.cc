@@ -4,7 +4,7 @@
 #include <numeric>
 #include <vector>
 
-#include "c_descriptor.h"
+#include "c_descriptors.h"
 #include "count_allocations.h"
 #include "turnout/turnout.h"
 

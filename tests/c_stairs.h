@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "c_descriptor.h"
+#include "c_descriptors.h"
 
 namespace turnout::test {
 

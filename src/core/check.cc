@@ -5,7 +5,7 @@
 #include <bit>
 #include <charconv>
 
-#include "runtime/context.h"
+#include "core/padding.h"
 
 namespace turnout::core {
 namespace {

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/padding.h"
 #include "turnout/context.h"
 
 namespace turnout::core {
@@ -79,18 +80,6 @@ struct Context::State {
 }  // namespace turnout
 
 namespace turnout::core {
-
-inline constexpr std::size_t kScratchAlignment = 64;
-
-constexpr std::size_t padded(std::size_t bytes) {
-  return (bytes + kScratchAlignment - 1) / kScratchAlignment * kScratchAlignment;
-}
-
-// Of an array that Scratch::take<T>(count) gives.
-template <class T>
-constexpr std::size_t array_bytes(std::int64_t count) {
-  return padded(static_cast<std::size_t>(count) * sizeof(T));
-}
 
 // Memory that the caller of an operator lends to this thread: the next Scratch lies there if there is room.
 class Loan {

@@ -14,26 +14,13 @@
 #include "simd/isa.h"
 #include "turnout/version.h"
 
-namespace turnout::families {
-
 // Each family's bindings, in its python.cc.
-namespace dynamic_scatter {
-void bind(nanobind::module_& module);
-}
-namespace moe_dispatch {
-void bind(nanobind::module_& module);
-}
-namespace moe_re_routing {
-void bind(nanobind::module_& module);
-}
-namespace mutual_information {
-void bind(nanobind::module_& module);
-}
-namespace sparse_conv {
-void bind(nanobind::module_& module);
-}
-
-}  // namespace turnout::families
+#define TURNOUT_FAMILY(family)          \
+  namespace turnout::families::family { \
+  void bind(nanobind::module_& module); \
+  }
+#include "families.inc"
+#undef TURNOUT_FAMILY
 
 namespace turnout::doors {
 
@@ -139,9 +126,7 @@ NB_MODULE(_core, module) {
   register_errors();
   bind_library(module);
   bind_output_memory(module);
-  families::dynamic_scatter::bind(module);
-  families::moe_dispatch::bind(module);
-  families::moe_re_routing::bind(module);
-  families::mutual_information::bind(module);
-  families::sparse_conv::bind(module);
+#define TURNOUT_FAMILY(family) families::family::bind(module);
+#include "families.inc"
+#undef TURNOUT_FAMILY
 }

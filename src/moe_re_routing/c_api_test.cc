@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "c_descriptor.h"
+#include "c_descriptors.h"
 #include "c_workspace.h"
 #include "moe_re_routing/reference.h"
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "c_descriptor.h"
+#include "c_descriptors.h"
 #include "sparse_conv/reference.h"
 
 namespace turnout::test {

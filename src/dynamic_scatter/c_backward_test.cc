@@ -1,6 +1,6 @@
 // The backward function of the dynamic scatter through the C interface, under both its names: results equal
 // the definition, which voxels and maps are refused, what happens without voxels, points or channels.
-#include "c_dynamic_scatter.h"
+#include "dynamic_scatter/c_test_cases.h"
 
 #include <array>
 #include <climits>

@@ -1,6 +1,6 @@
 // Mutual information through the C interface: results near the definition in double, what is left as it was,
 // lattices without symbols or frames, the workspace protocol.
-#include "c_mutual_information.h"
+#include "mutual_information/c_test_cases.h"
 
 #include <algorithm>
 #include <cstring>

@@ -1,7 +1,7 @@
 // Voxelization through the C interface: results equal the definition, what is refused and when, what is
 // written when there is nothing to do, the workspace protocol.
-#include "c_dynamic_scatter.h"
 #include "c_workspace.h"
+#include "dynamic_scatter/c_test_cases.h"
 #include "dynamic_scatter/signature.h"
 
 namespace turnout::test {

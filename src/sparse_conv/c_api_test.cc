@@ -6,8 +6,8 @@
 #include <random>
 #include <string>
 
-#include "c_indice_pairs.h"
 #include "c_workspace.h"
+#include "sparse_conv/c_test_cases.h"
 
 namespace turnout::test {
 namespace {

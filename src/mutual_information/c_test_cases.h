@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "c_descriptor.h"
+#include "c_descriptors.h"
 #include "doors/c/call.h"
 #include "mutual_information/reference.h"
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "c_descriptor.h"
+#include "c_descriptors.h"
 #include "moe_dispatch/reference.h"
 #include "turnout/mluop/mlu_op.h"
 

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "c_descriptor.h"
+#include "c_descriptors.h"
 #include "doors/c/call.h"
 #include "dynamic_scatter/reference.h"
 

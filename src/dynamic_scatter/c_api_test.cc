@@ -1,6 +1,6 @@
 // The forward function of the dynamic scatter through the C interface: results equal the definition, what is
 // changed in place, what is written when there is nothing to do. The workspaces of both directions.
-#include "c_dynamic_scatter.h"
+#include "dynamic_scatter/c_test_cases.h"
 
 #include <climits>
 

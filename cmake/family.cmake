@@ -1,0 +1,34 @@
+# turnout_family(): what a family's CMakeLists.txt says of its sources. The libraries, the tests and the Python
+# module are made of what all families have said.
+#
+#   turnout_family(
+#     SOURCES     plans and what they are made of, compiled once
+#     KERNELS     compiled once per instruction set
+#     C_SOURCES   of the C interface
+#     TESTS       <family>_test
+#     C_TESTS     c_api_test
+#     C_ORDER_TESTS   c_order_test: the order of checks)
+#
+# Every family has operators.cc, c_operators.cc, python.cc, fuzz.cc and bench.cc besides.
+function(turnout_family)
+  set(kinds SOURCES KERNELS C_SOURCES TESTS C_TESTS C_ORDER_TESTS)
+  cmake_parse_arguments(PARSE_ARGV 0 given "" "" "${kinds}")
+  if(given_UNPARSED_ARGUMENTS)
+    message(FATAL_ERROR "turnout_family: ${given_UNPARSED_ARGUMENTS} is none of ${kinds}")
+  endif()
+  set(given_OPERATORS operators.cc)
+  set(given_C_OPERATORS c_operators.cc)
+  set(given_BINDINGS python.cc)
+  foreach(kind ${kinds} OPERATORS C_OPERATORS BINDINGS)
+    list(TRANSFORM given_${kind} PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/)
+    set_property(GLOBAL APPEND PROPERTY turnout_${kind} ${given_${kind}})
+  endforeach()
+  get_filename_component(family ${CMAKE_CURRENT_SOURCE_DIR} NAME)
+  set_property(GLOBAL PROPERTY turnout_TESTS_of_${family} ${given_TESTS})
+endfunction()
+
+# turnout_sources(KIND variable): what all families have given as KIND.
+function(turnout_sources kind variable)
+  get_property(all GLOBAL PROPERTY turnout_${kind})
+  set(${variable} ${all} PARENT_SCOPE)
+endfunction()
