@@ -62,9 +62,9 @@ struct BrokenCall {
   void change(std::string_view changes) {
     core::split(changes, ' ', [&](std::string_view part) {
       const std::size_t eq = part.find('=');
-      const auto name = static_cast<std::size_t>(example.signature.size(part.substr(0, eq)));
+      const std::size_t name = position_of(example.signature, part.substr(0, eq));
       const std::int64_t value = core::number(part.substr(eq + 1));
-      example.sizes[name] = value;
+      example.sizes.at(name) = value;
       if (static_cast<int>(name) < example.signature.scalars.count && !example.vectors[name].empty()) {
         std::fill(example.vectors[name].begin(), example.vectors[name].end(), value);
         example.sizes[name] = 1;

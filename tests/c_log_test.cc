@@ -39,7 +39,7 @@ TEST(CLog, Calls) {
   EXPECT_EQ(dispatch_one(handle, 1, &gate, &input, &dispatch), MLUOP_STATUS_SUCCESS);
   EXPECT_EQ(dispatch_one(handle, 0, &gate, &input, &dispatch), MLUOP_STATUS_SUCCESS);
   EXPECT_EQ(dispatch_one(handle, 1, nullptr, &input, &dispatch), MLUOP_STATUS_BAD_PARAM);
-  EXPECT_EQ(dispatch_one(handle, 1, &gate, &dispatch, &dispatch), MLUOP_STATUS_BAD_PARAM);
+  EXPECT_EQ(dispatch_one(handle, 1, &dispatch, &input, &dispatch), MLUOP_STATUS_BAD_PARAM);
   EXPECT_EQ(mluOpResetTensorDescriptor(nullptr), MLUOP_STATUS_BAD_PARAM);
   EXPECT_EQ(mluOpDestroy(handle), MLUOP_STATUS_SUCCESS);
 }
@@ -97,7 +97,7 @@ TEST(CLog, FailuresSayWhatAndWithWhat) {
   const std::string log = stderr_with("MLUOP_MIN_LOG_LEVEL=2");
   EXPECT_EQ(count(log, "mluOpMoeDispatchForward: gates.data is null"), 1) << log;
   EXPECT_EQ(count(log, "dispatch f32[1, 1]"), 2) << log;
-  EXPECT_EQ(count(log, "moe_dispatch_forward: dispatch overlaps input"), 1) << log;
+  EXPECT_EQ(count(log, "moe_dispatch_forward: dispatch overlaps gates"), 1) << log;
   EXPECT_EQ(count(log, "mluOpResetTensorDescriptor: desc is NULL"), 1) << log;
 }
 

@@ -19,6 +19,12 @@ using core::Argument;
 using core::Extent;
 using core::Signature;
 
+// The position of a size or scalar whose name is known at run time only; names.count when there is none.
+inline std::size_t position_of(const Signature& signature, std::string_view name) {
+  return static_cast<std::size_t>(std::find(signature.names.begin(), signature.names.end(), name) -
+                                  signature.names.begin());
+}
+
 struct ExampleCall {
   const Signature& signature;
   std::vector<std::int64_t> sizes;                                  // by position in signature.names
@@ -32,7 +38,7 @@ struct ExampleCall {
       : signature(s), sizes(static_cast<std::size_t>(s.names.count), 0) {
     core::split(example, ' ', [&](std::string_view part) {
       const std::size_t eq = part.find('=');
-      sizes[static_cast<std::size_t>(s.size(part.substr(0, eq)))] = core::number(part.substr(eq + 1));
+      sizes.at(position_of(s, part.substr(0, eq))) = core::number(part.substr(eq + 1));
     });
     if (drop_optional) {
       for (const Argument& argument : s.arguments)

@@ -10,11 +10,12 @@
 namespace turnout::core {
 namespace {
 
+template <const Signature& kSignature>
 void sum_matches(const Arguments& arguments) {
   const auto* counts = static_cast<const std::int32_t*>(arguments.slot(1).data);
   std::int64_t sum = 0;
-  for (std::int64_t i = 0; i < arguments.size(arguments.signature().size("groups")); ++i) sum += counts[i];
-  const std::int64_t rows = arguments.size(arguments.signature().size("rows"));
+  for (std::int64_t i = 0; i < arguments.size(kSize<kSignature, "groups">); ++i) sum += counts[i];
+  const std::int64_t rows = arguments.size(kSize<kSignature, "rows">);
   if (sum != rows)
     arguments.fail(ErrorCode::bad_param, concat("counts sum to ", sum, ", expected rows = ", rows));
 }
@@ -27,7 +28,7 @@ constexpr Signature kGroup{
      optional(in("scales", like("x", dtypes(DType::f32)), "rows, scale_width?")),
      out("y", like("x"), "rows * factor, 4")},
     {at_most("groups", "rows * factor"), at_most("1", "rows"), at_most("groups", "7")},
-    {{"counts sum to rows", &sum_matches}}};
+    {{"counts sum to rows", &sum_matches<kGroup>}}};
 
 class SignatureTest : public testing::Test {
  protected:

@@ -39,9 +39,11 @@ struct bf16 {
   std::uint16_t bits;
 };
 
+// Bytes of an element; 0 for a value that is no DType.
 constexpr std::int64_t size_of(DType dtype) {
   constexpr std::uint8_t kSize[kDTypeCount] = {4, 8, 2, 2, 1, 1, 2, 2, 4, 4, 8, 8, 1, 1, 1, 1};
-  return kSize[static_cast<int>(dtype)];
+  const int i = static_cast<int>(dtype);
+  return i < kDTypeCount ? kSize[i] : 0;
 }
 
 // "f32", "bf16", "i64", ...

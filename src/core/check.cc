@@ -29,6 +29,12 @@ std::string shape_text(const Slot& slot) {
   return text + "]";
 }
 
+// A value that is no DType is a mistake of the caller's, whom its number helps.
+std::string dtype_text(DType dtype) {
+  if (is_dtype(dtype) || dtype == kForeign) return name_of(dtype);
+  return concat(std::int64_t{static_cast<std::uint8_t>(dtype)}, ", which is no DType");
+}
+
 std::string range_text(const Scalar& scalar) {
   if (scalar.max == kSizeMax) return concat(scalar.min, " or more");
   const bool single = scalar.min == scalar.max;
@@ -40,6 +46,7 @@ std::string range_text(const Scalar& scalar) {
 // The bytes an argument can touch: [first, last).
 struct Range {
   std::uintptr_t first, last;
+  bool overlaps(const Range& other) const { return first < other.last && other.first < last; }
 };
 Range range_of(const Slot& slot) {
   std::int64_t low = 0, high = 1;
@@ -55,6 +62,11 @@ Range range_of(const Slot& slot) {
 }
 
 }  // namespace
+
+bool share_memory(const Slot& a, const Slot& b) {
+  if (!a.present || !b.present || a.elements() == 0 || b.elements() == 0) return false;
+  return range_of(a).overlaps(range_of(b));
+}
 
 std::string dims_text(const Argument& argument) {
   std::string text = "[";
@@ -203,7 +215,7 @@ void Arguments::check_argument(const Step& step, int i) {
         fits |= other.present ? other.dtype == slot.dtype : contains(kAnyDType, slot.dtype);
       }
       if (!fits)
-        fail(step.code, concat(argument.name, " has dtype ", name_of(slot.dtype), ", expected ",
+        fail(step.code, concat(argument.name, " has dtype ", dtype_text(slot.dtype), ", expected ",
                                dtypes_text(signature_, argument)));
       break;
     }
@@ -346,10 +358,10 @@ void Arguments::check_workspace(const Step& step) const {
     fail(step.code, concat("workspace_size is ", static_cast<std::int64_t>(workspace_.size),
                            " bytes, expected ", static_cast<std::int64_t>(required), " or more"));
   const auto first = std::bit_cast<std::uintptr_t>(workspace_.data);
+  const Range lent{first, first + workspace_.size};
   for (int i = 0; i < signature_.arguments.count; ++i) {
     if (!slots_[i].present || slots_[i].data == nullptr || slots_[i].elements() == 0) continue;
-    const Range range = range_of(slots_[i]);
-    if (range.first < first + workspace_.size && first < range.last)
+    if (lent.overlaps(range_of(slots_[i])))
       fail(step.code, concat("workspace overlaps ", signature_.arguments[i].name,
                              " in memory, expected separate buffers"));
   }
@@ -362,9 +374,9 @@ void Arguments::check_overlap(const Step& step) const {
     for (int i = 0; i < signature_.arguments.count; ++i) {
       // Two outputs are compared once; an output is not compared with itself.
       if (i == o || (i < o && signature_.arguments[i].is_output())) continue;
+      if (i == signature_.arguments[o].may_overlap) continue;
       if (!slots_[i].present || slots_[i].elements() == 0) continue;
-      const Range other = range_of(slots_[i]);
-      if (output.first < other.last && other.first < output.last)
+      if (output.overlaps(range_of(slots_[i])))
         fail(step.code, concat(signature_.arguments[o].name, " overlaps ", signature_.arguments[i].name,
                                " in memory, expected separate buffers"));
     }

@@ -42,6 +42,9 @@ struct ScalarValue {
   ScalarValue(const std::int64_t* data, std::int64_t count) : values(data), value(count) {}
 };
 
+// Whether the bytes that two arguments can touch overlap; those of absent and empty ones do not.
+bool share_memory(const Slot& a, const Slot& b);
+
 // Memory that the caller lends to a call.
 struct Workspace {
   void* data = nullptr;

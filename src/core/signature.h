@@ -12,10 +12,13 @@
 // An order of steps may look at a part of what it checks: {Check::shapes, code, "x.1 y"} at one dimension of
 // x and all of y, {Check::rules, code, "0 2"} at the first rule and the third; likewise data checks.
 // {Check::outputs_empty, code, "y z"} ends the call when y and z have no elements, whatever the other outputs
-// have. A name that is not declared is a compile error. What the grammar cannot say is an ordinary `if` that
+// have. A name that is not declared is a compile error, also in a data check, which knows its signature:
+// kSize<kScale, "rows">, kArgument<kScale, "x">. may_overlap("x", out("y", ...)): y may share memory with x,
+// and the plan reads x as it was before the first write. What the grammar cannot say is an ordinary `if` that
 // throws.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <initializer_list>
@@ -70,6 +73,7 @@ struct Argument {
   DTypes dtypes = 0;
   std::int8_t like = -1;  // also (or only, when dtypes is empty) the dtype of that argument, if it is there
   List<Extent, kMaxRank> dims;
+  std::int8_t may_overlap = -1;  // an output that may share memory with that argument
   constexpr bool is_output() const { return role != Role::in; }
 };
 
@@ -101,7 +105,7 @@ enum class Check : std::uint8_t {
   workspace_null,  // the caller's memory is there when its size is not 0, needed or not
   workspace,       // and as large as the plan's scratch
   pointers,        // not null, aligned to an element; empty tensors pass
-  overlap,         // no output shares memory with another argument
+  overlap,         // no output shares memory with another argument, but where Argument::may_overlap says so
   data,            // the signature's data checks: what only a function can say
 };
 
@@ -142,6 +146,7 @@ struct ArgumentSpec {
   std::string_view dims;
   bool is_optional = false;
   std::string_view required_with = {};
+  std::string_view may_overlap = {};
 };
 consteval ArgumentSpec in(std::string_view name, DTypeSpec dtype, std::string_view dims) {
   return {name, Role::in, dtype, dims};
@@ -160,6 +165,12 @@ consteval ArgumentSpec optional(ArgumentSpec argument) {
 consteval ArgumentSpec required_with(std::string_view name, ArgumentSpec argument) {
   argument.is_optional = true;
   argument.required_with = name;
+  return argument;
+}
+
+// An output that may share memory with the argument of that name.
+consteval ArgumentSpec may_overlap(std::string_view name, ArgumentSpec argument) {
+  argument.may_overlap = name;
   return argument;
 }
 
@@ -221,21 +232,14 @@ class Signature {
                       std::initializer_list<DataCheck> checks = {},
                       std::span<const StepSpec> steps = kStandardOrder, ScratchBytes scratch_bytes = nullptr);
 
-  constexpr int argument(std::string_view name) const {
-    for (int i = 0; i < arguments.count; ++i)
-      if (arguments[i].name == name) return i;
-    throw "no such argument";
-  }
+  // Positions in Arguments, of an argument and of a size or scalar. A misspelt name does not compile. Inside
+  // templates over a signature: kArgument and kSize.
+  consteval int argument(std::string_view name) const { return find_argument(name); }
+  consteval int size(std::string_view name) const { return find_size(name); }
   constexpr bool has_argument(std::string_view name) const {
     for (const Argument& one : arguments)
       if (one.name == name) return true;
     return false;
-  }
-  // Position of a size or scalar in Arguments; a misspelt name does not compile in a constant.
-  constexpr int size(std::string_view name) const {
-    for (int i = 0; i < names.count; ++i)
-      if (names[i] == name) return i;
-    throw "no such size";
   }
 
   std::string_view op;
@@ -248,8 +252,32 @@ class Signature {
   ScratchBytes scratch = nullptr;  // where there is a workspace, or a query of its size
 
  private:
+  constexpr int find_argument(std::string_view name) const {
+    for (int i = 0; i < arguments.count; ++i)
+      if (arguments[i].name == name) return i;
+    throw "no such argument";
+  }
+  constexpr int find_size(std::string_view name) const {
+    for (int i = 0; i < names.count; ++i)
+      if (names[i] == name) return i;
+    throw "no such size";
+  }
   constexpr Extent parse_extent(std::string_view text) const;
 };
+
+// A name as a template argument.
+template <std::size_t kLength>
+struct Name {
+  char characters[kLength];
+  consteval Name(const char (&text)[kLength]) { std::copy_n(text, kLength, characters); }  // NOLINT
+  constexpr std::string_view text() const { return {characters, kLength - 1}; }
+};
+// Signature::argument and Signature::size of a signature that is a template argument; clang 14 does not take
+// a consteval call there.
+template <const Signature& kSignature, Name kName>
+inline constexpr int kArgument = kSignature.argument(kName.text());
+template <const Signature& kSignature, Name kName>
+inline constexpr int kSize = kSignature.size(kName.text());
 
 // -- parsing, at compile time ------------------------------------------------------------------------------
 
@@ -292,11 +320,11 @@ constexpr Extent Signature::parse_extent(std::string_view text) const {
     if (is_number(factor)) {
       extent.factor *= number(factor);
     } else if (factor.substr(0, 7) == "volume(" && factor.back() == ')') {
-      const int vector = size(factor.substr(7, factor.size() - 8));
+      const int vector = find_size(factor.substr(7, factor.size() - 8));
       if (vector >= scalars.count || !scalars[vector].is_vector) throw "volume of what is no vector";
       extent.names.push(static_cast<std::int8_t>(vector));
     } else {
-      extent.names.push(static_cast<std::int8_t>(size(factor)));
+      extent.names.push(static_cast<std::int8_t>(find_size(factor)));
     }
   });
   return extent;
@@ -317,16 +345,21 @@ consteval Signature::Signature(std::string_view op_name, std::string_view size_n
       scalars.items[static_cast<std::size_t>(scalars.count - 1)].length = parse_extent(spec.length);
   }
   for (const ArgumentSpec& spec : argument_specs) {
-    Argument argument{spec.name, spec.role, spec.is_optional, -1, spec.dtype.dtypes, -1, {}};
+    Argument argument{spec.name, spec.role, spec.is_optional, -1, spec.dtype.dtypes, -1, {}, -1};
     split(spec.dims, ',', [&](std::string_view dim) { argument.dims.push(parse_extent(dim)); });
     arguments.push(argument);
   }
   int position = 0;
   for (const ArgumentSpec& spec : argument_specs) {
     Argument& parsed = arguments.items[static_cast<std::size_t>(position++)];
-    if (!spec.dtype.like.empty()) parsed.like = static_cast<std::int8_t>(argument(spec.dtype.like));
+    if (!spec.dtype.like.empty()) parsed.like = static_cast<std::int8_t>(find_argument(spec.dtype.like));
     if (!spec.required_with.empty())
-      parsed.required_with = static_cast<std::int8_t>(argument(spec.required_with));
+      parsed.required_with = static_cast<std::int8_t>(find_argument(spec.required_with));
+    if (!spec.may_overlap.empty()) {
+      if (!parsed.is_output()) throw "only an output can share memory";
+      parsed.may_overlap = static_cast<std::int8_t>(find_argument(spec.may_overlap));
+      if (arguments[parsed.may_overlap].is_output()) throw "two outputs cannot share memory";
+    }
   }
   for (const RuleSpec& spec : rule_specs) rules.push({parse_extent(spec.left), parse_extent(spec.right)});
   for (const DataCheck& check : checks) data_checks.push(check);
@@ -341,7 +374,7 @@ consteval Signature::Signature(std::string_view op_name, std::string_view size_n
         return;
       }
       const std::size_t dot = part.find('.');
-      Selection selection{static_cast<std::int8_t>(argument(part.substr(0, dot))), -1};
+      Selection selection{static_cast<std::int8_t>(find_argument(part.substr(0, dot))), -1};
       if (dot != std::string_view::npos) {
         selection.dim = static_cast<std::int8_t>(number(part.substr(dot + 1)));
         if (selection.dim >= arguments[selection.argument].dims.count) throw "no such dimension";

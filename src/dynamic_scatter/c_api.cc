@@ -64,20 +64,24 @@ constexpr StepSpec kVoxelizationSteps[] = {{Check::present},
 
 // How many points there are, by feats alone: all that one of the queries is given. 0 for what no call
 // accepts, or does nothing for.
+template <const Signature& kSignature>
 std::int64_t points_of(const Arguments& arguments) {
-  const Slot& feats = arguments.slot(arguments.signature().argument("feats"));
+  const Slot& feats = arguments.slot(kArgument<kSignature, "feats">);
   return feats.rank != 2 || feats.elements() >= kLargeElements || feats.elements() == 0 ? 0 : feats.shape[0];
 }
+template <const Signature& kSignature>
 std::size_t forward_scratch(const Arguments& arguments) {
-  const std::int64_t points = points_of(arguments);
+  const std::int64_t points = points_of<kSignature>(arguments);
   return points == 0 ? 0 : dynamic_scatter_forward_scratch(points);
 }
+template <const Signature& kSignature>
 std::size_t backward_scratch(const Arguments& arguments) {
-  const std::int64_t points = points_of(arguments);
+  const std::int64_t points = points_of<kSignature>(arguments);
   return points == 0 ? 0 : dynamic_scatter_backward_scratch(points, /*voxels=*/points);  // at most
 }
+template <const Signature& kSignature>
 std::size_t voxelization_scratch(const Arguments& arguments) {
-  return voxelize_hard_scratch(arguments.size(arguments.signature().size("rows")));
+  return voxelize_hard_scratch(arguments.size(kSize<kSignature, "rows">));
 }
 
 constexpr DTypes kFloat = dtypes(DType::f32), kInt = dtypes(DType::i32);
@@ -88,6 +92,7 @@ constexpr ScalarSpec kOnlyMax = choice("reduce_type", "max", MLUOP_REDUCE_DMAX);
 static_assert(static_cast<int>(Reduce::mean) == MLUOP_REDUCE_DMEAN &&
               static_cast<int>(Reduce::max) == MLUOP_REDUCE_DMAX);
 
+template <const Signature& kSignature>
 consteval Signature backward_c(std::string_view op) {
   return {
       op,
@@ -99,11 +104,12 @@ consteval Signature backward_c(std::string_view op) {
       {at_most("voxels", "points")},
       {},
       kBackwardSteps,
-      &backward_scratch};
+      &backward_scratch<kSignature>};
 }
 
 // The query has no use for the last rule: it has an answer for what a call then refuses.
 constexpr RuleSpec kSomePoints = at_most("1", "rows"), kSomeFeatures = at_most("1", "features");
+template <const Signature& kSignature>
 consteval Signature voxelization_c(std::string_view op, std::initializer_list<RuleSpec> rules,
                                    std::span<const StepSpec> steps) {
   return {
@@ -117,7 +123,7 @@ consteval Signature voxelization_c(std::string_view op, std::initializer_list<Ru
       rules,
       {},
       steps,
-      &voxelization_scratch};
+      &voxelization_scratch<kSignature>};
 }
 
 void write_voxel_num(const Tensor& voxel_num, std::int64_t voxels) {
@@ -162,7 +168,7 @@ extern constexpr Signature kMluOpGetDynamicPointToVoxelForwardWorkspaceSize{
     {},
     {},
     kQuerySteps,
-    &forward_scratch};
+    &forward_scratch<kMluOpGetDynamicPointToVoxelForwardWorkspaceSize>};
 
 extern constexpr Signature kMluOpDynamicPointToVoxelForward{
     "mluOpDynamicPointToVoxelForward",
@@ -174,7 +180,7 @@ extern constexpr Signature kMluOpDynamicPointToVoxelForward{
     {at_most("voxels", "points")},
     {},
     kForwardSteps,
-    &forward_scratch};
+    &forward_scratch<kMluOpDynamicPointToVoxelForward>};
 
 extern constexpr Signature kMluOpGetDynamicPointToVoxelBackwardWorkspaceSize{
     "mluOpGetDynamicPointToVoxelBackwardWorkspaceSize",
@@ -186,7 +192,7 @@ extern constexpr Signature kMluOpGetDynamicPointToVoxelBackwardWorkspaceSize{
     {},
     {},
     kQuerySteps,
-    &backward_scratch};
+    &backward_scratch<kMluOpGetDynamicPointToVoxelBackwardWorkspaceSize>};
 extern constexpr Signature kMluOpGetDynamicScatterBackwardWorkspaceSize{
     "mluOpGetDynamicScatterBackwardWorkspaceSize",
     "points channels",
@@ -195,14 +201,14 @@ extern constexpr Signature kMluOpGetDynamicScatterBackwardWorkspaceSize{
     {},
     {},
     kQuerySteps,
-    &backward_scratch};
+    &backward_scratch<kMluOpGetDynamicScatterBackwardWorkspaceSize>};
 
-extern constexpr Signature kMluOpDynamicPointToVoxelBackward = backward_c("mluOpDynamicPointToVoxelBackward");
-extern constexpr Signature kMluOpDynamicScatterBackward = backward_c("mluOpDynamicScatterBackward");
+extern constexpr Signature kMluOpDynamicPointToVoxelBackward = backward_c<kMluOpDynamicPointToVoxelBackward>("mluOpDynamicPointToVoxelBackward");
+extern constexpr Signature kMluOpDynamicScatterBackward = backward_c<kMluOpDynamicScatterBackward>("mluOpDynamicScatterBackward");
 
-extern constexpr Signature kMluOpGetVoxelizationWorkspaceSize = voxelization_c(
+extern constexpr Signature kMluOpGetVoxelizationWorkspaceSize = voxelization_c<kMluOpGetVoxelizationWorkspaceSize>(
     "mluOpGetVoxelizationWorkspaceSize", {kSomePoints, kSomeFeatures}, kVoxelizationQuerySteps);
-extern constexpr Signature kMluOpVoxelization = voxelization_c(
+extern constexpr Signature kMluOpVoxelization = voxelization_c<kMluOpVoxelization>(
     "mluOpVoxelization", {kSomePoints, kSomeFeatures, at_most("3", "features")}, kVoxelizationSteps);
 
 }  // namespace turnout::families::dynamic_scatter

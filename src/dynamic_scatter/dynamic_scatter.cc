@@ -182,45 +182,53 @@ std::int64_t first_value(const Slot& slot) {
 }
 
 // How many voxels there are: what voxel_num says, or all rows.
+template <const Signature& kSignature>
 std::int64_t voxels_in(const Arguments& arguments) {
-  const Slot& num = arguments.slot(arguments.signature().argument("voxel_num"));
-  return num.present ? first_value(num) : arguments.size(arguments.signature().size("voxels"));
+  const Slot& num = arguments.slot(kArgument<kSignature, "voxel_num">);
+  return num.present ? first_value(num) : arguments.size(kSize<kSignature, "voxels">);
 }
 
+template <const Signature& kSignature>
 Reduce reduce_type_of(const Arguments& arguments) {
-  return static_cast<Reduce>(arguments.size(arguments.signature().size("reduce_type")));
+  return static_cast<Reduce>(arguments.size(kSize<kSignature, "reduce_type">));
 }
 
 }  // namespace
 
 // -- checks ------------------------------------------------------------------------------------------------
 
+template <const Signature& kSignature>
 void families::dynamic_scatter::check_needed(const Arguments& arguments) {
-  const auto need = [&](std::string_view name, const char* reduce_type) {
-    if (!arguments.slot(arguments.signature().argument(name)).present)
-      arguments.fail(ErrorCode::bad_param,
-                     concat(name, " is missing, expected a tensor with reduce_type ", reduce_type));
+  const auto need = [&](int argument, const char* reduce_type) {
+    if (!arguments.slot(argument).present)
+      arguments.fail(ErrorCode::bad_param, concat(kSignature.arguments[argument].name,
+                                                  " is missing, expected a tensor with reduce_type ",
+                                                  reduce_type));
   };
-  if (reduce_type_of(arguments) == Reduce::max) {
-    need("feats", "max");
-    need("voxel_feats", "max");
-  } else if (reduce_type_of(arguments) == Reduce::mean &&
-             arguments.signature().has_argument("voxel_points_count")) {  // a VoxelIndex knows the counts
-    need("voxel_points_count", "mean");
+  if (reduce_type_of<kSignature>(arguments) == Reduce::max) {
+    need(kArgument<kSignature, "feats">, "max");
+    need(kArgument<kSignature, "voxel_feats">, "max");
+  } else if constexpr (kSignature.has_argument("voxel_points_count")) {  // a VoxelIndex knows the counts
+    if (reduce_type_of<kSignature>(arguments) == Reduce::mean)
+      need(kArgument<kSignature, "voxel_points_count">, "mean");
   }
 }
+template void families::dynamic_scatter::check_needed<kDynamicScatterBackward>(const Arguments&);
+template void families::dynamic_scatter::check_needed<kVoxelIndexReduceBackward>(const Arguments&);
 
+template <const Signature& kSignature>
 void families::dynamic_scatter::check_voxel_num(const Arguments& arguments) {
-  const std::int64_t voxels = arguments.size(arguments.signature().size("voxels"));
-  const std::int64_t num = voxels_in(arguments);
+  const std::int64_t voxels = arguments.size(kSize<kSignature, "voxels">);
+  const std::int64_t num = voxels_in<kSignature>(arguments);
   if (num < 0 || num > voxels)
     arguments.fail(ErrorCode::bad_param,
                    concat("voxel_num[0] is ", num, ", expected 0 .. voxels = ", voxels));
 }
 
+template <const Signature& kSignature>
 void families::dynamic_scatter::check_map(const Arguments& arguments) {
-  const Slot& map = arguments.slot(arguments.signature().argument("point2voxel_map"));
-  const std::int64_t voxels = voxels_in(arguments);
+  const Slot& map = arguments.slot(kArgument<kSignature, "point2voxel_map">);
+  const std::int64_t voxels = voxels_in<kSignature>(arguments);
   visit_index(map.dtype, [&](auto type) {
     using Index = typename decltype(type)::type;
     const auto* values = static_cast<const Index*>(map.data);
@@ -237,14 +245,14 @@ void families::dynamic_scatter::check_map(const Arguments& arguments) {
   });
 }
 
+template <const Signature& kSignature>
 void families::dynamic_scatter::check_point_counts(const Arguments& arguments) {
-  if (reduce_type_of(arguments) != Reduce::mean) return;
-  const Signature& signature = arguments.signature();
-  const Slot& map = arguments.slot(signature.argument("point2voxel_map"));
-  const Slot& count = arguments.slot(signature.argument("voxel_points_count"));
+  if (reduce_type_of<kSignature>(arguments) != Reduce::mean) return;
+  const Slot& map = arguments.slot(kArgument<kSignature, "point2voxel_map">);
+  const Slot& count = arguments.slot(kArgument<kSignature, "voxel_points_count">);
   visit_index(count.dtype, [&](auto count_type) {
     const auto* counts = static_cast<const typename decltype(count_type)::type*>(count.data);
-    const std::int64_t voxels = voxels_in(arguments);
+    const std::int64_t voxels = voxels_in<kSignature>(arguments);
     if (std::all_of(counts, counts + voxels, [](auto n) { return n >= 1; })) return;
     visit_index(map.dtype, [&](auto map_type) {  // a voxel without points may have any count
       const auto* values = static_cast<const typename decltype(map_type)::type*>(map.data);
@@ -257,6 +265,9 @@ void families::dynamic_scatter::check_point_counts(const Arguments& arguments) {
     });
   });
 }
+template void families::dynamic_scatter::check_voxel_num<kDynamicScatterBackward>(const Arguments&);
+template void families::dynamic_scatter::check_map<kDynamicScatterBackward>(const Arguments&);
+template void families::dynamic_scatter::check_point_counts<kDynamicScatterBackward>(const Arguments&);
 
 // -- operators ---------------------------------------------------------------------------------------------
 

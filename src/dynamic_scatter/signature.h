@@ -12,14 +12,19 @@ inline constexpr std::int64_t kMaxPoints = 2147483647;  // a point or voxel has 
 
 // voxel_size is positive and finite, and the range has 1 .. 2^31 - 1 voxels in each direction, in the type
 // that coordinates are computed in.
+template <const Signature& kSignature>
 void check_grid(const Arguments& arguments);
 // What the reduction needs is there: feats and voxel_feats with max, voxel_points_count with mean.
+template <const Signature& kSignature>
 void check_needed(const Arguments& arguments);
 // voxel_num, when given, is 0 .. voxels.
+template <const Signature& kSignature>
 void check_voxel_num(const Arguments& arguments);
 // point2voxel_map is -1 .. voxel_num - 1. Throws Error naming the first point that is not.
+template <const Signature& kSignature>
 void check_map(const Arguments& arguments);
 // With mean, the voxels of points have a count of 1 or more.
+template <const Signature& kSignature>
 void check_point_counts(const Arguments& arguments);
 
 // Bytes of the plans' scratch memory.
@@ -32,8 +37,9 @@ inline constexpr ScalarSpec kReduceType = choice("reduce_type", "sum mean max");
 inline constexpr ArgumentSpec kPoints = in("points", kFloats, "rows, features");
 inline constexpr ArgumentSpec kVoxelSize = in("voxel_size", kGridDTypes, "3");
 inline constexpr ArgumentSpec kPointCloudRange = in("point_cloud_range", kGridDTypes, "6");
+template <const Signature& kSignature>
 inline constexpr DataCheck kGridCheck = {"voxel_size is positive, the range has 1 .. 2147483647 voxels",
-                                         &check_grid};
+                                         &check_grid<kSignature>};
 
 inline constexpr Signature kVoxelize{
     "voxelize",
@@ -41,7 +47,7 @@ inline constexpr Signature kVoxelize{
     {},
     {kPoints, kVoxelSize, kPointCloudRange, out("coors", kIndices, "rows, 3")},
     {at_most("3", "features")},
-    {kGridCheck}};
+    {kGridCheck<kVoxelize>}};
 
 inline constexpr Signature kVoxelizeHard{
     "voxelize_hard",
@@ -50,7 +56,7 @@ inline constexpr Signature kVoxelizeHard{
     {kPoints, kVoxelSize, kPointCloudRange, out("voxels", like("points"), "max_voxels, max_points, features"),
      out("coors", kIndices, "max_voxels, 3"), out("num_points_per_voxel", kIndices, "max_voxels")},
     {at_most("3", "features"), at_most("rows", "2147483647"), at_most("max_points", "2147483647")},
-    {kGridCheck}};
+    {kGridCheck<kVoxelizeHard>}};
 
 inline constexpr RuleSpec kLeastDims = at_most("1", "dims");
 inline constexpr RuleSpec kMostDims = at_most("dims", "4");
@@ -70,8 +76,9 @@ inline constexpr ArgumentSpec kFeats = optional(in("feats", like("grad_voxel_fea
 inline constexpr ArgumentSpec kVoxelFeats =
     optional(in("voxel_feats", like("grad_voxel_feats"), "voxels, channels"));
 inline constexpr ArgumentSpec kGradFeats = out("grad_feats", like("grad_voxel_feats"), "points, channels");
+template <const Signature& kSignature>
 inline constexpr DataCheck kNeededCheck = {
-    "feats and voxel_feats are there with max, voxel_points_count with mean", &check_needed};
+    "feats and voxel_feats are there with max, voxel_points_count with mean", &check_needed<kSignature>};
 
 inline constexpr Signature kDynamicScatterBackward{
     "dynamic_scatter_backward",
@@ -81,10 +88,10 @@ inline constexpr Signature kDynamicScatterBackward{
      optional(in("voxel_points_count", kIndices, "voxels")), optional(in("voxel_num", kIndices, "1")),
      kGradFeats},
     {kMostPoints},
-    {kNeededCheck,
-     {"voxel_num is 0 .. voxels", &check_voxel_num},
-     {"point2voxel_map is -1 .. voxel_num - 1", &check_map},
-     {"voxels of points have a count, with mean", &check_point_counts}}};
+    {kNeededCheck<kDynamicScatterBackward>,
+     {"voxel_num is 0 .. voxels", &check_voxel_num<kDynamicScatterBackward>},
+     {"point2voxel_map is -1 .. voxel_num - 1", &check_map<kDynamicScatterBackward>},
+     {"voxels of points have a count, with mean", &check_point_counts<kDynamicScatterBackward>}}};
 
 // Of inputs alone, where no result has a shape yet.
 inline constexpr StepSpec kInputsOrder[] = {{Check::present}, {Check::ranks}, {Check::dtypes},
@@ -118,6 +125,6 @@ inline constexpr Signature kVoxelIndexReduceBackward{"VoxelIndex.reduce_backward
                                                      {scalar("points", 0), scalar("voxels", 0), kReduceType},
                                                      {kGradVoxelFeats, kFeats, kVoxelFeats, kGradFeats},
                                                      {},
-                                                     {kNeededCheck}};
+                                                     {kNeededCheck<kVoxelIndexReduceBackward>}};
 
 }  // namespace turnout::families::dynamic_scatter

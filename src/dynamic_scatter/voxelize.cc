@@ -124,17 +124,19 @@ struct HardTask {
 
 }  // namespace
 
+template <const Signature& kSignature>
 void families::dynamic_scatter::check_grid(const Arguments& arguments) {
   const FpEnvironment environment;
-  const Signature& signature = arguments.signature();
-  const Slot& voxel_size = arguments.slot(signature.argument("voxel_size"));
-  const Slot& range = arguments.slot(signature.argument("point_cloud_range"));
-  if (arguments.slot(signature.argument("points")).dtype == DType::f64) {
+  const Slot& voxel_size = arguments.slot(kArgument<kSignature, "voxel_size">);
+  const Slot& range = arguments.slot(kArgument<kSignature, "point_cloud_range">);
+  if (arguments.slot(kArgument<kSignature, "points">).dtype == DType::f64) {
     check_grid_in<double>(arguments, voxel_size, range);
   } else {
     check_grid_in<float>(arguments, voxel_size, range);
   }
 }
+template void families::dynamic_scatter::check_grid<kVoxelize>(const Arguments&);
+template void families::dynamic_scatter::check_grid<kVoxelizeHard>(const Arguments&);
 
 void voxelize(Context& context, const ConstTensor& points, const ConstTensor& voxel_size,
               const ConstTensor& point_cloud_range, const Tensor& coors) {

@@ -29,7 +29,7 @@ extern constexpr Signature kMluOpMoeDispatchForward{
     {scalar("samples", 0), scalar("capacity", 0), scalar("hidden", 0), scalar("num_experts", 0)},
     {in("gates", like("input"), "samples"), in("indices", dtypes(DType::i32), "samples"),
      in("locations", dtypes(DType::i32), "samples"), in("input", dtypes(DType::f32), "samples, hidden"),
-     inout("dispatch", like("input"), "num_experts * capacity, hidden")},
+     may_overlap("input", inout("dispatch", like("input"), "num_experts * capacity, hidden"))},
     {at_most("samples", "num_experts * capacity")},
     {},
     kForwardSteps};

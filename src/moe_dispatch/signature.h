@@ -14,6 +14,6 @@ inline constexpr Signature kMoeDispatchForward{
     {in("gates", like("input", dtypes(DType::f32)), "choices?, samples"),
      in("indices", kIndices, "choices?, samples"), in("locations", kIndices, "choices?, samples"),
      in("input", kFloats, "samples, hidden"),
-     inout("dispatch", like("input"), "num_experts * capacity, hidden")}};
+     may_overlap("input", inout("dispatch", like("input"), "num_experts * capacity, hidden"))}};
 
 }  // namespace turnout::families::moe_dispatch

@@ -253,11 +253,48 @@ TEST(MoeDispatchForward, ReferenceOfTheWorkedExample) {
   EXPECT_EQ(dispatch, (std::vector<float>{-1, -1, -1, -1, 150, 180, -1, -1}));
 }
 
+// dispatch may share memory with input, wholly or in part: the result is that of a copied input.
+TEST(MoeDispatchForward, InPlace) {
+  for (const std::int64_t hidden : {3, 1000}) {  // in order, and by last writer on several threads
+    constexpr std::int64_t kSamples = 600, kRows = 700;
+    std::mt19937 random(7);
+    std::vector<float> gates(2 * kSamples);
+    std::vector<std::int32_t> indices(2 * kSamples), locations(2 * kSamples);
+    for (float& gate : gates) gate = static_cast<float>(random() % 100) / 10;
+    for (std::int32_t& index : indices) index = static_cast<std::int32_t>(random() % 8) - 1;
+    for (std::int32_t& location : locations) location = static_cast<std::int32_t>(random() % 110);
+    const auto row = static_cast<std::size_t>(hidden);
+    std::vector<float> memory(row * (kSamples + kRows) + 8);
+    for (float& x : memory) x = static_cast<float>(random() % 1000);
+    // Where input and dispatch begin: the same place, one inside the other, one element in common, none.
+    const std::size_t places[][2] = {{0, 0},       {0, 5},       {5, 0},       {row, 0}, {0, kSamples * row - 1},
+                                     {kRows * row - 1, 0}, {0, kSamples * row}};
+    for (const auto& [from, to] : places) {
+      for (const Fill fill : {Fill::keep, Fill::zero}) {
+        const MoeDispatchParams params{.capacity = 100, .num_experts = 7, .fill = fill};
+        std::vector<float> expected = memory;
+        reference::moe_dispatch_forward(gates.data(), indices.data(), locations.data(), memory.data() + from,
+                                        expected.data() + to, 2, kSamples, hidden, params);
+        for (const int threads : {1, 3}) {
+          Context context({.threads = threads});
+          std::vector<float> actual = memory;
+          moe_dispatch_forward(context, view(gates.data(), {2, kSamples}), view(indices.data(), {2, kSamples}),
+                               view(locations.data(), {2, kSamples}),
+                               view(actual.data() + from, {kSamples, hidden}),
+                               view(actual.data() + to, {kRows, hidden}), params);
+          EXPECT_TRUE(actual == expected) << "input at " << from << ", dispatch at " << to << ", " << threads
+                                          << " threads, hidden " << hidden;
+        }
+      }
+    }
+  }
+}
+
 // Counts how often work is handed out.
 class CountingExecutor : public Executor {
  public:
   int threads() const override { return 2; }
-  void run(void (*work)(void*), void* argument) override {
+  void run(int, void (*work)(void*), void* argument) override {
     ++runs;
     work(argument);
   }

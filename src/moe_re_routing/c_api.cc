@@ -40,9 +40,11 @@ constexpr StepSpec kInverseSteps[] = {{Check::present},
                                       {Check::any_empty},
                                       {Check::pointers}};
 
+template <const Signature& kSignature>
 std::size_t scratch_of(const Arguments& arguments) {
-  const auto size = [&](std::string_view name) { return arguments.size(arguments.signature().size(name)); };
-  return moe_re_routing_scratch(size("rows"), size("ranks"), size("experts"));
+  return moe_re_routing_scratch(arguments.size(kSize<kSignature, "rows">),
+                                arguments.size(kSize<kSignature, "ranks">),
+                                arguments.size(kSize<kSignature, "experts">));
 }
 
 }  // namespace
@@ -56,7 +58,7 @@ extern constexpr Signature kMluOpGetMoeReRoutingWorkspaceSize{
     {at_most("1", "hidden"), at_most("1", "ranks"), at_most("1", "experts")},
     {},
     kQuerySteps,
-    &scratch_of};
+    &scratch_of<kMluOpGetMoeReRoutingWorkspaceSize>};
 
 extern constexpr Signature kMluOpMoeReRouting{
     "mluOpMoeReRouting",
@@ -70,7 +72,7 @@ extern constexpr Signature kMluOpMoeReRouting{
     {at_most("1", "hidden"), at_most("1", "ranks"), at_most("1", "experts")},
     {},
     kReRoutingSteps,
-    &scratch_of};
+    &scratch_of<kMluOpMoeReRouting>};
 
 extern constexpr Signature kMluOpMoeReRoutingInverse{
     "mluOpMoeReRoutingInverse",

@@ -47,17 +47,16 @@ constexpr StepSpec kBackwardSteps[] = {
 // By p alone, which has all sizes; a query has not compared it with anything. 0 for what no call accepts.
 using PlanScratch = std::size_t (*)(std::int64_t batch, std::int64_t symbols, std::int64_t frames,
                                     int threads);
-std::size_t scratch_of(const Arguments& arguments, PlanScratch plan) {
-  const Slot& p = arguments.slot(arguments.signature().argument("p"));
+template <const Signature& kSignature, PlanScratch kPlan>
+std::size_t scratch_of(const Arguments& arguments) {
+  const Slot& p = arguments.slot(kArgument<kSignature, "p">);
   if (p.rank != 3 || p.elements() == 0 || p.elements() >= kLargeElements) return 0;
-  return plan(p.shape[0], p.shape[1] - 1, p.shape[2] - 1, arguments.threads());
+  return kPlan(p.shape[0], p.shape[1] - 1, p.shape[2] - 1, arguments.threads());
 }
-std::size_t forward_scratch(const Arguments& arguments) {
-  return scratch_of(arguments, &mutual_information_forward_scratch);
-}
-std::size_t backward_scratch(const Arguments& arguments) {
-  return scratch_of(arguments, &mutual_information_backward_scratch);
-}
+template <const Signature& kSignature>
+constexpr ScratchBytes kForwardScratch = &scratch_of<kSignature, &mutual_information_forward_scratch>;
+template <const Signature& kSignature>
+constexpr ScratchBytes kBackwardScratch = &scratch_of<kSignature, &mutual_information_backward_scratch>;
 
 constexpr DTypes kFloat = dtypes(DType::f32);
 constexpr std::string_view kPxDims = "batch, symbols, frames + 1";
@@ -65,6 +64,7 @@ constexpr std::string_view kPyDims = "batch, symbols + 1, frames";
 constexpr std::string_view kPDims = "batch, symbols + 1, frames + 1";
 constexpr ArgumentSpec kOptBoundary = optional(in("opt_boundary", dtypes(DType::i64), "batch, 4"));
 
+template <const Signature& kSignature>
 consteval Signature forward_c(std::string_view op, std::span<const StepSpec> steps) {
   return {op,
           "batch symbols frames",
@@ -74,15 +74,15 @@ consteval Signature forward_c(std::string_view op, std::span<const StepSpec> ste
           {},
           {},
           steps,
-          &forward_scratch};
+          kForwardScratch<kSignature>};
 }
 
 }  // namespace
 
 extern constexpr Signature kMluOpGetMutualInformationForwardWorkspaceSize =
-    forward_c("mluOpGetMutualInformationForwardWorkspaceSize", kQuerySteps);
+    forward_c<kMluOpGetMutualInformationForwardWorkspaceSize>("mluOpGetMutualInformationForwardWorkspaceSize", kQuerySteps);
 extern constexpr Signature kMluOpMutualInformationForward =
-    forward_c("mluOpMutualInformationForward", kForwardSteps);
+    forward_c<kMluOpMutualInformationForward>("mluOpMutualInformationForward", kForwardSteps);
 
 extern constexpr Signature kMluOpGetMutualInformationBackwardWorkspaceSize{
     "mluOpGetMutualInformationBackwardWorkspaceSize",
@@ -93,7 +93,7 @@ extern constexpr Signature kMluOpGetMutualInformationBackwardWorkspaceSize{
     {},
     {},
     kQuerySteps,
-    &backward_scratch};
+    kBackwardScratch<kMluOpGetMutualInformationBackwardWorkspaceSize>};
 
 extern constexpr Signature kMluOpMutualInformationBackward{
     "mluOpMutualInformationBackward",
@@ -104,7 +104,7 @@ extern constexpr Signature kMluOpMutualInformationBackward{
     {},
     {},
     kBackwardSteps,
-    &backward_scratch};
+    kBackwardScratch<kMluOpMutualInformationBackward>};
 
 }  // namespace turnout::families::mutual_information
 

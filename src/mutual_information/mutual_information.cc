@@ -140,27 +140,27 @@ void for_each_wave(Context& context, const Division& division, const Waves& wave
 
 }  // namespace
 
+template <const Signature& kSignature>
 void families::mutual_information::check_lattice_dtypes(const Arguments& arguments) {
-  const Signature& signature = arguments.signature();
-  const bool wide = arguments.slot(signature.argument("px")).dtype == DType::f64;
-  for (int i = 0; i < signature.arguments.count; ++i) {
-    const Argument& argument = signature.arguments[i];
+  const DType px = arguments.slot(kArgument<kSignature, "px">).dtype;
+  const bool wide = px == DType::f64;
+  for (int i = 0; i < kSignature.arguments.count; ++i) {
+    const Argument& argument = kSignature.arguments[i];
     if (argument.name != "p" && argument.name != "ans" && argument.name != "ans_grad") continue;
     if ((arguments.slot(i).dtype == DType::f64) != wide)
       arguments.fail(ErrorCode::bad_param,
                      concat(argument.name, " has dtype ", name_of(arguments.slot(i).dtype), ", expected ",
-                            wide ? "f64" : "f32", " beside px of ",
-                            name_of(arguments.slot(signature.argument("px")).dtype)));
+                            wide ? "f64" : "f32", " beside px of ", name_of(px)));
   }
 }
 
+template <const Signature& kSignature>
 void families::mutual_information::check_boundary(const Arguments& arguments) {
-  const Signature& signature = arguments.signature();
-  const Slot& boundary = arguments.slot(signature.argument("boundary"));
+  const Slot& boundary = arguments.slot(kArgument<kSignature, "boundary">);
   if (!boundary.present) return;
   const auto* data = static_cast<const std::int64_t*>(boundary.data);
-  const std::int64_t limits[2] = {arguments.size(signature.size("symbols")),
-                                  arguments.size(signature.size("frames"))};
+  const std::int64_t limits[2] = {arguments.size(kSize<kSignature, "symbols">),
+                                  arguments.size(kSize<kSignature, "frames">)};
   for (std::int64_t i = 0; i < boundary.shape[0] * 4; ++i) {
     const std::int64_t limit = limits[i % 2];
     if (data[i] < 0 || data[i] > limit)
@@ -169,6 +169,13 @@ void families::mutual_information::check_boundary(const Arguments& arguments) {
                             i % 2 == 0 ? " symbols" : " frames"));
   }
 }
+
+template void families::mutual_information::check_lattice_dtypes<kMutualInformationForward>(const Arguments&);
+template void families::mutual_information::check_lattice_dtypes<kMutualInformationBackward>(const Arguments&);
+template void families::mutual_information::check_lattice_dtypes<kMutualInformationForwardBackward>(const Arguments&);
+template void families::mutual_information::check_boundary<kMutualInformationForward>(const Arguments&);
+template void families::mutual_information::check_boundary<kMutualInformationBackward>(const Arguments&);
+template void families::mutual_information::check_boundary<kMutualInformationForwardBackward>(const Arguments&);
 
 // Also for f64, whose rows are as wide.
 std::size_t families::mutual_information::mutual_information_forward_scratch(std::int64_t batch,

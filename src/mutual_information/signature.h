@@ -11,8 +11,10 @@ using namespace core;
 inline constexpr DTypes kLatticeDTypes = dtypes(DType::f32, DType::f64);
 
 // p, ans and ans_grad are f64 beside f64, else f32.
+template <const Signature& kSignature>
 void check_lattice_dtypes(const Arguments& arguments);
 // Every component is in 0 .. S or 0 .. T. Throws Error naming the first row that is not.
+template <const Signature& kSignature>
 void check_boundary(const Arguments& arguments);
 
 // Bytes of scratch memory of the plans.
@@ -28,9 +30,12 @@ inline constexpr ArgumentSpec kPxGrad = out("px_grad", like("px"), "batch, symbo
 inline constexpr ArgumentSpec kPyGrad = out("py_grad", like("px"), "batch, symbols + 1, frames");
 inline constexpr RuleSpec kFewestColumns = at_most("frames", "columns");
 inline constexpr RuleSpec kMostColumns = at_most("columns", "frames + 1");
-inline constexpr DataCheck kLatticeCheck = {"p and ans are f64 beside f64, else f32", &check_lattice_dtypes};
+template <const Signature& kSignature>
+inline constexpr DataCheck kLatticeCheck = {"p and ans are f64 beside f64, else f32",
+                                            &check_lattice_dtypes<kSignature>};
+template <const Signature& kSignature>
 inline constexpr DataCheck kBoundaryCheck = {"boundary is within 0 .. symbols and 0 .. frames",
-                                             &check_boundary};
+                                             &check_boundary<kSignature>};
 
 inline constexpr Signature kMutualInformationForward{
     "mutual_information_forward",
@@ -39,7 +44,7 @@ inline constexpr Signature kMutualInformationForward{
     {kPx, kPy, kBoundary, inout("p", kLatticeDTypes, "batch, symbols + 1, frames + 1"),
      out("ans", like("p"), "batch")},
     {kFewestColumns, kMostColumns},
-    {kLatticeCheck, kBoundaryCheck}};
+    {kLatticeCheck<kMutualInformationForward>, kBoundaryCheck<kMutualInformationForward>}};
 
 inline constexpr Signature kMutualInformationBackward{
     "mutual_information_backward",
@@ -48,7 +53,7 @@ inline constexpr Signature kMutualInformationBackward{
     {kPx, kPy, kBoundary, in("p", kLatticeDTypes, "batch, symbols + 1, frames + 1"),
      inout("ans_grad", like("p"), "batch"), kPxGrad, kPyGrad},
     {kFewestColumns, kMostColumns},
-    {kLatticeCheck, kBoundaryCheck}};
+    {kLatticeCheck<kMutualInformationBackward>, kBoundaryCheck<kMutualInformationBackward>}};
 
 inline constexpr Signature kMutualInformationForwardBackward{
     "mutual_information_forward_backward",
@@ -56,6 +61,6 @@ inline constexpr Signature kMutualInformationForwardBackward{
     {},
     {kPx, kPy, kBoundary, out("ans", kLatticeDTypes, "batch"), kPxGrad, kPyGrad},
     {kFewestColumns, kMostColumns},
-    {kLatticeCheck, kBoundaryCheck}};
+    {kLatticeCheck<kMutualInformationForwardBackward>, kBoundaryCheck<kMutualInformationForwardBackward>}};
 
 }  // namespace turnout::families::mutual_information

@@ -5,7 +5,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <optional>
 #include <utility>
+
+#include "simd/isa.h"
 
 namespace turnout {
 namespace core {
@@ -29,13 +32,40 @@ unsigned lines_of(int level) {
   return level >= kCallLevel ? kFailures | kCalls : kNoLines;
 }
 
-void log_line(LogLines kind, const std::string& line) {
-  if ((logged_lines() & kind) == 0) return;
+// What TURNOUT_LOG says: a level, or nothing. bad: it is neither.
+struct LogVariable {
+  std::optional<int> level;
+  const char* bad = nullptr;
+};
+LogVariable log_variable() {
+  const char* wanted = std::getenv("TURNOUT_LOG");
+  if (wanted == nullptr || *wanted == '\0') return {};
+  const bool is_level = wanted[0] >= '0' && wanted[0] <= '0' + kSkippedLevel && wanted[1] == '\0';
+  if (!is_level) return {{}, wanted};
+  return {wanted[0] - '0'};
+}
+
+void write_line(int level, const std::string& line) {
   if (const auto* to = sink().get()) {
-    to->call(kind == kSkippedCalls ? kSkippedLevel : kCallLevel, line.c_str(), to->user);
+    to->call(level, line.c_str(), to->user);
   } else {
     std::fprintf(stderr, "%s\n", line.c_str());
   }
+}
+
+// Once, before the first line of a log that has calls: what this process cannot do as its environment asks.
+void write_notes() {
+  static std::atomic<bool> written{false};
+  if (written.exchange(true)) return;
+  const std::string note = isa_note();
+  if (!note.empty()) write_line(kCallLevel, concat("[turnout] ", note));
+}
+
+void log_line(LogLines kind, const std::string& line) {
+  const unsigned lines = logged_lines();
+  if ((lines & kind) == 0) return;
+  if (lines & kCalls) write_notes();
+  write_line(kind == kSkippedCalls ? kSkippedLevel : kCallLevel, line);
 }
 
 void log_call(const CallRecord& record) {
@@ -51,12 +81,18 @@ void log_call(const CallRecord& record) {
 unsigned logged_lines() {
   unsigned lines = chosen_lines.load(std::memory_order_relaxed);
   if (lines == kUnread) {
-    const char* wanted = std::getenv("TURNOUT_LOG");
-    const unsigned read = wanted == nullptr ? kNobodySaid : lines_of(std::atoi(wanted));
+    const std::optional<int> level = log_variable().level;
+    const unsigned read = level ? lines_of(*level) : kNobodySaid;
     // A set_log() at the same time wins.
     if (chosen_lines.compare_exchange_strong(lines, read)) lines = read;
   }
   return lines == kNobodySaid ? default_lines.load(std::memory_order_relaxed) : lines;
+}
+
+void check_log_environment() {
+  if (const char* bad = log_variable().bad)
+    throw Error(ErrorCode::bad_param, concat("TURNOUT_LOG is '", bad, "', expected a level, 0 .. ",
+                                             std::int64_t{kSkippedLevel}));
 }
 
 void set_default_log(unsigned lines) { default_lines = lines; }

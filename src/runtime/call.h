@@ -71,6 +71,8 @@ class Call {
 // The kinds of lines the log has, as bits. TURNOUT_LOG and set_log() choose by level.
 enum LogLines : unsigned { kNoLines = 0, kFailures = 1, kCalls = 2, kSkippedCalls = 4 };
 unsigned logged_lines();
+// Throws Error when TURNOUT_LOG is no level. logged_lines() takes it as if it were not there.
+void check_log_environment();
 // What is logged when neither TURNOUT_LOG nor set_log() says anything.
 void set_default_log(unsigned lines);
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <string>
 
 #include "turnout/context.h"
 
@@ -9,8 +10,12 @@ namespace turnout::core {
 
 inline constexpr int kIsaCount = 5;
 
-// The best this CPU has, capped by TURNOUT_ISA; Error(not_supported) on a CPU below x86-64-v2.
+// The best this CPU has, capped by TURNOUT_ISA; Error(not_supported) on a CPU below x86-64-v2, Error(bad_param)
+// when TURNOUT_ISA is the name of no instruction set.
 Isa best_isa();
+
+// A sentence when TURNOUT_ISA names a set that is not supported here; else empty.
+std::string isa_note();
 
 // `wanted` if this CPU and this build have it, else Error(not_supported).
 Isa resolve_isa(Isa wanted);

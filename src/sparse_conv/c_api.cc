@@ -45,20 +45,24 @@ constexpr StepSpec kPairsSteps[] = {
     {Check::pointers},
     {Check::workspace}};
 
-const std::int64_t* vector_of(const Arguments& arguments, std::string_view name) {
-  return arguments.scalar(arguments.signature().size(name)).values;
+template <const Signature& kSignature, Name kName>
+const std::int64_t* vector_of(const Arguments& arguments) {
+  return arguments.scalar(kSize<kSignature, kName>).values;
 }
 
+template <const Signature& kSignature>
 void check_dilation(const Arguments& arguments) {
-  const std::int64_t *stride = vector_of(arguments, "stride"), *dilation = vector_of(arguments, "dilation");
+  const std::int64_t* stride = vector_of<kSignature, "stride">(arguments);
+  const std::int64_t* dilation = vector_of<kSignature, "dilation">(arguments);
   for (std::int64_t d = 0; d < mluOpSparseConvolutionStruct::kDims; ++d)
     if (dilation[d] != 1 && stride[d] != 1)
       arguments.fail(ErrorCode::bad_param, concat("dilation[", d, "] is ", dilation[d], " and stride[", d,
                                                   "] is ", stride[d], ", expected 1 for one of them"));
 }
 
+template <const Signature& kSignature>
 void check_submanifold(const Arguments& arguments) {
-  if (arguments.size(arguments.signature().size("sub_m")) == 0) return;
+  if (arguments.size(kSize<kSignature, "sub_m">) == 0) return;
   const std::int64_t ones[] = {1, 1, 1};
   const auto expect = [&](std::string_view name, const std::int64_t* given, const std::int64_t* expected) {
     for (std::int64_t d = 0; d < mluOpSparseConvolutionStruct::kDims; ++d)
@@ -66,28 +70,30 @@ void check_submanifold(const Arguments& arguments) {
         arguments.fail(ErrorCode::bad_param,
                        concat(name, "[", d, "] is ", given[d], ", expected ", expected[d], " with sub_m"));
   };
-  expect("output_space", vector_of(arguments, "output_space"), vector_of(arguments, "input_space"));
-  expect("stride", vector_of(arguments, "stride"), ones);
-  expect("dilation", vector_of(arguments, "dilation"), ones);
+  expect("output_space", vector_of<kSignature, "output_space">(arguments),
+         vector_of<kSignature, "input_space">(arguments));
+  expect("stride", vector_of<kSignature, "stride">(arguments), ones);
+  expect("dilation", vector_of<kSignature, "dilation">(arguments), ones);
 }
 
+template <const Signature& kSignature>
 std::size_t scratch_of(const Arguments& arguments) {
-  const Signature& signature = arguments.signature();
-  const auto dims = [&](std::string_view name) {
-    return Dims(vector_of(arguments, name), mluOpSparseConvolutionStruct::kDims);
+  const auto dims = [](const std::int64_t* values) {
+    return Dims(values, mluOpSparseConvolutionStruct::kDims);
   };
-  return indice_pairs_scratch(
-      arguments.size(signature.size("rows")),
-      {.batch_size = arguments.size(signature.size("batch_size")),
-       .spatial_shape = dims("input_space"),
-       .kernel_size = dims("filter_space"),
-       .stride = dims("stride"),
-       .padding = dims("pad"),
-       .dilation = dims("dilation"),
-       .output_shape = dims("output_space"),
-       .mode = arguments.size(signature.size("sub_m")) == 0 ? ConvMode::sparse : ConvMode::submanifold});
+  const bool is_submanifold = arguments.size(kSize<kSignature, "sub_m">) != 0;
+  return indice_pairs_scratch(arguments.size(kSize<kSignature, "rows">),
+                              {.batch_size = arguments.size(kSize<kSignature, "batch_size">),
+                               .spatial_shape = dims(vector_of<kSignature, "input_space">(arguments)),
+                               .kernel_size = dims(vector_of<kSignature, "filter_space">(arguments)),
+                               .stride = dims(vector_of<kSignature, "stride">(arguments)),
+                               .padding = dims(vector_of<kSignature, "pad">(arguments)),
+                               .dilation = dims(vector_of<kSignature, "dilation">(arguments)),
+                               .output_shape = dims(vector_of<kSignature, "output_space">(arguments)),
+                               .mode = is_submanifold ? ConvMode::submanifold : ConvMode::sparse});
 }
 
+template <const Signature& kSignature>
 consteval Signature indice_pairs_c(std::string_view op, std::span<const StepSpec> steps) {
   return Signature{
       op,
@@ -101,10 +107,10 @@ consteval Signature indice_pairs_c(std::string_view op, std::span<const StepSpec
        out("indice_num", dtypes(DType::i32), "volume(filter_space)")},
       {at_most("rows", "batch_size * volume(input_space)"), at_most("volume(filter_space)", "4096"),
        at_most("out_rows", "batch_size * volume(output_space)"), at_most("rows", "1000000")},
-      {{"in each dimension dilation or stride is 1", &check_dilation},
-       {"with sub_m: output_space is input_space, stride and dilation are 1", &check_submanifold}},
+      {{"in each dimension dilation or stride is 1", &check_dilation<kSignature>},
+       {"with sub_m: output_space is input_space, stride and dilation are 1", &check_submanifold<kSignature>}},
       steps,
-      &scratch_of};
+      &scratch_of<kSignature>};
 }
 
 ScalarValue vector_value(const Dims& dims) { return {dims.data(), dims.count()}; }
@@ -112,8 +118,8 @@ ScalarValue vector_value(const Dims& dims) { return {dims.data(), dims.count()};
 }  // namespace
 
 extern constexpr Signature kMluOpGetIndicePairsWorkspaceSize =
-    indice_pairs_c("mluOpGetIndicePairsWorkspaceSize", kQuerySteps);
-extern constexpr Signature kMluOpGetIndicePairs = indice_pairs_c("mluOpGetIndicePairs", kPairsSteps);
+    indice_pairs_c<kMluOpGetIndicePairsWorkspaceSize>("mluOpGetIndicePairsWorkspaceSize", kQuerySteps);
+extern constexpr Signature kMluOpGetIndicePairs = indice_pairs_c<kMluOpGetIndicePairs>("mluOpGetIndicePairs", kPairsSteps);
 
 }  // namespace turnout::families::sparse_conv
 

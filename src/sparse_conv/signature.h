@@ -12,8 +12,10 @@ using namespace core;
 inline constexpr std::int64_t kMaxSpatial = 2147483647;  // coordinates and offsets multiply within int64
 
 // Submanifold: stride 1, the output shape is that of the input.
+template <const Signature& kSignature>
 void check_mode(const Arguments& arguments);
 // Every batch number and coordinate is in range. Throws Error naming the first row that is not.
+template <const Signature& kSignature>
 void check_coordinates(const Arguments& arguments);
 
 // Bytes of the plan's first scratch memory: what the shapes alone decide.
@@ -33,6 +35,7 @@ inline constexpr StepSpec kResultOrder[] = {{Check::present},  {Check::ranks},  
                                             {Check::shapes},   {Check::contiguous}, {Check::outputs_empty},
                                             {Check::pointers}, {Check::overlap}};
 
+template <const Signature& kSignature>
 consteval Signature indice_pairs_signature(std::span<const StepSpec> order) {
   return Signature{
       "get_indice_pairs",
@@ -46,12 +49,12 @@ consteval Signature indice_pairs_signature(std::span<const StepSpec> order) {
        out("indice_num", dtypes(DType::i32), "volume(kernel_size)")},
       {at_most("1", "dims"), at_most("dims", "4"), at_most("rows", "2147483647"),
        at_most("volume(kernel_size)", "16777216")},
-      {{"submanifold: stride is 1, output_shape is spatial_shape", &check_mode},
-       {"batch numbers and coordinates are in range", &check_coordinates}},
+      {{"submanifold: stride is 1, output_shape is spatial_shape", &check_mode<kSignature>},
+       {"batch numbers and coordinates are in range", &check_coordinates<kSignature>}},
       order};
 }
-inline constexpr Signature kGetIndicePairs = indice_pairs_signature(kStandardOrder);
-inline constexpr Signature kIndicePairsIndex = indice_pairs_signature(kIndexOrder);
-inline constexpr Signature kIndicePairsResult = indice_pairs_signature(kResultOrder);
+inline constexpr Signature kGetIndicePairs = indice_pairs_signature<kGetIndicePairs>(kStandardOrder);
+inline constexpr Signature kIndicePairsIndex = indice_pairs_signature<kIndicePairsIndex>(kIndexOrder);
+inline constexpr Signature kIndicePairsResult = indice_pairs_signature<kIndicePairsResult>(kResultOrder);
 
 }  // namespace turnout::families::sparse_conv

@@ -95,16 +95,21 @@ std::array<ScalarValue, 8> scalars_of(const IndicePairsParams& p) {
           values(p.padding), values(p.dilation),      values(p.output_shape), p.mode};
 }
 
+void check_count(int count) {
+  if (count < 0 || count > Dims::kMax)
+    throw Error(ErrorCode::bad_param,
+                concat("Dims: ", std::int64_t{count}, " values, expected at most ", std::int64_t{Dims::kMax}));
+}
+
 }  // namespace
 
 Dims::Dims(const std::int64_t* values, int count) : count_(count) {
-  if (count < 0 || count > kMax)
-    throw Error(ErrorCode::bad_param,
-                concat("Dims: ", std::int64_t{count}, " values, expected at most ", std::int64_t{kMax}));
+  check_count(count);
   std::copy(values, values + count, values_);
 }
 
 Dims Dims::filled(int count, std::int64_t value) {
+  check_count(count);
   Dims dims;
   dims.count_ = count;
   std::fill(dims.values_, dims.values_ + count, value);
@@ -117,13 +122,13 @@ Dims indice_pairs_output_shape(const IndicePairsParams& params) {
   return resolved(p).output_shape;
 }
 
+template <const Signature& kSignature>
 void families::sparse_conv::check_mode(const Arguments& arguments) {
-  const Signature& signature = arguments.signature();
-  const auto vector = [&](std::string_view name) { return arguments.scalar(signature.size(name)).values; };
-  if (static_cast<ConvMode>(arguments.size(signature.size("mode"))) != ConvMode::submanifold) return;
-  const std::int64_t* stride = vector("stride");
-  const std::int64_t *in = vector("spatial_shape"), *out = vector("output_shape");
-  for (std::int64_t d = 0; d < arguments.size(signature.size("dims")); ++d) {
+  if (static_cast<ConvMode>(arguments.size(kSize<kSignature, "mode">)) != ConvMode::submanifold) return;
+  const std::int64_t* stride = arguments.scalar(kSize<kSignature, "stride">).values;
+  const std::int64_t* in = arguments.scalar(kSize<kSignature, "spatial_shape">).values;
+  const std::int64_t* out = arguments.scalar(kSize<kSignature, "output_shape">).values;
+  for (std::int64_t d = 0; d < arguments.size(kSize<kSignature, "dims">); ++d) {
     if (stride[d] != 1)
       arguments.fail(ErrorCode::bad_param,
                      concat("stride[", d, "] is ", stride[d], ", expected 1 in submanifold mode"));
@@ -133,13 +138,13 @@ void families::sparse_conv::check_mode(const Arguments& arguments) {
   }
 }
 
+template <const Signature& kSignature>
 void families::sparse_conv::check_coordinates(const Arguments& arguments) {
-  const Signature& signature = arguments.signature();
-  const Slot& indices = arguments.slot(signature.argument("indices"));
+  const Slot& indices = arguments.slot(kArgument<kSignature, "indices">);
   const std::int64_t rows = indices.shape[0];
   const int columns = static_cast<int>(indices.shape[1]);
-  std::int64_t limits[Dims::kMax + 1] = {arguments.size(signature.size("batch_size"))};
-  std::copy_n(arguments.scalar(signature.size("spatial_shape")).values, columns - 1, limits + 1);
+  std::int64_t limits[Dims::kMax + 1] = {arguments.size(kSize<kSignature, "batch_size">)};
+  std::copy_n(arguments.scalar(kSize<kSignature, "spatial_shape">).values, columns - 1, limits + 1);
   if (all_in_range({indices.data, indices.dtype, indices.shape, indices.rank}, limits)) return;
   visit_index(indices.dtype, [&](auto type) {
     const auto* data = static_cast<const typename decltype(type)::type*>(indices.data);
@@ -151,6 +156,12 @@ void families::sparse_conv::check_coordinates(const Arguments& arguments) {
     }
   });
 }
+template void families::sparse_conv::check_mode<kGetIndicePairs>(const Arguments&);
+template void families::sparse_conv::check_mode<kIndicePairsIndex>(const Arguments&);
+template void families::sparse_conv::check_mode<kIndicePairsResult>(const Arguments&);
+template void families::sparse_conv::check_coordinates<kGetIndicePairs>(const Arguments&);
+template void families::sparse_conv::check_coordinates<kIndicePairsIndex>(const Arguments&);
+template void families::sparse_conv::check_coordinates<kIndicePairsResult>(const Arguments&);
 
 struct IndicePairs::State {
   Context& context;
