@@ -4,13 +4,17 @@
 #include <strings.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <iterator>
+#include <mutex>
 #include <new>
+#include <set>
+#include <string>
 
 #include "runtime/call.h"
 
@@ -98,6 +102,16 @@ void fill(Tensor& tensor, const Slot& slot) {
     tensor.shape[d] = slot.shape[d];
     tensor.stride[d] = slot.stride[d];
   }
+}
+
+std::atomic<const char*> gen_case_directory{""};
+
+// A copy that any thread may hold: each text is kept once, until the process ends.
+const char* kept_for_ever(const char* text) {
+  static auto& mutex = *new std::mutex;
+  static auto& texts = *new std::set<std::string>;
+  const std::lock_guard lock(mutex);
+  return texts.emplace(text).first->c_str();
 }
 
 // The operator behind the door writes the log line of a call that gets that far; the others are logged here.
@@ -249,9 +263,13 @@ void mluOpGetLibVersion(int* major, int* minor, int* patch) {
 }
 
 void mluOpSetGenCaseMode(int) {}
-void mluOpSetGenCaseDirectory(const char*) {}
-void mluOpGetGenCaseDirectory(char* buffer, size_t size, size_t* length, mluOpStatus_t* status) {
-  if (buffer != nullptr && size > 0) buffer[0] = '\0';
-  if (length != nullptr) *length = 0;
-  if (status != nullptr) *status = MLUOP_STATUS_SUCCESS;
+mluOpStatus_t mluOpSetGenCaseDirectory(const char* directory) {
+  if (directory == nullptr) return refuse_null(__func__, "directory");
+  try {
+    gen_case_directory = kept_for_ever(directory);
+    return succeed();
+  } catch (...) {
+    return fail_as_thrown();
+  }
 }
+const char* mluOpGetGenCaseDirectory(void) { return gen_case_directory; }

@@ -10,8 +10,9 @@
 #include "turnout/context.h"
 #include "turnout/mluop/mlu_op.h"
 
-// Clients look at the first two members.
+// Clients look at the first three members, by a declaration of their own.
 struct mluOpContext {
+  std::int32_t device = 0;
   cnrtQueue_t queue = nullptr;
   std::int32_t arch = 592;  // the newest device MLU-OPS knows: none of its operators is refused there
   mluOpQuantizeRoundMode_t round_mode = MLUOP_ROUND_HALF_TO_EVEN;
