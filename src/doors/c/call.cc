@@ -90,8 +90,12 @@ Slot slot_of(const Described& described) {
   const mluOpTensorStruct& desc = *described.desc;
   const std::int64_t* shape = desc.shape.data();
   if (desc.shape.empty()) shape = desc.elements == 0 ? nullptr : kScalar;
-  return {described.data, dtype_of_c(desc.dtype), shape, desc.stride.data(),
-          static_cast<int>(desc.shape.size())};
+  return {described.data,
+          dtype_of_c(desc.dtype),
+          shape,
+          desc.stride.data(),
+          static_cast<int>(desc.shape.size()),
+          mluOpGetNameOfTensorLayout(desc.layout)};
 }
 
 void fill(Tensor& tensor, const Slot& slot) {
@@ -166,9 +170,10 @@ mluOpStatus_t fail_as_thrown(bool logged) noexcept {
   }
 }
 
-mluOpStatus_t call_erased(mluOpHandle_t handle, const Signature& signature, const Described* described,
-                          int count, std::initializer_list<ScalarValue> scalars, const Workspace& workspace,
-                          Slot* slots, Tensor* tensors, ErasedBody run, const void* body) noexcept {
+mluOpStatus_t call_erased(mluOpHandle_t handle, const Signature& signature, const Renames& renames,
+                          const Described* described, int count, std::initializer_list<ScalarValue> scalars,
+                          const Workspace& workspace, Slot* slots, Tensor* tensors, ErasedBody run,
+                          const void* body) noexcept {
   if (handle == nullptr) return refuse_null(signature.op, "handle");
   try {
     for (int i = 0; i < count; ++i) slots[i] = slot_of(described[i]);
@@ -177,6 +182,7 @@ mluOpStatus_t call_erased(mluOpHandle_t handle, const Signature& signature, cons
     if (!check_and_log(arguments)) return succeed();
     for (int i = 0; i < count; ++i) fill(tensors[i], slots[i]);
     const Loan loan(workspace.data, workspace.size);
+    const Caller caller(arguments, renames);
     run(body, handle->context, tensors);
     return succeed();
   } catch (...) {
