@@ -16,7 +16,8 @@
 #endif
 #endif
 
-#if defined(__GNUC__)
+/* TURNOUT_STATIC: for the static library, which marks nothing for export. */
+#if defined(__GNUC__) && !defined(TURNOUT_STATIC)
 #define TURNOUT_MLUOP_API __attribute__((visibility("default")))
 #else
 #define TURNOUT_MLUOP_API
