@@ -97,7 +97,7 @@ class TURNOUT_API IndicePairs {
   // input rows and [k][1] the output rows, then -1. indice_num [kernel_volume] int32: how many.
   void write(const Tensor& out_indices, const Tensor& indice_pairs, const Tensor& indice_num) const;
 
-  struct State;
+  struct TURNOUT_HIDDEN State;
 
  private:
   friend std::int64_t get_indice_pairs(Context& context, const ConstTensor& indices,
