@@ -25,4 +25,10 @@ inline constexpr bool kReducedShapes = true;
 inline constexpr bool kReducedShapes = false;
 #endif
 
+#if defined(TURNOUT_THREAD_SANITIZER)
+inline constexpr bool kThreadSanitizer = true;
+#else
+inline constexpr bool kThreadSanitizer = false;
+#endif
+
 }  // namespace turnout::test

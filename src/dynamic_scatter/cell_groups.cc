@@ -26,7 +26,9 @@ std::int64_t words_of_blocks(const Packing& packing) {
   return BitRanks::words_for(static_cast<std::int64_t>(packing.cells / 64) + 1);
 }
 
-// The number of a point's cell, modulo 2^32: its coordinates' weighted sum.
+// The number of a point's cell: the weighted sum of its coordinates, modulo 2^32. Coordinates that have
+// changed since the packing was made may give any sum; those beyond the last cell are taken as `none`, so
+// that every cell has its bit in the tables.
 template <class Index, int kDims>
 struct CellOf {
   std::uint32_t weight[kDims], least = 0, none;
@@ -41,10 +43,11 @@ struct CellOf {
     Index any = 0;
     std::uint32_t cell = 0 - least;
     for (int d = 0; d < kDims; ++d) {
-      any |= row[d];
-      cell += static_cast<std::uint32_t>(row[d]) * weight[d];
+      const Index coordinate = row[d];
+      any |= coordinate;
+      cell += static_cast<std::uint32_t>(coordinate) * weight[d];
     }
-    return any < 0 ? none : cell;
+    return any < 0 ? none : std::min(cell, none);
   }
 };
 

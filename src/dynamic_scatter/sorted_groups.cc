@@ -1,6 +1,7 @@
 // Points by voxel through a sort: of cells and points packed into one number each or, where that does not fit
 // 64 bits, of points whose rows are compared.
 #include <algorithm>
+#include <utility>
 
 #include "core/dtypes.h"
 #include "dynamic_scatter/grouping.h"
@@ -37,11 +38,14 @@ class Sorting {
     const bool fits = packing_.cells > 0 && packing_.cell_bits() + packing_.point_bits <= 64;
     if (fits) {
       point_bits_ = packing_.point_bits;
-      make_elements([packing = packing_](const Index* row) {
+      // The mask keeps coordinates that have changed within the bits that are sorted by.
+      const std::uint64_t mask = (std::uint64_t{1} << packing_.cell_bits()) - 1;
+      make_elements([packing = packing_, mask](const Index* row) {
         std::uint64_t cell = 0;
         for (int d = 0; d < kDims; ++d)
-          cell += static_cast<std::uint64_t>(row[d] - packing.least[d]) * packing.weight[d];
-        return cell << packing.point_bits;
+          cell += (static_cast<std::uint64_t>(row[d]) - static_cast<std::uint64_t>(packing.least[d])) *
+                  packing.weight[d];
+        return (cell & mask) << packing.point_bits;
       });
       elements_ = sort_bits(context_, elements_, other_, packing_.valid, point_bits_, packing_.cell_bits(),
                             counters_);
@@ -53,35 +57,56 @@ class Sorting {
   }
 
  private:
-  // Points that are in a voxel become elements, the others go behind them in the order.
+  // Points in a voxel become elements; the others go to the end of the order. Every chunk fills exactly the
+  // places that make_packing() counted for it, also when coordinates have changed since: a point whose kind
+  // has no place left is taken as one of the other kind.
   template <class KeyOf>
   void make_elements(const KeyOf& key_of) {
-    Chunks(points_).run(context_, [&](std::int64_t part, std::int64_t begin, std::int64_t end) {
-      const KeyOf key = key_of;  // here, where stores are known to leave it alone
-      std::uint64_t* next = elements_ + packing_.valid_before[part];
-      std::int32_t* next_none = to_.order + packing_.valid + begin - packing_.valid_before[part];
+    const Chunks chunks(points_);
+    chunks.run(context_, [&](std::int64_t part, std::int64_t begin, std::int64_t end) {
+      const KeyOf key = key_of;  // a local copy: stores cannot change it
+      const std::int64_t before = packing_.valid_before[part];
+      std::uint64_t* next = elements_ + before;
+      std::uint64_t* const last =
+          elements_ + (part + 1 < chunks.parts ? packing_.valid_before[part + 1] : packing_.valid);
+      std::int32_t* next_none = to_.order + packing_.valid + begin - before;
+      std::int32_t* const last_none = next_none + (end - begin) - (last - next);
       const Index* row = coors_ + begin * kDims;
       for (std::int64_t x = begin; x < end; ++x, row += kDims) {
-        if (negative<kDims>(row) != 0) {
+        const bool in_voxel = negative<kDims>(row) == 0 ? next != last : next_none == last_none;
+        if (in_voxel) {
+          *next++ = key(row) | static_cast<std::uint64_t>(x);
+        } else {
           to_.map[x] = -1;
           *next_none++ = static_cast<std::int32_t>(x);
-        } else {
-          *next++ = key(row) | static_cast<std::uint64_t>(x);
         }
       }
     });
   }
 
-  // Coordinates too far apart to be packed: compared one by one. Then the elements have the voxels' numbers.
+  // Coordinates too far apart to be packed: rows are compared. Then the elements have the voxels' numbers. A
+  // merge sort stays within its arrays whatever the comparisons say, which rows that change during the call
+  // can make inconsistent; std::sort would not.
   void sort_rows() {
-    std::sort(elements_, elements_ + packing_.valid, [&](std::uint64_t a, std::uint64_t b) {
+    const auto is_before = [this](std::uint64_t a, std::uint64_t b) {
       const Index *row_a = coors_ + a * kDims, *row_b = coors_ + b * kDims;
       for (int d = 0; d < kDims; ++d)
         if (row_a[d] != row_b[d]) return row_a[d] < row_b[d];
-      return a < b;
-    });
+      return false;
+    };
+    const std::int64_t count = packing_.valid;
+    for (std::int64_t width = 1; width < count; width *= 2) {
+      for (std::int64_t first = 0; first < count; first += 2 * width) {
+        const std::int64_t middle = std::min(first + width, count), end = std::min(first + 2 * width, count);
+        std::int64_t a = first, b = middle;
+        for (std::int64_t i = first; i < end; ++i)
+          other_[i] = b < end && (a == middle || is_before(elements_[b], elements_[a])) ? elements_[b++]
+                                                                                        : elements_[a++];
+      }
+      std::swap(elements_, other_);
+    }
     std::uint64_t voxel = 0;
-    for (std::int64_t i = 0; i < packing_.valid; ++i) {
+    for (std::int64_t i = 0; i < count; ++i) {
       const std::uint64_t x = elements_[i];
       if (i > 0) {
         const auto before = elements_[i - 1] & 0xFFFFFFFFu;

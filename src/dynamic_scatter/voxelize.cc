@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <string_view>
+#include <type_traits>
 
 #include "dynamic_scatter/groups.h"
 #include "dynamic_scatter/kernels.h"
@@ -20,52 +22,51 @@ using namespace families::dynamic_scatter;
 
 // Element i of voxel_size or point_cloud_range.
 template <class Real>
-Real value_at(const Slot& slot, int i) {
-  return slot.dtype == DType::f64 ? static_cast<Real>(static_cast<const double*>(slot.data)[i])
-                                  : static_cast<Real>(static_cast<const float*>(slot.data)[i]);
+Real value_at(const ConstTensor& values, int i) {
+  return values.dtype == DType::f64 ? static_cast<Real>(static_cast<const double*>(values.data)[i])
+                                    : static_cast<Real>(static_cast<const float*>(values.data)[i]);
 }
 
+// Reads the grid once and checks it, in the type that coordinates are computed in: voxel_size is positive and
+// finite, and the range has 1 .. 2^31 - 1 voxels in each direction.
 template <class Real>
-GridOf<Real> grid_of(const Slot& voxel_size, const Slot& range) {
+GridOf<Real> read_grid(std::string_view op, const ConstTensor& voxel_size, const ConstTensor& range) {
   GridOf<Real> grid;
+  const auto refuse = [&](const std::string& what) {
+    throw Error(ErrorCode::bad_param, concat(op, ": ", what));
+  };
   for (int j = 0; j < 3; ++j) {
-    grid.voxel_size[j] = value_at<Real>(voxel_size, j);
-    grid.least[j] = value_at<Real>(range, j);
-    const Real length = value_at<Real>(range, 3 + j) - grid.least[j];
-    grid.extent[j] = std::round(length / grid.voxel_size[j]);
+    const Real size = value_at<Real>(voxel_size, j);
+    const Real least = value_at<Real>(range, j), most = value_at<Real>(range, 3 + j);
+    const Real extent = std::round((most - least) / size);
+    if (!(size > 0) || !std::isfinite(size))
+      refuse(concat("voxel_size[", std::int64_t{j}, "] is ", number_text(size),
+                    ", expected a positive finite number"));
+    if (!(extent >= 1 && extent < Real{0x1p31}))
+      refuse(concat("point_cloud_range is ", number_text(least), " .. ", number_text(most), " in direction ",
+                    std::string_view("xyz").substr(static_cast<std::size_t>(j), 1), ", which is ",
+                    number_text(extent), " voxels, expected 1 .. 2147483647"));
+    grid.voxel_size[j] = size;
+    grid.least[j] = least;
+    grid.extent[j] = extent;
   }
   return grid;
 }
 
-template <class Real>
-void check_grid_in(const Arguments& arguments, const Slot& voxel_size, const Slot& range) {
-  const GridOf<Real> grid = grid_of<Real>(voxel_size, range);
-  for (int j = 0; j < 3; ++j) {
-    const std::int64_t d = j;
-    if (!(grid.voxel_size[j] > 0) || !std::isfinite(grid.voxel_size[j]))
-      arguments.fail(ErrorCode::bad_param, concat("voxel_size[", d, "] is ", number_text(grid.voxel_size[j]),
-                                                  ", expected a positive finite number"));
-    if (!(grid.extent[j] >= 1 && grid.extent[j] < Real{0x1p31}))
-      arguments.fail(ErrorCode::bad_param,
-                     concat("point_cloud_range is ", number_text(grid.least[j]), " .. ",
-                            number_text(value_at<Real>(range, 3 + j)), " in direction ",
-                            std::string_view("xyz").substr(static_cast<std::size_t>(j), 1), ", which is ",
-                            number_text(grid.extent[j]), " voxels, expected 1 .. 2147483647"));
-  }
-}
-
-// Coordinates of all points; `coors` is [points, 3].
-void write_coordinates(Context& context, const ConstTensor& points, const ConstTensor& voxel_size,
-                       const ConstTensor& range, const Tensor& coors) {
+// Coordinates of all points; `coors` is [points, 3]. Refuses a bad grid before the first write; `op` is who
+// was called.
+void write_coordinates(Context& context, Call& call, std::string_view op, const ConstTensor& points,
+                       const ConstTensor& voxel_size, const ConstTensor& range, const Tensor& coors) {
   const FpEnvironment environment;  // the caller's may round otherwise, or trap
   const auto voxelize_range = coordinate_kernels(context.isa()).voxelize(points.dtype, coors.dtype);
-  const auto run = [&](const auto& grid) {
+  const auto run = [&](auto grid) {
+    call.check(
+        [&] { grid = read_grid<std::remove_cvref_t<decltype(grid.extent[0])>>(op, voxel_size, range); });
     parallel_for(context, points.shape[0], kPointGrain, [&](std::int64_t begin, std::int64_t end) {
       voxelize_range(&grid, points.data, points.shape[1], coors.data, begin, end);
     });
   };
-  points.dtype == DType::f64 ? run(grid_of<double>(voxel_size, range))
-                             : run(grid_of<float>(voxel_size, range));
+  points.dtype == DType::f64 ? run(GridOf<double>()) : run(GridOf<float>());
 }
 
 // The voxels in the order of their first points, up to `room` of them. `passing` is memory for as many
@@ -124,26 +125,12 @@ struct HardTask {
 
 }  // namespace
 
-template <const Signature& kSignature>
-void families::dynamic_scatter::check_grid(const Arguments& arguments) {
-  const FpEnvironment environment;
-  const Slot& voxel_size = arguments.slot(kArgument<kSignature, "voxel_size">);
-  const Slot& range = arguments.slot(kArgument<kSignature, "point_cloud_range">);
-  if (arguments.slot(kArgument<kSignature, "points">).dtype == DType::f64) {
-    check_grid_in<double>(arguments, voxel_size, range);
-  } else {
-    check_grid_in<float>(arguments, voxel_size, range);
-  }
-}
-template void families::dynamic_scatter::check_grid<kVoxelize>(const Arguments&);
-template void families::dynamic_scatter::check_grid<kVoxelizeHard>(const Arguments&);
-
 void voxelize(Context& context, const ConstTensor& points, const ConstTensor& voxel_size,
               const ConstTensor& point_cloud_range, const Tensor& coors) {
   Call call(context, kVoxelize, {points, voxel_size, point_cloud_range, coors}, {});
   if (call.nothing_to_do()) return;
+  write_coordinates(context, call, kVoxelize.op, points, voxel_size, point_cloud_range, coors);
   call.chose("by point", points.shape[0] > kPointGrain ? context.threads() : 1);
-  write_coordinates(context, points, voxel_size, point_cloud_range, coors);
 }
 
 std::size_t families::dynamic_scatter::voxelize_hard_scratch(std::int64_t points) {
@@ -160,7 +147,8 @@ std::int64_t voxelize_hard(Context& context, const ConstTensor& points, const Co
   const std::int64_t rows = points.shape[0], room = voxels.shape[0];
   Scratch& scratch = call.scratch(voxelize_hard_scratch(rows));
   auto* all_coors = scratch.take<std::int32_t>(3 * rows);
-  write_coordinates(context, points, voxel_size, point_cloud_range, view(all_coors, {rows, 3}));
+  write_coordinates(context, call, kVoxelizeHard.op, points, voxel_size, point_cloud_range,
+                    view(all_coors, {rows, 3}));
 
   HardTask task{group_by_coordinates(context, view(all_coors, {rows, 3}), scratch, scratch),
                 nullptr,

@@ -10,6 +10,14 @@
 
 namespace turnout::core {
 
+// The element *from of a caller's array, read exactly once. Another thread of the caller may write there at
+// any time, so the value that is used must be the value that was checked: a plain read may be repeated by the
+// compiler, this one may not.
+template <class Index>
+Index load_once(const Index* from) {
+  return __atomic_load_n(from, __ATOMIC_RELAXED);
+}
+
 // value in 0 .. limit-1, for values of any sign and width.
 template <class Index>
 bool in_range(Index value, std::int64_t limit) {
@@ -37,7 +45,7 @@ template <class Index>
 void invert_permutation(std::string_view what, const Index* index, std::int64_t n, std::int64_t* position) {
   std::fill_n(position, n, std::int64_t{-1});
   for (std::int64_t i = 0; i < n; ++i) {
-    const std::int64_t value = index[i];
+    const std::int64_t value = load_once(index + i);
     if (!in_range(value, n))
       throw Error(ErrorCode::bad_param, concat(what, "[", i, "] is ", value, ", expected 0 .. ", n - 1));
     if (position[value] >= 0)

@@ -99,19 +99,35 @@ class SortedLeaves {
       if (number == 0 || keys_[number - 1] == leaf) return number;
     }
   }
-  // find() for leaves that mostly ascend: walks along the keys instead of jumping about in the table. At a
-  // million leaves that is ten times faster.
+  // find() for leaves that mostly ascend: walks along the keys, ten times faster than the hash table at a
+  // million leaves. A far step is searched for in ever larger strides, so that it takes the logarithm of its
+  // length.
   class Cursor {
    public:
     explicit Cursor(const SortedLeaves& leaves) : leaves_(leaves) {}
     std::uint32_t find(std::uint64_t leaf) {
       const std::uint64_t* keys = leaves_.keys_;
+      const std::int64_t count = leaves_.count_;
       if (place_ > 0 && keys[place_ - 1] >= leaf) place_ = std::lower_bound(keys, keys + place_, leaf) - keys;
-      while (place_ < leaves_.count_ && keys[place_] < leaf) ++place_;
-      return place_ < leaves_.count_ && keys[place_] == leaf ? static_cast<std::uint32_t>(place_ + 1) : 0;
+      for (std::int64_t near = std::min(place_ + kNear, count); place_ < near && keys[place_] < leaf;)
+        ++place_;
+      if (place_ < count && keys[place_] < leaf) place_ = search_ahead(leaf);
+      return place_ < count && keys[place_] == leaf ? static_cast<std::uint32_t>(place_ + 1) : 0;
     }
 
    private:
+    static constexpr std::int64_t kNear = 16;  // keys that are looked at one by one
+
+    std::int64_t search_ahead(std::uint64_t leaf) const {
+      const std::uint64_t* keys = leaves_.keys_;
+      std::int64_t low = place_, stride = kNear;  // keys[low] is smaller
+      while (low + stride < leaves_.count_ && keys[low + stride] < leaf) {
+        low += stride;
+        stride *= 2;
+      }
+      return std::lower_bound(keys + low, keys + std::min(low + stride, leaves_.count_), leaf) - keys;
+    }
+
     const SortedLeaves& leaves_;
     std::int64_t place_ = 0;  // all keys before it are smaller than the last leaf
   };

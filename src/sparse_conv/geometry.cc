@@ -2,6 +2,7 @@
 #include "sparse_conv/geometry.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "core/check.h"
 
@@ -37,6 +38,7 @@ std::int64_t plan_dim(const IndicePairsParams& p, int d, Scratch& memory, Geomet
 
   const bool divides = !transposed && stride > 1;
   const std::int64_t last = p.spatial_shape[d] - 1;
+  dim.last_site = last;
   dim.last_base = divides ? (last + padding) / stride - padding / stride : transposed ? last * stride : last;
   std::int64_t low = 0, high = dim.out_size - 1, count = 0;
   for (std::int64_t k = 0; k < kernel; ++k) {
@@ -62,29 +64,37 @@ std::int64_t plan_dim(const IndicePairsParams& p, int d, Scratch& memory, Geomet
   return low;
 }
 
-// The offsets of each class of the last dimension, in windows of at most kMaxWidth cells.
+// Cuts the offsets of each class of the last dimension into windows of at most kMaxWidth cells.
 void plan_windows(const IndicePairsParams& p, Geometry& g) {
   const GeometryDim& x = g.dim[g.dims - 1];
   const std::int64_t kernel = p.kernel_size[g.dims - 1];
-  std::int32_t tap_count = 0;
+  // The taps by class, within a class by ascending delta: a counting sort, with class_windows as its cursors.
+  std::int32_t* next = g.class_windows;
+  std::fill_n(next, x.classes + 1, 0);
+  for (std::int64_t k = 0; k < kernel; ++k)
+    if (x.offsets[k].cls >= 0) ++next[x.offsets[k].cls + 1];
+  std::partial_sum(next, next + x.classes + 1, next);
+  const std::int32_t tap_count = next[x.classes];
+  for (std::int64_t j = 0; j < kernel; ++j) {
+    const std::int64_t k = g.transposed ? j : kernel - 1 - j;  // ascending delta
+    if (x.offsets[k].cls >= 0) g.taps[next[x.offsets[k].cls]++].k = static_cast<std::int32_t>(k);
+  }
+  // A new window begins with each class, and where the next tap does not fit the last window.
   g.width = 1;
-  for (std::int32_t cls = 0; cls < x.classes; ++cls) {
-    g.class_windows[cls] = g.window_count;
-    std::int32_t slot = -1;
-    for (std::int64_t j = 0; j < kernel; ++j) {
-      const std::int64_t k = g.transposed ? j : kernel - 1 - j;  // ascending delta
-      if (x.offsets[k].cls != cls) continue;
-      const std::int64_t delta = x.offsets[k].delta;
-      if (slot < 0 || delta - g.windows[g.window_count - 1].delta >= kMaxWidth)
-        g.windows[g.window_count++] = {delta, cls, ++slot, tap_count, 0, 0};
-      Window& window = g.windows[g.window_count - 1];
-      const auto bit = static_cast<std::int32_t>(delta - window.delta);
-      g.taps[tap_count++] = {bit, static_cast<std::int32_t>(k)};
-      ++window.taps;
-      window.mask |= 1u << bit;
-      g.width = std::max<std::int64_t>(g.width, bit + 1);
-    }
-    g.slots = std::max(g.slots, slot + 1);
+  for (std::int32_t t = 0; t < tap_count; ++t) {
+    const auto [delta, cls] = x.offsets[g.taps[t].k];
+    const Window* before = g.window_count > 0 ? &g.windows[g.window_count - 1] : nullptr;
+    const bool first = before == nullptr || before->cls != cls;
+    if (first) g.class_windows[cls] = g.window_count;
+    if (first || delta - before->delta >= kMaxWidth)
+      g.windows[g.window_count++] = {delta, cls, first ? 0 : before->slot + 1, t, 0, 0};
+    Window& window = g.windows[g.window_count - 1];
+    const auto bit = static_cast<std::int32_t>(delta - window.delta);
+    g.taps[t].bit = bit;
+    ++window.taps;
+    window.mask |= 1u << bit;
+    g.width = std::max<std::int64_t>(g.width, bit + 1);
+    g.slots = std::max(g.slots, window.slot + 1);
   }
   g.class_windows[x.classes] = g.window_count;
 }

@@ -40,8 +40,8 @@ struct SitePart {
 inline constexpr std::int64_t kNoClass = -(std::int64_t{1} << 56);
 
 struct GeometryDim {
-  std::int64_t out_size, extent;  // of the output, without and with its margin
-  std::int64_t last_base;
+  std::int64_t out_size, extent;      // of the output, without and with its margin
+  std::int64_t last_site, last_base;  // the largest coordinate of a site, and its base
   std::int64_t stride, padding;
   std::int64_t leaf_stride;  // leaves from one coordinate to the next; 0 in the last dimension
   std::uint64_t reciprocal;  // 2^64 / stride, rounded up

@@ -50,28 +50,39 @@ std::int64_t slot_bound(const IndicePairsParams& p) {
   return (taps - 1) / taps_of_window + 1;
 }
 
+// A coordinate, or the batch number, of a site: `last` if it is beyond. Indices may have changed since they
+// were checked; everything behind this function relies on the range.
+template <class Index>
+std::int64_t bounded(const Index& given, std::int64_t last) {
+  using Unsigned = std::make_unsigned_t<Index>;  // a negative value is large
+  return static_cast<std::int64_t>(std::min(static_cast<Unsigned>(given), static_cast<Unsigned>(last)));
+}
+
 // Where a site goes when strides sort sites into classes.
 struct Place {
   std::int64_t cls;  // negative: none
-  std::int64_t x_class;
   std::uint64_t base, x;
 };
 template <int kDims>
 struct Placer {
   GeometryDim dim[kDims];
   std::uint64_t first, batch_leaves;
+  std::int64_t last_batch;
 
   explicit Placer(const Geometry& g)
       : first(static_cast<std::uint64_t>(g.bias - g.row_leaves)),
-        batch_leaves(static_cast<std::uint64_t>(g.batch_leaves)) {
+        batch_leaves(static_cast<std::uint64_t>(g.batch_leaves)),
+        last_batch(g.batch_size - 1) {
     std::copy_n(g.dim, kDims, dim);
   }
   template <class Index>
   Place place(const Index* site) const {
-    const SitePart x = dim[kDims - 1].part(site[kDims]);
-    Place p{x.cls, x.cls, first + static_cast<std::uint64_t>(site[0]) * batch_leaves, x.leaf};
+    const auto part_of = [&](int d) { return dim[d].part(bounded(site[d + 1], dim[d].last_site)); };
+    const SitePart x = part_of(kDims - 1);
+    const auto batch = static_cast<std::uint64_t>(bounded(site[0], last_batch));
+    Place p{x.cls, first + batch * batch_leaves, x.leaf};
     for (int d = 0; d < kDims - 1; ++d) {
-      const SitePart part = dim[d].part(site[d + 1]);
+      const SitePart part = part_of(d);
       p.cls += part.cls;
       p.base += part.leaf;
     }
@@ -130,7 +141,9 @@ std::size_t pair_index_bytes(std::int64_t rows, const IndicePairsParams& p) {
   return geometry_bytes(p) + array_bytes<std::uint64_t>(rows * slots) +
          array_bytes<std::uint32_t>(rows * slots) + array_bytes<std::uint8_t>(rows * slots) +
          array_bytes<std::int32_t>(rows) + array_bytes<std::int64_t>(classes + 1) +
-         array_bytes<std::int64_t>(has_classes(p) ? classes * blocks_of(rows) : 0);
+         (has_classes(p)
+              ? array_bytes<std::int64_t>(classes * blocks_of(rows)) + array_bytes<std::int32_t>(rows)
+              : 0);
 }
 
 PairIndex::PairIndex(Context& context, Call& call, const ConstTensor& indices,
@@ -148,7 +161,12 @@ PairIndex::PairIndex(Context& context, Call& call, const ConstTensor& indices,
   if (has_classes(params)) position_rows_ = row_memory;  // never submanifold
   const std::int64_t classes = class_bound(params);
   class_start_ = memory.take<std::int64_t>(classes + 1);
-  auto* counts = memory.take<std::int64_t>(has_classes(params) ? classes * blocks_of(rows_) : 0);
+  std::int64_t* counts = nullptr;
+  std::int32_t* site_classes = nullptr;
+  if (has_classes(params)) {
+    counts = memory.take<std::int64_t>(classes * blocks_of(rows_));
+    site_classes = memory.take<std::int32_t>(rows_);
+  }
   if (g.submanifold) {
     const bool in_window = g.window_count > 0 && g.windows[0].delta <= 0 && g.windows[0].delta > -g.width;
     self_slot_ = in_window ? 0 : g.slots;
@@ -159,9 +177,9 @@ PairIndex::PairIndex(Context& context, Call& call, const ConstTensor& indices,
     return;
   }
   if (is_bitmap_) {
-    build<std::uint32_t>(context, call, indices, bitmap_, cells, counts);
+    build<std::uint32_t>(context, call, indices, bitmap_, cells, counts, site_classes);
   } else {
-    build<std::uint64_t>(context, call, indices, sorted_, cells, counts);
+    build<std::uint64_t>(context, call, indices, sorted_, cells, counts, site_classes);
   }
 }
 
@@ -173,13 +191,16 @@ void PairIndex::place_sites(Context& context, const Index* indices, Cell* cells)
   // A coordinate below 0 is in the row before, where `extent` makes it positive.
   const auto first = static_cast<Cell>(g.bias - g.row_leaves);
   std::array<Cell, kDims> factors = {static_cast<Cell>(g.batch_leaves)};
+  std::array<std::int64_t, kDims + 1> limits = {g.batch_size - 1};
   for (int d = 0; d < kDims - 1; ++d) factors[d + 1] = scale(d) * static_cast<Cell>(g.dim[d].leaf_stride);
+  for (int d = 0; d < kDims; ++d) limits[d + 1] = g.dim[d].last_site;
   const auto x_scale = static_cast<std::uint64_t>(scale(kDims - 1));
   class_start_[0] = 0;
   class_start_[1] = rows_;
   const bool parallel = rows_ * kPlacedBytes >= kParallelBytes;
   parallel_for(context, rows_, parallel ? kSiteGrain : rows_, [&](std::int64_t begin, std::int64_t end) {
     const std::array<Cell, kDims> factor = factors;
+    const std::array<std::int64_t, kDims + 1> last = limits;
     const LeafDivider leaf(g.leaf_cells);
     for (std::int32_t slot = 0; slot < std::max(g.slots, self_slot_ + 1); ++slot) {
       const std::int64_t delta = slot < g.slots ? g.windows[slot].delta : 0;
@@ -188,25 +209,29 @@ void PairIndex::place_sites(Context& context, const Index* indices, Cell* cells)
       for (std::int64_t i = begin; i < end; ++i) {
         const Index* site = indices + i * (kDims + 1);
         Cell base = first;
-        for (int d = 0; d < kDims; ++d) base += factor[d] * static_cast<Cell>(site[d]);
-        to[i] = leaf.cell<Cell>(base, static_cast<std::uint64_t>(site[kDims]) * x_scale + x_first);
+        for (int d = 0; d < kDims; ++d) base += factor[d] * static_cast<Cell>(bounded(site[d], last[d]));
+        const auto x = static_cast<std::uint64_t>(bounded(site[kDims], last[kDims]));
+        to[i] = leaf.cell<Cell>(base, x * x_scale + x_first);
       }
     }
   });
 }
 
-// Sites sorted by class, in their order within each: counted by blocks, then placed.
+// Sites sorted by class, in their order within each: counted by blocks, then placed. `site_classes` keeps the
+// class that a site was counted in, so that it is placed in the same one.
 template <class Cell, int kDims, class Index>
-void PairIndex::place_in_classes(Context& context, const Index* indices, Cell* cells, std::int64_t* counts) {
+void PairIndex::place_in_classes(Context& context, const Index* indices, Cell* cells, std::int64_t* counts,
+                                 std::int32_t* site_classes) {
   const Geometry& g = geometry_;
   const std::int64_t blocks = blocks_of(rows_), classes = g.classes, rows = rows_;
   const Placer<kDims> shared(g);
   parallel_for(context, blocks, 1, [&](std::int64_t block, std::int64_t) {
-    const Placer<kDims> placer = shared;  // in registers, where stores cannot change it
+    const Placer<kDims> placer = shared;  // a local copy: stores cannot change it
     std::int64_t* count = counts + block * classes;
     std::fill_n(count, classes, std::int64_t{0});
     for (std::int64_t i = block * kSiteGrain; i < std::min(rows, (block + 1) * kSiteGrain); ++i) {
-      const std::int64_t cls = placer.place(indices + i * (kDims + 1)).cls;
+      const std::int64_t cls = std::max<std::int64_t>(placer.place(indices + i * (kDims + 1)).cls, -1);
+      site_classes[i] = static_cast<std::int32_t>(cls);
       if (cls >= 0) ++count[cls];
     }
   });
@@ -223,16 +248,20 @@ void PairIndex::place_in_classes(Context& context, const Index* indices, Cell* c
     const LeafDivider leaf(g.leaf_cells);
     const Window* windows = g.windows;
     const std::int32_t* class_windows = g.class_windows;
+    const std::int32_t* class_of = site_classes;
+    const std::int32_t x_classes = g.last().classes;
     const auto extent = static_cast<std::uint64_t>(g.last().extent);
     std::int32_t* row_at = position_rows_;
     std::int64_t* next = counts + block * classes;
     for (std::int64_t i = block * kSiteGrain; i < std::min(rows, (block + 1) * kSiteGrain); ++i) {
+      const std::int32_t cls = class_of[i];
+      if (cls < 0) continue;
       const Place p = placer.place(indices + i * (kDims + 1));
-      if (p.cls < 0) continue;
-      const std::int64_t position = next[p.cls]++;
+      const std::int64_t position = next[cls]++;
       row_at[position] = static_cast<std::int32_t>(i);
-      const Window* const end = windows + class_windows[p.x_class + 1];
-      for (const Window* window = windows + class_windows[p.x_class]; window < end; ++window)
+      const std::int32_t x_class = cls % x_classes;
+      const Window* const end = windows + class_windows[x_class + 1];
+      for (const Window* window = windows + class_windows[x_class]; window < end; ++window)
         cells[window->slot * rows + position] =
             leaf.cell<Cell>(p.base, p.x + static_cast<std::uint64_t>(window->delta) + extent);
     }
@@ -258,13 +287,13 @@ void PairIndex::for_each_list(const F& f) const {
 
 template <class Cell, class Leaves>
 void PairIndex::build(Context& context, Call& call, const ConstTensor& indices, Sets<Leaves>& sets,
-                      void* cell_memory, std::int64_t* counts) {
+                      void* cell_memory, std::int64_t* counts, std::int32_t* site_classes) {
   auto* cells = static_cast<Cell*>(cell_memory);
   visit_index(indices.dtype, [&](auto type) {
     const auto* sites = static_cast<const typename decltype(type)::type*>(indices.data);
     visit_dims(geometry_.dims, [&](auto dims) {
       if (position_rows_ != nullptr) {
-        place_in_classes<Cell, dims()>(context, sites, cells, counts);
+        place_in_classes<Cell, dims()>(context, sites, cells, counts, site_classes);
       } else {
         place_sites<Cell, dims()>(context, sites, cells);
       }

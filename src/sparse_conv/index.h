@@ -13,8 +13,9 @@ namespace turnout::families::sparse_conv {
 
 using namespace core;
 
-inline constexpr std::int64_t kSiteGrain = 16384;  // sites that a thread takes
-inline constexpr std::int64_t kPlacedBytes = 24;   // moved for each site, about
+inline constexpr std::int64_t kSiteGrain = 16384;               // sites that a thread takes
+inline constexpr std::int64_t kMaxNumberedLeaves = 4294967294;  // numbers of leaves are uint32
+inline constexpr std::int64_t kPlacedBytes = 24;                // moved for each site, about
 
 // Bytes of scratch memory that depend on the shapes alone; the rest follows the data.
 std::size_t pair_index_bytes(std::int64_t rows, const IndicePairsParams& params);
@@ -62,10 +63,11 @@ class PairIndex {
   template <class Cell, int kDims, class Index>
   void place_sites(Context& context, const Index* indices, Cell* cells);
   template <class Cell, int kDims, class Index>
-  void place_in_classes(Context& context, const Index* indices, Cell* cells, std::int64_t* counts);
+  void place_in_classes(Context& context, const Index* indices, Cell* cells, std::int64_t* counts,
+                        std::int32_t* classes);
   template <class Cell, class Leaves>
   void build(Context& context, Call& call, const ConstTensor& indices, Sets<Leaves>& sets, void* cells,
-             std::int64_t* counts);
+             std::int64_t* counts, std::int32_t* classes);
   template <class F>
   void for_each_list(const F& f) const;
   template <class Leaves, class Mark>
@@ -104,7 +106,7 @@ class PairIndex {
   std::int64_t active_ = 0;
 };
 
-// Numbers what mark(leaves) marks; returns how many leaves that are.
+// Numbers what mark(leaves) marks; returns how many leaves that are. Error(not_supported) for 2^32 or more.
 template <class Leaves, class Mark>
 std::int64_t PairIndex::collect(Call& call, Leaves& leaves, std::optional<Scratch>& memory,
                                 const Mark& mark) const {
@@ -119,7 +121,14 @@ std::int64_t PairIndex::collect(Call& call, Leaves& leaves, std::optional<Scratc
     leaves.start(*memory);
   }
   mark(leaves);
-  return leaves.number();
+  const std::int64_t count = leaves.number();
+  if (count > kMaxNumberedLeaves)
+    call.check([&] {
+      throw Error(ErrorCode::not_supported,
+                  concat("get_indice_pairs: sites or outputs lie in ", count,
+                         " words of 32 cells, expected at most ", kMaxNumberedLeaves));
+    });
+  return count;
 }
 
 }  // namespace turnout::families::sparse_conv

@@ -10,7 +10,8 @@ namespace turnout::families::sparse_conv {
 using namespace core;
 namespace {
 
-constexpr int kMarkParts = 4;  // of the sites, which are marked at the same time
+constexpr std::int64_t kHomesForASite = 8;  // homes that are looked through in the time one site takes
+constexpr int kMarkParts = 4;               // of the sites, which are marked at the same time
 
 // Which row of the output a leaf is in; leaves come in ascending order, and mostly in the same row.
 class RowDecoder {
@@ -111,26 +112,42 @@ void PairIndex::rank_sites(Context& context, Call& call) {
 }
 
 // f(leaf, bits) for the outputs that the sites of each home meet, window by window: the bits of a leaf, which
-// may go on in the next one.
+// may go on in the next one. `starts` has two arrays of home_count_ + 1 elements.
+//
+// A window looks through all homes only if that takes no longer than looking at its sites. A large kernel has
+// many windows, each with homes of its own; going through all of them for each window would take time
+// quadratic in the kernel's size.
 template <class Key, class F>
 void PairIndex::for_each_output(const Key* keys, std::uint32_t* starts, const F& f) const {
   const Geometry& g = geometry_;
-  std::uint32_t* named =
-      starts + padded(static_cast<std::size_t>(home_count_ + 1) * sizeof(*starts)) / sizeof(*starts);
+  std::uint32_t* named = starts + array_bytes<std::uint32_t>(home_count_ + 1) / sizeof(*starts);
+  std::fill_n(starts, home_count_ + 1, 0u);
   for (std::int64_t c = 0; c < g.classes; ++c) {
-    const std::int64_t x_class = c % g.last().classes;
+    const std::int64_t first = class_start_[c], last = class_start_[c + 1], x_class = c % g.last().classes;
+    if (first == last) continue;
     for (std::int32_t w = g.class_windows[x_class]; w < g.class_windows[x_class + 1]; ++w) {
       const Window& window = g.windows[w];
-      std::fill_n(starts, home_count_ + 1, 0u);
-      for (std::int64_t i = class_start_[c]; i < class_start_[c + 1]; ++i)
-        starts[homes(window.slot)[i]] |= 1u << bits(window.slot)[i];
+      const std::uint32_t* home = homes(window.slot);
+      const std::uint8_t* bit = bits(window.slot);
       std::int64_t count = 0;
-      for (std::int64_t h = 1; h <= home_count_; ++h) {
+      if (home_count_ / kHomesForASite <= last - first) {
+        for (std::int64_t i = first; i < last; ++i) starts[home[i]] |= 1u << bit[i];
+        for (std::int64_t h = 1; h <= home_count_; ++h) {
+          named[count] = static_cast<std::uint32_t>(h);
+          count += starts[h] != 0;
+        }
+      } else {
+        for (std::int64_t i = first; i < last; ++i) {
+          if (starts[home[i]] == 0) named[count++] = home[i];
+          starts[home[i]] |= 1u << bit[i];
+        }
+        std::sort(named, named + count);  // leaves are found faster in ascending order
+      }
+      for (std::int64_t n = 0; n < count; ++n) {
         std::uint32_t met = 0;
-        for (std::int32_t t = 0; t < window.taps; ++t) met |= starts[h] << g.taps[window.first_tap + t].bit;
-        starts[h] = met;
-        named[count] = static_cast<std::uint32_t>(h);
-        count += met != 0;
+        for (std::int32_t t = 0; t < window.taps; ++t)
+          met |= starts[named[n]] << g.taps[window.first_tap + t].bit;
+        starts[named[n]] = met;
       }
       for (std::int64_t o = 0; o < g.offset_count; ++o) {
         if (g.offsets[o].cls != c / g.last().classes) continue;
@@ -138,6 +155,7 @@ void PairIndex::for_each_output(const Key* keys, std::uint32_t* starts, const F&
         for (std::int64_t n = 0; n < count; ++n)
           f(static_cast<Key>(keys[named[n]] + delta), starts[named[n]]);
       }
+      for (std::int64_t n = 0; n < count; ++n) starts[named[n]] = 0;
     }
   }
 }

@@ -243,7 +243,8 @@ void IndicePairs::State::find_pairs(const Plan& plan, std::int32_t* pairs, std::
             const std::int64_t begin = plan.begin(sites, task % block_count);
             const std::int64_t end = plan.begin(sites, task % block_count + 1);
             std::int64_t* at = counts + task * taps + window.first_tap;
-            std::fill_n(at, window.taps, begin);
+            std::fill_n(at, window.taps, begin < end ? begin : 0);
+            if (begin == end) continue;
             const ProbeTask probe{met,
                                   index.homes(window.slot) + start,
                                   index.bits(window.slot) + start,
