@@ -200,7 +200,8 @@ TEST(ParallelFor, AnExecutorIsAskedForAsManyThreadsAsThereAreRanges) {
   Context context({.executor = &executor});
   parallel_for(context, 2, 1, [](std::int64_t, std::int64_t) {});
   EXPECT_EQ(executor.last_count, 2);
-  parallel_for(context, 20, 1, [](std::int64_t, std::int64_t) {}, /*limit=*/3);
+  parallel_for(
+      context, 20, 1, [](std::int64_t, std::int64_t) {}, /*limit=*/3);
   EXPECT_EQ(executor.last_count, 3);
   parallel_for(context, 1, 1, [](std::int64_t, std::int64_t) {});
   EXPECT_EQ(executor.runs, 2);

@@ -9,8 +9,8 @@
 namespace turnout {
 
 // Instruction sets the kernels are compiled for, weakest first. `best` is what this CPU has, capped by
-// TURNOUT_ISA=sse4|avx2|avx512|avx512_dl|neon. A word of these that this CPU lacks caps nothing, which the log
-// says once; another word is an Error when a context is made.
+// TURNOUT_ISA=sse4|avx2|avx512|avx512_dl|neon. A word of these that this CPU lacks caps nothing, which the
+// log says once; another word is an Error when a context is made.
 enum class Isa : std::uint8_t { sse4, avx2, avx512, avx512_dl, neon, best = 255 };
 
 TURNOUT_API const char* name_of(Isa isa);
@@ -49,8 +49,8 @@ struct Options {
 };
 
 // Safe to use from several threads at once. Scratch memory is kept between calls, so that a repeated call
-// allocates nothing: at most 512 MB of it, or a sixteenth of the memory if that is less; the least recently used
-// goes first.
+// allocates nothing: at most 512 MB of it, or a sixteenth of the memory if that is less; the least recently
+// used goes first.
 class TURNOUT_API Context {
  public:
   explicit Context(const Options& options = {});

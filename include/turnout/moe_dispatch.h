@@ -26,6 +26,7 @@ struct MoeDispatchParams {
 // A token out of either range is dropped. Of several tokens on one row the last one wins. Rows that no token
 // names keep their content, or become zero with Fill::zero. One multiplication per element, in the tokens'
 // type (16-bit floats: in float, then rounded to nearest even). The bits depend on neither threads nor ISA.
+// dispatch may share memory with input, wholly or in part: the result is that of a copied input.
 TURNOUT_API void moe_dispatch_forward(Context& context, const ConstTensor& gates, const ConstTensor& indices,
                                       const ConstTensor& locations, const ConstTensor& input,
                                       const Tensor& dispatch, const MoeDispatchParams& params);

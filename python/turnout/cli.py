@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 
 from turnout import _core
 from turnout.library import __version__, show_config
@@ -77,4 +78,9 @@ def main(arguments: list[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
     for name, (_, text) in _COMMANDS.items():
         commands.add_parser(name, help=text, description=text)
-    return _COMMANDS[parser.parse_args(arguments).command][0]()
+    command = _COMMANDS[parser.parse_args(arguments).command][0]
+    try:
+        return command()
+    except ValueError as error:  # a variable of the environment that cannot be understood
+        print(f"turnout: {error}", file=sys.stderr)
+        return 2

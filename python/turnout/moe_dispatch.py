@@ -42,7 +42,8 @@ def moe_dispatch_forward(
         input: tokens, ``[samples, hidden]``, float32, float64, float16 or bfloat16.
         capacity: slots of one expert.
         num_experts: experts in all.
-        out: where to write, ``[num_experts * capacity, hidden]`` of the dtype of ``input``.
+        out: where to write, ``[num_experts * capacity, hidden]`` of the dtype of ``input``. It may share
+            memory with ``input``, which is then copied first.
 
     Returns:
         ``out``, or a new array: a torch tensor when ``input`` is one, else a NumPy array.

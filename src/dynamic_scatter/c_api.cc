@@ -186,11 +186,14 @@ extern constexpr Signature kMluOpGetDynamicScatterBackwardWorkspaceSize{
     kQuerySteps,
     &backward_scratch<kMluOpGetDynamicScatterBackwardWorkspaceSize>};
 
-extern constexpr Signature kMluOpDynamicPointToVoxelBackward = backward_c<kMluOpDynamicPointToVoxelBackward>("mluOpDynamicPointToVoxelBackward");
-extern constexpr Signature kMluOpDynamicScatterBackward = backward_c<kMluOpDynamicScatterBackward>("mluOpDynamicScatterBackward");
+extern constexpr Signature kMluOpDynamicPointToVoxelBackward =
+    backward_c<kMluOpDynamicPointToVoxelBackward>("mluOpDynamicPointToVoxelBackward");
+extern constexpr Signature kMluOpDynamicScatterBackward =
+    backward_c<kMluOpDynamicScatterBackward>("mluOpDynamicScatterBackward");
 
-extern constexpr Signature kMluOpGetVoxelizationWorkspaceSize = voxelization_c<kMluOpGetVoxelizationWorkspaceSize>(
-    "mluOpGetVoxelizationWorkspaceSize", {kSomePoints, kSomeFeatures}, kVoxelizationQuerySteps);
+extern constexpr Signature kMluOpGetVoxelizationWorkspaceSize =
+    voxelization_c<kMluOpGetVoxelizationWorkspaceSize>("mluOpGetVoxelizationWorkspaceSize",
+                                                       {kSomePoints, kSomeFeatures}, kVoxelizationQuerySteps);
 extern constexpr Signature kMluOpVoxelization = voxelization_c<kMluOpVoxelization>(
     "mluOpVoxelization", {kSomePoints, kSomeFeatures, at_most("3", "features")}, kVoxelizationSteps);
 

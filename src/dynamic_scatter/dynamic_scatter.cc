@@ -248,9 +248,9 @@ template <const Signature& kSignature>
 void families::dynamic_scatter::check_needed(const Arguments& arguments) {
   const auto need = [&](int argument, const char* reduce_type) {
     if (!arguments.slot(argument).present)
-      arguments.fail(ErrorCode::bad_param, concat(kSignature.arguments[argument].name,
-                                                  " is missing, expected a tensor with reduce_type ",
-                                                  reduce_type));
+      arguments.fail(ErrorCode::bad_param,
+                     concat(kSignature.arguments[argument].name,
+                            " is missing, expected a tensor with reduce_type ", reduce_type));
   };
   if (reduce_type_of<kSignature>(arguments) == Reduce::max) {
     need(kArgument<kSignature, "feats">, "max");

@@ -162,7 +162,7 @@ struct PythonIndex {
   PythonIndex(const PythonIndex&) = delete;
   PythonIndex& operator=(const PythonIndex&) = delete;
   ~PythonIndex() {
-    const nb::gil_scoped_release release;  // its memory is large, and may be unmapped
+    const WithoutGil release;  // its memory is large, and may be unmapped
     index.reset();
   }
   const bool torch_team;

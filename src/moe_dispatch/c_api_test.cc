@@ -169,8 +169,8 @@ TEST_F(CMoeDispatch, InPlace) {
   Buffers b(s, 19);
   const std::vector<float> tokens = b.dispatch;
   std::vector<float> expected = b.dispatch;
-  ASSERT_EQ(
-      forward(s, b.gates.data(), b.indices.data(), b.locations.data(), tokens.data(), expected.data()), kOk);
+  ASSERT_EQ(forward(s, b.gates.data(), b.indices.data(), b.locations.data(), tokens.data(), expected.data()),
+            kOk);
   EXPECT_EQ(
       forward(s, b.gates.data(), b.indices.data(), b.locations.data(), b.dispatch.data(), b.dispatch.data()),
       kOk)

@@ -267,8 +267,8 @@ TEST(MoeDispatchForward, InPlace) {
     std::vector<float> memory(row * (kSamples + kRows) + 8);
     for (float& x : memory) x = static_cast<float>(random() % 1000);
     // Where input and dispatch begin: the same place, one inside the other, one element in common, none.
-    const std::size_t places[][2] = {{0, 0},       {0, 5},       {5, 0},       {row, 0}, {0, kSamples * row - 1},
-                                     {kRows * row - 1, 0}, {0, kSamples * row}};
+    const std::size_t places[][2] = {
+        {0, 0}, {0, 5}, {5, 0}, {row, 0}, {0, kSamples * row - 1}, {kRows * row - 1, 0}, {0, kSamples * row}};
     for (const auto& [from, to] : places) {
       for (const Fill fill : {Fill::keep, Fill::zero}) {
         const MoeDispatchParams params{.capacity = 100, .num_experts = 7, .fill = fill};
@@ -278,8 +278,8 @@ TEST(MoeDispatchForward, InPlace) {
         for (const int threads : {1, 3}) {
           Context context({.threads = threads});
           std::vector<float> actual = memory;
-          moe_dispatch_forward(context, view(gates.data(), {2, kSamples}), view(indices.data(), {2, kSamples}),
-                               view(locations.data(), {2, kSamples}),
+          moe_dispatch_forward(context, view(gates.data(), {2, kSamples}),
+                               view(indices.data(), {2, kSamples}), view(locations.data(), {2, kSamples}),
                                view(actual.data() + from, {kSamples, hidden}),
                                view(actual.data() + to, {kRows, hidden}), params);
           EXPECT_TRUE(actual == expected) << "input at " << from << ", dispatch at " << to << ", " << threads

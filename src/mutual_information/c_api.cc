@@ -80,7 +80,8 @@ consteval Signature forward_c(std::string_view op, std::span<const StepSpec> ste
 }  // namespace
 
 extern constexpr Signature kMluOpGetMutualInformationForwardWorkspaceSize =
-    forward_c<kMluOpGetMutualInformationForwardWorkspaceSize>("mluOpGetMutualInformationForwardWorkspaceSize", kQuerySteps);
+    forward_c<kMluOpGetMutualInformationForwardWorkspaceSize>("mluOpGetMutualInformationForwardWorkspaceSize",
+                                                              kQuerySteps);
 extern constexpr Signature kMluOpMutualInformationForward =
     forward_c<kMluOpMutualInformationForward>("mluOpMutualInformationForward", kForwardSteps);
 

@@ -171,11 +171,14 @@ void families::mutual_information::check_boundary(const Arguments& arguments) {
 }
 
 template void families::mutual_information::check_lattice_dtypes<kMutualInformationForward>(const Arguments&);
-template void families::mutual_information::check_lattice_dtypes<kMutualInformationBackward>(const Arguments&);
-template void families::mutual_information::check_lattice_dtypes<kMutualInformationForwardBackward>(const Arguments&);
+template void families::mutual_information::check_lattice_dtypes<kMutualInformationBackward>(
+    const Arguments&);
+template void families::mutual_information::check_lattice_dtypes<kMutualInformationForwardBackward>(
+    const Arguments&);
 template void families::mutual_information::check_boundary<kMutualInformationForward>(const Arguments&);
 template void families::mutual_information::check_boundary<kMutualInformationBackward>(const Arguments&);
-template void families::mutual_information::check_boundary<kMutualInformationForwardBackward>(const Arguments&);
+template void families::mutual_information::check_boundary<kMutualInformationForwardBackward>(
+    const Arguments&);
 
 // Also for f64, whose rows are as wide.
 std::size_t families::mutual_information::mutual_information_forward_scratch(std::int64_t batch,

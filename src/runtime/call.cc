@@ -24,9 +24,6 @@ WatcherSlot<LogSink>& sink() {
   return slot;
 }
 
-constexpr int kCallLevel = 1;
-constexpr int kSkippedLevel = 5;
-
 unsigned lines_of(int level) {
   if (level >= kSkippedLevel) return kFailures | kCalls | kSkippedCalls;
   return level >= kCallLevel ? kFailures | kCalls : kNoLines;
@@ -91,8 +88,8 @@ unsigned logged_lines() {
 
 void check_log_environment() {
   if (const char* bad = log_variable().bad)
-    throw Error(ErrorCode::bad_param, concat("TURNOUT_LOG is '", bad, "', expected a level, 0 .. ",
-                                             std::int64_t{kSkippedLevel}));
+    throw Error(ErrorCode::bad_param,
+                concat("TURNOUT_LOG is '", bad, "', expected a level, 0 .. ", std::int64_t{kSkippedLevel}));
 }
 
 void set_default_log(unsigned lines) { default_lines = lines; }

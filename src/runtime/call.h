@@ -72,6 +72,9 @@ class Call {
   std::chrono::steady_clock::time_point start_;
 };
 
+// Levels of the log: from the first on it has calls and failures, from the second on skipped calls too.
+inline constexpr int kCallLevel = 1, kSkippedLevel = 5;
+
 // The kinds of lines the log has, as bits. TURNOUT_LOG and set_log() choose by level.
 enum LogLines : unsigned { kNoLines = 0, kFailures = 1, kCalls = 2, kSkippedCalls = 4 };
 unsigned logged_lines();

@@ -17,8 +17,8 @@ struct Arena {
   std::uint64_t last_used = 0;
 };
 
-// Idle arenas, at most `limit` bytes of them; the least recently used go first. Slots are exchanged atomically,
-// so there is no lock that a fork() could leave taken.
+// Idle arenas, at most `limit` bytes of them; the least recently used go first. Slots are exchanged
+// atomically, so there is no lock that a fork() could leave taken.
 class ArenaList {
  public:
   explicit ArenaList(std::size_t limit = default_idle_bytes()) : limit_(limit) {}

@@ -26,7 +26,8 @@ OutputBuffer OutputCache::take(std::size_t bytes) {
     std::lock_guard lock(mutex_);
     auto best = idle_.end();
     for (auto buffer = idle_.begin(); buffer != idle_.end(); ++buffer) {
-      if (buffer->capacity < bytes || buffer->capacity - bytes > bytes / kSlackShare + kPageGranularity) continue;
+      if (buffer->capacity < bytes || buffer->capacity - bytes > bytes / kSlackShare + kPageGranularity)
+        continue;
       // Of equals the most recently used one: its pages may still be in a cache.
       if (best == idle_.end() || buffer->capacity <= best->capacity) best = buffer;
     }

@@ -19,8 +19,8 @@ inline constexpr std::int64_t kParallelBytes = std::int64_t{3} << 19;
 
 int automatic_threads();  // TURNOUT_NUM_THREADS, or the CPUs this process may use
 
-// Runs work(argument) on the calling thread and on up to threads - 1 workers of the process-wide pool: on fewer
-// when memory or threads are out.
+// Runs work(argument) on the calling thread and on up to threads - 1 workers of the process-wide pool: on
+// fewer when memory or threads are out.
 void run_on_pool(int threads, void (*work)(void*), void* argument);
 
 // Marks this thread while it runs ranges: calls inside them run inline.

@@ -5,8 +5,8 @@
 
 namespace turnout::core {
 
-// Not a thread_local: in a library that is loaded late, a thread's first use of one allocates memory, and when
-// there is none the C library ends the process. This says so instead.
+// Not a thread_local: in a library that is loaded late, a thread's first use of one allocates memory, and
+// when there is none the C library ends the process. This says so instead.
 class ThreadPointer {
  public:
   ThreadPointer() : has_key_(pthread_key_create(&key_, nullptr) == 0) {}

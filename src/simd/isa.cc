@@ -97,8 +97,8 @@ Isa best_isa() {
 std::string isa_note() {
   const char* word = wanted_word();
   if (word == nullptr || named(word) == Isa::best || is_supported(named(word))) return "";
-  return std::string("TURNOUT_ISA is ") + word + ", which this CPU or this build lacks: " +
-         name_of(best_isa()) + " is used";
+  return std::string("TURNOUT_ISA is ") + word +
+         ", which this CPU or this build lacks: " + name_of(best_isa()) + " is used";
 }
 
 Isa resolve_isa(Isa wanted) {

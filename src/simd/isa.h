@@ -10,8 +10,8 @@ namespace turnout::core {
 
 inline constexpr int kIsaCount = 5;
 
-// The best this CPU has, capped by TURNOUT_ISA; Error(not_supported) on a CPU below x86-64-v2, Error(bad_param)
-// when TURNOUT_ISA is the name of no instruction set.
+// The best this CPU has, capped by TURNOUT_ISA; Error(not_supported) on a CPU below x86-64-v2,
+// Error(bad_param) when TURNOUT_ISA is the name of no instruction set.
 Isa best_isa();
 
 // A sentence when TURNOUT_ISA names a set that is not supported here; else empty.

@@ -108,7 +108,8 @@ consteval Signature indice_pairs_c(std::string_view op, std::span<const StepSpec
       {at_most("rows", "batch_size * volume(input_space)"), at_most("volume(filter_space)", "4096"),
        at_most("out_rows", "batch_size * volume(output_space)"), at_most("rows", "1000000")},
       {{"in each dimension dilation or stride is 1", &check_dilation<kSignature>},
-       {"with sub_m: output_space is input_space, stride and dilation are 1", &check_submanifold<kSignature>}},
+       {"with sub_m: output_space is input_space, stride and dilation are 1",
+        &check_submanifold<kSignature>}},
       steps,
       &scratch_of<kSignature>};
 }
@@ -119,7 +120,8 @@ ScalarValue vector_value(const Dims& dims) { return {dims.data(), dims.count()};
 
 extern constexpr Signature kMluOpGetIndicePairsWorkspaceSize =
     indice_pairs_c<kMluOpGetIndicePairsWorkspaceSize>("mluOpGetIndicePairsWorkspaceSize", kQuerySteps);
-extern constexpr Signature kMluOpGetIndicePairs = indice_pairs_c<kMluOpGetIndicePairs>("mluOpGetIndicePairs", kPairsSteps);
+extern constexpr Signature kMluOpGetIndicePairs =
+    indice_pairs_c<kMluOpGetIndicePairs>("mluOpGetIndicePairs", kPairsSteps);
 
 namespace {
 constexpr Renames kPairsNames(kGetIndicePairs, kMluOpGetIndicePairs,

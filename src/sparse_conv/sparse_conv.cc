@@ -97,8 +97,8 @@ std::array<ScalarValue, 8> scalars_of(const IndicePairsParams& p) {
 
 void check_count(int count) {
   if (count < 0 || count > Dims::kMax)
-    throw Error(ErrorCode::bad_param,
-                concat("Dims: ", std::int64_t{count}, " values, expected at most ", std::int64_t{Dims::kMax}));
+    throw Error(ErrorCode::bad_param, concat("Dims: ", std::int64_t{count}, " values, expected at most ",
+                                             std::int64_t{Dims::kMax}));
 }
 
 }  // namespace

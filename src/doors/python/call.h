@@ -15,10 +15,12 @@
 #include <array>
 #include <initializer_list>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "core/signature.h"
 #include "doors/python/export.h"
+#include "doors/python/gil.h"
 #include "doors/python/import.h"
 #include "turnout/context.h"
 
@@ -96,7 +98,7 @@ class PythonCall {
   template <class Body>
   void run(const Body& body) const {
     Context& where = context();
-    const nb::gil_scoped_release release;
+    const WithoutGil release;
     body(where);
   }
 
@@ -132,7 +134,12 @@ class PythonCall {
 // reaches it like any other object, so that it is our sentence that says what was expected.
 template <class Result, class... Arguments>
 void define(nb::module_& module, const char* name, Result (*function)(Arguments...)) {
-  module.def(name, function, (static_cast<void>(sizeof(Arguments)), nb::arg().none())...);
+  module.def(
+      name,
+      [function](Arguments... arguments) -> Result {
+        return staying_at_exit([&]() -> Result { return function(std::forward<Arguments>(arguments)...); });
+      },
+      (static_cast<void>(sizeof(Arguments)), nb::arg().none())...);
 }
 
 // rows * columns for a shape; saturates, and a negative product is 0.

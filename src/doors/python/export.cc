@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/check.h"
+#include "doors/python/gil.h"
 #include "runtime/context.h"
 #include "runtime/output_cache.h"
 
@@ -31,7 +32,7 @@ struct OutputMemory {
   OutputMemory(const OutputMemory&) = delete;
   OutputMemory& operator=(const OutputMemory&) = delete;
   ~OutputMemory() {
-    const nb::gil_scoped_release release;  // the cache may unmap an older buffer, which takes milliseconds
+    const WithoutGil release;  // the cache may unmap an older buffer, which takes milliseconds
     output_cache().give_back(buffer);
   }
   OutputBuffer buffer;

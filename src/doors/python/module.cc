@@ -4,10 +4,12 @@
 
 #include <bit>
 
+#include "core/check.h"
 #include "doors/python/call.h"
 #include "registry.h"
 #include "runtime/call.h"
 #include "runtime/output_cache.h"
+#include "runtime/parallel.h"
 #include "runtime/stream_copy.h"
 #include "runtime/torch_executor.h"
 #include "simd/copy.h"
@@ -61,6 +63,13 @@ nb::list signatures() {
   return all;
 }
 
+// Bytes of scratch memory that no call uses, in the contexts that Python has.
+std::size_t idle_scratch() {
+  std::size_t bytes = default_context().state().arenas.idle_bytes();
+  if (&torch_context() != &default_context()) bytes += torch_context().state().arenas.idle_bytes();
+  return bytes;
+}
+
 nb::dict info() {
   nb::list supported;
   for (int i = 0; i < kIsaCount; ++i)
@@ -68,11 +77,43 @@ nb::dict info() {
   nb::dict entry;
   entry["version"] = TURNOUT_VERSION;
   entry["isa"] = name_of(default_context().isa());
+  entry["isa_note"] = isa_note();
   entry["supported_isas"] = supported;
   entry["threads"] = default_context().threads();
   entry["output_cache_limit"] = output_cache().limit();
   entry["output_cache_idle"] = output_cache().idle_bytes();
+  entry["scratch_idle"] = idle_scratch();
   return entry;
+}
+
+// What the functions accept that have no tensors.
+constexpr Signature kSetNumThreads{"set_num_threads", "", {scalar("threads", 0, kMaxThreads)}, {}};
+constexpr Signature kSetLog{"set_log", "", {scalar("level", 0, kSkippedLevel)}, {}};
+constexpr Signature kOutputCache{"output_cache", "", {scalar("limit", 0)}, {}};
+
+std::int64_t only_scalar(const Signature& signature, nb::handle object) {
+  const ScalarValue value = PythonCall(signature, false).scalar(object);
+  Arguments(signature, nullptr, 0, &value, 1).check();
+  return value.value;
+}
+
+void set_num_threads(nb::handle threads) {
+  default_context().set_threads(static_cast<int>(only_scalar(kSetNumThreads, threads)));
+}
+
+void set_log_level(nb::handle level) { set_log(static_cast<int>(only_scalar(kSetLog, level))); }
+
+void set_output_cache_limit(nb::handle limit) {
+  const auto bytes = static_cast<std::size_t>(only_scalar(kOutputCache, limit));
+  const WithoutGil release;
+  output_cache().set_limit(bytes);
+}
+
+void trim() {
+  const WithoutGil release;
+  default_context().trim();
+  torch_context().trim();
+  output_cache().trim();
 }
 
 // The floor of the benchmarks: the bytes of one array to another, past the cache, on all threads.
@@ -91,7 +132,7 @@ void copy_bytes(nb::handle to, nb::handle from) {
   if (bytes != source_bytes)
     throw Error(ErrorCode::bad_param,
                 concat("stream_copy: from has ", source_bytes, " bytes, expected ", bytes, " as to"));
-  const nb::gil_scoped_release release;
+  const WithoutGil release;
   stream_copy(default_context(), target.tensor.data, source.tensor.data, bytes);
 }
 
@@ -100,14 +141,12 @@ void bind_library(nb::module_& module) {
   module.def("signatures", &signatures);
   module.def("info", &info);
   module.def("get_num_threads", [] { return default_context().threads(); });
-  module.def("set_num_threads", [](int threads) { default_context().set_threads(threads); });
-  module.def("set_log", [](int level) { set_log(level); });
+  define(module, "set_num_threads", &set_num_threads);
+  define(module, "set_log", &set_log_level);
   module.def("output_cache_limit", [] { return output_cache().limit(); });
   module.def("output_cache_idle", [] { return output_cache().idle_bytes(); });
-  module.def("set_output_cache_limit", [](std::size_t bytes) {
-    const nb::gil_scoped_release release;
-    output_cache().set_limit(bytes);
-  });
+  define(module, "set_output_cache_limit", &set_output_cache_limit);
+  define(module, "trim", &trim);
   module.def("use_torch_threads", [](std::uintptr_t parallel_for, std::uintptr_t get_num_threads) {
     use_torch_threads({std::bit_cast<decltype(TorchFunctions::parallel_for)>(parallel_for),
                        std::bit_cast<decltype(TorchFunctions::get_num_threads)>(get_num_threads)});
