@@ -32,6 +32,8 @@ class TURNOUT_API Dims {
 
 enum class ConvMode : std::uint8_t { sparse, submanifold, transposed };
 
+// A padding that is given is obeyed in submanifold mode too, and the kernel then lies beside its site unless
+// the padding is kernel_size / 2 * dilation. (From Python a padding is ignored there, as mmcv and spconv do.)
 struct IndicePairsParams {
   std::int64_t batch_size = 1;
   Dims spatial_shape;        // of the input

@@ -282,7 +282,7 @@ ImportedArray import_array(nb::handle object, What what, bool for_writing) {
 }
 
 bool is_negated(nb::handle tensor) {
-  return nb::steal(PyObject_CallMethodNoArgs(tensor.ptr(), names().is_neg.ptr())).is(Py_True);
+  return nb::steal(PyObject_CallMethodObjArgs(tensor.ptr(), names().is_neg.ptr(), nullptr)).is(Py_True);
 }
 
 bool has_tangent(nb::handle tensor) {
