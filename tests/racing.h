@@ -99,24 +99,25 @@ inline void call_for(std::chrono::milliseconds time, const std::function<void()>
   }
 }
 
-// Calls call(context) with each hostile value at each of `places`, changed before each of its parallel loops.
+// Calls call(context) with each hostile value at each of `places`, changed before each of its first `most`
+// parallel loops.
 template <class Index>
 void flip_in_each_loop(Index* values, const std::vector<std::int64_t>& places,
-                       const std::function<void(Context& context)>& call) {
+                       const std::function<void(Context& context)>& call, int most = 100) {
+  FlippingExecutor executor;
+  Context context({.executor = &executor});
   for (const std::int64_t place : places) {
     const Index right = values[place];
     for (const Index hostile : hostile_values<Index>()) {
-      for (int when = 0;; ++when) {
-        FlippingExecutor executor;
-        executor.when = when;
-        executor.flip = [&] { values[place] = hostile; };
-        Context context({.executor = &executor});
+      executor.flip = [&] { values[place] = hostile; };
+      for (executor.when = 0; executor.when < most; ++executor.when) {
+        executor.loops = 0;
         try {
           call(context);
         } catch (const Error&) {
         }
         values[place] = right;
-        if (executor.loops <= when) break;
+        if (executor.loops <= executor.when) break;
       }
     }
   }

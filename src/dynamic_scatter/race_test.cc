@@ -101,8 +101,9 @@ struct Cloud {
 template <class Index>
 void flip_coordinates(Index extent) {
   Cloud<Index> cloud(extent);
-  flip_in_each_loop<Index>(cloud.coors.data(), {1, kPoints * 2 + 1, kPoints * 4 - 1},
-                           [&](Context& context) { cloud.call(context); });
+  flip_in_each_loop<Index>(
+      cloud.coors.data(), {1, kPoints * 2 + 1, kPoints * 4 - 1},
+      [&](Context& context) { cloud.call(context); }, /*most=*/3);
 }
 
 TEST(DynamicScatterRaces, CoordinatesThatChangeBetweenLoops) {

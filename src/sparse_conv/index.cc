@@ -58,11 +58,6 @@ std::int64_t bounded(const Index& given, std::int64_t last) {
   return static_cast<std::int64_t>(std::min(static_cast<Unsigned>(given), static_cast<Unsigned>(last)));
 }
 
-// Where a site goes when strides sort sites into classes.
-struct Place {
-  std::int64_t cls;  // negative: none
-  std::uint64_t base, x;
-};
 template <int kDims>
 struct Placer {
   GeometryDim dim[kDims];
@@ -75,18 +70,19 @@ struct Placer {
         last_batch(g.batch_size - 1) {
     std::copy_n(g.dim, kDims, dim);
   }
-  template <class Index>
-  Place place(const Index* site) const {
+  template <class Cell, class Index>
+  PairIndex::Place<Cell> place(const Index* site) const {
     const auto part_of = [&](int d) { return dim[d].part(bounded(site[d + 1], dim[d].last_site)); };
     const SitePart x = part_of(kDims - 1);
-    const auto batch = static_cast<std::uint64_t>(bounded(site[0], last_batch));
-    Place p{x.cls, first + batch * batch_leaves, x.leaf};
+    std::uint64_t base = first + static_cast<std::uint64_t>(bounded(site[0], last_batch)) * batch_leaves;
+    std::int64_t cls = x.cls;
     for (int d = 0; d < kDims - 1; ++d) {
       const SitePart part = part_of(d);
-      p.cls += part.cls;
-      p.base += part.leaf;
+      cls += part.cls;
+      base += part.leaf;
     }
-    return p;
+    return {static_cast<Cell>(base), static_cast<std::uint32_t>(x.leaf),
+            static_cast<std::int32_t>(std::max<std::int64_t>(cls, -1)), static_cast<std::int32_t>(x.cls)};
   }
 };
 
@@ -135,14 +131,14 @@ bool all_in_range(const ConstTensor& indices, const std::int64_t* limits) {
   return fits;
 }
 
-std::size_t pair_index_bytes(std::int64_t rows, const IndicePairsParams& p) {
+std::size_t PairIndex::bytes(std::int64_t rows, const IndicePairsParams& p) {
   const std::int64_t slots = slot_bound(p) + (p.mode == ConvMode::submanifold);
   const std::int64_t classes = class_bound(p);
   return geometry_bytes(p) + array_bytes<std::uint64_t>(rows * slots) +
          array_bytes<std::uint32_t>(rows * slots) + array_bytes<std::uint8_t>(rows * slots) +
          array_bytes<std::int32_t>(rows) + array_bytes<std::int64_t>(classes + 1) +
          (has_classes(p)
-              ? array_bytes<std::int64_t>(classes * blocks_of(rows)) + array_bytes<std::int32_t>(rows)
+              ? array_bytes<std::int64_t>(classes * blocks_of(rows)) + array_bytes<Place<std::uint64_t>>(rows)
               : 0);
 }
 
@@ -162,10 +158,10 @@ PairIndex::PairIndex(Context& context, Call& call, const ConstTensor& indices,
   const std::int64_t classes = class_bound(params);
   class_start_ = memory.take<std::int64_t>(classes + 1);
   std::int64_t* counts = nullptr;
-  std::int32_t* site_classes = nullptr;
+  void* places = nullptr;
   if (has_classes(params)) {
     counts = memory.take<std::int64_t>(classes * blocks_of(rows_));
-    site_classes = memory.take<std::int32_t>(rows_);
+    places = memory.take<Place<std::uint64_t>>(rows_);
   }
   if (g.submanifold) {
     const bool in_window = g.window_count > 0 && g.windows[0].delta <= 0 && g.windows[0].delta > -g.width;
@@ -177,13 +173,15 @@ PairIndex::PairIndex(Context& context, Call& call, const ConstTensor& indices,
     return;
   }
   if (is_bitmap_) {
-    build<std::uint32_t>(context, call, indices, bitmap_, cells, counts, site_classes);
+    build<std::uint32_t>(context, call, indices, bitmap_, cells, counts, places);
   } else {
-    build<std::uint64_t>(context, call, indices, sorted_, cells, counts, site_classes);
+    build<std::uint64_t>(context, call, indices, sorted_, cells, counts, places);
   }
 }
 
-// One class: the position of a site is its row, and its cell a sum of products.
+// One class: the position of a site is its row, and its cell a sum of products. Both parts of the sum are
+// bounded by what the last site has: indices may have changed since they were checked, and every leaf between
+// those of the first and the last site can be looked up under every row offset.
 template <class Cell, int kDims, class Index>
 void PairIndex::place_sites(Context& context, const Index* indices, Cell* cells) {
   const Geometry& g = geometry_;
@@ -191,16 +189,18 @@ void PairIndex::place_sites(Context& context, const Index* indices, Cell* cells)
   // A coordinate below 0 is in the row before, where `extent` makes it positive.
   const auto first = static_cast<Cell>(g.bias - g.row_leaves);
   std::array<Cell, kDims> factors = {static_cast<Cell>(g.batch_leaves)};
-  std::array<std::int64_t, kDims + 1> limits = {g.batch_size - 1};
-  for (int d = 0; d < kDims - 1; ++d) factors[d + 1] = scale(d) * static_cast<Cell>(g.dim[d].leaf_stride);
-  for (int d = 0; d < kDims; ++d) limits[d + 1] = g.dim[d].last_site;
+  Cell last_base = factors[0] * static_cast<Cell>(g.batch_size - 1);
+  for (int d = 0; d < kDims - 1; ++d) {
+    factors[d + 1] = scale(d) * static_cast<Cell>(g.dim[d].leaf_stride);
+    last_base += factors[d + 1] * static_cast<Cell>(g.dim[d].last_site);
+  }
   const auto x_scale = static_cast<std::uint64_t>(scale(kDims - 1));
+  const std::int64_t last_x = g.last().last_site;
   class_start_[0] = 0;
   class_start_[1] = rows_;
   const bool parallel = rows_ * kPlacedBytes >= kParallelBytes;
   parallel_for(context, rows_, parallel ? kSiteGrain : rows_, [&](std::int64_t begin, std::int64_t end) {
     const std::array<Cell, kDims> factor = factors;
-    const std::array<std::int64_t, kDims + 1> last = limits;
     const LeafDivider leaf(g.leaf_cells);
     for (std::int32_t slot = 0; slot < std::max(g.slots, self_slot_ + 1); ++slot) {
       const std::int64_t delta = slot < g.slots ? g.windows[slot].delta : 0;
@@ -208,31 +208,31 @@ void PairIndex::place_sites(Context& context, const Index* indices, Cell* cells)
       Cell* to = cells + slot * rows_;
       for (std::int64_t i = begin; i < end; ++i) {
         const Index* site = indices + i * (kDims + 1);
-        Cell base = first;
-        for (int d = 0; d < kDims; ++d) base += factor[d] * static_cast<Cell>(bounded(site[d], last[d]));
-        const auto x = static_cast<std::uint64_t>(bounded(site[kDims], last[kDims]));
-        to[i] = leaf.cell<Cell>(base, x * x_scale + x_first);
+        Cell base = 0;
+        for (int d = 0; d < kDims; ++d) base += factor[d] * static_cast<Cell>(site[d]);
+        const auto x = static_cast<std::uint64_t>(bounded(site[kDims], last_x));
+        to[i] = leaf.cell<Cell>(first + std::min(base, last_base), x * x_scale + x_first);
       }
     }
   });
 }
 
-// Sites sorted by class, in their order within each: counted by blocks, then placed. `site_classes` keeps the
-// class that a site was counted in, so that it is placed in the same one.
+// Sites sorted by class, in their order within each: placed and counted by blocks, then sorted.
 template <class Cell, int kDims, class Index>
 void PairIndex::place_in_classes(Context& context, const Index* indices, Cell* cells, std::int64_t* counts,
-                                 std::int32_t* site_classes) {
+                                 Place<Cell>* places) {
   const Geometry& g = geometry_;
   const std::int64_t blocks = blocks_of(rows_), classes = g.classes, rows = rows_;
   const Placer<kDims> shared(g);
   parallel_for(context, blocks, 1, [&](std::int64_t block, std::int64_t) {
     const Placer<kDims> placer = shared;  // a local copy: stores cannot change it
+    Place<Cell>* to = places;
     std::int64_t* count = counts + block * classes;
     std::fill_n(count, classes, std::int64_t{0});
     for (std::int64_t i = block * kSiteGrain; i < std::min(rows, (block + 1) * kSiteGrain); ++i) {
-      const std::int64_t cls = std::max<std::int64_t>(placer.place(indices + i * (kDims + 1)).cls, -1);
-      site_classes[i] = static_cast<std::int32_t>(cls);
-      if (cls >= 0) ++count[cls];
+      const Place<Cell> place = placer.template place<Cell>(indices + i * (kDims + 1));
+      to[i] = place;
+      if (place.cls >= 0) ++count[place.cls];
     }
   });
   std::int64_t sum = 0;
@@ -244,24 +244,20 @@ void PairIndex::place_in_classes(Context& context, const Index* indices, Cell* c
   class_start_[classes] = sum;
 
   parallel_for(context, blocks, 1, [&](std::int64_t block, std::int64_t) {
-    const Placer<kDims> placer = shared;
     const LeafDivider leaf(g.leaf_cells);
     const Window* windows = g.windows;
     const std::int32_t* class_windows = g.class_windows;
-    const std::int32_t* class_of = site_classes;
-    const std::int32_t x_classes = g.last().classes;
     const auto extent = static_cast<std::uint64_t>(g.last().extent);
+    const Place<Cell>* from = places;
     std::int32_t* row_at = position_rows_;
     std::int64_t* next = counts + block * classes;
     for (std::int64_t i = block * kSiteGrain; i < std::min(rows, (block + 1) * kSiteGrain); ++i) {
-      const std::int32_t cls = class_of[i];
-      if (cls < 0) continue;
-      const Place p = placer.place(indices + i * (kDims + 1));
-      const std::int64_t position = next[cls]++;
+      const Place<Cell> p = from[i];
+      if (p.cls < 0) continue;
+      const std::int64_t position = next[p.cls]++;
       row_at[position] = static_cast<std::int32_t>(i);
-      const std::int32_t x_class = cls % x_classes;
-      const Window* const end = windows + class_windows[x_class + 1];
-      for (const Window* window = windows + class_windows[x_class]; window < end; ++window)
+      const Window* const end = windows + class_windows[p.x_class + 1];
+      for (const Window* window = windows + class_windows[p.x_class]; window < end; ++window)
         cells[window->slot * rows + position] =
             leaf.cell<Cell>(p.base, p.x + static_cast<std::uint64_t>(window->delta) + extent);
     }
@@ -287,13 +283,13 @@ void PairIndex::for_each_list(const F& f) const {
 
 template <class Cell, class Leaves>
 void PairIndex::build(Context& context, Call& call, const ConstTensor& indices, Sets<Leaves>& sets,
-                      void* cell_memory, std::int64_t* counts, std::int32_t* site_classes) {
+                      void* cell_memory, std::int64_t* counts, void* places) {
   auto* cells = static_cast<Cell*>(cell_memory);
   visit_index(indices.dtype, [&](auto type) {
     const auto* sites = static_cast<const typename decltype(type)::type*>(indices.data);
     visit_dims(geometry_.dims, [&](auto dims) {
       if (position_rows_ != nullptr) {
-        place_in_classes<Cell, dims()>(context, sites, cells, counts, site_classes);
+        place_in_classes<Cell, dims()>(context, sites, cells, counts, static_cast<Place<Cell>*>(places));
       } else {
         place_sites<Cell, dims()>(context, sites, cells);
       }

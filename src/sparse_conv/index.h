@@ -17,9 +17,6 @@ inline constexpr std::int64_t kSiteGrain = 16384;               // sites that a 
 inline constexpr std::int64_t kMaxNumberedLeaves = 4294967294;  // numbers of leaves are uint32
 inline constexpr std::int64_t kPlacedBytes = 24;                // moved for each site, about
 
-// Bytes of scratch memory that depend on the shapes alone; the rest follows the data.
-std::size_t pair_index_bytes(std::int64_t rows, const IndicePairsParams& params);
-
 // Whether column c of every row of indices is in 0 .. limits[c]-1.
 bool all_in_range(const ConstTensor& indices, const std::int64_t* limits);
 
@@ -29,6 +26,16 @@ inline std::uint32_t low_bits(std::int64_t count) { return count >= 32 ? ~0u : (
 // for each row offset the homes, in ascending order, look up the outputs: fewer searches, and in order.
 class PairIndex {
  public:
+  // Where a site goes when strides sort sites into classes.
+  template <class Cell>
+  struct Place {
+    Cell base;  // the leaf of its row, to which x is added
+    std::uint32_t x;
+    std::int32_t cls, x_class;  // of all dimensions, and of the last; negative: it meets no output
+  };
+
+  // Bytes of scratch memory that depend on the shapes alone; the rest follows the data.
+  static std::size_t bytes(std::int64_t rows, const IndicePairsParams& params);
   // `params` and `indices` as checked.
   PairIndex(Context& context, Call& call, const ConstTensor& indices, const IndicePairsParams& params,
             Scratch& memory);
@@ -64,10 +71,10 @@ class PairIndex {
   void place_sites(Context& context, const Index* indices, Cell* cells);
   template <class Cell, int kDims, class Index>
   void place_in_classes(Context& context, const Index* indices, Cell* cells, std::int64_t* counts,
-                        std::int32_t* classes);
+                        Place<Cell>* places);
   template <class Cell, class Leaves>
   void build(Context& context, Call& call, const ConstTensor& indices, Sets<Leaves>& sets, void* cells,
-             std::int64_t* counts, std::int32_t* classes);
+             std::int64_t* counts, void* places);
   template <class F>
   void for_each_list(const F& f) const;
   template <class Leaves, class Mark>

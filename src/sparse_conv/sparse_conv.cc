@@ -208,7 +208,7 @@ struct IndicePairs::State {
 };
 
 std::size_t families::sparse_conv::indice_pairs_scratch(std::int64_t rows, const IndicePairsParams& params) {
-  return padded(sizeof(IndicePairs::State)) + pair_index_bytes(rows, params);
+  return padded(sizeof(IndicePairs::State)) + PairIndex::bytes(rows, params);
 }
 
 IndicePairs::State::Plan IndicePairs::State::plan() const {
