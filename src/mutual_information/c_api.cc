@@ -45,18 +45,10 @@ constexpr StepSpec kBackwardSteps[] = {
     {Check::pointers, ErrorCode::bad_param, "opt_boundary"}};
 
 // By p alone, which has all sizes; a query has not compared it with anything. 0 for what no call accepts.
-using PlanScratch = std::size_t (*)(std::int64_t batch, std::int64_t symbols, std::int64_t frames,
-                                    int threads);
-std::size_t scratch_of(const Arguments& arguments, PlanScratch plan) {
+std::size_t plan_scratch(const Arguments& arguments) {
   const Slot& p = arguments.slot(arguments.signature().argument("p"));
   if (p.rank != 3 || p.elements() == 0 || p.elements() >= kLargeElements) return 0;
-  return plan(p.shape[0], p.shape[1] - 1, p.shape[2] - 1, arguments.threads());
-}
-std::size_t forward_scratch(const Arguments& arguments) {
-  return scratch_of(arguments, &mutual_information_forward_scratch);
-}
-std::size_t backward_scratch(const Arguments& arguments) {
-  return scratch_of(arguments, &mutual_information_backward_scratch);
+  return mutual_information_scratch(p.shape[0], p.shape[1] - 1, p.shape[2] - 1, arguments.threads());
 }
 
 constexpr DTypes kFloat = dtypes(DType::f32);
@@ -74,7 +66,7 @@ consteval Signature forward_c(std::string_view op, std::span<const StepSpec> ste
           {},
           {},
           steps,
-          &forward_scratch};
+          &plan_scratch};
 }
 
 }  // namespace
@@ -93,7 +85,7 @@ extern constexpr Signature kMluOpGetMutualInformationBackwardWorkspaceSize{
     {},
     {},
     kQuerySteps,
-    &backward_scratch};
+    &plan_scratch};
 
 extern constexpr Signature kMluOpMutualInformationBackward{
     "mluOpMutualInformationBackward",
@@ -104,7 +96,7 @@ extern constexpr Signature kMluOpMutualInformationBackward{
     {},
     {},
     kBackwardSteps,
-    &backward_scratch};
+    &plan_scratch};
 
 }  // namespace turnout::families::mutual_information
 
