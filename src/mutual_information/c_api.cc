@@ -45,13 +45,10 @@ constexpr StepSpec kBackwardSteps[] = {
     {Check::pointers, ErrorCode::bad_param, "opt_boundary"}};
 
 // By p alone, which has all sizes; a query has not compared it with anything. 0 for what no call accepts.
-using PlanScratch = std::size_t (*)(std::int64_t batch, std::int64_t symbols, std::int64_t frames,
-                                    int threads);
-template <const Signature& kSignature, PlanScratch kPlan>
-std::size_t scratch_of(const Arguments& arguments) {
-  const Slot& p = arguments.slot(kArgument<kSignature, "p">);
+std::size_t plan_scratch(const Arguments& arguments) {
+  const Slot& p = arguments.slot(arguments.signature().argument("p"));
   if (p.rank != 3 || p.elements() == 0 || p.elements() >= kLargeElements) return 0;
-  return kPlan(p.shape[0], p.shape[1] - 1, p.shape[2] - 1, arguments.threads());
+  return mutual_information_scratch(p.shape[0], p.shape[1] - 1, p.shape[2] - 1, arguments.threads());
 }
 template <const Signature& kSignature>
 constexpr ScratchBytes kForwardScratch = &scratch_of<kSignature, &mutual_information_forward_scratch>;
@@ -74,7 +71,7 @@ consteval Signature forward_c(std::string_view op, std::span<const StepSpec> ste
           {},
           {},
           steps,
-          kForwardScratch<kSignature>};
+          &plan_scratch};
 }
 
 }  // namespace
@@ -94,7 +91,7 @@ extern constexpr Signature kMluOpGetMutualInformationBackwardWorkspaceSize{
     {},
     {},
     kQuerySteps,
-    kBackwardScratch<kMluOpGetMutualInformationBackwardWorkspaceSize>};
+    &plan_scratch};
 
 extern constexpr Signature kMluOpMutualInformationBackward{
     "mluOpMutualInformationBackward",
@@ -105,7 +102,7 @@ extern constexpr Signature kMluOpMutualInformationBackward{
     {},
     {},
     kBackwardSteps,
-    kBackwardScratch<kMluOpMutualInformationBackward>};
+    &plan_scratch};
 
 namespace {
 constexpr std::string_view kChanges = "boundary=opt_boundary";

@@ -22,14 +22,19 @@ std::int64_t one_more(std::int64_t extent) { return std::min(extent, kSizeMax - 
 // Of p, ans and ans_grad.
 DType lattice_dtype(const ConstTensor& px) { return px.dtype == DType::f64 ? DType::f64 : DType::f32; }
 
-// The cells of p that the operator does not write. A boundary that it accepted is within p.
+// The cells of p that the operator does not write. A boundary that it accepted is within p, unless another
+// thread has changed it since: such a row is filled somehow, within p.
 template <class Real>
 void fill_outside(Context& context, const ConstTensor& boundary, const Tensor& p) {
   const std::int64_t rows = p.shape[1], columns = p.shape[2];
   constexpr Real kNone = -std::numeric_limits<Real>::infinity();
   const auto fill = [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t b = begin; b < end; ++b) {
-      const auto* box = static_cast<const std::int64_t*>(boundary.data) + 4 * b;
+      std::int64_t box[4];
+      for (int i = 0; i < 4; ++i)
+        box[i] =
+            std::clamp<std::int64_t>(read_once(static_cast<const std::int64_t*>(boundary.data) + 4 * b + i),
+                                     0, (i % 2 == 0 ? rows : columns) - 1);
       auto* row = static_cast<Real*>(p.data) + b * rows * columns;
       const bool is_empty = box[0] > box[2] || box[1] > box[3];
       for (std::int64_t s = 0; s < rows; ++s, row += columns) {

@@ -25,11 +25,12 @@ HWY_INLINE Reduced<D> reduce(D d, hn::Vec<D> x) {
   return {hn::ShiftLeft<23>(hn::BitCast(du, shifted)), hn::Sub(shifted, shifter)};
 }
 
-// exp(x) for -87 < x < 88.7 (-708, 709.7), within 2 units in the last place; 0 for any other x, NaN included.
+// exp(x) for -87.33 < x < 88 (-708, 709), within 2 units in the last place; 0 for smaller x and NaN, anything
+// for larger x.
 template <class D>
-HWY_INLINE hn::Vec<D> bounded_exp(D d, hn::Vec<D> x) {
+HWY_INLINE hn::Vec<D> falling_exp(D d, hn::Vec<D> x) {
   if constexpr (sizeof(hn::TFromD<D>) == 8) {
-    const auto in_range = hn::And(hn::Gt(x, hn::Set(d, -708.0)), hn::Lt(x, hn::Set(d, 709.782712893384)));
+    const auto in_range = hn::Gt(x, hn::Set(d, -708.0));
     return hn::IfThenElseZero(in_range, hn::Exp(d, hn::IfThenElseZero(in_range, x)));
   } else {
     const hn::RebindToUnsigned<D> du;
@@ -37,14 +38,14 @@ HWY_INLINE hn::Vec<D> bounded_exp(D d, hn::Vec<D> x) {
     auto r = hn::NegMulAdd(by.k, hn::Set(d, 0.693359375f), x);
     r = hn::NegMulAdd(by.k, hn::Set(d, -2.12194440e-4f), r);
     const auto rr = hn::Mul(r, r);
-    const auto low = hn::Add(hn::Set(d, 1.0f), r);
     const auto middle = hn::MulAdd(hn::Set(d, 0.16666415333747864f), r, hn::Set(d, 0.5f));
     auto y = hn::MulAdd(hn::Set(d, 0.008375137113034725f), r, hn::Set(d, 0.04166608303785324f));
     y = hn::MulAdd(hn::Set(d, 0.0013956052716821432f), rr, y);
-    y = hn::MulAdd(hn::MulAdd(y, rr, middle), rr, low);
+    // 1 last: 1 + r would be rounded before rr / 2 is added, which is lost then whenever r is small, and
+    // always to the same side.
+    y = hn::Add(hn::Set(d, 1.0f), hn::MulAdd(hn::MulAdd(y, rr, middle), rr, r));
     const auto scaled = hn::BitCast(d, hn::Add(hn::BitCast(du, y), by.scale));
-    const auto in_range = hn::And(hn::Gt(x, hn::Set(d, -87.0f)), hn::Lt(x, hn::Set(d, 88.722839f)));
-    return hn::IfThenElseZero(in_range, scaled);
+    return hn::IfThenElseZero(hn::Gt(x, hn::Set(d, -87.33f)), scaled);
   }
 }
 
