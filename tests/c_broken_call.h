@@ -110,9 +110,11 @@ struct BrokenCall {
     };
     for (int s = 0; s < signature.order.count; ++s) {
       if (signature.order[s].check != core::Check::shapes) continue;
-      auto looks_at = signature.order[s].only;
-      if (looks_at.count == 0)
-        for (int i = 0; i < signature.arguments.count; ++i) looks_at.push({static_cast<std::int8_t>(i), -1});
+      const auto& only = signature.order[s].only;
+      std::vector<core::Selection> looks_at(only.begin(), only.end());
+      if (looks_at.empty())
+        for (int i = 0; i < signature.arguments.count; ++i)
+          looks_at.push_back({static_cast<std::int8_t>(i), -1});
       for (const core::Selection& one : looks_at)
         for (int d = 0; d < signature.arguments[one.argument].dims.count; ++d)
           if ((one.dim < 0 || one.dim == d) && parts[static_cast<std::size_t>(one.argument)].described &&

@@ -25,7 +25,7 @@ struct COperator {
   mluOpStatus_t (*query)(mluOpHandle_t handle, Descriptors descriptors, Scalars scalars,
                          std::size_t* workspace_size) = nullptr;
   // What breaks each of the signature's data checks and nothing before it, as changes to the example.
-  std::string_view data_faults[kMaxRules] = {};
+  std::string_view data_faults[8] = {};
   // Results without an element to compute are still given values that say so.
   bool writes_when_empty = false;
 };

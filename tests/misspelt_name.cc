@@ -4,29 +4,26 @@
 namespace turnout::core {
 namespace {
 
-template <const Signature& kSignature>
-void data_check(const Arguments& arguments);
-
-constexpr Signature kScale{"scale",
-                           "rows",
-                           {scalar("factor", 1)},
-                           {in("x", kFloats, "rows"), out("y", like("x"), "rows * factor")},
-                           {},
-                           {{"a check", &data_check<kScale>}}};
-
-template <const Signature& kSignature>
-void data_check(const Arguments& arguments) {
-#if defined(TURNOUT_TEST_SIZE)
-  if (arguments.size(kSize<kSignature, TURNOUT_TEST_SIZE>) == 0) return;
-#elif defined(TURNOUT_TEST_ARGUMENT)
-  if (arguments.slot(kArgument<kSignature, TURNOUT_TEST_ARGUMENT>).present) return;
+#ifndef TURNOUT_TEST_LOOKS_AT
+#define TURNOUT_TEST_LOOKS_AT "x"
 #endif
-  arguments.fail(ErrorCode::bad_param, "fails");
+
+void data_check(const Arguments& arguments, const Positions& at) {
+  if (!arguments.slot(at[0]).present) arguments.fail(ErrorCode::bad_param, "fails");
 }
+
+constexpr const Signature& kScale = signature([] {
+  return Draft{"scale",
+               "rows",
+               {scalar("factor", 1)},
+               {in("x", kFloats, "rows"), out("y", like("x"), "rows * factor")},
+               {},
+               {{"a check", "what it expects", &data_check, TURNOUT_TEST_LOOKS_AT}}};
+});
 
 }  // namespace
 
-// Outside a template, where the name may be no constant at all.
+// The name may be no constant at all.
 #if defined(TURNOUT_TEST_DIRECT)
 std::int64_t direct(const Arguments& arguments, [[maybe_unused]] std::string_view later) {
   return arguments.size(kScale.size(TURNOUT_TEST_DIRECT));

@@ -10,25 +10,25 @@
 namespace turnout::core {
 namespace {
 
-template <const Signature& kSignature>
-void sum_matches(const Arguments& arguments) {
-  const auto* counts = static_cast<const std::int32_t*>(arguments.slot(1).data);
+void sum_matches(const Arguments& arguments, const Positions& at) {
+  const auto* counts = static_cast<const std::int32_t*>(arguments.slot(at[0]).data);
   std::int64_t sum = 0;
-  for (std::int64_t i = 0; i < arguments.size(kSize<kSignature, "groups">); ++i) sum += counts[i];
-  const std::int64_t rows = arguments.size(kSize<kSignature, "rows">);
+  for (std::int64_t i = 0; i < arguments.size(at[1]); ++i) sum += counts[i];
+  const std::int64_t rows = arguments.size(at[2]);
   if (sum != rows)
     arguments.fail(ErrorCode::bad_param, concat("counts sum to ", sum, ", expected rows = ", rows));
 }
 
-constexpr Signature kGroup{
-    "group",
-    "batch rows D groups scale_width",
-    {scalar("factor", 1, 64), choice("mode", "keep zero"), vector("stride", "D", 1, 9)},
-    {in("x", kFloats, "batch?, rows, D + 1"), in("counts", dtypes(DType::i32), "groups"),
-     optional(in("scales", like("x", dtypes(DType::f32)), "rows, scale_width?")),
-     out("y", like("x"), "rows * factor, 4")},
-    {at_most("groups", "rows * factor"), at_most("1", "rows"), at_most("groups", "7")},
-    {{"counts sum to rows", &sum_matches<kGroup>}}};
+constexpr const Signature& kGroup = signature([] {
+  return Draft{"group",
+               "batch rows D groups scale_width",
+               {scalar("factor", 1, 64), choice("mode", "keep zero"), vector("stride", "D", 1, 9)},
+               {in("x", kFloats, "batch?, rows, D + 1"), in("counts", dtypes(DType::i32), "groups"),
+                optional(in("scales", like("x", dtypes(DType::f32)), "rows, scale_width?")),
+                out("y", like("x"), "rows * factor, 4")},
+               {at_most("groups", "rows * factor"), at_most("1", "rows"), at_most("groups", "7")},
+               {{"sum", "counts sum to rows", &sum_matches, "counts groups rows"}}};
+});
 
 class SignatureTest : public testing::Test {
  protected:
@@ -126,11 +126,13 @@ TEST_F(SignatureTest, SentencesNameArgumentPositionValueAndLimit) {
 }
 
 // Scalars of which some values are refused, or all but one.
-constexpr Signature kNarrow{
-    "narrow",
-    "n",
-    {choice("mode", "mean max", 1), choice("only", "max", 2), scalar("dims", 3, 3), scalar("least", 1)},
-    {out("y", dtypes(DType::f32), "n")}};
+constexpr const Signature& kNarrow = signature([] {
+  return Draft{
+      "narrow",
+      "n",
+      {choice("mode", "mean max", 1), choice("only", "max", 2), scalar("dims", 3, 3), scalar("least", 1)},
+      {out("y", dtypes(DType::f32), "n")}};
+});
 
 TEST(Scalars, SentencesSayWhichValuesThereAre) {
   const auto sentence = [](std::int64_t mode, std::int64_t only, std::int64_t dims,
@@ -161,13 +163,15 @@ constexpr StepSpec kOrder[] = {{Check::dtypes, ErrorCode::not_supported, "y x"},
                                {Check::any_empty},
                                {Check::large, ErrorCode::not_supported},
                                {Check::rules}};
-constexpr Signature kOrdered{"ordered",
-                             "n m",
-                             {},
-                             {in("x", dtypes(DType::f32), "n"), out("y", dtypes(DType::f32), "n, m")},
-                             {at_most("n", "3")},
-                             {},
-                             kOrder};
+constexpr const Signature& kOrdered = signature([] {
+  return Draft{"ordered",
+               "n m",
+               {},
+               {in("x", dtypes(DType::f32), "n"), out("y", dtypes(DType::f32), "n, m")},
+               {at_most("n", "3")},
+               {},
+               kOrder};
+});
 
 TEST(Order, TheFirstStepThatFailsDecides) {
   const auto code_of = [](const Tensor& x, const Tensor& y) {
@@ -188,26 +192,28 @@ TEST(Order, TheFirstStepThatFailsDecides) {
   EXPECT_STREQ(code_of(Tensor(nullptr, DType::f32, {4}), Tensor(nullptr, DType::f32, {4, 1})), "bad");
 }
 
-// Rules and data checks at different places of one order, chosen by position.
-void odd_is_bad(const Arguments& arguments) {
+// Rules and data checks at different places of one order, chosen by name.
+void odd_is_bad(const Arguments& arguments, const Positions&) {
   if (arguments.size(0) % 2 != 0) arguments.fail(ErrorCode::bad_param, "n is odd");
 }
-void four_is_internal(const Arguments& arguments) {
+void four_is_internal(const Arguments& arguments, const Positions&) {
   if (arguments.size(0) == 4) arguments.fail(ErrorCode::internal, "n is four");
 }
 constexpr StepSpec kPickedSteps[] = {{Check::shapes},
-                                     {Check::rules, ErrorCode::not_supported, "1"},
-                                     {Check::data, ErrorCode::bad_param, "1"},
-                                     {Check::rules, ErrorCode::bad_param, "0 2"},
+                                     {Check::rules, ErrorCode::not_supported, "nine"},
+                                     {Check::data, ErrorCode::bad_param, "four"},
+                                     {Check::rules, ErrorCode::bad_param, "three twice"},
                                      {Check::any_empty},
-                                     {Check::data, ErrorCode::bad_param, "0"}};
-constexpr Signature kPicked{"picked",
-                            "n",
-                            {},
-                            {in("x", dtypes(DType::f32), "n")},
-                            {at_most("n", "3"), at_most("n", "9"), at_most("2 * n", "3")},
-                            {{"n is even", &odd_is_bad}, {"n is not four", &four_is_internal}},
-                            kPickedSteps};
+                                     {Check::data, ErrorCode::bad_param, "even"}};
+constexpr const Signature& kPicked = signature([] {
+  return Draft{"picked",
+               "n",
+               {},
+               {in("x", dtypes(DType::f32), "n")},
+               {at_most("n", "3", "three"), at_most("n", "9", "nine"), at_most("2 * n", "3", "twice")},
+               {{"even", "n is even", &odd_is_bad}, {"four", "n is not four", &four_is_internal}},
+               kPickedSteps};
+});
 
 TEST(Order, RulesAndDataChecksMayBePicked) {
   const auto sentence = [](std::int64_t n) -> std::string {
@@ -243,8 +249,9 @@ TEST(Order, NegativeExtentsAreNotEmpty) {
   EXPECT_TRUE(Slot(nullptr, DType::f32, nullptr, nullptr, 0).is_empty());
 }
 
-constexpr Signature kCopy{
-    "copy", "n", {}, {in("x", dtypes(DType::f32), "n"), out("y", dtypes(DType::f32), "n")}};
+constexpr const Signature& kCopy = signature([] {
+  return Draft{"copy", "n", {}, {in("x", dtypes(DType::f32), "n"), out("y", dtypes(DType::f32), "n")}};
+});
 
 TEST(StandardOrder, EmptyOutputsEndTheCallBeforePointersAreLookedAt) {
   const auto runs = [](const Tensor& x, const Tensor& y) {
@@ -259,22 +266,24 @@ TEST(StandardOrder, EmptyOutputsEndTheCallBeforePointersAreLookedAt) {
 
 // Some of the outputs decide whether there is something to do; memory is asked for whether it is needed or
 // not; the size of scratch depends on the threads.
-std::size_t scratch_of_others(const Arguments& arguments) {
+std::size_t scratch_of_others(const Arguments& arguments, const Positions&) {
   return static_cast<std::size_t>(arguments.threads() - 1) * 64;
 }
 constexpr StepSpec kEndsBySteps[] = {{Check::shapes},
                                      {Check::outputs_empty, ErrorCode::bad_param, "y z"},
                                      {Check::workspace_null, ErrorCode::not_supported},
                                      {Check::workspace}};
-constexpr Signature kEndsBy{"ends_by",
-                            "n m",
-                            {},
-                            {out("count", dtypes(DType::f32), "1"), out("y", dtypes(DType::f32), "n"),
-                             out("z", dtypes(DType::f32), "m")},
-                            {},
-                            {},
-                            kEndsBySteps,
-                            &scratch_of_others};
+constexpr const Signature& kEndsBy = signature([] {
+  return Draft{"ends_by",
+               "n m",
+               {},
+               {out("count", dtypes(DType::f32), "1"), out("y", dtypes(DType::f32), "n"),
+                out("z", dtypes(DType::f32), "m")},
+               {},
+               {},
+               kEndsBySteps,
+               {&scratch_of_others}};
+});
 
 TEST(Order, SomeOutputsMayDecideWhetherThereIsSomethingToDo) {
   const auto ends = [](std::int64_t n, std::int64_t m, const Workspace& workspace = {}, int threads = 1) {
@@ -313,6 +322,39 @@ TEST(Contiguity, IgnoresUnitAndEmptyDimensions) {
   EXPECT_FALSE(Slot(t).is_contiguous());
   t.shape[2] = 0;
   EXPECT_TRUE(Slot(t).is_contiguous());
+}
+
+// An argument that a value of an enum asks for, and a dtype that follows from another argument's.
+constexpr const Signature& kReduce = signature([] {
+  return Draft{"reduce",
+               "n",
+               {choice("kind", "sum mean max", 3)},
+               {in("x", kFloats, "n"), required_when("kind", "max", in("best", like("x"), "n")),
+                out("y", lane_of("x"), "n")}};
+});
+
+TEST(SignatureGrammar, RequiredWhenAndLaneOf) {
+  double values[2] = {}, results[2] = {};
+  const auto sentence = [&](std::int64_t kind, DType x, DType y, bool with_best) -> std::string {
+    const Tensor from(values, x, {2}), to(results, y, {2});
+    const Slot slots[] = {from, with_best ? Slot(from) : Slot(), to};
+    const ScalarValue scalars[] = {kind};
+    try {
+      return Arguments(kReduce, slots, 3, scalars, 1).check() ? "runs" : "skipped";
+    } catch (const Error& error) {
+      return error.what();
+    }
+  };
+  EXPECT_EQ(sentence(3, DType::f32, DType::f32, false), "runs");
+  EXPECT_EQ(sentence(4, DType::f64, DType::f64, false), "runs");
+  EXPECT_EQ(sentence(5, DType::f32, DType::f32, true), "runs");
+  EXPECT_EQ(sentence(5, DType::f32, DType::f32, false),
+            "reduce: best is missing, expected a tensor with kind max");
+  EXPECT_EQ(sentence(3, DType::bf16, DType::f32, false), "runs");
+  EXPECT_EQ(sentence(3, DType::bf16, DType::bf16, false),
+            "reduce: y has dtype bf16, expected f64 beside x of f64, else f32");
+  EXPECT_EQ(sentence(3, DType::f64, DType::f32, false),
+            "reduce: y has dtype f32, expected f64 beside x of f64, else f32");
 }
 
 }  // namespace

@@ -43,6 +43,16 @@ std::string range_text(const Scalar& scalar) {
   return concat(single ? "" : "one of ", range, " (", scalar.values, ")");
 }
 
+// The name of a value of an enum.
+std::string_view value_name(const Scalar& scalar, std::int64_t value) {
+  std::string_view found;
+  std::int64_t next = scalar.min;
+  split(scalar.values, ' ', [&](std::string_view name) {
+    if (next++ == value) found = name;
+  });
+  return found;
+}
+
 // The bytes an argument can touch: [first, last).
 struct Range {
   std::uintptr_t first, last;
@@ -82,6 +92,8 @@ std::string dtypes_text(const Signature& signature, const Argument& argument) {
       text += concat(text.empty() ? "" : ", ", name_of(static_cast<DType>(i)));
   }
   if (argument.like < 0) return text;
+  if (argument.is_lane)
+    return concat("f64 beside ", signature.arguments[argument.like].name, " of f64, else f32");
   return concat("that of ", signature.arguments[argument.like].name, text.empty() ? "" : ", or ", text);
 }
 
@@ -175,7 +187,7 @@ bool Arguments::check() {
         break;
       case Check::data:
         for (int i = 0; i < signature_.data_checks.count; ++i)
-          if (step.looks_at(i)) signature_.data_checks[i].check(*this);
+          if (step.looks_at(i)) signature_.data_checks[i].check(*this, signature_.data_checks[i].at);
         break;
       default:
         if (step.only.count == 0) {
@@ -212,7 +224,11 @@ void Arguments::check_argument(const Step& step, int i) {
       bool fits = contains(argument.dtypes, slot.dtype);
       if (argument.like >= 0) {
         const Slot& other = slots_[argument.like];
-        fits |= other.present ? other.dtype == slot.dtype : contains(kAnyDType, slot.dtype);
+        if (argument.is_lane) {
+          fits = slot.dtype == (other.dtype == DType::f64 ? DType::f64 : DType::f32);
+        } else {
+          fits |= other.present ? other.dtype == slot.dtype : contains(kAnyDType, slot.dtype);
+        }
       }
       if (!fits)
         fail(step.code, concat(argument.name, " has dtype ", dtype_text(slot.dtype), ", expected ",
@@ -251,6 +267,11 @@ void Arguments::check_absent(const Step& step, const Argument& argument, const v
     if (argument.required_with >= 0 && slots_[argument.required_with].present)
       fail(step.code, concat(argument.name, " is missing, expected beside ",
                              signature_.arguments[argument.required_with].name));
+    if (argument.required_when >= 0 && scalars_[argument.required_when].value == argument.when) {
+      const Scalar& scalar = signature_.scalars[argument.required_when];
+      fail(step.code, concat(argument.name, " is missing, expected a tensor with ", scalar.name, " ",
+                             value_name(scalar, argument.when)));
+    }
   }
   if (step.check == Check::pointers && data != nullptr) {
     const bool is_empty = std::any_of(argument.dims.begin(), argument.dims.end(),
@@ -344,7 +365,7 @@ bool Arguments::is_nothing_to_do(const Step& step) const {
 }
 
 std::size_t Arguments::workspace_bytes() const {
-  const std::size_t bytes = signature_.scratch(*this);
+  const std::size_t bytes = signature_.scratch.bytes(*this, signature_.scratch.at);
   return bytes == 0 ? 0 : bytes + kScratchAlignment - 1;
 }
 

@@ -235,33 +235,7 @@ const void* read_counts(const ConstTensor& given, DType feats, std::int64_t voxe
   });
 }
 
-template <const Signature& kSignature>
-Reduce reduce_type_of(const Arguments& arguments) {
-  return static_cast<Reduce>(arguments.size(kSize<kSignature, "reduce_type">));
-}
-
 }  // namespace
-
-// -- checks ------------------------------------------------------------------------------------------------
-
-template <const Signature& kSignature>
-void families::dynamic_scatter::check_needed(const Arguments& arguments) {
-  const auto need = [&](int argument, const char* reduce_type) {
-    if (!arguments.slot(argument).present)
-      arguments.fail(ErrorCode::bad_param,
-                     concat(kSignature.arguments[argument].name,
-                            " is missing, expected a tensor with reduce_type ", reduce_type));
-  };
-  if (reduce_type_of<kSignature>(arguments) == Reduce::max) {
-    need(kArgument<kSignature, "feats">, "max");
-    need(kArgument<kSignature, "voxel_feats">, "max");
-  } else if constexpr (kSignature.has_argument("voxel_points_count")) {  // a VoxelIndex knows the counts
-    if (reduce_type_of<kSignature>(arguments) == Reduce::mean)
-      need(kArgument<kSignature, "voxel_points_count">, "mean");
-  }
-}
-template void families::dynamic_scatter::check_needed<kDynamicScatterBackward>(const Arguments&);
-template void families::dynamic_scatter::check_needed<kVoxelIndexReduceBackward>(const Arguments&);
 
 // -- operators ---------------------------------------------------------------------------------------------
 

@@ -14,22 +14,26 @@ using namespace doors;
 namespace {
 
 // voxelize_hard with its limits as arguments, which in C++ are the shape of its results.
-inline constexpr Signature kVoxelizeWithLimits{
-    "voxelize_hard",
-    "rows features",
-    {scalar("max_points", 0, kMaxPoints), scalar("max_voxels", 0)},
-    {kPoints, kVoxelSize, kPointCloudRange, out("voxels", like("points"), "max_voxels, max_points, features"),
-     out("coors", kIndices, "max_voxels, 3"), out("num_points_per_voxel", kIndices, "max_voxels")}};
+inline constexpr const Signature& kVoxelizeWithLimits = signature([] {
+  return Draft{
+      "voxelize_hard",
+      "rows features",
+      {scalar("max_points", 0, kMaxPoints), scalar("max_voxels", 0)},
+      {kPoints, kVoxelSize, kPointCloudRange,
+       out("voxels", like("points"), "max_voxels, max_points, features"),
+       out("coors", kIndices, "max_voxels, 3"), out("num_points_per_voxel", kIndices, "max_voxels")}};
+});
 
 // What dynamic_scatter_forward is given, checked before there is an index that knows how many voxels it has.
-inline constexpr Signature kScatterInputs{
-    "dynamic_scatter_forward",
-    "points channels dims",
-    {},
-    {in("feats", kFloats, "points, channels"), in("coors", kIndices, "points, dims")},
-    {kLeastDims, kMostDims, kMostPoints},
-    {},
-    kInputsOrder};
+inline constexpr const Signature& kScatterInputs = signature([] {
+  return Draft{"dynamic_scatter_forward",
+               "points channels dims",
+               {},
+               {in("feats", kFloats, "points, channels"), in("coors", kIndices, "points, dims")},
+               {kLeastDims, kMostDims, kMostPoints},
+               {},
+               kInputsOrder};
+});
 
 template <int N>
 void check(const Signature& signature, const Slot (&slots)[N]) {

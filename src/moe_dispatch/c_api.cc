@@ -24,16 +24,18 @@ constexpr StepSpec kForwardSteps[] = {
 
 }  // namespace
 
-extern constexpr Signature kMluOpMoeDispatchForward{
-    "mluOpMoeDispatchForward",
-    "",
-    {scalar("samples", 0), scalar("capacity", 0), scalar("hidden", 0), scalar("num_experts", 0)},
-    {in("gates", like("input"), "samples"), in("indices", dtypes(DType::i32), "samples"),
-     in("locations", dtypes(DType::i32), "samples"), in("input", dtypes(DType::f32), "samples, hidden"),
-     may_overlap("input", inout("dispatch", like("input"), "num_experts * capacity, hidden"))},
-    {at_most("samples", "num_experts * capacity")},
-    {},
-    kForwardSteps};
+extern constexpr const Signature& kMluOpMoeDispatchForward = signature([] {
+  return Draft{
+      "mluOpMoeDispatchForward",
+      "",
+      {scalar("samples", 0), scalar("capacity", 0), scalar("hidden", 0), scalar("num_experts", 0)},
+      {in("gates", like("input"), "samples"), in("indices", dtypes(DType::i32), "samples"),
+       in("locations", dtypes(DType::i32), "samples"), in("input", dtypes(DType::f32), "samples, hidden"),
+       may_overlap("input", inout("dispatch", like("input"), "num_experts * capacity, hidden"))},
+      {at_most("samples", "num_experts * capacity")},
+      {},
+      kForwardSteps};
+});
 
 namespace {
 constexpr Renames kForwardNames(kMoeDispatchForward, kMluOpMoeDispatchForward, "fill=");

@@ -157,7 +157,7 @@ void moe_dispatch_forward(Context& context, const ConstTensor& gates, const Cons
   Dispatch d{context,
              {gates.data, tokens, dispatch.data, input.shape[0], input.shape[1], false},
              dispatch_kernels(context.isa()).tokens(input.dtype, gates.dtype),
-             call.size(kSize<kMoeDispatchForward, "choices">),
+             call.size(kMoeDispatchForward.size("choices")),
              dispatch.shape[0],
              size_of(dispatch.dtype)};
   const std::int64_t routed = d.choices * d.task.samples;

@@ -40,49 +40,51 @@ constexpr StepSpec kInverseSteps[] = {{Check::present},
                                       {Check::any_empty},
                                       {Check::pointers}};
 
-template <const Signature& kSignature>
-std::size_t scratch_of(const Arguments& arguments) {
-  return moe_re_routing_scratch(arguments.size(kSize<kSignature, "rows">),
-                                arguments.size(kSize<kSignature, "ranks">),
-                                arguments.size(kSize<kSignature, "experts">));
-}
+constexpr ScratchBytes kScratch = {[](const Arguments& arguments, const Positions& at) {
+                                     return moe_re_routing_scratch(
+                                         arguments.size(at[0]), arguments.size(at[1]), arguments.size(at[2]));
+                                   },
+                                   "rows ranks experts"};
 
 }  // namespace
 
-extern constexpr Signature kMluOpGetMoeReRoutingWorkspaceSize{
-    "mluOpGetMoeReRoutingWorkspaceSize",
-    "rows hidden ranks experts scale_width",
-    {},
-    {in("tokens", kAnyDType, "rows, hidden"), in("counts", kIndices, "ranks, experts"),
-     optional(in("scales", kAnyDType, "rows, scale_width?"))},
-    {at_most("1", "hidden"), at_most("1", "ranks"), at_most("1", "experts")},
-    {},
-    kQuerySteps,
-    &scratch_of<kMluOpGetMoeReRoutingWorkspaceSize>};
+extern constexpr const Signature& kMluOpGetMoeReRoutingWorkspaceSize = signature([] {
+  return Draft{"mluOpGetMoeReRoutingWorkspaceSize",
+               "rows hidden ranks experts scale_width",
+               {},
+               {in("tokens", kAnyDType, "rows, hidden"), in("counts", kIndices, "ranks, experts"),
+                optional(in("scales", kAnyDType, "rows, scale_width?"))},
+               {at_most("1", "hidden"), at_most("1", "ranks"), at_most("1", "experts")},
+               {},
+               kQuerySteps,
+               kScratch};
+});
 
-extern constexpr Signature kMluOpMoeReRouting{
-    "mluOpMoeReRouting",
-    "rows hidden ranks experts scale_width",
-    {choice("expert_token_num_type", "cumsum count"), choice("idx_type", "gather scatter")},
-    {in("tokens", kAnyDType, "rows, hidden"), in("counts", kIndices, "ranks, experts"),
-     optional(in("scales", kAnyDType, "rows, scale_width?")),
-     out("permute_tokens", like("tokens"), "rows, hidden"),
-     required_with("scales", out("permute_scales", like("scales"), "rows, scale_width?")),
-     out("idx", dtypes(DType::i32), "rows"), out("expert_token_num", like("counts"), "experts")},
-    {at_most("1", "hidden"), at_most("1", "ranks"), at_most("1", "experts")},
-    {},
-    kReRoutingSteps,
-    &scratch_of<kMluOpMoeReRouting>};
+extern constexpr const Signature& kMluOpMoeReRouting = signature([] {
+  return Draft{"mluOpMoeReRouting",
+               "rows hidden ranks experts scale_width",
+               {choice("expert_token_num_type", "cumsum count"), choice("idx_type", "gather scatter")},
+               {in("tokens", kAnyDType, "rows, hidden"), in("counts", kIndices, "ranks, experts"),
+                optional(in("scales", kAnyDType, "rows, scale_width?")),
+                out("permute_tokens", like("tokens"), "rows, hidden"),
+                required_with("scales", out("permute_scales", like("scales"), "rows, scale_width?")),
+                out("idx", dtypes(DType::i32), "rows"), out("expert_token_num", like("counts"), "experts")},
+               {at_most("1", "hidden"), at_most("1", "ranks"), at_most("1", "experts")},
+               {},
+               kReRoutingSteps,
+               kScratch};
+});
 
-extern constexpr Signature kMluOpMoeReRoutingInverse{
-    "mluOpMoeReRoutingInverse",
-    "rows hidden",
-    {choice("idx_type", "gather scatter")},
-    {in("permute_tokens", kAnyDType, "rows, hidden"), in("idx", dtypes(DType::i32), "rows"),
-     out("tokens", like("permute_tokens"), "rows, hidden")},
-    {at_most("1", "hidden")},
-    {},
-    kInverseSteps};
+extern constexpr const Signature& kMluOpMoeReRoutingInverse = signature([] {
+  return Draft{"mluOpMoeReRoutingInverse",
+               "rows hidden",
+               {choice("idx_type", "gather scatter")},
+               {in("permute_tokens", kAnyDType, "rows, hidden"), in("idx", dtypes(DType::i32), "rows"),
+                out("tokens", like("permute_tokens"), "rows, hidden")},
+               {at_most("1", "hidden")},
+               {},
+               kInverseSteps};
+});
 
 namespace {
 constexpr Renames kReRoutingNames(kMoeReRouting, kMluOpMoeReRouting,

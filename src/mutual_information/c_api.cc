@@ -45,15 +45,12 @@ constexpr StepSpec kBackwardSteps[] = {
     {Check::pointers, ErrorCode::bad_param, "opt_boundary"}};
 
 // By p alone, which has all sizes; a query has not compared it with anything. 0 for what no call accepts.
-std::size_t plan_scratch(const Arguments& arguments) {
-  const Slot& p = arguments.slot(arguments.signature().argument("p"));
+std::size_t scratch_bytes(const Arguments& arguments, const Positions& at) {
+  const Slot& p = arguments.slot(at[0]);
   if (p.rank != 3 || p.elements() == 0 || p.elements() >= kLargeElements) return 0;
   return mutual_information_scratch(p.shape[0], p.shape[1] - 1, p.shape[2] - 1, arguments.threads());
 }
-template <const Signature& kSignature>
-constexpr ScratchBytes kForwardScratch = &scratch_of<kSignature, &mutual_information_forward_scratch>;
-template <const Signature& kSignature>
-constexpr ScratchBytes kBackwardScratch = &scratch_of<kSignature, &mutual_information_backward_scratch>;
+constexpr ScratchBytes kScratch = {&scratch_bytes, "p"};
 
 constexpr DTypes kFloat = dtypes(DType::f32);
 constexpr std::string_view kPxDims = "batch, symbols, frames + 1";
@@ -61,8 +58,7 @@ constexpr std::string_view kPyDims = "batch, symbols + 1, frames";
 constexpr std::string_view kPDims = "batch, symbols + 1, frames + 1";
 constexpr ArgumentSpec kOptBoundary = optional(in("opt_boundary", dtypes(DType::i64), "batch, 4"));
 
-template <const Signature& kSignature>
-consteval Signature forward_c(std::string_view op, std::span<const StepSpec> steps) {
+consteval Draft forward_c(std::string_view op, std::span<const StepSpec> steps) {
   return {op,
           "batch symbols frames",
           {},
@@ -71,38 +67,40 @@ consteval Signature forward_c(std::string_view op, std::span<const StepSpec> ste
           {},
           {},
           steps,
-          &plan_scratch};
+          kScratch};
 }
 
 }  // namespace
 
-extern constexpr Signature kMluOpGetMutualInformationForwardWorkspaceSize =
-    forward_c<kMluOpGetMutualInformationForwardWorkspaceSize>("mluOpGetMutualInformationForwardWorkspaceSize",
-                                                              kQuerySteps);
-extern constexpr Signature kMluOpMutualInformationForward =
-    forward_c<kMluOpMutualInformationForward>("mluOpMutualInformationForward", kForwardSteps);
+extern constexpr const Signature& kMluOpGetMutualInformationForwardWorkspaceSize =
+    signature([] { return forward_c("mluOpGetMutualInformationForwardWorkspaceSize", kQuerySteps); });
+extern constexpr const Signature& kMluOpMutualInformationForward =
+    signature([] { return forward_c("mluOpMutualInformationForward", kForwardSteps); });
 
-extern constexpr Signature kMluOpGetMutualInformationBackwardWorkspaceSize{
-    "mluOpGetMutualInformationBackwardWorkspaceSize",
-    "batch symbols frames",
-    {flag("overwrite_ans_grad")},
-    {in("px", kFloat, kPxDims), in("py", kFloat, kPyDims), kOptBoundary, in("p", kFloat, kPDims),
-     in("ans_grad", kFloat, "batch")},
-    {},
-    {},
-    kQuerySteps,
-    &plan_scratch};
+extern constexpr const Signature& kMluOpGetMutualInformationBackwardWorkspaceSize = signature([] {
+  return Draft{"mluOpGetMutualInformationBackwardWorkspaceSize",
+               "batch symbols frames",
+               {flag("overwrite_ans_grad")},
+               {in("px", kFloat, kPxDims), in("py", kFloat, kPyDims), kOptBoundary, in("p", kFloat, kPDims),
+                in("ans_grad", kFloat, "batch")},
+               {},
+               {},
+               kQuerySteps,
+               kScratch};
+});
 
-extern constexpr Signature kMluOpMutualInformationBackward{
-    "mluOpMutualInformationBackward",
-    "batch symbols frames",
-    {flag("overwrite_ans_grad")},
-    {in("px", kFloat, kPxDims), in("py", kFloat, kPyDims), kOptBoundary, in("p", kFloat, kPDims),
-     inout("ans_grad", kFloat, "batch"), out("px_grad", kFloat, kPxDims), out("py_grad", kFloat, kPyDims)},
-    {},
-    {},
-    kBackwardSteps,
-    &plan_scratch};
+extern constexpr const Signature& kMluOpMutualInformationBackward = signature([] {
+  return Draft{
+      "mluOpMutualInformationBackward",
+      "batch symbols frames",
+      {flag("overwrite_ans_grad")},
+      {in("px", kFloat, kPxDims), in("py", kFloat, kPyDims), kOptBoundary, in("p", kFloat, kPDims),
+       inout("ans_grad", kFloat, "batch"), out("px_grad", kFloat, kPxDims), out("py_grad", kFloat, kPyDims)},
+      {},
+      {},
+      kBackwardSteps,
+      kScratch};
+});
 
 namespace {
 constexpr std::string_view kChanges = "boundary=opt_boundary";

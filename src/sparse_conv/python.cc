@@ -11,17 +11,19 @@ using namespace doors;
 namespace {
 
 inline constexpr StepSpec kScalarsOnly[] = {{Check::scalars}};
-inline constexpr Signature kOutputShape{
-    "indice_pairs_output_shape",
-    "dims",
-    {vector("spatial_shape", "dims", 1, kMaxSpatial), vector("kernel_size", "dims", 1, kMaxSpatial),
-     vector("stride", "dims", 1, kMaxSpatial), vector("padding", "dims", 0, kMaxSpatial),
-     vector("dilation", "dims", 1, kMaxSpatial), vector("output_padding", "dims", 0, kMaxSpatial),
-     vector("output_shape", "dims", 1, kMaxSpatial)},
-    {},
-    {},
-    {},
-    kScalarsOnly};
+inline constexpr const Signature& kOutputShape = signature([] {
+  return Draft{
+      "indice_pairs_output_shape",
+      "dims",
+      {vector("spatial_shape", "dims", 1, kMaxSpatial), vector("kernel_size", "dims", 1, kMaxSpatial),
+       vector("stride", "dims", 1, kMaxSpatial), vector("padding", "dims", 0, kMaxSpatial),
+       vector("dilation", "dims", 1, kMaxSpatial), vector("output_padding", "dims", 0, kMaxSpatial),
+       vector("output_shape", "dims", 1, kMaxSpatial)},
+      {},
+      {},
+      {},
+      kScalarsOnly};
+});
 
 // What describes a convolution beside its input, as it comes from Python.
 struct Geometry {

@@ -12,11 +12,9 @@ using namespace core;
 inline constexpr std::int64_t kMaxSpatial = 2147483647;  // coordinates and offsets multiply within int64
 
 // Submanifold: stride 1, the output shape is that of the input.
-template <const Signature& kSignature>
-void check_mode(const Arguments& arguments);
+void check_mode(const Arguments& arguments, const Positions& at);
 // Every batch number and coordinate is in range. Throws Error naming the first row that is not.
-template <const Signature& kSignature>
-void check_coordinates(const Arguments& arguments);
+void check_coordinates(const Arguments& arguments, const Positions& at);
 
 // Bytes of the plan's first scratch memory: what the shapes alone decide.
 std::size_t indice_pairs_scratch(std::int64_t rows, const IndicePairsParams& params);
@@ -35,9 +33,8 @@ inline constexpr StepSpec kResultOrder[] = {{Check::present},  {Check::ranks},  
                                             {Check::shapes},   {Check::contiguous}, {Check::outputs_empty},
                                             {Check::pointers}, {Check::overlap}};
 
-template <const Signature& kSignature>
-consteval Signature indice_pairs_signature(std::span<const StepSpec> order) {
-  return Signature{
+consteval Draft indice_pairs_signature(std::span<const StepSpec> order) {
+  return Draft{
       "get_indice_pairs",
       "rows dims out_rows",
       {scalar("batch_size", 1, kMaxSpatial), vector("spatial_shape", "dims", 1, kMaxSpatial),
@@ -49,12 +46,17 @@ consteval Signature indice_pairs_signature(std::span<const StepSpec> order) {
        out("indice_num", dtypes(DType::i32), "volume(kernel_size)")},
       {at_most("1", "dims"), at_most("dims", "4"), at_most("rows", "2147483647"),
        at_most("volume(kernel_size)", "16777216")},
-      {{"submanifold: stride is 1, output_shape is spatial_shape", &check_mode<kSignature>},
-       {"batch numbers and coordinates are in range", &check_coordinates<kSignature>}},
+      {{"mode", "submanifold: stride is 1, output_shape is spatial_shape", &check_mode,
+        "mode stride spatial_shape output_shape"},
+       {"coordinates", "batch numbers and coordinates are in range", &check_coordinates,
+        "indices batch_size spatial_shape"}},
       order};
 }
-inline constexpr Signature kGetIndicePairs = indice_pairs_signature<kGetIndicePairs>(kStandardOrder);
-inline constexpr Signature kIndicePairsIndex = indice_pairs_signature<kIndicePairsIndex>(kIndexOrder);
-inline constexpr Signature kIndicePairsResult = indice_pairs_signature<kIndicePairsResult>(kResultOrder);
+inline constexpr const Signature& kGetIndicePairs =
+    signature([] { return indice_pairs_signature(kStandardOrder); });
+inline constexpr const Signature& kIndicePairsIndex =
+    signature([] { return indice_pairs_signature(kIndexOrder); });
+inline constexpr const Signature& kIndicePairsResult =
+    signature([] { return indice_pairs_signature(kResultOrder); });
 
 }  // namespace turnout::families::sparse_conv

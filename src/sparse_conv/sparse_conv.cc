@@ -122,13 +122,12 @@ Dims indice_pairs_output_shape(const IndicePairsParams& params) {
   return resolved(p).output_shape;
 }
 
-template <const Signature& kSignature>
-void families::sparse_conv::check_mode(const Arguments& arguments) {
-  if (static_cast<ConvMode>(arguments.size(kSize<kSignature, "mode">)) != ConvMode::submanifold) return;
-  const std::int64_t* stride = arguments.scalar(kSize<kSignature, "stride">).values;
-  const std::int64_t* in = arguments.scalar(kSize<kSignature, "spatial_shape">).values;
-  const std::int64_t* out = arguments.scalar(kSize<kSignature, "output_shape">).values;
-  for (std::int64_t d = 0; d < arguments.size(kSize<kSignature, "dims">); ++d) {
+void families::sparse_conv::check_mode(const Arguments& arguments, const Positions& at) {
+  if (static_cast<ConvMode>(arguments.size(at[0])) != ConvMode::submanifold) return;
+  const std::int64_t* stride = arguments.scalar(at[1]).values;
+  const std::int64_t* in = arguments.scalar(at[2]).values;
+  const std::int64_t* out = arguments.scalar(at[3]).values;
+  for (std::int64_t d = 0; d < arguments.scalar(at[2]).value; ++d) {
     if (stride[d] != 1)
       arguments.fail(ErrorCode::bad_param,
                      concat("stride[", d, "] is ", stride[d], ", expected 1 in submanifold mode"));
@@ -138,13 +137,12 @@ void families::sparse_conv::check_mode(const Arguments& arguments) {
   }
 }
 
-template <const Signature& kSignature>
-void families::sparse_conv::check_coordinates(const Arguments& arguments) {
-  const Slot& indices = arguments.slot(kArgument<kSignature, "indices">);
+void families::sparse_conv::check_coordinates(const Arguments& arguments, const Positions& at) {
+  const Slot& indices = arguments.slot(at[0]);
   const std::int64_t rows = indices.shape[0];
   const int columns = static_cast<int>(indices.shape[1]);
-  std::int64_t limits[Dims::kMax + 1] = {arguments.size(kSize<kSignature, "batch_size">)};
-  std::copy_n(arguments.scalar(kSize<kSignature, "spatial_shape">).values, columns - 1, limits + 1);
+  std::int64_t limits[Dims::kMax + 1] = {arguments.size(at[1])};
+  std::copy_n(arguments.scalar(at[2]).values, columns - 1, limits + 1);
   if (all_in_range({indices.data, indices.dtype, indices.shape, indices.rank}, limits)) return;
   visit_index(indices.dtype, [&](auto type) {
     const auto* data = static_cast<const typename decltype(type)::type*>(indices.data);
@@ -156,12 +154,6 @@ void families::sparse_conv::check_coordinates(const Arguments& arguments) {
     }
   });
 }
-template void families::sparse_conv::check_mode<kGetIndicePairs>(const Arguments&);
-template void families::sparse_conv::check_mode<kIndicePairsIndex>(const Arguments&);
-template void families::sparse_conv::check_mode<kIndicePairsResult>(const Arguments&);
-template void families::sparse_conv::check_coordinates<kGetIndicePairs>(const Arguments&);
-template void families::sparse_conv::check_coordinates<kIndicePairsIndex>(const Arguments&);
-template void families::sparse_conv::check_coordinates<kIndicePairsResult>(const Arguments&);
 
 struct IndicePairs::State {
   Context& context;

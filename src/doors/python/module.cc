@@ -87,9 +87,15 @@ nb::dict info() {
 }
 
 // What the functions accept that have no tensors.
-constexpr Signature kSetNumThreads{"set_num_threads", "", {scalar("threads", 0, kMaxThreads)}, {}};
-constexpr Signature kSetLog{"set_log", "", {scalar("level", 0, kSkippedLevel)}, {}};
-constexpr Signature kOutputCache{"output_cache", "", {scalar("limit", 0)}, {}};
+constexpr const Signature& kSetNumThreads = signature([] {
+  return Draft{"set_num_threads", "", {scalar("threads", 0, kMaxThreads)}, {}};
+});
+constexpr const Signature& kSetLog = signature([] {
+  return Draft{"set_log", "", {scalar("level", 0, kSkippedLevel)}, {}};
+});
+constexpr const Signature& kOutputCache = signature([] {
+  return Draft{"output_cache", "", {scalar("limit", 0)}, {}};
+});
 
 std::int64_t only_scalar(const Signature& signature, nb::handle object) {
   const ScalarValue value = PythonCall(signature, false).scalar(object);
