@@ -155,6 +155,7 @@ def test_shapes_are_checked(name, argument):
         ("moe_re_routing", {"idx_type": 2}),
         ("moe_re_routing_inverse", {"idx_type": -1}),
         ("voxelize", {"voxel_size": [1.0, 1.0]}),
+        ("voxelize", {"voxel_size": []}),
         ("voxelize", {"points": torch.ones(4, 2)}),
         ("voxelize_hard", {"max_points": -2}),
         ("voxelize_hard", {"point_cloud_range": [1.0] * 5}),

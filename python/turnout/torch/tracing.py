@@ -85,7 +85,7 @@ def _check(op: str, bound: Scalars, scalars: Callable[[Scalars], Scalars] | None
     for name, value in bound.items():
         if isinstance(value, torch.Tensor):
             descriptions[name] = _dtypes.get(value.dtype, str(value.dtype)), values_of(value.shape)
-        elif isinstance(value, list) and value and isinstance(value[0], float):
+        elif isinstance(value, list) and (op, name) in _extents:
             if f"[{len(value)}]" != _extents[op, name]:
                 expected = _extents[op, name].strip("[]")
                 raise ValueError(f"{op}: {name} has {len(value)} elements, expected {expected}")
@@ -132,7 +132,7 @@ def refusing(op: torch._ops.OpOverload) -> Callable:
         for name, value in bound.items():
             if not isinstance(value, torch.Tensor):
                 continue
-            if value.device.type != "cpu":
+            if not value.is_cpu:
                 raise ValueError(f"{op._opname}: {name} is on the device {value.device}, expected cpu")
             if value.layout != torch.strided:
                 raise ValueError(

@@ -10,12 +10,16 @@ from turnout.torch.dynamic_scatter import _forward
 from turnout.torch.library import refuse_tangents
 from turnout.torch.sentences import own_sentences
 
+# Looked up once: each call asks all of them.
+_is_compiling = torch.compiler.is_compiling
+_is_in_torch_func = torch._C._are_functorch_transforms_active
+_count_of_modes = torch._C._len_torch_dispatch_stack
 _PLAIN_TYPES = (torch.Tensor, torch.nn.Parameter)
 
 
 def _is_followed(tensor: torch.Tensor) -> bool:
     """Whether a compiler, a transform or a mode of torch follows this call: they see operators alone."""
-    if torch.compiler.is_compiling():
+    if _is_compiling():
         if torch._dynamo.config.capture_dynamic_output_shape_ops:
             return True
         torch._dynamo.graph_break(
@@ -23,18 +27,14 @@ def _is_followed(tensor: torch.Tensor) -> bool:
             "torch._dynamo.config.capture_dynamic_output_shape_ops = True keeps it in the graph"
         )
         return False
-    return (
-        type(tensor) not in _PLAIN_TYPES
-        or torch._C._are_functorch_transforms_active()
-        or torch._C._len_torch_dispatch_stack() > 0
-    )
+    return type(tensor) not in _PLAIN_TYPES or _is_in_torch_func() or _count_of_modes() > 0
 
 
 def _rows(name: str, tensor: torch.Tensor) -> torch.Tensor:
     """Row by row in memory, without the sign that a view may add: no dispatcher has looked at this one."""
-    if tensor.device.type != "cpu":
+    if not tensor.is_cpu:
         raise ValueError(f"{name} is on the device {tensor.device}, expected cpu")
-    return tensor.resolve_neg().contiguous()
+    return (tensor.resolve_neg() if tensor.is_neg() else tensor).contiguous()
 
 
 class VoxelIndexReduce(torch.autograd.Function):
