@@ -134,6 +134,40 @@ constexpr const Signature& kNarrow = signature([] {
       {out("y", dtypes(DType::f32), "n")}};
 });
 
+// Of a call that is traced there are shapes and dtypes, no memory and no results.
+TEST_F(SignatureTest, DescriptionsAreCheckedWithoutMemory) {
+  const auto told = [&] {
+    const Slot slots[] = {x_t, counts_t, with_scales ? Slot(scales_t) : Slot(), Slot()};
+    const ScalarValue scalars[] = {factor, mode, {stride, stride_count}};
+    try {
+      Arguments(kGroup, slots, 4, scalars, 3).check_descriptions();
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  x_t.data = nullptr, counts_t.data = nullptr, scales_t.data = nullptr;
+  EXPECT_EQ(told(), "");
+  scales_t.shape[0] = 4;
+  EXPECT_EQ(told(), "group: scales.shape[0] is 4, expected rows = 3");
+  scales_t.shape[0] = kUnknownExtent;
+  EXPECT_EQ(told(), "");
+  stride_count = 2;
+  EXPECT_EQ(told(), "group: stride has 2 elements, expected D = 3");
+  x_t.shape[2] = kUnknownExtent;  // and D with it
+  EXPECT_EQ(told(), "");
+  x_t.shape[1] = kUnknownExtent, counts_t.shape[0] = 7;
+  EXPECT_EQ(told(), "");
+  counts_t.shape[0] = 8;
+  EXPECT_EQ(told(), "group: groups is 8, expected at most 7");
+  counts_t.dtype = DType::i64;
+  EXPECT_EQ(told(), "group: counts has dtype i64, expected i32");
+  // A call that is made knows no unknown extents.
+  EXPECT_EQ(sentence(), "group: counts has dtype i64, expected i32");
+  counts_t.dtype = DType::i32;
+  EXPECT_EQ(sentence(), "group: x.shape[1] is -9223372036854775808, expected 0 or more");
+}
+
 TEST(Scalars, SentencesSayWhichValuesThereAre) {
   const auto sentence = [](std::int64_t mode, std::int64_t only, std::int64_t dims,
                            std::int64_t least) -> std::string {

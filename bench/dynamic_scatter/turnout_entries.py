@@ -105,7 +105,7 @@ def reduce(points: Points, reduce_type: str) -> Entry:
 
 
 def training(points: Points) -> Entry:
-    """mmcv's function, forward and gradient by autograd, new tensors each time."""
+    """dynamic_scatter, forward and gradient by autograd, new tensors each time."""
     coors, feats = torch.from_numpy(points.coors), torch.from_numpy(points.feats).requires_grad_()
     grad = torch.from_numpy(points.grad_voxel_feats)
     kept: list[torch.Tensor] = []

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <limits>
 #include <string>
 
 #include "core/signature.h"
@@ -63,6 +64,8 @@ inline constexpr std::int64_t kLargeElements = std::int64_t{1} << 31;  // Check:
 
 inline constexpr std::int64_t kUnbound = -1;
 inline constexpr std::int64_t kAbsent = -2;  // bound: the optional dimension is not there, and counts as 1
+// An extent that check_descriptions() cannot judge: it fits every expression.
+inline constexpr std::int64_t kUnknownExtent = std::numeric_limits<std::int64_t>::min();
 
 // The arguments of a call: checked in the signature's order, with every size bound.
 class Arguments {
@@ -73,6 +76,9 @@ class Arguments {
 
   // Runs the steps in order. Throws Error at the first that fails; false: there is nothing to do.
   bool check();
+  // Runs the steps that need no memory: presence, ranks, dtypes, scalars, shapes and rules. Outputs may be
+  // absent, and extents kUnknownExtent: for callers that trace a call instead of making it.
+  void check_descriptions();
 
   const Signature& signature() const { return signature_; }
   const Slot& slot(int argument) const { return slots_[argument]; }
@@ -105,6 +111,7 @@ class Arguments {
   Workspace workspace_;
   int threads_;
   std::int64_t sizes_[kMaxNames];
+  bool only_descriptions_ = false;
 };
 
 // "[choices?, samples]" and "that of input, or f32": for sentences and tables.

@@ -45,11 +45,13 @@ nb::object attribute(nb::handle object, const nb::object& name) {
   return nb::steal(found);
 }
 
-// What the pending Python exception says; clears it.
+// The first line of what the pending Python exception says; clears it. Torch adds a C++ backtrace in the
+// lines below.
 std::string pending_message() {
   const nb::python_error error;
   const nb::str text(error.value());
-  return text.c_str();
+  const std::string_view message = text.c_str();
+  return text_of(message.substr(0, message.find('\n')));
 }
 
 // -- types -------------------------------------------------------------------------------------------------

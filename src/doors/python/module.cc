@@ -6,6 +6,7 @@
 
 #include "core/check.h"
 #include "doors/python/call.h"
+#include "doors/python/descriptions.h"
 #include "registry.h"
 #include "runtime/call.h"
 #include "runtime/output_cache.h"
@@ -159,6 +160,7 @@ void bind_library(nb::module_& module) {
   });
   module.def("torch_runs", &torch_runs);
   define(module, "stream_copy", &copy_bytes);
+  module.def("check_descriptions", &check_descriptions);
 }
 
 }  // namespace
