@@ -1,4 +1,4 @@
-// Marks what the shared libraries export; everything else is hidden.
+// Marks symbols that the shared libraries export; all others are hidden.
 #pragma once
 
 #define TURNOUT_API __attribute__((visibility("default")))
