@@ -1,4 +1,5 @@
-// A call with everything wrong, put right one thing at a time: the order of checks, written out by hand.
+// Tests the order of checks, written out by hand: a call starts with every fault, and faults are repaired one
+// by one.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -13,14 +14,14 @@
 
 namespace turnout::test {
 
-// Each stair is how the call ends until it is repaired. Call has run(handle).
+// Each stair is one expected error and the repair that removes it. Call must have run(handle).
 template <class Call>
 class Stairs {
  public:
   using Repair = std::function<void(Call&)>;
   explicit Stairs(std::string function) : function_(std::move(function)) {}
 
-  // sentence: how it begins, without the name of the function.
+  // sentence: the beginning of the message, without the function's name.
   void bad(const std::string& sentence, Repair repair) { stairs_.push_back({kBad, sentence, repair}); }
   void unsupported(const std::string& sentence, Repair repair) {
     stairs_.push_back({kUnsupported, sentence, repair});
@@ -55,13 +56,13 @@ using Shape = std::vector<std::int64_t>;
 
 inline constexpr std::int64_t kNegative = -(std::int64_t{1} << 40);
 
-// What can be wrong with one tensor; at first all of it is.
+// The faults of one tensor. Initially it has all of them.
 struct Part {
   bool described = false, right_rank = false, right_dtype = false, strided = true, has_data = false;
-  Shape wrong_extent;  // added to the right shape
+  Shape wrong_extent;  // added to the correct shape
 };
 
-// Descriptors and pointers of the parts, for one call.
+// The descriptors and pointers that one call passes.
 struct Given {
   std::vector<std::optional<Descriptor>> memory;
   std::vector<mluOpTensorDescriptor_t> desc;
@@ -80,7 +81,7 @@ struct Given {
   }
 };
 
-// Adds the stairs of one kind of fault, one for each tensor.
+// Adds stairs for one kind of fault, one per tensor.
 template <class Call>
 struct EachTensor {
   Stairs<Call>& stairs;

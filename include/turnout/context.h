@@ -1,4 +1,4 @@
-// Where calls run: how many threads, which instruction set, whose threads, who watches.
+// The threads, instruction set and scratch memory that calls use; observers of calls, and the log.
 #pragma once
 
 #include <cstdint>
@@ -26,15 +26,15 @@ class TURNOUT_API Executor {
   virtual void run(int count, void (*work)(void* argument), void* argument) = 0;
 };
 
-// One finished call, as an observer sees it. All pointers are valid during the callback only.
+// One finished call, as passed to an observer. All pointers are valid only during the callback.
 struct CallRecord {
   const char* op;         // "moe_dispatch_forward"
   const char* arguments;  // "gates f32[18432], ..., capacity 11520"
-  const char* algorithm;  // what the plan chose; "" when it did not get that far
-  const char* error;      // the sentence of a failed call, else nullptr
-  bool skipped;           // nothing to do: no output has an element
+  const char* algorithm;  // chosen by the plan; "" if the call ended before that
+  const char* error;      // the message of a failed call, else nullptr
+  bool skipped;           // true if no output has an element, so nothing was computed
   Isa isa;
-  int threads;  // at most this many took part
+  int threads;  // upper limit of the threads that took part
   std::int64_t scratch_bytes;
   double microseconds;
 };
@@ -45,7 +45,7 @@ struct Options {
   // executor: the most of its threads; 0: all of them.
   int threads = 0;
   Isa isa = Isa::best;
-  Executor* executor = nullptr;  // nullptr: the library's own pool; else must outlive the context
+  Executor* executor = nullptr;  // nullptr: the library's own pool; an executor must outlive the context
 };
 
 // Safe to use from several threads at once. Scratch memory is kept between calls, so that a repeated call
@@ -61,8 +61,8 @@ class TURNOUT_API Context {
   int threads() const;            // as many as there are, at most those of set_threads()
   void set_threads(int threads);  // as in Options
   Isa isa() const;
-  void set_observer(Observer observer, void* user);  // nullptr: none
-  void trim();                                       // gives idle scratch memory back to the system
+  void set_observer(Observer observer, void* user);  // nullptr removes the observer
+  void trim();                                       // returns idle scratch memory to the system
 
   struct TURNOUT_HIDDEN State;
   State& state() const { return *state_; }

@@ -1,4 +1,4 @@
-// CPU detection.
+// Detects the instruction sets of this CPU, and applies TURNOUT_ISA.
 #include "simd/isa.h"
 
 #include <cstdlib>
@@ -21,7 +21,7 @@ const char* name_of(Isa isa) {
 
 #if defined(__x86_64__)
 namespace {
-bool has_f16c() {  // not a name clang 14 knows in __builtin_cpu_supports
+bool has_f16c() {  // clang 14's __builtin_cpu_supports does not know "f16c"
   unsigned a = 0, b = 0, c = 0, d = 0;
   return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
 }

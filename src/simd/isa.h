@@ -1,4 +1,4 @@
-// Which instruction set a call uses.
+// The choice of the instruction set that a call uses.
 #pragma once
 
 #include <array>
@@ -20,7 +20,7 @@ std::string isa_note();
 // `wanted` if this CPU and this build have it, else Error(not_supported).
 Isa resolve_isa(Isa wanted);
 
-// One entry per Isa; nullptr where this build has no code for it.
+// One entry per Isa; nullptr if this build has no code for it.
 template <class Kernels>
 using KernelTable = std::array<const Kernels*, kIsaCount>;
 
