@@ -1,5 +1,6 @@
-// What the shared library exports: TURNOUT_API, and of classes marked so what is not TURNOUT_HIDDEN. Everything
-// else is hidden. The static library marks nothing, so that whoever links it does not export it in turn.
+// What the shared library exports: TURNOUT_API, and of classes marked so what is not TURNOUT_HIDDEN.
+// Everything else is hidden. The static library marks nothing, so that whoever links it does not export it in
+// turn.
 #pragma once
 
 #ifdef TURNOUT_STATIC

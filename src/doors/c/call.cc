@@ -79,7 +79,7 @@ void log_quietly(const char* sentence) noexcept {
   }
 }
 
-Slot slot_of(const Described& described) {
+Slot slot_of(const Described& described, bool logged) {
   if (described.desc == nullptr) {
     Slot absent;
     absent.data = described.data;  // for the check that refuses data without a descriptor
@@ -95,7 +95,7 @@ Slot slot_of(const Described& described) {
           shape,
           desc.stride.data(),
           static_cast<int>(desc.shape.size()),
-          mluOpGetNameOfTensorLayout(desc.layout)};
+          logged ? mluOpGetNameOfTensorLayout(desc.layout) : nullptr};
 }
 
 void fill(Tensor& tensor, const Slot& slot) {
@@ -176,7 +176,8 @@ mluOpStatus_t call_erased(mluOpHandle_t handle, const Signature& signature, cons
                           const void* body) noexcept {
   if (handle == nullptr) return refuse_null(signature.op, "handle");
   try {
-    for (int i = 0; i < count; ++i) slots[i] = slot_of(described[i]);
+    const bool logged = logged_lines() != kNoLines;
+    for (int i = 0; i < count; ++i) slots[i] = slot_of(described[i], logged);
     Arguments arguments(signature, slots, count, scalars.begin(), static_cast<int>(scalars.size()), workspace,
                         handle->context.threads());
     if (!check_and_log(arguments)) return succeed();
@@ -196,7 +197,8 @@ mluOpStatus_t query_erased(mluOpHandle_t handle, const Signature& signature, con
   if (handle == nullptr) return refuse_null(signature.op, "handle");
   if (workspace_size == nullptr) return refuse_null(signature.op, "workspace_size");
   try {
-    for (int i = 0; i < count; ++i) slots[i] = slot_of(described[i]);
+    const bool logged = logged_lines() != kNoLines;
+    for (int i = 0; i < count; ++i) slots[i] = slot_of(described[i], logged);
     Arguments arguments(signature, slots, count, scalars.begin(), static_cast<int>(scalars.size()), {},
                         handle->context.threads());
     *workspace_size = check_and_log(arguments) ? arguments.workspace_bytes() : 0;
