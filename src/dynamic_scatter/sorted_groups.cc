@@ -32,7 +32,8 @@ class Sorting {
         to_(to),
         elements_(passing.take<std::uint64_t>(points_)),
         other_(passing.take<std::uint64_t>(points_)),
-        counters_(passing.take<std::int64_t>(sort_counters(points_))) {}
+        counters_(passing.take<std::int64_t>(sort_counters(points_))),
+        row_memory_(passing.take<std::int64_t>(points_ * kDims)) {}
 
   VoxelGroups run() {
     const bool fits = packing_.cells > 0 && packing_.cell_bits() + packing_.point_bits <= 64;
@@ -50,6 +51,7 @@ class Sorting {
       elements_ = sort_bits(context_, elements_, other_, packing_.valid, point_bits_, packing_.cell_bits(),
                             counters_);
     } else {
+      copy_rows();
       make_elements([](const Index*) { return std::uint64_t{0}; });
       sort_rows();
     }
@@ -84,27 +86,25 @@ class Sorting {
     });
   }
 
-  // Coordinates too far apart to be packed: rows are compared. Then the elements have the voxels' numbers. A
-  // merge sort stays within its arrays whatever the comparisons say, which rows that change during the call
-  // can make inconsistent; std::sort would not.
+  void copy_rows() {
+    auto* rows = reinterpret_cast<Index*>(row_memory_);
+    parallel_for(context_, points_, kPointGrain, [&](std::int64_t begin, std::int64_t end) {
+      std::copy(coors_ + begin * kDims, coors_ + end * kDims, rows + begin * kDims);
+    });
+    coors_ = rows;
+  }
+
+  // Coordinates too far apart to be packed: rows are compared. Then the elements have the voxels' numbers.
+  // The rows are those of a copy: std::sort may leave its array when comparisons contradict each other, which
+  // rows that another thread changes would make them do.
   void sort_rows() {
-    const auto is_before = [this](std::uint64_t a, std::uint64_t b) {
+    const std::int64_t count = packing_.valid;
+    std::sort(elements_, elements_ + count, [&](std::uint64_t a, std::uint64_t b) {
       const Index *row_a = coors_ + a * kDims, *row_b = coors_ + b * kDims;
       for (int d = 0; d < kDims; ++d)
         if (row_a[d] != row_b[d]) return row_a[d] < row_b[d];
-      return false;
-    };
-    const std::int64_t count = packing_.valid;
-    for (std::int64_t width = 1; width < count; width *= 2) {
-      for (std::int64_t first = 0; first < count; first += 2 * width) {
-        const std::int64_t middle = std::min(first + width, count), end = std::min(first + 2 * width, count);
-        std::int64_t a = first, b = middle;
-        for (std::int64_t i = first; i < end; ++i)
-          other_[i] = b < end && (a == middle || is_before(elements_[b], elements_[a])) ? elements_[b++]
-                                                                                        : elements_[a++];
-      }
-      std::swap(elements_, other_);
-    }
+      return a < b;
+    });
     std::uint64_t voxel = 0;
     for (std::int64_t i = 0; i < count; ++i) {
       const std::uint64_t x = elements_[i];
@@ -162,6 +162,7 @@ class Sorting {
   GroupMemory to_;
   std::uint64_t *elements_, *other_;
   std::int64_t* counters_;
+  std::int64_t* row_memory_;
   int point_bits_ = 32;  // the low ones of an element
 };
 
@@ -183,7 +184,8 @@ VoxelGroups sort_typed(Context& context, const ConstTensor& coors, const Packing
 }  // namespace
 
 std::size_t sorting_bytes(std::int64_t points) {
-  return 2 * array_bytes<std::uint64_t>(points) + array_bytes<std::int64_t>(sort_counters(points));
+  return 2 * array_bytes<std::uint64_t>(points) + array_bytes<std::int64_t>(sort_counters(points)) +
+         array_bytes<std::int64_t>(kMaxDims * points);
 }
 
 VoxelGroups group_by_sort(Context& context, const ConstTensor& coors, const Packing& packing,

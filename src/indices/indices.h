@@ -11,11 +11,13 @@
 namespace turnout::core {
 
 // The element *from of a caller's array, read exactly once. Another thread of the caller may write there at
-// any time, so the value that is used must be the value that was checked: a plain read may be repeated by the
-// compiler, this one may not.
+// any time, so the value that is used must be the value that was checked. A plain read may be repeated by the
+// compiler; the empty assembly makes it forget where the value came from.
 template <class Index>
-Index load_once(const Index* from) {
-  return __atomic_load_n(from, __ATOMIC_RELAXED);
+std::int64_t load_once(const Index* from) {
+  std::int64_t value = *from;
+  __asm__("" : "+r"(value));
+  return value;
 }
 
 // value in 0 .. limit-1, for values of any sign and width.

@@ -107,9 +107,9 @@ struct IndexedRuns {
   Run run_at(std::int64_t row) const {
     if (row >= rows) return {row, 0, 1};
     const std::int64_t given = target(row), first = in_range(given, rows) ? given : rows - 1;
-    const std::int64_t most = std::min({longest, rows - row, rows - first});
+    const std::int64_t most = std::min(longest, rows - row);
     std::int64_t count = 1;
-    while (count < most && target(row + count) == first + count) ++count;
+    while (count < most && target(row + count) == first + count && first + count < rows) ++count;
     return {row, first, count};
   }
 };
