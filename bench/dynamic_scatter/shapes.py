@@ -87,7 +87,7 @@ class Points:
         self.points = scan(scale) if order == "scan" else random.permutation(scan(scale))
         self.coors = voxels_of(self.points, scale)
         count = scale.points * scale.channels
-        assert count <= 2**24  # so many different float32
+        assert count <= 2**24  # float32 has that many different integers
         self.feats = ((random.permutation(count) - count // 2) * np.float32(2**-20)).astype(np.float32)
         self.feats = self.feats.reshape(scale.points, scale.channels)
         if ties:
