@@ -136,7 +136,8 @@ struct Engine {
         break;
       }
       sum += to_float(blanks[t]);
-      if (sum != sum) sum = kNone<double>;  // log_add(-inf, NaN)
+      if (sum != sum) sum = kNone<double>;                                   // log_add(-inf, NaN)
+      if (std::isinf(static_cast<Real>(sum))) sum = static_cast<Real>(sum);  // for the rest of the row
     }
     std::fill_n(handed + (box.t_end - box.t_begin + 1), kBeyond, kNone<double>);
   }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <random>
 #include <vector>
 
 #include "mutual_information/reference.h"
@@ -138,6 +139,22 @@ struct LatticeCase {
     return e;
   }
 };
+
+// A box for each row of the batch; one in five may be empty.
+template <class T>
+void random_boundary(LatticeCase<T>& c, std::mt19937& random) {
+  const auto below = [&](std::int64_t limit) {
+    return static_cast<std::int64_t>(random() % static_cast<unsigned>(limit + 1));
+  };
+  for (std::int64_t b = 0; b < c.batch; ++b) {
+    std::int64_t s[2] = {below(c.symbols), below(c.symbols)}, t[2] = {below(c.frames), below(c.frames)};
+    if (random() % 5 != 0) {
+      std::sort(s, s + 2);
+      std::sort(t, t + 2);
+    }
+    c.boundary.insert(c.boundary.end(), {s[0], t[0], s[1], t[1]});
+  }
+}
 
 // sum |e - b| / sum |b|, where NaN and infinities must agree; infinite when they do not.
 template <class T>
