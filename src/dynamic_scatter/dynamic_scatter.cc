@@ -182,10 +182,9 @@ std::int64_t first_value(const Slot& slot) {
 }
 
 // How many voxels there are: what voxel_num says, or all rows.
-template <const Signature& kSignature>
 std::int64_t voxels_in(const Arguments& arguments) {
-  const Slot& num = arguments.slot(kArgument<kSignature, "voxel_num">);
-  return num.present ? first_value(num) : arguments.size(kSize<kSignature, "voxels">);
+  const Slot& num = arguments.slot(kArgument<kDynamicScatterBackward, "voxel_num">);
+  return num.present ? first_value(num) : arguments.size(kSize<kDynamicScatterBackward, "voxels">);
 }
 
 template <const Signature& kSignature>
@@ -216,19 +215,17 @@ void families::dynamic_scatter::check_needed(const Arguments& arguments) {
 template void families::dynamic_scatter::check_needed<kDynamicScatterBackward>(const Arguments&);
 template void families::dynamic_scatter::check_needed<kVoxelIndexReduceBackward>(const Arguments&);
 
-template <const Signature& kSignature>
 void families::dynamic_scatter::check_voxel_num(const Arguments& arguments) {
-  const std::int64_t voxels = arguments.size(kSize<kSignature, "voxels">);
-  const std::int64_t num = voxels_in<kSignature>(arguments);
+  const std::int64_t voxels = arguments.size(kSize<kDynamicScatterBackward, "voxels">);
+  const std::int64_t num = voxels_in(arguments);
   if (num < 0 || num > voxels)
     arguments.fail(ErrorCode::bad_param,
                    concat("voxel_num[0] is ", num, ", expected 0 .. voxels = ", voxels));
 }
 
-template <const Signature& kSignature>
 void families::dynamic_scatter::check_map(const Arguments& arguments) {
-  const Slot& map = arguments.slot(kArgument<kSignature, "point2voxel_map">);
-  const std::int64_t voxels = voxels_in<kSignature>(arguments);
+  const Slot& map = arguments.slot(kArgument<kDynamicScatterBackward, "point2voxel_map">);
+  const std::int64_t voxels = voxels_in(arguments);
   visit_index(map.dtype, [&](auto type) {
     using Index = typename decltype(type)::type;
     const auto* values = static_cast<const Index*>(map.data);
@@ -245,14 +242,13 @@ void families::dynamic_scatter::check_map(const Arguments& arguments) {
   });
 }
 
-template <const Signature& kSignature>
 void families::dynamic_scatter::check_point_counts(const Arguments& arguments) {
-  if (reduce_type_of<kSignature>(arguments) != Reduce::mean) return;
-  const Slot& map = arguments.slot(kArgument<kSignature, "point2voxel_map">);
-  const Slot& count = arguments.slot(kArgument<kSignature, "voxel_points_count">);
+  if (reduce_type_of<kDynamicScatterBackward>(arguments) != Reduce::mean) return;
+  const Slot& map = arguments.slot(kArgument<kDynamicScatterBackward, "point2voxel_map">);
+  const Slot& count = arguments.slot(kArgument<kDynamicScatterBackward, "voxel_points_count">);
   visit_index(count.dtype, [&](auto count_type) {
     const auto* counts = static_cast<const typename decltype(count_type)::type*>(count.data);
-    const std::int64_t voxels = voxels_in<kSignature>(arguments);
+    const std::int64_t voxels = voxels_in(arguments);
     if (std::all_of(counts, counts + voxels, [](auto n) { return n >= 1; })) return;
     visit_index(map.dtype, [&](auto map_type) {  // a voxel without points may have any count
       const auto* values = static_cast<const typename decltype(map_type)::type*>(map.data);
@@ -265,9 +261,6 @@ void families::dynamic_scatter::check_point_counts(const Arguments& arguments) {
     });
   });
 }
-template void families::dynamic_scatter::check_voxel_num<kDynamicScatterBackward>(const Arguments&);
-template void families::dynamic_scatter::check_map<kDynamicScatterBackward>(const Arguments&);
-template void families::dynamic_scatter::check_point_counts<kDynamicScatterBackward>(const Arguments&);
 
 // -- operators ---------------------------------------------------------------------------------------------
 

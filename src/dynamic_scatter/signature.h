@@ -18,13 +18,10 @@ void check_grid(const Arguments& arguments);
 template <const Signature& kSignature>
 void check_needed(const Arguments& arguments);
 // voxel_num, when given, is 0 .. voxels.
-template <const Signature& kSignature>
 void check_voxel_num(const Arguments& arguments);
 // point2voxel_map is -1 .. voxel_num - 1. Throws Error naming the first point that is not.
-template <const Signature& kSignature>
 void check_map(const Arguments& arguments);
 // With mean, the voxels of points have a count of 1 or more.
-template <const Signature& kSignature>
 void check_point_counts(const Arguments& arguments);
 
 // Bytes of the plans' scratch memory.
@@ -89,9 +86,9 @@ inline constexpr Signature kDynamicScatterBackward{
      kGradFeats},
     {kMostPoints},
     {kNeededCheck<kDynamicScatterBackward>,
-     {"voxel_num is 0 .. voxels", &check_voxel_num<kDynamicScatterBackward>},
-     {"point2voxel_map is -1 .. voxel_num - 1", &check_map<kDynamicScatterBackward>},
-     {"voxels of points have a count, with mean", &check_point_counts<kDynamicScatterBackward>}}};
+     {"voxel_num is 0 .. voxels", &check_voxel_num},
+     {"point2voxel_map is -1 .. voxel_num - 1", &check_map},
+     {"voxels of points have a count, with mean", &check_point_counts}}};
 
 // Of inputs alone, where no result has a shape yet.
 inline constexpr StepSpec kInputsOrder[] = {{Check::present}, {Check::ranks}, {Check::dtypes},

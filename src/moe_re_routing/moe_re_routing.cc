@@ -155,10 +155,9 @@ std::size_t families::moe_re_routing::moe_re_routing_scratch(std::int64_t rows, 
          padded(static_cast<std::size_t>(experts) * sizeof(std::int64_t));
 }
 
-template <const Signature& kSignature>
 void families::moe_re_routing::check_counts(const Arguments& arguments) {
-  const Slot& slot = arguments.slot(kArgument<kSignature, "expert_token_num_per_rank">);
-  const std::int64_t rows = arguments.size(kSize<kSignature, "rows">);
+  const Slot& slot = arguments.slot(kArgument<kMoeReRouting, "expert_token_num_per_rank">);
+  const std::int64_t rows = arguments.size(kSize<kMoeReRouting, "rows">);
   const std::int64_t ranks = slot.shape[0], experts = slot.shape[1];
   visit_index(slot.dtype, [&](auto type) {
     const auto* counts = static_cast<const typename decltype(type)::type*>(slot.data);
@@ -181,7 +180,6 @@ void families::moe_re_routing::check_counts(const Arguments& arguments) {
                                                   ", expected the ", rows, " rows of tokens"));
   });
 }
-template void families::moe_re_routing::check_counts<kMoeReRouting>(const Arguments&);
 
 void moe_re_routing(Context& context, const ConstTensor& tokens, const ConstTensor& expert_token_num_per_rank,
                     const ConstTensor* per_token_scales, const Tensor& permute_tokens,

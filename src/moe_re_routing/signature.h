@@ -9,7 +9,6 @@ namespace turnout::families::moe_re_routing {
 using namespace core;
 
 // Each count is 0 or more, and they sum to rows. Throws Error naming rank and expert.
-template <const Signature& kSignature>
 void check_counts(const Arguments& arguments);
 
 // Bytes of scratch memory of moe_re_routing's plan.
@@ -27,7 +26,7 @@ inline constexpr Signature kMoeReRouting{
      out("permute_token_idx", dtypes(DType::i32), "rows"),
      out("expert_token_num", like("expert_token_num_per_rank"), "experts")},
     {at_most("1", "hidden"), at_most("1", "ranks"), at_most("1", "experts"), at_most("rows", "2147483647")},
-    {{"counts are 0 or more and sum to rows", &check_counts<kMoeReRouting>}}};
+    {{"counts are 0 or more and sum to rows", &check_counts}}};
 
 // The permutation is checked by the plan, which needs scratch memory for it.
 inline constexpr Signature kMoeReRoutingInverse{
