@@ -29,7 +29,7 @@ FAMILIES = {path.parent.name for path in SRC.glob("*/operators.cc")}
 LIBRARIES = {
     r"<hwy/": ("Highway", r"simd/"),
     r"<nanobind/|<Python\.h>": ("nanobind and Python", r"doors/python/|\w+/python\.cc$"),
-    r"<(thread|mutex|condition_variable|pthread\.h)>": ("a thread library", r"runtime/"),
+    r"<(thread|condition_variable|pthread\.h)>": ("a thread library", r"runtime/"),
     r'"turnout/mluop/': ("the C interface", r"doors/c/|\w+/c_\w+\.(cc|h)$"),
 }
 TEST = re.compile(r"test\.cc$|/fuzz\.cc$|/bench\.cc$|_cases?\.h$|/reference\.h$")
