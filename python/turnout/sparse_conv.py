@@ -45,7 +45,8 @@ def get_indice_pairs(
     are dropped. Of equal sites the last one is the output; all are inputs. Kernels are odd, the stride is 1,
     and ``padding`` is taken as ``kernel_size // 2 * dilation``, whatever was given.
 
-    Arrays are in CPU memory and contiguous; read-only inputs are fine. On an error nothing is written.
+    Arrays are in CPU memory. Inputs may be read-only and strided; strided ones are copied first. ``out`` is
+    contiguous. On an error nothing is written.
 
     Args:
         indices: ``[rows, 1 + dims]``, int32 or int64: batch number and coordinates of each site, in any

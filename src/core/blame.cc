@@ -7,7 +7,7 @@ namespace {
 bool is_plain(const Extent& extent) { return extent.factor == 1 && extent.add == 0; }
 
 std::string place_text(const Signature& signature, int argument, int position) {
-  return concat(NamingScope::name_of(signature.arguments[argument].name), ".shape[", std::int64_t{position},
+  return concat(signature.arguments[argument].name, ".shape[", std::int64_t{position},
                 "]");
 }
 
@@ -42,7 +42,7 @@ std::optional<Arguments::Said> Arguments::first_to_say(int name) const {
   return {};
 }
 
-// Whether a matrix would have the size in its other dimension.
+// Whether a matrix has the size in its other dimension.
 bool Arguments::is_transposed(int i, int name, std::int64_t size) const {
   const Argument& argument = signature_.arguments[i];
   const Slot& slot = slots_[i];
@@ -50,6 +50,19 @@ bool Arguments::is_transposed(int i, int name, std::int64_t size) const {
   return said && argument.dims.count == 2 && slot.rank == 2 && is_plain(argument.dims[0]) &&
          is_plain(argument.dims[1]) && argument.dims[1 - said->dim].names.count == 1 && said->size != size &&
          slot.shape[1 - said->dim] == size;
+}
+
+// The same, and nobody else says of that dimension that it is right.
+bool Arguments::is_surely_transposed(int i, int name, std::int64_t size) const {
+  if (!is_transposed(i, name, size)) return false;
+  const int other_name = signature_.arguments[i].dims[1 - said_by(i, name)->dim].names[0];
+  if (other_name < signature_.scalars.count) return false;
+  for (int other = 0; other < signature_.arguments.count; ++other) {
+    if (signature_.arguments[other].is_output() || is_transposed(other, name, size)) continue;
+    const auto said = said_by(other, other_name);
+    if (said && said->size == size) return false;
+  }
+  return true;
 }
 
 void Arguments::refuse_extent(const Step& step, int i, int dim, std::int64_t actual,
@@ -69,7 +82,7 @@ void Arguments::refuse_extent(const Step& step, int i, int dim, std::int64_t act
   const int name = extent.names[0];
   const std::int64_t theirs = size(name);
   const auto refuse_transposed = [&](int argument, std::int64_t wanted) {
-    fail(step.code, concat(NamingScope::name_of(signature_.arguments[argument].name), " has shape ",
+    fail(step.code, concat(signature_.arguments[argument].name, " has shape ",
                            shape_text(slots_[argument]), ", expected ",
                            dims_text(signature_.arguments[argument]), " with ", signature_.names[name], " = ",
                            wanted, ": its dimensions are the other way round, transpose it"));
@@ -82,11 +95,15 @@ void Arguments::refuse_extent(const Step& step, int i, int dim, std::int64_t act
     if (vote && vote->size == said->size) ++with;
     if (!vote || vote->size != theirs) continue;
     ++against;
-    transposed += is_transposed(other, name, said->size);
+    transposed += is_surely_transposed(other, name, said->size);
     if (!first_against) first_against = vote;
   }
-  if (with <= against && is_transposed(i, name, theirs)) refuse_transposed(i, theirs);
-  if (against > 0 && transposed == against) refuse_transposed(first_against->argument, said->size);
+  // One matrix is transposed if both of its extents are the other one's; several, if all of them would fit.
+  const Argument& mine = signature_.arguments[i];
+  if (with <= against && is_transposed(i, name, theirs) &&
+      sizes_[mine.dims[1 - dim].names[0]] == slots_[i].shape[dim])
+    refuse_transposed(i, theirs);
+  if (against > 1 && transposed == against) refuse_transposed(first_against->argument, said->size);
   if (with <= against || !first_against) fail(step.code, sentence);
   const Extent& blamed = signature_.arguments[first_against->argument].dims[first_against->dim];
   fail(step.code, concat(place_text(signature_, first_against->argument, first_against->position), " is ",
@@ -112,8 +129,16 @@ void Arguments::refuse_rule(const Step& step, const Rule& rule, std::int64_t lef
     }
   }
   const std::string found = is == kSizeMax ? "beyond 64 bits" : concat(is);
-  fail(step.code, is_least ? concat(where, " is ", found, ", expected ", limit, " or more")
-                           : concat(where, " is ", found, ", expected at most ", named(bound, limit)));
+  if (is_least) fail(step.code, concat(where, " is ", found, ", expected ", limit, " or more"));
+  // "px.shape[2] + 1 = 5": a size that shapes decide has a place where the caller can see it.
+  std::string most = named(bound, limit);
+  if (bound.names.count == 1 && bound.factor == 1 && bound.names[0] >= signature_.scalars.count) {
+    const auto said = first_to_say(bound.names[0]);
+    if (said && is_plain(signature_.arguments[said->argument].dims[said->dim]))
+      most = concat(place_text(signature_, said->argument, said->position),
+                    bound.add == 0 ? "" : concat(" + ", bound.add), " = ", limit);
+  }
+  fail(step.code, concat(where, " is ", found, ", expected at most ", most));
 }
 
 }  // namespace turnout::core

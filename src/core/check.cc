@@ -23,8 +23,6 @@ std::int64_t volume_of(const ScalarValue& vector) {
   return volume;
 }
 
-std::string_view called(const Argument& argument) { return NamingScope::name_of(argument.name); }
-
 std::string range_text(const Scalar& scalar) {
   if (scalar.max == kSizeMax) return concat(scalar.min, " or more");
   const bool single = scalar.min == scalar.max;
@@ -65,15 +63,14 @@ std::string dims_text(const Argument& argument) {
   return text + "]";
 }
 
-std::string dtypes_text(const Signature& signature, const Argument& argument, const Naming* naming) {
+std::string dtypes_text(const Signature& signature, const Argument& argument) {
   std::string text;
   for (int i = 0; i < kDTypeCount; ++i) {
     if (contains(argument.dtypes, static_cast<DType>(i)))
       text += concat(text.empty() ? "" : ", ", name_of(static_cast<DType>(i)));
   }
   if (argument.like < 0) return text;
-  const std::string_view like = signature.arguments[argument.like].name;
-  return concat("that of ", naming == nullptr ? like : naming->of(like), text.empty() ? "" : ", or ", text);
+  return concat("that of ", signature.arguments[argument.like].name, text.empty() ? "" : ", or ", text);
 }
 
 namespace {
@@ -128,7 +125,7 @@ Arguments::Arguments(const Signature& signature, const Slot* slots, int slot_cou
 }
 
 void Arguments::fail(ErrorCode code, const std::string& what) const {
-  throw Error(code, concat(NamingScope::op_of(signature_), ": ", what));
+  throw Error(code, concat(signature_.op, ": ", what));
 }
 
 std::int64_t Arguments::evaluate(const Extent& extent) const {
@@ -195,7 +192,7 @@ void Arguments::check_argument(const Step& step, int i) {
       bool may_drop = false;
       for (const Extent& dim : argument.dims) may_drop |= dim.optional;
       if (slot.rank != argument.dims.count && !(may_drop && slot.rank == argument.dims.count - 1))
-        fail(step.code, concat(called(argument), " has ", std::int64_t{slot.rank}, " dimensions, expected ",
+        fail(step.code, concat(argument.name, " has ", std::int64_t{slot.rank}, " dimensions, expected ",
                                dims_text(argument)));
       break;
     }
@@ -206,7 +203,7 @@ void Arguments::check_argument(const Step& step, int i) {
         fits |= other.present ? other.dtype == slot.dtype : contains(kAnyDType, slot.dtype);
       }
       if (!fits)
-        fail(step.code, concat(called(argument), " has dtype ", name_of(slot.dtype), ", expected ",
+        fail(step.code, concat(argument.name, " has dtype ", name_of(slot.dtype), ", expected ",
                                dtypes_text(signature_, argument)));
       break;
     }
@@ -215,21 +212,21 @@ void Arguments::check_argument(const Step& step, int i) {
       break;
     case Check::contiguous:
       if (!slot.is_contiguous())
-        fail(step.code, concat(called(argument), " is strided, expected contiguous row-major memory for shape ",
+        fail(step.code, concat(argument.name, " is strided, expected contiguous row-major memory for shape ",
                                shape_text(slot)));
       break;
     case Check::large:
       if (slot.elements() >= kLargeElements)
-        fail(step.code, concat(called(argument), " has ", slot.elements(), " elements, expected fewer than ",
+        fail(step.code, concat(argument.name, " has ", slot.elements(), " elements, expected fewer than ",
                                kLargeElements));
       break;
     case Check::pointers:
       if (slot.elements() == 0) break;
       if (slot.data == nullptr)
-        fail(step.code, concat(called(argument), ".data is null, expected memory for shape ", shape_text(slot)));
+        fail(step.code, concat(argument.name, ".data is null, expected memory for shape ", shape_text(slot)));
       if (std::bit_cast<std::uintptr_t>(slot.data) % static_cast<std::uintptr_t>(size_of(slot.dtype)) != 0)
         fail(step.code,
-             concat(called(argument), ".data is not aligned to its element size ", size_of(slot.dtype)));
+             concat(argument.name, ".data is not aligned to its element size ", size_of(slot.dtype)));
       break;
     default:
       break;
@@ -238,15 +235,15 @@ void Arguments::check_argument(const Step& step, int i) {
 
 void Arguments::check_absent(const Step& step, const Argument& argument, const void* data) const {
   if (step.check == Check::present) {
-    if (!argument.optional) fail(step.code, concat(called(argument), " is missing"));
+    if (!argument.optional) fail(step.code, concat(argument.name, " is missing"));
     if (argument.required_with >= 0 && slots_[argument.required_with].present)
-      fail(step.code, concat(called(argument), " is missing, expected beside ",
-                             called(signature_.arguments[argument.required_with])));
+      fail(step.code, concat(argument.name, " is missing, expected beside ",
+                             signature_.arguments[argument.required_with].name));
   }
   if (step.check == Check::pointers && data != nullptr) {
     const bool is_empty = std::any_of(argument.dims.begin(), argument.dims.end(),
                                       [&](const Extent& dim) { return evaluate(dim) == 0; });
-    if (!is_empty) fail(step.code, concat(called(argument), ".data is given, but nothing describes it"));
+    if (!is_empty) fail(step.code, concat(argument.name, ".data is given, but nothing describes it"));
   }
 }
 
@@ -260,7 +257,7 @@ void Arguments::check_shape(const Step& step, int i, int only_dim) {
     if (dropped && extent.optional) {
       std::int64_t& bound = sizes_[extent.names[0]];
       if (bound >= 0)
-        fail(step.code, concat(called(argument), " has no dimension ", extent.text, ", expected ",
+        fail(step.code, concat(argument.name, " has no dimension ", extent.text, ", expected ",
                                dims_text(argument), " with ", extent.text, " = ", bound));
       bound = kAbsent;
       continue;
@@ -270,9 +267,9 @@ void Arguments::check_shape(const Step& step, int i, int only_dim) {
     if (only_dim >= 0 && only_dim != dim) continue;
     if (actual < 0)
       fail(step.code,
-           concat(called(argument), ".shape[", std::int64_t{position}, "] is ", actual, ", expected 0 or more"));
+           concat(argument.name, ".shape[", std::int64_t{position}, "] is ", actual, ", expected 0 or more"));
     if (extent.optional && sizes_[extent.names[0]] == kAbsent)
-      fail(step.code, concat(called(argument), " has a dimension ", extent.text,
+      fail(step.code, concat(argument.name, " has a dimension ", extent.text,
                              " that an earlier argument does not have; its shape is ", shape_text(slot)));
     std::int64_t expected = evaluate(extent);
     if (expected == kUnbound && extent.names.count == 1 && actual >= extent.add) {
@@ -344,7 +341,7 @@ void Arguments::check_workspace(const Step& step) const {
     if (!slots_[i].present || slots_[i].data == nullptr || slots_[i].elements() == 0) continue;
     const Range range = range_of(slots_[i]);
     if (range.first < first + workspace_.size && first < range.last)
-      fail(step.code, concat("workspace overlaps ", called(signature_.arguments[i]),
+      fail(step.code, concat("workspace overlaps ", signature_.arguments[i].name,
                              " in memory, expected separate buffers"));
   }
 }
@@ -359,7 +356,7 @@ void Arguments::check_overlap(const Step& step) const {
       if (!slots_[i].present || slots_[i].elements() == 0) continue;
       const Range other = range_of(slots_[i]);
       if (output.first < other.last && other.first < output.last)
-        fail(step.code, concat(called(signature_.arguments[o]), " overlaps ", called(signature_.arguments[i]),
+        fail(step.code, concat(signature_.arguments[o].name, " overlaps ", signature_.arguments[i].name,
                                " in memory, expected separate buffers"));
     }
   }
@@ -369,10 +366,8 @@ std::string Arguments::describe() const {
   std::string text;
   for (int i = 0; i < signature_.arguments.count; ++i) {
     if (!slots_[i].present) continue;
-    const Naming* naming = NamingScope::current();
-    const bool is_copied = naming != nullptr && naming->is_copied(signature_.arguments[i].name);
-    text += concat(text.empty() ? "" : ", ", called(signature_.arguments[i]), " ", name_of(slots_[i].dtype),
-                   shape_text(slots_[i]), is_copied ? " copied" : "");
+    text += concat(text.empty() ? "" : ", ", signature_.arguments[i].name, " ", name_of(slots_[i].dtype),
+                   shape_text(slots_[i]));
   }
   for (int i = 0; i < signature_.scalars.count; ++i) {
     text += concat(text.empty() ? "" : ", ", signature_.scalars[i].name, " ");

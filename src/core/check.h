@@ -6,7 +6,6 @@
 #include <optional>
 #include <string>
 
-#include "core/naming.h"
 #include "core/signature.h"
 #include "turnout/tensor.h"
 
@@ -95,6 +94,7 @@ class Arguments {
   std::optional<Said> said_by(int argument, int name) const;
   std::optional<Said> first_to_say(int name) const;
   bool is_transposed(int argument, int name, std::int64_t size) const;
+  bool is_surely_transposed(int argument, int name, std::int64_t size) const;
   void check_scalar(const Step& step, int i) const;
   void check_vector_lengths(const Step& step) const;
   void check_rules(const Step& step) const;
@@ -113,8 +113,7 @@ class Arguments {
 
 // "[choices?, samples]" and "that of input, or f32": for sentences and tables.
 std::string dims_text(const Argument& argument);
-std::string dtypes_text(const Signature& signature, const Argument& argument,
-                        const Naming* naming = NamingScope::current());
+std::string dtypes_text(const Signature& signature, const Argument& argument);
 std::string shape_text(const Slot& slot);  // "[2, 3]"
 
 std::string concat_parts(std::initializer_list<std::string> parts);

@@ -42,11 +42,17 @@ nb::dict row_of(const Signature& signature, const Argument& argument, const Nami
   return row;
 }
 
+// Rows of Python: a flag is True or False.
+Scalar in_python(Scalar scalar) {
+  if (scalar.is_flag) scalar.values = "False True";
+  return scalar;
+}
+
 template <class Has>
 nb::dict entry_of(const Signature& signature, const Naming& naming, const Has& has) {
   nb::list scalars, arguments;
   for (const Scalar& scalar : signature.scalars)
-    if (has(scalar.name)) scalars.append(row_of(scalar, scalar.is_vector ? scalar.length.text : ""));
+    if (has(scalar.name)) scalars.append(row_of(in_python(scalar), scalar.is_vector ? scalar.length.text : ""));
   for (const Argument& argument : signature.arguments)
     if (has(argument.name)) arguments.append(row_of(signature, argument, naming));
   nb::dict entry;
@@ -75,7 +81,7 @@ nb::list functions() {
     nb::dict entry = entry_of(function->signature, function->naming(),
                               [&](std::string_view name) { return function->has(name); });
     for (const ScalarSpec& scalar : function->scalars)
-      nb::cast<nb::list>(entry["scalars"]).append(row_of(scalar.scalar, scalar.length));
+      nb::cast<nb::list>(entry["scalars"]).append(row_of(in_python(scalar.scalar), scalar.length));
     all.append(entry);
   }
   return all;
