@@ -96,10 +96,9 @@ void expect_backward_order(const std::string& function) {
   each.data();
   stairs.bad("workspace is NULL and workspace_size is 10", [](Call& c) { c.has_workspace = true; });
   stairs.bad("workspace_size is 10 bytes, expected ", [](Call& c) { c.workspace_size = kWorkspace; });
-  const std::string op = "dynamic_scatter_backward";
-  stairs.bad_inside(op, "grad_feats overlaps grad_voxel_feats", [](Call& c) { c.is_apart = true; });
-  stairs.bad_inside(op, "voxel_num[0] is 9, expected 0 .. voxels = 3", [](Call& c) { c.has_voxels = true; });
-  stairs.bad_inside(op, "point2voxel_map[2] is 3, expected -1 .. 2", [](Call& c) { c.is_mapped = true; });
+  stairs.bad("grad_feats overlaps grad_voxel_feats", [](Call& c) { c.is_apart = true; });
+  stairs.bad("voxel_num[0] is 9, expected 0 .. voxels = 3", [](Call& c) { c.has_voxels = true; });
+  stairs.bad("point2voxel_map[2] is 3, expected -1 .. 2", [](Call& c) { c.is_mapped = true; });
   stairs.succeeds();
   stairs.climb();
 }
@@ -195,8 +194,7 @@ TEST(CDynamicScatterOrder, OfForwardIsTheContract) {
   stairs.bad("workspace_size is 10 bytes, expected ", [](Call& c) { c.workspace_size = kWorkspace; });
   each.data();
   stairs.bad("coors overlaps feats", [](Call& c) { c.is_apart = true; });
-  stairs.bad_inside("dynamic_scatter_forward", "voxel_feats.shape[0] is 2, expected 3 or more",
-                    [](Call& c) { c.voxels = 3; });
+  stairs.bad("voxel_feats.shape[0] is 2, expected 3 or more", [](Call& c) { c.voxels = 3; });
   stairs.succeeds();
   stairs.climb();
 }
@@ -286,8 +284,7 @@ TEST(CVoxelizationOrder, IsTheContract) {
   stairs.bad("workspace_size is 10 bytes, expected ", [](Call& c) { c.workspace_size = kWorkspace; });
   each.data();
   stairs.bad("voxels overlaps points", [](Call& c) { c.is_apart = true; });
-  stairs.bad_inside("voxelize_hard", "voxel_size[0] is 0, expected a positive finite number",
-                    [](Call& c) { c.has_grid = true; });
+  stairs.bad("voxel_size[0] is 0, expected a positive finite number", [](Call& c) { c.has_grid = true; });
   stairs.succeeds();
   stairs.climb();
 }

@@ -111,10 +111,9 @@ TEST(CIndicePairsOrder, IsTheContract) {
   each.data();
   stairs.bad("workspace is NULL", [](Call& c) { c.has_workspace = true; });
   stairs.bad("workspace_size is 10 bytes, expected ", [](Call& c) { c.workspace_size = 1 << 16; });
-  const std::string op = "get_indice_pairs";
-  stairs.bad_inside(op, "out_indices overlaps indices", [](Call& c) { c.is_apart = true; });
-  stairs.bad_inside(op, "indices[2, 3] is 101, expected 0 .. 100", [](Call& c) { c.is_in_range = true; });
-  stairs.bad_inside(op, "out_indices.shape[0] is 3, expected ", [](Call& c) { c.out_rows = 20; });
+  stairs.bad("out_indices overlaps indices", [](Call& c) { c.is_apart = true; });
+  stairs.bad("indices[2, 3] is 101, expected 0 .. 100", [](Call& c) { c.is_in_range = true; });
+  stairs.bad("out_indices.shape[0] is 3, expected ", [](Call& c) { c.out_rows = 20; });
   stairs.succeeds();
   stairs.climb();
 }

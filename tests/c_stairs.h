@@ -22,10 +22,6 @@ class Stairs {
 
   // sentence: how it begins, without the name of the function.
   void bad(const std::string& sentence, Repair repair) { stairs_.push_back({kBad, sentence, repair}); }
-  // A sentence of the operator behind the door.
-  void bad_inside(const std::string& op, const std::string& sentence, Repair repair) {
-    stairs_.push_back({kBad, sentence, repair, op});
-  }
   void unsupported(const std::string& sentence, Repair repair) {
     stairs_.push_back({kUnsupported, sentence, repair});
   }
@@ -38,8 +34,7 @@ class Stairs {
     for (const Stair& stair : stairs_) {
       ASSERT_EQ(call.run(handle), stair.status) << stair.sentence << " / " << turnoutLastError();
       const std::string said = turnoutLastError();
-      const std::string expected =
-          stair.status == kOk ? "" : (stair.op.empty() ? function_ : stair.op) + ": " + stair.sentence;
+      const std::string expected = stair.status == kOk ? "" : function_ + ": " + stair.sentence;
       EXPECT_EQ(expected.empty() ? said : said.substr(0, expected.size()), expected) << said;
       stair.repair(call);
     }
@@ -51,7 +46,6 @@ class Stairs {
     mluOpStatus_t status;
     std::string sentence;
     Repair repair;
-    std::string op = {};
   };
   std::string function_;
   std::vector<Stair> stairs_;

@@ -205,7 +205,7 @@ TEST_F(CVoxelization, RangesWithoutVoxelsAreBad) {
   }
   HardVoxels call = small();
   call.range[5] = 0.25f;
-  call.expect_refused("in direction z");
+  call.expect_refused("mluOpVoxelization: coors_range is 0 .. 0.25 in direction z");
 }
 
 TEST_F(CVoxelization, OverlapAndAlignment) {

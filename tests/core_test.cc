@@ -54,6 +54,49 @@ TEST(Scratch, FailsCleanlyWhenMemoryIsOut) {
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(ints) % core::kScratchAlignment, 0u);
 }
 
+// Names that differ are replaced as whole words, and only while the caller lives.
+TEST(Caller, LendsItsNamesToErrorsAndRecords) {
+  using namespace core;
+  static constexpr Signature kInner{
+      "inner", "rows", {scalar("most", 0)}, {in("x", kFloats, "rows"), out("y", like("x"), "rows")}};
+  static constexpr Signature kOuter{
+      "Outer", "rows", {scalar("limit", 0)}, {in("x", kFloats, "rows"), out("result", like("x"), "rows")}};
+  static constexpr Renames kNames(kInner, kOuter, "y=result most=limit");
+  Context context;
+  std::string seen;
+  context.set_observer(
+      [](const CallRecord& record, void* user) {
+        *static_cast<std::string*>(user) = std::string(record.op) + "(" + record.arguments + ")";
+      },
+      &seen);
+  float x[2] = {}, y[2] = {};
+  const auto error_of = [&](std::int64_t most, const char* sentence) -> std::string {
+    try {
+      Call call(context, kInner, {view(x, {2}), view(y, {2})}, {most});
+      call.check([&] {
+        if (sentence != nullptr) throw Error(ErrorCode::not_supported, sentence);
+      });
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  const char* late = "inner: y is almost most of y[most], yy";
+  {
+    const Tensor from = view(x, {2}), to = view(y, {2});
+    const Slot slots[] = {from, to};
+    const ScalarValue limit = -1;
+    const Arguments arguments(kOuter, slots, 2, &limit, 1);
+    const Caller caller(arguments, kNames);
+    EXPECT_EQ(error_of(-1, nullptr), "Outer: limit is -1, expected 0 or more");
+    EXPECT_EQ(seen, "Outer(x f32[2], result f32[2], limit -1)");
+    EXPECT_EQ(error_of(0, late), "Outer: result is almost limit of result[limit], yy");
+    EXPECT_EQ(error_of(0, nullptr), "");
+  }
+  EXPECT_EQ(error_of(0, late), late);
+  EXPECT_EQ(seen, "inner(x f32[2], y f32[2], most 0)");
+}
+
 TEST(Scratch, ManyLeasesAtOnceAreSeparate) {
   Context context;
   std::vector<std::unique_ptr<core::Scratch>> leases;

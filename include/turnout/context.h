@@ -59,7 +59,7 @@ class TURNOUT_API Context {
   void set_observer(Observer observer, void* user);  // nullptr: none
   void trim();                                       // gives idle scratch memory back to the system
 
-  struct State;
+  struct TURNOUT_HIDDEN State;
   State& state() const { return *state_; }
 
  private:

@@ -125,7 +125,7 @@ class TURNOUT_API VoxelIndex {
                        const ConstTensor* voxel_feats, const Tensor& grad_feats,
                        Reduce reduce_type = Reduce::max) const;
 
-  struct State;
+  struct TURNOUT_HIDDEN State;
 
  private:
   State* state_;

@@ -32,6 +32,8 @@ class TURNOUT_API Dims {
 
 enum class ConvMode : std::uint8_t { sparse, submanifold, transposed };
 
+// A padding that is given is obeyed in submanifold mode too, and the kernel then lies beside its site unless
+// the padding is kernel_size / 2 * dilation. (From Python a padding is ignored there, as mmcv and spconv do.)
 struct IndicePairsParams {
   std::int64_t batch_size = 1;
   Dims spatial_shape;        // of the input
@@ -97,7 +99,7 @@ class TURNOUT_API IndicePairs {
   // input rows and [k][1] the output rows, then -1. indice_num [kernel_volume] int32: how many.
   void write(const Tensor& out_indices, const Tensor& indice_pairs, const Tensor& indice_num) const;
 
-  struct State;
+  struct TURNOUT_HIDDEN State;
 
  private:
   friend std::int64_t get_indice_pairs(Context& context, const ConstTensor& indices,

@@ -13,6 +13,7 @@ from turnout import _core
 from turnout.library import __version__, show_config
 
 _LARGEST = 2**63 - 1
+_FLAG = "no yes"
 
 
 def _info() -> int:
@@ -21,6 +22,8 @@ def _info() -> int:
 
 
 def _range_of(scalar: _core.ScalarRow) -> str:
+    if scalar["values"] == _FLAG:
+        return "True or False"
     if scalar["values"]:
         return scalar["values"].replace(" ", " or ")
     return f"{scalar['min']} or more" if scalar["max"] == _LARGEST else f"{scalar['min']} .. {scalar['max']}"
@@ -53,7 +56,7 @@ def _ops() -> int:
         rows += [
             (
                 s["name"],
-                "choice" if s["values"] else "integer",
+                "flag" if s["values"] == _FLAG else "choice" if s["values"] else "integer",
                 f"[{s['length']}]" if s["length"] else "",
                 _range_of(s),
             )

@@ -368,6 +368,7 @@ std::string Arguments::describe() const {
     if (!slots_[i].present) continue;
     text += concat(text.empty() ? "" : ", ", signature_.arguments[i].name, " ", name_of(slots_[i].dtype),
                    shape_text(slots_[i]));
+    if (slots_[i].layout != nullptr) text += concat(" ", slots_[i].layout);
   }
   for (int i = 0; i < signature_.scalars.count; ++i) {
     text += concat(text.empty() ? "" : ", ", signature_.scalars[i].name, " ");

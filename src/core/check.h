@@ -16,16 +16,24 @@ struct Slot {
   const void* data = nullptr;
   const std::int64_t* shape = nullptr;
   const std::int64_t* stride = nullptr;
-  DType dtype = DType::f32;
+  const char* layout = nullptr;  // its name, where a descriptor has one; for the log
   std::int32_t rank = 0;
+  DType dtype = DType::f32;
   bool present = false;
 
   Slot() = default;  // an optional argument that is not there
   template <class Data>
   Slot(const BasicTensor<Data>& t)  // NOLINT: a tensor is a slot
-      : data(t.data), shape(t.shape), stride(t.stride), dtype(t.dtype), rank(t.rank), present(true) {}
-  Slot(const void* data_, DType dtype_, const std::int64_t* shape_, const std::int64_t* stride_, int rank_)
-      : data(data_), shape(shape_), stride(stride_), dtype(dtype_), rank(rank_), present(true) {}
+      : data(t.data), shape(t.shape), stride(t.stride), rank(t.rank), dtype(t.dtype), present(true) {}
+  Slot(const void* data_, DType dtype_, const std::int64_t* shape_, const std::int64_t* stride_, int rank_,
+       const char* layout_ = nullptr)
+      : data(data_),
+        shape(shape_),
+        stride(stride_),
+        layout(layout_),
+        rank(rank_),
+        dtype(dtype_),
+        present(true) {}
 
   std::int64_t elements() const;  // saturates; 0 for a negative extent
   // An extent is 0, or there is no shape at all. Negative extents are for the checks of shapes to refuse.
@@ -73,7 +81,7 @@ class Arguments {
   // Bytes of a workspace, wherever it begins, for the plan's scratch; 0 when the plan needs none.
   std::size_t workspace_bytes() const;
 
-  // "gates f32[3], ..., capacity 2": for the log.
+  // "gates f32[3], ..., capacity 2", with the layout behind the shape where there is one: for the log.
   std::string describe() const;
   [[noreturn]] void fail(ErrorCode code, const std::string& what) const;  // "op: what"
 

@@ -135,23 +135,6 @@ void mark_without_voxel(Context& context, const Tensor& coors, const Tensor& poi
   });
 }
 
-mluOpStatus_t call_backward(mluOpHandle_t handle, const Signature& signature, mluOpReduceMode_t reduce_type,
-                            const Described (&described)[7], const Workspace& workspace) {
-  return call(
-      handle, signature, described, {reduce_type},
-      [](Context& context, const Tensor* t) {
-        const ConstTensor feats = t[1], voxel_feats = t[2], counts = t[4], voxel_num = t[5];
-        dynamic_scatter_backward(context, t[0],
-                                 {.point2voxel_map = t[3],
-                                  .feats = &feats,
-                                  .voxel_feats = &voxel_feats,
-                                  .voxel_points_count = &counts,
-                                  .voxel_num = &voxel_num},
-                                 t[6], Reduce::max);
-      },
-      workspace);
-}
-
 }  // namespace
 
 extern constexpr Signature kMluOpGetDynamicPointToVoxelForwardWorkspaceSize{
@@ -205,6 +188,31 @@ extern constexpr Signature kMluOpGetVoxelizationWorkspaceSize = voxelization_c(
 extern constexpr Signature kMluOpVoxelization = voxelization_c(
     "mluOpVoxelization", {kSomePoints, kSomeFeatures, at_most("3", "features")}, kVoxelizationSteps);
 
+namespace {
+
+constexpr Renames kForwardNames(kDynamicScatterForward, kMluOpDynamicPointToVoxelForward, "");
+constexpr Renames kBackwardNames(kDynamicScatterBackward, kMluOpDynamicPointToVoxelBackward, "");
+constexpr Renames kVoxelizationNames(kVoxelizeHard, kMluOpVoxelization, "point_cloud_range=coors_range");
+
+mluOpStatus_t call_backward(mluOpHandle_t handle, const Signature& signature, mluOpReduceMode_t reduce_type,
+                            const Described (&described)[7], const Workspace& workspace) {
+  return call(
+      handle, signature, kBackwardNames, described, {reduce_type},
+      [](Context& context, const Tensor* t) {
+        const ConstTensor feats = t[1], voxel_feats = t[2], counts = t[4], voxel_num = t[5];
+        dynamic_scatter_backward(context, t[0],
+                                 {.point2voxel_map = t[3],
+                                  .feats = &feats,
+                                  .voxel_feats = &voxel_feats,
+                                  .voxel_points_count = &counts,
+                                  .voxel_num = &voxel_num},
+                                 t[6], Reduce::max);
+      },
+      workspace);
+}
+
+}  // namespace
+
 }  // namespace turnout::families::dynamic_scatter
 
 using namespace turnout::core;
@@ -229,7 +237,7 @@ mluOpStatus_t mluOpDynamicPointToVoxelForward(
     const mluOpTensorDescriptor_t voxel_num_desc, void* voxel_num) {
   bool ran = false;
   const mluOpStatus_t status = call(
-      handle, kMluOpDynamicPointToVoxelForward,
+      handle, kMluOpDynamicPointToVoxelForward, kForwardNames,
       {{feats_desc, feats},
        {coors_desc, coors},
        {voxel_feats_desc, voxel_feats},
@@ -334,7 +342,7 @@ mluOpStatus_t mluOpVoxelization(mluOpHandle_t handle, const mluOpTensorDescripto
                                 void* voxel_num) {
   bool ran = false;
   const mluOpStatus_t status =
-      call(handle, kMluOpVoxelization,
+      call(handle, kMluOpVoxelization, kVoxelizationNames,
            {{points_desc, points},
             {voxel_size_desc, voxel_size},
             {coors_range_desc, coors_range},

@@ -34,21 +34,17 @@ inline constexpr Signature kScatterInputs{
 inline constexpr Signature kVoxelIndexRestore{
     "VoxelIndex", "points", {}, {in("point2voxel_map", kIndices, "points")}, {kMostPoints}, {}, kInputsOrder};
 
-// Scalars of a VoxelIndex: what the index knows, and nobody gives.
-constexpr Alias kNoPoints = {"points", ""}, kNoVoxels = {"voxels", ""};
-
-constexpr PythonFunction kVoxelizeAll{"voxelize", kVoxelize, {{"coors", "out"}}};
+constexpr PythonFunction kVoxelizeAll{"voxelize", kVoxelize, "coors=out"};
 constexpr PythonFunction kVoxelizeLimited{"voxelize", kVoxelizeWithLimits};
 constexpr PythonFunction kForward{"dynamic_scatter_forward", kDynamicScatterForward};
-constexpr PythonFunction kBackward{
-    "dynamic_scatter_backward", kDynamicScatterBackward, {{"grad_feats", "out"}, {"voxel_num", ""}}};
+constexpr PythonFunction kBackward{"dynamic_scatter_backward", kDynamicScatterBackward,
+                                   "grad_feats=out voxel_num="};
 constexpr PythonFunction kIndex{"VoxelIndex", kVoxelIndex};
 constexpr PythonFunction kIndexWrite{"VoxelIndex", kVoxelIndexWrite};
-constexpr PythonFunction kIndexRestore{"VoxelIndex", kVoxelIndexRestore};
-constexpr PythonFunction kIndexReduce{
-    "VoxelIndex.reduce", kVoxelIndexReduce, {{"voxel_feats", "out"}, kNoPoints, kNoVoxels}};
-constexpr PythonFunction kIndexReduceBackward{
-    "VoxelIndex.reduce_backward", kVoxelIndexReduceBackward, {{"grad_feats", "out"}, kNoPoints, kNoVoxels}};
+constexpr PythonFunction kIndexReduce{"VoxelIndex.reduce", kVoxelIndexReduce,
+                                      "voxel_feats=out points= voxels="};
+constexpr PythonFunction kIndexReduceBackward{"VoxelIndex.reduce_backward", kVoxelIndexReduceBackward,
+                                              "grad_feats=out points= voxels="};
 
 const ConstTensor* pointer(const std::optional<ConstTensor>& tensor) { return tensor ? &*tensor : nullptr; }
 
@@ -206,7 +202,7 @@ nb::tuple index_state(const PythonIndex& on) { return nb::make_tuple(on.map, on.
 
 void restore_index(PythonIndex& on, nb::handle map, bool torch_team) {
   new (&on) PythonIndex(torch_team);
-  PythonCall call(kIndexRestore, torch_team);
+  PythonCall call(kVoxelIndexRestore, torch_team);
   const ConstTensor voxels = call.in(map);
   call.check(kVoxelIndexRestore, {voxels});
   call.run([&](Context& context) {

@@ -1,5 +1,6 @@
 // The C functions of this family, each with the order of checks that its clients rely on.
 #include "doors/c/call.h"
+#include "moe_dispatch/signature.h"
 #include "turnout/moe_dispatch.h"
 
 namespace turnout::families::moe_dispatch {
@@ -34,6 +35,10 @@ extern constexpr Signature kMluOpMoeDispatchForward{
     {},
     kForwardSteps};
 
+namespace {
+constexpr Renames kForwardNames(kMoeDispatchForward, kMluOpMoeDispatchForward, "fill=");
+}
+
 }  // namespace turnout::families::moe_dispatch
 
 using namespace turnout::core;
@@ -47,7 +52,7 @@ mluOpStatus_t mluOpMoeDispatchForward(mluOpHandle_t handle, const mluOpTensorDes
                                       const void* input, const int samples, const int capacity,
                                       const int hidden, const int num_experts,
                                       const mluOpTensorDescriptor_t dispatch_desc, void* dispatch) {
-  return call(handle, kMluOpMoeDispatchForward,
+  return call(handle, kMluOpMoeDispatchForward, kForwardNames,
               {{gates_desc, gates},
                {indices_desc, indices},
                {locations_desc, locations},

@@ -82,6 +82,13 @@ extern constexpr Signature kMluOpMoeReRoutingInverse{
     {},
     kInverseSteps};
 
+namespace {
+constexpr Renames kReRoutingNames(kMoeReRouting, kMluOpMoeReRouting,
+                                  "expert_token_num_per_rank=counts per_token_scales=scales "
+                                  "permute_per_token_scales=permute_scales permute_token_idx=idx");
+constexpr Renames kInverseNames(kMoeReRoutingInverse, kMluOpMoeReRoutingInverse, "permute_token_idx=idx");
+}  // namespace
+
 }  // namespace turnout::families::moe_re_routing
 
 using namespace turnout::core;
@@ -106,7 +113,7 @@ mluOpStatus_t mluOpMoeReRouting(mluOpHandle_t handle, const mluOpTensorDescripto
                                 const mluOpTensorDescriptor_t permute_scales_desc, void* permute_scales,
                                 const mluOpTensorDescriptor_t idx_desc, void* idx,
                                 const mluOpTensorDescriptor_t expert_token_num_desc, void* expert_token_num) {
-  return call(handle, kMluOpMoeReRouting,
+  return call(handle, kMluOpMoeReRouting, kReRoutingNames,
               {{tokens_desc, tokens},
                {counts_desc, counts},
                {scales_desc, scales},
@@ -130,7 +137,7 @@ mluOpStatus_t mluOpMoeReRoutingInverse(mluOpHandle_t handle,
                                        const void* permute_tokens, const mluOpTensorDescriptor_t idx_desc,
                                        const void* idx, const int64_t idx_type,
                                        const mluOpTensorDescriptor_t tokens_desc, void* tokens) {
-  return call(handle, kMluOpMoeReRoutingInverse,
+  return call(handle, kMluOpMoeReRoutingInverse, kInverseNames,
               {{permute_tokens_desc, permute_tokens}, {idx_desc, idx}, {tokens_desc, tokens}}, {idx_type},
               [&](turnout::Context& context, const turnout::Tensor* t) {
                 turnout::moe_re_routing_inverse(context, t[0], t[1], t[2],

@@ -10,7 +10,7 @@ using namespace doors;
 namespace {
 
 constexpr PythonFunction kReRouting{"moe_re_routing", kMoeReRouting};
-constexpr PythonFunction kInverse{"moe_re_routing_inverse", kMoeReRoutingInverse, {{"tokens", "out"}}};
+constexpr PythonFunction kInverse{"moe_re_routing_inverse", kMoeReRoutingInverse, "tokens=out"};
 
 nb::object re_routing(nb::handle tokens, nb::handle expert_token_num_per_rank, nb::handle per_token_scales,
                       nb::handle expert_token_num_type, nb::handle idx_type, nb::handle out,

@@ -106,6 +106,12 @@ extern constexpr Signature kMluOpMutualInformationBackward{
     kBackwardSteps,
     &backward_scratch};
 
+namespace {
+constexpr std::string_view kChanges = "boundary=opt_boundary";
+constexpr Renames kForwardNames(kMutualInformationForward, kMluOpMutualInformationForward, kChanges);
+constexpr Renames kBackwardNames(kMutualInformationBackward, kMluOpMutualInformationBackward, kChanges);
+}  // namespace
+
 }  // namespace turnout::families::mutual_information
 
 using namespace turnout::core;
@@ -126,7 +132,7 @@ mluOpStatus_t mluOpMutualInformationForward(mluOpHandle_t handle, const mluOpTen
                                             const void* opt_boundary, const mluOpTensorDescriptor_t p_desc,
                                             void* p, void* workspace, const size_t workspace_size,
                                             const mluOpTensorDescriptor_t ans_desc, void* ans) {
-  return call(handle, kMluOpMutualInformationForward,
+  return call(handle, kMluOpMutualInformationForward, kForwardNames,
               {{px_desc, px}, {py_desc, py}, {opt_boundary_desc, opt_boundary}, {p_desc, p}, {ans_desc, ans}},
               {},
               [&](turnout::Context& context, const turnout::Tensor* t) {
@@ -155,7 +161,7 @@ mluOpStatus_t mluOpMutualInformationBackward(mluOpHandle_t handle, const mluOpTe
                                              const size_t workspace_size,
                                              const mluOpTensorDescriptor_t px_grad_desc, void* px_grad,
                                              const mluOpTensorDescriptor_t py_grad_desc, void* py_grad) {
-  return call(handle, kMluOpMutualInformationBackward,
+  return call(handle, kMluOpMutualInformationBackward, kBackwardNames,
               {{px_desc, px},
                {py_desc, py},
                {opt_boundary_desc, opt_boundary},

@@ -115,6 +115,12 @@ extern constexpr Signature kMluOpGetIndicePairsWorkspaceSize =
     indice_pairs_c("mluOpGetIndicePairsWorkspaceSize", kQuerySteps);
 extern constexpr Signature kMluOpGetIndicePairs = indice_pairs_c("mluOpGetIndicePairs", kPairsSteps);
 
+namespace {
+constexpr Renames kPairsNames(kGetIndicePairs, kMluOpGetIndicePairs,
+                              "spatial_shape=input_space kernel_size=filter_space padding=pad "
+                              "output_shape=output_space mode=sub_m");
+}
+
 }  // namespace turnout::families::sparse_conv
 
 using namespace turnout::core;
@@ -152,7 +158,7 @@ mluOpStatus_t mluOpGetIndicePairs(mluOpHandle_t handle,
   bool ran = false;
   std::int64_t num_act_out = 0;
   const mluOpStatus_t status =
-      call(handle, kMluOpGetIndicePairs,
+      call(handle, kMluOpGetIndicePairs, kPairsNames,
            {{indices_desc, indices},
             {indice_pairs_desc, indice_pairs},
             {out_indices_desc, out_indices},

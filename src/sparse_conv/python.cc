@@ -34,11 +34,11 @@ Dims to_dims(const std::vector<std::int64_t>& values) {
 
 constexpr PythonFunction kPairs{"get_indice_pairs",
                                 kGetIndicePairs,
-                                {{"output_shape", ""}, {"mode", ""}},
+                                "output_shape= mode=",
                                 {vector("output_padding", "dims", 0, kMaxSpatial), flag("subm"),
                                  flag("transpose")}};
 constexpr PythonFunction kShape{
-    "indice_pairs_output_shape", kOutputShape, {{"output_shape", ""}}, {flag("subm"), flag("transpose")}};
+    "indice_pairs_output_shape", kOutputShape, "output_shape=", {flag("subm"), flag("transpose")}};
 
 // The most offsets a kernel may have, as the operator's own rule says it.
 constexpr std::int64_t kMostOffsets = [] {

@@ -91,8 +91,9 @@ def get_indice_pairs(
     Returns outids, indice_pairs and indice_pair_num. The definition is that of
     :func:`turnout.get_indice_pairs`; arguments are those of mmcv's function of this name, whose results this
     has in a fixed order: outputs ascending, the pairs of an offset in ascending input row. Stride and
-    dilation may both differ from 1, and dilated submanifold kernels keep their centre. ``grid``, a buffer
-    for mmcv, is not used. ``indices`` may be strided.
+    dilation may both differ from 1, and dilated submanifold kernels keep their centre; with ``subm``,
+    ``padding`` is ignored, as mmcv and spconv do (C and C++ obey it). ``grid``, a buffer for mmcv, is not
+    used. ``indices`` may be strided.
 
     Under ``torch.compile`` the number of outputs is a size that depends on data, except with ``subm``; some
     releases of torch want ``torch._dynamo.config.capture_dynamic_output_shape_ops = True`` for that.

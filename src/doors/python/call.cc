@@ -23,7 +23,7 @@ bool is_aligned(const Tensor& tensor) {
 
 Tensor PythonCall::import(nb::handle object, int position, bool for_writing) {
   const Argument& argument = signature_.arguments[position];
-  const std::string_view what[2] = {naming_.op, name_of(argument)};
+  const std::string_view what[2] = {op_, name_of(argument)};
   const auto refuse_it = [&](const std::string& why) { refuse(concat(what[1], why)); };
   ImportedArray array = import_array(object, what, for_writing);
   if (!torch_team_ && array.type.is_torch) {
@@ -41,7 +41,7 @@ Tensor PythonCall::import(nb::handle object, int position, bool for_writing) {
   }
   if (array.tensor.dtype == kForeign)
     refuse_it(concat(" has dtype ", foreign_dtype_name(object, array), ", expected ",
-                     dtypes_text(signature_, argument, &naming_)));
+                     renames_.words_of(dtypes_text(signature_, argument))));
   if (for_writing && array.read_only) refuse_it(" is read-only, expected memory that can be written to");
   if (const Slot slot(array.tensor); slot.rank <= kMaxRank && !slot.is_empty()) {
     const bool is_strided = array.odd_strides != nullptr || !slot.is_contiguous();
@@ -61,7 +61,7 @@ void PythonCall::copy(ImportedArray& array, std::string_view name) {
   Tensor& tensor = array.tensor;
   const std::int64_t size = size_of(tensor.dtype), bytes = Slot(tensor).elements() * size;
   const auto refuse_it = [&](ErrorCode code, const std::string& why) {
-    throw Error(code, concat(naming_.op, ": ", naming_.of(name), why));
+    throw Error(code, concat(op_, ": ", renames_(name), why));
   };
   std::int64_t stride[kMaxRank], reach = 0;
   for (int d = 0; d < tensor.rank; ++d) {
@@ -89,7 +89,7 @@ void PythonCall::copy(ImportedArray& array, std::string_view name) {
     copy_strided(where, tensor.data, tensor.shape, stride, tensor.rank, size, plain);
   }
   tensor = Tensor(plain, tensor.dtype, tensor.shape, tensor.rank);
-  naming_.copied.push(name);
+  copied_ += concat(copied_.empty() ? "copied " : " ", renames_(name));
 }
 
 ConstTensor PythonCall::in(nb::handle object) { return import(object, next_argument_++, false); }
@@ -108,7 +108,7 @@ Tensor PythonCall::out(const Place& where, const std::int64_t* shape, int rank, 
   }
   const Argument& argument = signature_.arguments[where.argument];
   const std::string_view name = name_of(argument);
-  const std::string_view what[2] = {naming_.op, name == "out" ? "the result" : name};
+  const std::string_view what[2] = {op_, name == "out" ? "the result" : name};
   const Seen& like = seen_[std::max<int>(argument.like, 0)];
   const DType dtype =
       chosen.value_or(argument.like < 0 ? static_cast<DType>(std::countr_zero(argument.dtypes)) : like.dtype);
@@ -164,7 +164,7 @@ std::array<nb::handle, kMaxArguments> PythonCall::outs(nb::handle tuple) const {
   };
   if (!nb::isinstance<nb::tuple>(tuple))
     throw nb::type_error(
-        concat(naming_.op, ": out is of type ", type_text(tuple), expected()).c_str());
+        concat(op_, ": out is of type ", type_text(tuple), expected()).c_str());
   const auto given = nb::borrow<nb::tuple>(tuple);
   if (given.size() != count)
     refuse(concat("out has ", static_cast<std::int64_t>(given.size()), " entries", expected()));
@@ -182,19 +182,22 @@ nb::object PythonCall::result() const {
 
 void PythonCall::check(const Signature& signature, std::initializer_list<Slot> slots,
                        std::initializer_list<ScalarValue> scalars) const {
-  const NamingScope names(&naming_);
-  Arguments(signature, slots.begin(), static_cast<int>(slots.size()), scalars.begin(),
-            static_cast<int>(scalars.size()))
-      .check();
+  try {
+    Arguments(signature, slots.begin(), static_cast<int>(slots.size()), scalars.begin(),
+              static_cast<int>(scalars.size()))
+        .check();
+  } catch (const Error& error) {
+    throw Error(error.code(), Caller(op_, renames_, "").in_own_words(error.what()));
+  }
 }
 
 void PythonCall::refuse(const std::string& why) const {
-  throw Error(ErrorCode::bad_param, concat(naming_.op, ": ", why));
+  throw Error(ErrorCode::bad_param, concat(op_, ": ", why));
 }
 
 void PythonCall::refuse_type(nb::handle object, std::string_view name, std::string_view expected) const {
   throw nb::type_error(
-      concat(naming_.op, ": ", name, " is of type ", type_text(object), ", expected ", expected).c_str());
+      concat(op_, ": ", name, " is of type ", type_text(object), ", expected ", expected).c_str());
 }
 
 std::int64_t PythonCall::integer(nb::handle object, std::string_view name) const {

@@ -19,7 +19,6 @@
 #include <vector>
 
 #include "core/check.h"
-#include "core/naming.h"
 #include "core/signature.h"
 #include "doors/python/export.h"
 #include "doors/python/function.h"
@@ -36,9 +35,17 @@ class PythonCall {
   // itself. The first `known_scalars` of the signature come from an object, and not from the caller.
   PythonCall(const PythonFunction& function, bool torch_team, int known_scalars = 0)
       : signature_(function.signature),
-        naming_(function.naming()),
+        op_(function.name),
+        renames_(function.renames),
         torch_team_(torch_team),
         next_scalar_(known_scalars) {}
+  // By the names of the signature.
+  PythonCall(const Signature& signature, bool torch_team)
+      : signature_(signature),
+        op_(signature.op),
+        renames_(kOwnNames),
+        torch_team_(torch_team),
+        next_scalar_(0) {}
 
   // Inputs that do not lie row by row in memory are copied.
   ConstTensor in(nb::handle object);
@@ -115,7 +122,7 @@ class PythonCall {
   void run(const Body& body) const {
     Context& where = context();
     const nb::gil_scoped_release release;
-    const NamingScope names(&naming_);
+    const Caller caller(op_, renames_, copied_);
     body(where);
   }
 
@@ -130,7 +137,7 @@ class PythonCall {
   };
 
   Context& context() const;
-  std::string_view name_of(const Argument& argument) const { return naming_.of(argument.name); }
+  std::string_view name_of(const Argument& argument) const { return renames_(argument.name); }
   Tensor import(nb::handle object, int position, bool for_writing);
   void copy(ImportedArray& array, std::string_view name);
   nb::object first_rows(int result, std::int64_t rows) const;
@@ -146,8 +153,10 @@ class PythonCall {
   std::int64_t named_value(nb::handle object);
   Tensor out(const Place& where, const std::int64_t* shape, int rank, std::optional<DType> chosen = {});
 
+  static constexpr Renames kOwnNames = {};
   const Signature& signature_;
-  Naming naming_;
+  const std::string_view op_;
+  const Renames& renames_;
   const bool torch_team_;
   int next_argument_ = 0;
   int next_scalar_;
@@ -155,6 +164,7 @@ class PythonCall {
   nb::object results_[kMaxArguments];
   int result_count_ = 0;
   std::vector<Scratch> copies_;  // of strided inputs
+  std::string copied_;           // their names, for the log: "copied points coors"
 };
 
 // Adds a function whose arguments come by position, the names being the business of python/turnout. None

@@ -31,32 +31,25 @@ nb::dict row_of(const Scalar& scalar, std::string_view length) {
   return row;
 }
 
-nb::dict row_of(const Signature& signature, const Argument& argument, const Naming& naming) {
+nb::dict row_of(const Signature& signature, const Argument& argument, const Renames& renames) {
   static constexpr const char* kRoles[] = {"in", "out", "inout"};
   nb::dict row;
-  row["name"] = text_of(naming.of(argument.name));
+  row["name"] = text_of(renames(argument.name));
   row["role"] = kRoles[static_cast<int>(argument.role)];
   row["optional"] = argument.optional;
-  row["dtypes"] = dtypes_text(signature, argument, &naming);
+  row["dtypes"] = renames.words_of(dtypes_text(signature, argument));
   row["dims"] = dims_text(argument);
   return row;
 }
 
-// Rows of Python: a flag is True or False.
-Scalar in_python(Scalar scalar) {
-  if (scalar.is_flag) scalar.values = "False True";
-  return scalar;
-}
-
-template <class Has>
-nb::dict entry_of(const Signature& signature, const Naming& naming, const Has& has) {
+nb::dict entry_of(const Signature& signature, std::string_view op, const Renames& renames) {
   nb::list scalars, arguments;
   for (const Scalar& scalar : signature.scalars)
-    if (has(scalar.name)) scalars.append(row_of(in_python(scalar), scalar.is_vector ? scalar.length.text : ""));
+    if (renames.has(scalar.name)) scalars.append(row_of(scalar, scalar.is_vector ? scalar.length.text : ""));
   for (const Argument& argument : signature.arguments)
-    if (has(argument.name)) arguments.append(row_of(signature, argument, naming));
+    if (renames.has(argument.name)) arguments.append(row_of(signature, argument, renames));
   nb::dict entry;
-  entry["op"] = text_of(naming.op);
+  entry["op"] = text_of(op);
   entry["scalars"] = scalars;
   entry["arguments"] = arguments;
   return entry;
@@ -66,22 +59,19 @@ nb::dict entry_of(const Signature& signature, const Naming& naming, const Has& h
 
 void list_function(const PythonFunction& function) { listed().push_back(&function); }
 
-std::span<const PythonFunction* const> listed_functions() { return listed(); }
-
 nb::list signatures() {
+  static constexpr Renames kNone;
   nb::list all;
-  for (const Operator& op : operators())
-    all.append(entry_of(*op.signature, {op.signature->op, {}, {}}, [](std::string_view) { return true; }));
+  for (const Operator& op : operators()) all.append(entry_of(*op.signature, op.signature->op, kNone));
   return all;
 }
 
 nb::list functions() {
   nb::list all;
-  for (const PythonFunction* function : listed_functions()) {
-    nb::dict entry = entry_of(function->signature, function->naming(),
-                              [&](std::string_view name) { return function->has(name); });
+  for (const PythonFunction* function : listed()) {
+    nb::dict entry = entry_of(function->signature, function->name, function->renames);
     for (const ScalarSpec& scalar : function->scalars)
-      nb::cast<nb::list>(entry["scalars"]).append(row_of(in_python(scalar.scalar), scalar.length));
+      nb::cast<nb::list>(entry["scalars"]).append(row_of(scalar.scalar, scalar.length));
     all.append(entry);
   }
   return all;
