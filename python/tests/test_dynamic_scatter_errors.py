@@ -354,13 +354,9 @@ def test_index_methods(method, arguments, sentence):
 def test_index_out():
     index = turnout.VoxelIndex(arguments_of("dynamic_scatter_forward")["coors"])
     out = np.full((4, 2), 77.0)
-    with pytest.raises(
-        ValueError, match=r"VoxelIndex\.reduce: out\.shape\[0\] is 4, expected voxels = 3"
-    ):
+    with pytest.raises(ValueError, match=r"VoxelIndex\.reduce: out\.shape\[0\] is 4, expected voxels = 3"):
         index.reduce(np.ones((5, 2)), out=out)
-    with pytest.raises(
-        ValueError, match=r"reduce_backward: out\.shape\[0\] is 4, expected points = 5"
-    ):
+    with pytest.raises(ValueError, match=r"reduce_backward: out\.shape\[0\] is 4, expected points = 5"):
         index.reduce_backward(np.ones((3, 2)), reduce_type="sum", out=out)
     assert (out == 77).all()
 

@@ -114,6 +114,29 @@ def test_sentences(rng, changes, sentence):
     assert broken_call(rng, **changes) == (ValueError, sentence)
 
 
+def test_transposed_routing(rng):
+    """[samples, choices], as a softmax over experts gives it."""
+    gates, indices, locations, tokens, *sizes = dispatch_arguments(rng, choices=2)
+    ending = "with samples = 23: its dimensions are the other way round, transpose it"
+    with pytest.raises(ValueError) as caught:
+        turnout.moe_dispatch_forward(gates.T, indices.T, locations.T, tokens, *sizes)
+    assert str(caught.value) == (
+        f"moe_dispatch_forward: gates has shape [23, 2], expected [choices?, samples] {ending}"
+    )
+    with pytest.raises(ValueError) as caught:
+        turnout.moe_dispatch_forward(gates, indices.T, locations, tokens, *sizes)
+    assert str(caught.value) == (
+        "moe_dispatch_forward: indices has shape [23, 2], expected [choices?, samples] with choices = 2: "
+        "its dimensions are the other way round, transpose it"
+    )
+
+
+@pytest.mark.parametrize("name", ["gates", "indices", "locations", "input"])
+def test_who_is_alone_is_to_blame(rng, name):
+    sentence = f"{name}.shape[0] is 5, expected samples = 23"
+    assert broken_call(rng, **{name: lambda a: a[name][:5]}) == (ValueError, sentence)
+
+
 def test_overlap(rng):
     memory = np.ones((15, 17), np.float32)
     same = np.zeros(15, np.int32)

@@ -257,7 +257,11 @@ NAMES = "permute_tokens, permute_per_token_scales, permute_token_idx, expert_tok
             lambda a: np.zeros((2, 3), np.int16),
             "expert_token_num_per_rank has dtype i16, expected i32, i64",
         ),
-        ("expert_token_num_per_rank", lambda a: np.zeros((0, 3), np.int32), "expert_token_num_per_rank.shape[0] is 0, expected 1 or more"),
+        (
+            "expert_token_num_per_rank",
+            lambda a: np.zeros((0, 3), np.int32),
+            "expert_token_num_per_rank.shape[0] is 0, expected 1 or more",
+        ),
         (
             "tokens",
             lambda a: np.zeros(7, np.int16),
