@@ -59,10 +59,14 @@ TEST(Scratch, FailsCleanlyWhenMemoryIsOut) {
 // Names that differ are replaced as whole words, and only while the caller lives.
 TEST(Caller, LendsItsNamesToErrorsAndRecords) {
   using namespace core;
-  static constexpr Signature kInner{
-      "inner", "rows", {scalar("most", 0)}, {in("x", kFloats, "rows"), out("y", like("x"), "rows")}};
-  static constexpr Signature kOuter{
-      "Outer", "rows", {scalar("limit", 0)}, {in("x", kFloats, "rows"), out("result", like("x"), "rows")}};
+  static constexpr const Signature& kInner = signature([] {
+    return Draft{
+        "inner", "rows", {scalar("most", 0)}, {in("x", kFloats, "rows"), out("y", like("x"), "rows")}};
+  });
+  static constexpr const Signature& kOuter = signature([] {
+    return Draft{
+        "Outer", "rows", {scalar("limit", 0)}, {in("x", kFloats, "rows"), out("result", like("x"), "rows")}};
+  });
   static constexpr Renames kNames(kInner, kOuter, "y=result most=limit");
   Context context;
   std::string seen;

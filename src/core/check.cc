@@ -22,12 +22,6 @@ std::int64_t volume_of(const ScalarValue& vector) {
   return volume;
 }
 
-std::string shape_text(const Slot& slot) {
-  std::string text = "[";
-  for (int d = 0; d < slot.rank && d < kMaxRank; ++d) text += concat(d ? ", " : "", slot.shape[d]);
-  return text + "]";
-}
-
 // A value that is no DType is a mistake of the caller's, whom its number helps.
 std::string dtype_text(DType dtype) {
   if (is_dtype(dtype) || dtype == kForeign) return name_of(dtype);
@@ -296,11 +290,7 @@ void Arguments::check_shape(const Step& step, int i, int only_dim) {
       expected = evaluate(extent);
     }
     if (expected == kUnbound) expected = extent.add;
-    if (actual != expected) {
-      const bool plain = extent.names.count == 0;
-      fail(step.code, concat(argument.name, ".shape[", std::int64_t{position}, "] is ", actual, ", expected ",
-                             plain ? std::string_view() : extent.text, plain ? "" : " = ", expected));
-    }
+    if (actual != expected) refuse_extent(step, i, dim, actual, expected);
   }
 }
 
@@ -331,13 +321,8 @@ void Arguments::check_rules(const Step& step) const {
     if (!step.looks_at(i)) continue;
     const Rule& rule = signature_.rules[i];
     const std::int64_t left = evaluate(rule.left), right = evaluate(rule.right);
-    if (left <= right) continue;
     if (only_descriptions_ && right == kUnbound) continue;
-    if (rule.left.names.count == 0)
-      fail(step.code, concat(rule.right.text, " is ", right, ", expected ", left, " or more"));
-    const bool plain = rule.right.names.count == 0;
-    fail(step.code, concat(rule.left.text, " is ", left, ", expected at most ",
-                           plain ? std::string_view() : rule.right.text, plain ? "" : " = ", right));
+    if (left > right) refuse_rule(step, rule, left, right);
   }
 }
 

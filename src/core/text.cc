@@ -5,6 +5,12 @@
 
 namespace turnout::core {
 
+std::string shape_text(const Slot& slot) {
+  std::string text = "[";
+  for (int d = 0; d < slot.rank && d < kMaxRank; ++d) text += concat(d ? ", " : "", slot.shape[d]);
+  return text + "]";
+}
+
 std::string dims_text(const Argument& argument) {
   std::string text = "[";
   for (int d = 0; d < argument.dims.count; ++d)

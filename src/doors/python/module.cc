@@ -7,7 +7,7 @@
 #include "core/check.h"
 #include "doors/python/call.h"
 #include "doors/python/descriptions.h"
-#include "registry.h"
+#include "doors/python/listing.h"
 #include "runtime/call.h"
 #include "runtime/output_cache.h"
 #include "runtime/parallel.h"
@@ -30,39 +30,6 @@ namespace turnout::doors {
 using namespace core;
 
 namespace {
-
-nb::list signatures() {
-  nb::list all;
-  for (const Operator& op : operators()) {
-    const Signature& signature = *op.signature;
-    nb::list scalars, arguments;
-    for (const Scalar& scalar : signature.scalars) {
-      nb::dict row;
-      row["name"] = text_of(scalar.name);
-      row["min"] = scalar.min;
-      row["max"] = scalar.max;
-      row["values"] = text_of(scalar.values);
-      row["length"] = scalar.is_vector ? text_of(scalar.length.text) : "";
-      scalars.append(row);
-    }
-    for (const Argument& argument : signature.arguments) {
-      static constexpr const char* kRoles[] = {"in", "out", "inout"};
-      nb::dict row;
-      row["name"] = text_of(argument.name);
-      row["role"] = kRoles[static_cast<int>(argument.role)];
-      row["optional"] = argument.optional;
-      row["dtypes"] = dtypes_text(signature, argument);
-      row["dims"] = dims_text(argument);
-      arguments.append(row);
-    }
-    nb::dict entry;
-    entry["op"] = text_of(signature.op);
-    entry["scalars"] = scalars;
-    entry["arguments"] = arguments;
-    all.append(entry);
-  }
-  return all;
-}
 
 // Bytes of scratch memory that no call uses, in the contexts that Python has.
 std::size_t idle_scratch() {
@@ -146,6 +113,7 @@ void copy_bytes(nb::handle to, nb::handle from) {
 void bind_library(nb::module_& module) {
   module.attr("__version__") = TURNOUT_VERSION;
   module.def("signatures", &signatures);
+  module.def("functions", &functions);
   module.def("info", &info);
   module.def("get_num_threads", [] { return default_context().threads(); });
   define(module, "set_num_threads", &set_num_threads);
@@ -170,6 +138,7 @@ NB_MODULE(_core, module) {
   using namespace turnout;
   using namespace turnout::doors;
   nb::set_leak_warnings(false);  // nothing is printed unasked, not even about arrays alive at exit
+  load_import();
   register_errors();
   bind_library(module);
   bind_output_memory(module);
