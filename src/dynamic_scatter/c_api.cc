@@ -141,7 +141,7 @@ void mark_without_voxel(Context& context, const Tensor& coors, const Tensor& poi
 
 }  // namespace
 
-extern constexpr const Signature& kMluOpGetDynamicPointToVoxelForwardWorkspaceSize = signature([] {
+constexpr const Signature& kMluOpGetDynamicPointToVoxelForwardWorkspaceSize = signature([] {
   return Draft{"mluOpGetDynamicPointToVoxelForwardWorkspaceSize",
                "points channels",
                {},
@@ -152,7 +152,7 @@ extern constexpr const Signature& kMluOpGetDynamicPointToVoxelForwardWorkspaceSi
                kForwardScratch};
 });
 
-extern constexpr const Signature& kMluOpDynamicPointToVoxelForward = signature([] {
+constexpr const Signature& kMluOpDynamicPointToVoxelForward = signature([] {
   return Draft{
       "mluOpDynamicPointToVoxelForward",
       "points channels voxels",
@@ -166,7 +166,7 @@ extern constexpr const Signature& kMluOpDynamicPointToVoxelForward = signature([
       kForwardScratch};
 });
 
-extern constexpr const Signature& kMluOpGetDynamicPointToVoxelBackwardWorkspaceSize = signature([] {
+constexpr const Signature& kMluOpGetDynamicPointToVoxelBackwardWorkspaceSize = signature([] {
   return Draft{"mluOpGetDynamicPointToVoxelBackwardWorkspaceSize",
                "voxels channels points",
                {kOnlyMax},
@@ -178,7 +178,7 @@ extern constexpr const Signature& kMluOpGetDynamicPointToVoxelBackwardWorkspaceS
                kQuerySteps,
                kBackwardScratch};
 });
-extern constexpr const Signature& kMluOpGetDynamicScatterBackwardWorkspaceSize = signature([] {
+constexpr const Signature& kMluOpGetDynamicScatterBackwardWorkspaceSize = signature([] {
   return Draft{"mluOpGetDynamicScatterBackwardWorkspaceSize",
                "points channels",
                {kOnlyMax},
@@ -189,16 +189,16 @@ extern constexpr const Signature& kMluOpGetDynamicScatterBackwardWorkspaceSize =
                kBackwardScratch};
 });
 
-extern constexpr const Signature& kMluOpDynamicPointToVoxelBackward =
+constexpr const Signature& kMluOpDynamicPointToVoxelBackward =
     signature([] { return backward_c("mluOpDynamicPointToVoxelBackward"); });
-extern constexpr const Signature& kMluOpDynamicScatterBackward =
+constexpr const Signature& kMluOpDynamicScatterBackward =
     signature([] { return backward_c("mluOpDynamicScatterBackward"); });
 
-extern constexpr const Signature& kMluOpGetVoxelizationWorkspaceSize = signature([] {
+constexpr const Signature& kMluOpGetVoxelizationWorkspaceSize = signature([] {
   return voxelization_c("mluOpGetVoxelizationWorkspaceSize", {kSomePoints, kSomeFeatures},
                         kVoxelizationQuerySteps);
 });
-extern constexpr const Signature& kMluOpVoxelization = signature([] {
+constexpr const Signature& kMluOpVoxelization = signature([] {
   return voxelization_c("mluOpVoxelization",
                         {kSomePoints, kSomeFeatures, at_most("3", "features", "coordinates")},
                         kVoxelizationSteps);

@@ -24,7 +24,7 @@ constexpr StepSpec kForwardSteps[] = {
 
 }  // namespace
 
-extern constexpr const Signature& kMluOpMoeDispatchForward = signature([] {
+constexpr const Signature& kMluOpMoeDispatchForward = signature([] {
   return Draft{
       "mluOpMoeDispatchForward",
       "",

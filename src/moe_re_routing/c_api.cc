@@ -48,7 +48,7 @@ constexpr ScratchBytes kScratch = {[](const Arguments& arguments, const Position
 
 }  // namespace
 
-extern constexpr const Signature& kMluOpGetMoeReRoutingWorkspaceSize = signature([] {
+constexpr const Signature& kMluOpGetMoeReRoutingWorkspaceSize = signature([] {
   return Draft{"mluOpGetMoeReRoutingWorkspaceSize",
                "rows hidden ranks experts scale_width",
                {},
@@ -60,7 +60,7 @@ extern constexpr const Signature& kMluOpGetMoeReRoutingWorkspaceSize = signature
                kScratch};
 });
 
-extern constexpr const Signature& kMluOpMoeReRouting = signature([] {
+constexpr const Signature& kMluOpMoeReRouting = signature([] {
   return Draft{"mluOpMoeReRouting",
                "rows hidden ranks experts scale_width",
                {choice("expert_token_num_type", "cumsum count"), choice("idx_type", "gather scatter")},
@@ -75,7 +75,7 @@ extern constexpr const Signature& kMluOpMoeReRouting = signature([] {
                kScratch};
 });
 
-extern constexpr const Signature& kMluOpMoeReRoutingInverse = signature([] {
+constexpr const Signature& kMluOpMoeReRoutingInverse = signature([] {
   return Draft{"mluOpMoeReRoutingInverse",
                "rows hidden",
                {choice("idx_type", "gather scatter")},

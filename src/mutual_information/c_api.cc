@@ -72,12 +72,12 @@ consteval Draft forward_c(std::string_view op, std::span<const StepSpec> steps) 
 
 }  // namespace
 
-extern constexpr const Signature& kMluOpGetMutualInformationForwardWorkspaceSize =
+constexpr const Signature& kMluOpGetMutualInformationForwardWorkspaceSize =
     signature([] { return forward_c("mluOpGetMutualInformationForwardWorkspaceSize", kQuerySteps); });
-extern constexpr const Signature& kMluOpMutualInformationForward =
+constexpr const Signature& kMluOpMutualInformationForward =
     signature([] { return forward_c("mluOpMutualInformationForward", kForwardSteps); });
 
-extern constexpr const Signature& kMluOpGetMutualInformationBackwardWorkspaceSize = signature([] {
+constexpr const Signature& kMluOpGetMutualInformationBackwardWorkspaceSize = signature([] {
   return Draft{"mluOpGetMutualInformationBackwardWorkspaceSize",
                "batch symbols frames",
                {flag("overwrite_ans_grad")},
@@ -89,7 +89,7 @@ extern constexpr const Signature& kMluOpGetMutualInformationBackwardWorkspaceSiz
                kScratch};
 });
 
-extern constexpr const Signature& kMluOpMutualInformationBackward = signature([] {
+constexpr const Signature& kMluOpMutualInformationBackward = signature([] {
   return Draft{
       "mluOpMutualInformationBackward",
       "batch symbols frames",

@@ -110,9 +110,9 @@ ScalarValue vector_value(const Dims& dims) { return {dims.data(), dims.count()};
 
 }  // namespace
 
-extern constexpr const Signature& kMluOpGetIndicePairsWorkspaceSize =
+constexpr const Signature& kMluOpGetIndicePairsWorkspaceSize =
     signature([] { return indice_pairs_c("mluOpGetIndicePairsWorkspaceSize", kQuerySteps); });
-extern constexpr const Signature& kMluOpGetIndicePairs =
+constexpr const Signature& kMluOpGetIndicePairs =
     signature([] { return indice_pairs_c("mluOpGetIndicePairs", kPairsSteps); });
 
 namespace {
