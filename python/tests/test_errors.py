@@ -95,8 +95,8 @@ def swapped(array):
         ),
         (
             {"out": lambda a: np.zeros((17, 15), np.float32).T},
-            "out is strided, expected contiguous row-major memory for shape [15, 17]: it is written in place, "
-            "and not by way of a copy",
+            "out is strided, expected contiguous row-major memory for shape [15, 17]: it is written in "
+            "place, and not by way of a copy",
         ),
         (
             {"out": lambda a: unaligned(a["out"])},

@@ -1,4 +1,4 @@
-"""Inputs that do not lie row by row in memory are copied, and the log says so; results are written in place."""
+"""Inputs that do not lie row by row in memory are copied, and the log says so; results are not."""
 
 import subprocess
 import sys
@@ -106,11 +106,11 @@ def test_index_of_strided_coordinates(rng):
 def test_a_gradient_that_is_only_read(rng):
     """ans_grad is written to with overwrite_ans_grad alone."""
     px, py = rng.standard_normal((2, 3, 5)), rng.standard_normal((2, 4, 4))
-    p, ans = turnout.mutual_information_forward(px, py)
+    p, _ = turnout.mutual_information_forward(px, py)
     strided = np.ones((2, 2))[:, 0]
     expected = turnout.mutual_information_backward(px, py, p, np.ones(2))
     assert all(map(same_bits, turnout.mutual_information_backward(px, py, p, strided), expected))
-    with pytest.raises(ValueError, match="ans_grad is strided, expected contiguous .* written in place"):
+    with pytest.raises(ValueError, match=r"ans_grad is strided, expected contiguous .* written in place"):
         turnout.mutual_information_backward(px, py, p, strided, overwrite_ans_grad=True)
 
 
@@ -130,6 +130,9 @@ turnout.moe_re_routing_inverse(rows, index)
         [sys.executable, "-c", program], capture_output=True, text=True, env={"TURNOUT_LOG": "1"}, timeout=120
     )
     strided, plain = done.stderr.splitlines()
-    start = "[turnout] moe_re_routing_inverse(permute_tokens f32[4, {}], permute_token_idx i32[4], out f32[4, {}], "
+    start = (
+        "[turnout] moe_re_routing_inverse(permute_tokens f32[4, {}], permute_token_idx i32[4], "
+        "out f32[4, {}], "
+    )
     assert strided.startswith(start.format(3, 3) + "idx_type 0, copied permute_tokens): algorithm=")
     assert plain.startswith(start.format(6, 6) + "idx_type 0): algorithm=")

@@ -133,7 +133,7 @@ def test_strided_tensors(rng, layout):
     strided = [layout(x) for x in arrays]
     expected = turnout.moe_dispatch_forward(*(x.contiguous() for x in strided), capacity, experts)
     assert torch.equal(turnout.moe_dispatch_forward(*strided, capacity, experts), expected)
-    with pytest.raises(ValueError, match="out is strided, expected contiguous .* written in place"):
+    with pytest.raises(ValueError, match=r"out is strided, expected contiguous .* written in place"):
         turnout.moe_dispatch_forward(*arrays, capacity, experts, out=torch.zeros(17, 15).T)
 
 
@@ -159,7 +159,10 @@ def test_tensors_without_plain_memory():
     ones = torch.ones(2, 3)
     with FakeTensorMode():
         fake = torch.ones(2, 3)
-    types = "expected f32, f64, f16, bf16, i8, u8, i16, u16, i32, u32, i64, u64, bool, f8_e4m3fn, f8_e5m2, f8_e8m0"
+    types = (
+        "expected f32, f64, f16, bf16, i8, u8, i16, u16, i32, u32, i64, u64, bool, f8_e4m3fn, f8_e5m2, "
+        "f8_e8m0"
+    )
     cases = {
         "is a FakeTensor without memory, expected one with values": fake,
         "has layout torch.sparse_coo, expected torch.strided": ones.to_sparse(),

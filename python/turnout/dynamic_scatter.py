@@ -170,7 +170,7 @@ class VoxelIndex:
         grad = index.reduce_backward(grad_most, feats, most)
 
     Definitions are those of :func:`dynamic_scatter_forward` and :func:`dynamic_scatter_backward`. ``coors``
-    are read here and never again. Several threads may use one index at the same time. An index can be pickled.
+    are read here and never again. Several threads may use one index at the same time, and it can be pickled.
 
     Attributes:
         points: how many points there are.

@@ -7,8 +7,7 @@ namespace {
 bool is_plain(const Extent& extent) { return extent.factor == 1 && extent.add == 0; }
 
 std::string place_text(const Signature& signature, int argument, int position) {
-  return concat(signature.arguments[argument].name, ".shape[", std::int64_t{position},
-                "]");
+  return concat(signature.arguments[argument].name, ".shape[", std::int64_t{position}, "]");
 }
 
 // "samples = 23", or "4" for what has no name.
@@ -76,16 +75,15 @@ void Arguments::refuse_extent(const Step& step, int i, int dim, std::int64_t act
   // A size that shapes alone decide. An order that looks at single extents has a status for each.
   const bool is_size = extent.names.count == 1 && extent.names[0] >= signature_.scalars.count;
   const auto said = is_size && step.only.count == 0 ? said_by(i, extent.names[0]) : std::nullopt;
-  if (!said || said->dim != dim || signature_.arguments[i].is_output())
-    fail(step.code, sentence);
+  if (!said || said->dim != dim || signature_.arguments[i].is_output()) fail(step.code, sentence);
 
   const int name = extent.names[0];
   const std::int64_t theirs = size(name);
   const auto refuse_transposed = [&](int argument, std::int64_t wanted) {
-    fail(step.code, concat(signature_.arguments[argument].name, " has shape ",
-                           shape_text(slots_[argument]), ", expected ",
-                           dims_text(signature_.arguments[argument]), " with ", signature_.names[name], " = ",
-                           wanted, ": its dimensions are the other way round, transpose it"));
+    fail(step.code,
+         concat(signature_.arguments[argument].name, " has shape ", shape_text(slots_[argument]),
+                ", expected ", dims_text(signature_.arguments[argument]), " with ", signature_.names[name],
+                " = ", wanted, ": its dimensions are the other way round, transpose it"));
   };
   int with = 0, against = 0, transposed = 0;
   std::optional<Said> first_against;

@@ -9,8 +9,7 @@ using namespace core;
 using namespace doors;
 namespace {
 
-constexpr PythonFunction kForward{
-    "moe_dispatch_forward", kMoeDispatchForward, "dispatch=out fill="};
+constexpr PythonFunction kForward{"moe_dispatch_forward", kMoeDispatchForward, "dispatch=out fill="};
 
 nb::object forward(nb::handle gates, nb::handle indices, nb::handle locations, nb::handle input,
                    nb::handle capacity, nb::handle num_experts, nb::handle dispatch, bool torch_team) {

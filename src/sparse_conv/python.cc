@@ -34,11 +34,11 @@ Dims to_dims(const std::vector<std::int64_t>& values) {
   return {values.data(), static_cast<int>(values.size())};
 }
 
-constexpr PythonFunction kPairs{"get_indice_pairs",
-                                kGetIndicePairs,
-                                "output_shape= mode=",
-                                {vector("output_padding", "dims", 0, kMaxSpatial), flag("subm"),
-                                 flag("transpose")}};
+constexpr PythonFunction kPairs{
+    "get_indice_pairs",
+    kGetIndicePairs,
+    "output_shape= mode=",
+    {vector("output_padding", "dims", 0, kMaxSpatial), flag("subm"), flag("transpose")}};
 constexpr PythonFunction kShape{
     "indice_pairs_output_shape", kOutputShape, "output_shape=", {flag("subm"), flag("transpose")}};
 
@@ -69,14 +69,15 @@ IndicePairsParams read(PythonCall& call, const Geometry& from, std::optional<std
   p.output_padding = to_dims(call.vector(from.output_padding, length, "output_padding", "dims"));
   for (int d = 0; d < p.kernel_size.count(); ++d) {
     const auto refuse_kernel = [&](const char* expected) {
-      call.refuse(concat("kernel_size[", std::int64_t{d}, "] is ", p.kernel_size[d], ", expected ", expected));
+      call.refuse(
+          concat("kernel_size[", std::int64_t{d}, "] is ", p.kernel_size[d], ", expected ", expected));
     };
     if (is_subm && (p.kernel_size[d] < 1 || p.kernel_size[d] % 2 == 0))
       refuse_kernel("an odd number in submanifold mode");
     if (is_transposed && p.kernel_size[d] == -1) refuse_kernel("1 or more in transposed mode");
     if (p.output_padding[d] < 0)
-      call.refuse(concat("output_padding[", std::int64_t{d}, "] is ", p.output_padding[d],
-                        ", expected 0 or more"));
+      call.refuse(
+          concat("output_padding[", std::int64_t{d}, "] is ", p.output_padding[d], ", expected 0 or more"));
   }
   // Submanifold: the centre of the kernel lies on its site, whatever padding was given.
   if (is_subm) p.padding = {};
@@ -97,8 +98,8 @@ nb::object indice_pairs(nb::handle indices, nb::handle batch_size, nb::handle sp
                          std::int64_t{Dims::kMax + 1}, ": a batch number and coordinates"));
   }
   const std::int64_t batches = call.scalar(batch_size);
-  IndicePairsParams params =
-      read(call, {spatial_shape, kernel_size, stride, padding, dilation, output_padding, subm, transpose}, dims);
+  IndicePairsParams params = read(
+      call, {spatial_shape, kernel_size, stride, padding, dilation, output_padding, subm, transpose}, dims);
   params.batch_size = batches;
   const auto to = call.outs(out);
 
@@ -132,8 +133,8 @@ nb::object output_shape(nb::handle spatial_shape, nb::handle kernel_size, nb::ha
                         nb::handle padding, nb::handle dilation, nb::handle output_padding, nb::handle subm,
                         nb::handle transpose) {
   PythonCall call(kShape, false);
-  const IndicePairsParams p =
-      read(call, {spatial_shape, kernel_size, stride, padding, dilation, output_padding, subm, transpose}, {});
+  const IndicePairsParams p = read(
+      call, {spatial_shape, kernel_size, stride, padding, dilation, output_padding, subm, transpose}, {});
   const Dims shape = indice_pairs_output_shape(p);
   Dims kernel = p.kernel_size;
   for (int d = 0; d < kernel.count(); ++d)

@@ -65,12 +65,14 @@ void PythonCall::copy(ImportedArray& array, std::string_view name) {
   };
   std::int64_t stride[kMaxRank], reach = 0;
   for (int d = 0; d < tensor.rank; ++d) {
+    stride[d] = 0;
+    if (tensor.shape[d] == 1) continue;  // whose stride may be anything
     std::int64_t step = array.odd_strides == nullptr ? tensor.stride[d] : array.odd_strides[d];
     std::int64_t length = 0;
-    const bool overflows =
-        (array.odd_strides == nullptr && __builtin_mul_overflow(step, size, &step)) ||
-        __builtin_mul_overflow(step, tensor.shape[d], &length) ||
-        __builtin_add_overflow(reach, length < 0 ? -length : length, &reach);
+    const bool overflows = (array.odd_strides == nullptr && __builtin_mul_overflow(step, size, &step)) ||
+                           __builtin_mul_overflow(step, tensor.shape[d], &length) ||
+                           (length < 0 ? __builtin_sub_overflow(reach, length, &reach)
+                                       : __builtin_add_overflow(reach, length, &reach));
     if (overflows)
       refuse_it(ErrorCode::bad_param,
                 concat(".strides[", std::int64_t{d}, "] reaches beyond the address space"));
@@ -130,7 +132,8 @@ nb::object PythonCall::first_rows(int result, std::int64_t rows) const {
   PyObject* first = PySequence_GetSlice(whole.ptr(), 0, static_cast<Py_ssize_t>(rows));
   if (first == nullptr) {
     const std::string message = take_message();
-    refuse(concat("out has an array of type ", type_text(whole), " whose first rows cannot be taken: ", message));
+    refuse(concat("out has an array of type ", type_text(whole),
+                  " whose first rows cannot be taken: ", message));
   }
   return nb::steal(first);
 }
@@ -163,8 +166,7 @@ std::array<nb::handle, kMaxArguments> PythonCall::outs(nb::handle tuple) const {
     return concat(", expected a tuple of ", names, "; None allocates");
   };
   if (!nb::isinstance<nb::tuple>(tuple))
-    throw nb::type_error(
-        concat(op_, ": out is of type ", type_text(tuple), expected()).c_str());
+    throw nb::type_error(concat(op_, ": out is of type ", type_text(tuple), expected()).c_str());
   const auto given = nb::borrow<nb::tuple>(tuple);
   if (given.size() != count)
     refuse(concat("out has ", static_cast<std::int64_t>(given.size()), " entries", expected()));
@@ -322,8 +324,8 @@ std::int64_t PythonCall::choice_value(nb::handle object) {
   const std::int64_t value = scalar(object);
   const Scalar& choice = signature_.scalars[next_scalar_ - 1];
   if (value < choice.min || value > choice.max)
-    refuse(concat(choice.name, " is ", value, ", expected one of 0 .. ", choice.max, " (", choice.values,
-                  ")"));
+    refuse(
+        concat(choice.name, " is ", value, ", expected one of 0 .. ", choice.max, " (", choice.values, ")"));
   return value;
 }
 

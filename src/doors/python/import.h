@@ -31,7 +31,7 @@ struct ArrayType {
 ArrayType array_type_of(nb::handle object);
 
 struct ImportedArray {
-  Tensor tensor;                // dtype is kForeign when Turnout has no such type
+  Tensor tensor;                      // dtype is kForeign when Turnout has no such type
   dlpack::DataType dlpack_type = {};  // as the producer says it, where it came by DLPack
   ArrayType type;
   bool read_only = false;
