@@ -233,7 +233,7 @@ class CNegative : public testing::TestWithParam<const COperator*> {
            Check::rules,
            -1,
            -1,
-           {rule.right.text},
+           {rule.right.text, ".shape["},
            [n = static_cast<std::size_t>(rule.right.names[0]), least = rule.left.factor](BrokenCall& call) {
              call.set_size(n, least - 1);
            },
@@ -249,7 +249,7 @@ class CNegative : public testing::TestWithParam<const COperator*> {
            Check::rules,
            -1,
            -1,
-           {rule.left.text},
+           {rule.left.text, ".shape["},
            [=](BrokenCall& call) { call.set_size(n, value); },
            position});
     }

@@ -69,7 +69,9 @@ struct Given {
 
   explicit Given(std::size_t count) : memory(count) {}
   void add(const Part& part, Shape shape, mluOpDataType_t dtype, void* block) {
-    for (std::size_t d = 0; d < shape.size(); ++d) shape[d] += part.wrong_extent[d];
+    // Each tensor is wrong by another number: of two that agree neither would be to blame.
+    const auto times = static_cast<std::int64_t>(desc.size()) + 1;
+    for (std::size_t d = 0; d < shape.size(); ++d) shape[d] += part.wrong_extent[d] * times;
     if (!part.right_rank) shape.push_back(1);
     Shape stride(shape.size(), part.strided ? 2 : 1);
     for (std::size_t d = shape.size() - 1; d-- > 0;) stride[d] = stride[d + 1] * shape[d + 1];

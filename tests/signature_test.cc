@@ -103,11 +103,11 @@ TEST_F(SignatureTest, SentencesNameArgumentPositionValueAndLimit) {
       {[&] { scales_t.shape[0] = 4; }, "group: scales.shape[0] is 4, expected rows = 3"},
       {[&] { x_t.shape[2] = 0; }, "group: x.shape[2] is 0, expected D + 1 = 1"},
       {[&] { x_t.shape[1] = -2; }, "group: x.shape[1] is -2, expected 0 or more"},
-      {[&] { counts_t.shape[0] = 7; }, "group: groups is 7, expected at most rows * factor = 6"},
+      {[&] { counts_t.shape[0] = 7; }, "group: counts.shape[0] is 7, expected at most rows * factor = 6"},
       {[&] { x_t.shape[1] = scales_t.shape[0] = y_t.shape[0] = counts_t.shape[0] = 0; },
-       "group: rows is 0, expected 1 or more"},
+       "group: x.shape[1] is 0, expected 1 or more"},
       {[&] { counts_t.shape[0] = 8, factor = 4, y_t.shape[0] = 12; },
-       "group: groups is 8, expected at most 7"},
+       "group: counts.shape[0] is 8, expected at most 7"},
       {[&] { x_t.stride[1] = 5; },
        "group: x is strided, expected contiguous row-major memory for shape [2, 3, 4]"},
       {[&] { y_t.data = nullptr; }, "group: y.data is null, expected memory for shape [6, 4]"},
@@ -122,6 +122,49 @@ TEST_F(SignatureTest, SentencesNameArgumentPositionValueAndLimit) {
     one.damage();
     EXPECT_EQ(sentence(), one.sentence);
   }
+}
+
+// Whose extent is wrong when several disagree.
+constexpr Signature kRouted{
+    "routed",
+    "choices samples hidden",
+    {},
+    {in("gates", dtypes(DType::f32), "choices?, samples"),
+     in("indices", dtypes(DType::f32), "choices?, samples"),
+     in("locations", dtypes(DType::f32), "choices?, samples"),
+     in("input", dtypes(DType::f32), "samples, hidden"), out("y", like("input"), "samples + 1, hidden")}};
+
+TEST(Blame, IsOnWhoIsAlone) {
+  using Shape = std::vector<std::int64_t>;
+  const auto sentence = [](const Shape& gates, const Shape& indices, const Shape& locations,
+                           const Shape& input, const Shape& y) -> std::string {
+    const auto tensor = [](const Shape& shape) {
+      return Tensor(nullptr, DType::f32, shape.data(), static_cast<int>(shape.size()));
+    };
+    const Tensor tensors[] = {tensor(gates), tensor(indices), tensor(locations), tensor(input), tensor(y)};
+    const Slot slots[] = {tensors[0], tensors[1], tensors[2], tensors[3], tensors[4]};
+    try {
+      Arguments(kRouted, slots, 5, nullptr, 0).check();
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(sentence({5}, {7}, {7}, {7, 3}, {8, 3}), "routed: gates.shape[0] is 5, expected samples = 7");
+  EXPECT_EQ(sentence({7}, {5}, {7}, {7, 3}, {8, 3}), "routed: indices.shape[0] is 5, expected samples = 7");
+  EXPECT_EQ(sentence({7}, {7}, {7}, {5, 3}, {8, 3}), "routed: input.shape[0] is 5, expected samples = 7");
+  EXPECT_EQ(sentence({2, 7}, {2, 7}, {2, 5}, {7, 3}, {8, 3}),
+            "routed: locations.shape[1] is 5, expected samples = 7");
+  // Two against two: the first is taken at its word. Results have no voice.
+  EXPECT_EQ(sentence({7}, {5}, {7}, {5, 3}, {6, 3}), "routed: indices.shape[0] is 5, expected samples = 7");
+  EXPECT_EQ(sentence({7}, {7}, {7}, {7, 3}, {6, 3}), "routed: y.shape[0] is 6, expected samples + 1 = 8");
+  const std::string way = ": its dimensions are the other way round, transpose it";
+  EXPECT_EQ(sentence({7, 2}, {7, 2}, {7, 2}, {7, 3}, {8, 3}),
+            "routed: gates has shape [7, 2], expected [choices?, samples] with samples = 7" + way);
+  EXPECT_EQ(sentence({2, 7}, {7, 2}, {2, 7}, {7, 3}, {8, 3}),
+            "routed: indices has shape [7, 2], expected [choices?, samples] with choices = 2" + way);
+  EXPECT_EQ(sentence({2, 7}, {2, 7}, {2, 7}, {3, 7}, {8, 3}),
+            "routed: input.shape[0] is 3, expected samples = 7");
 }
 
 // Scalars of which some values are refused, or all but one.
@@ -221,9 +264,9 @@ TEST(Order, RulesAndDataChecksMayBePicked) {
   const auto with_code = [](ErrorCode code, const std::string& text) {
     return std::to_string(static_cast<int>(code)) + " picked: " + text;
   };
-  EXPECT_EQ(sentence(11), with_code(ErrorCode::not_supported, "n is 11, expected at most 9"));
+  EXPECT_EQ(sentence(11), with_code(ErrorCode::not_supported, "x.shape[0] is 11, expected at most 9"));
   EXPECT_EQ(sentence(4), with_code(ErrorCode::internal, "n is four"));
-  EXPECT_EQ(sentence(5), with_code(ErrorCode::bad_param, "n is 5, expected at most 3"));
+  EXPECT_EQ(sentence(5), with_code(ErrorCode::bad_param, "x.shape[0] is 5, expected at most 3"));
   EXPECT_EQ(sentence(3), with_code(ErrorCode::bad_param, "2 * n is 6, expected at most 3"));
   EXPECT_EQ(sentence(0), "skipped");
   EXPECT_EQ(sentence(1), with_code(ErrorCode::bad_param, "n is odd"));

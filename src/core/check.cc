@@ -23,12 +23,6 @@ std::int64_t volume_of(const ScalarValue& vector) {
   return volume;
 }
 
-std::string shape_text(const Slot& slot) {
-  std::string text = "[";
-  for (int d = 0; d < slot.rank && d < kMaxRank; ++d) text += concat(d ? ", " : "", slot.shape[d]);
-  return text + "]";
-}
-
 std::string range_text(const Scalar& scalar) {
   if (scalar.max == kSizeMax) return concat(scalar.min, " or more");
   const bool single = scalar.min == scalar.max;
@@ -55,6 +49,12 @@ Range range_of(const Slot& slot) {
 }
 
 }  // namespace
+
+std::string shape_text(const Slot& slot) {
+  std::string text = "[";
+  for (int d = 0; d < slot.rank && d < kMaxRank; ++d) text += concat(d ? ", " : "", slot.shape[d]);
+  return text + "]";
+}
 
 std::string dims_text(const Argument& argument) {
   std::string text = "[";
@@ -277,11 +277,7 @@ void Arguments::check_shape(const Step& step, int i, int only_dim) {
       expected = evaluate(extent);
     }
     if (expected == kUnbound) expected = extent.add;
-    if (actual != expected) {
-      const bool plain = extent.names.count == 0;
-      fail(step.code, concat(argument.name, ".shape[", std::int64_t{position}, "] is ", actual, ", expected ",
-                             plain ? std::string_view() : extent.text, plain ? "" : " = ", expected));
-    }
+    if (actual != expected) refuse_extent(step, i, dim, actual, expected);
   }
 }
 
@@ -311,12 +307,7 @@ void Arguments::check_rules(const Step& step) const {
     if (!step.looks_at(i)) continue;
     const Rule& rule = signature_.rules[i];
     const std::int64_t left = evaluate(rule.left), right = evaluate(rule.right);
-    if (left <= right) continue;
-    if (rule.left.names.count == 0)
-      fail(step.code, concat(rule.right.text, " is ", right, ", expected ", left, " or more"));
-    const bool plain = rule.right.names.count == 0;
-    fail(step.code, concat(rule.left.text, " is ", left, ", expected at most ",
-                           plain ? std::string_view() : rule.right.text, plain ? "" : " = ", right));
+    if (left > right) refuse_rule(step, rule, left, right);
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <optional>
 #include <string>
 
 #include "core/signature.h"
@@ -88,6 +89,20 @@ class Arguments {
   void check_argument(const Step& step, int argument);
   void check_absent(const Step& step, const Argument& argument, const void* data) const;
   void check_shape(const Step& step, int argument, int only_dim);
+  // Of an extent that disagrees with others: whoever is alone with what it says is to blame.
+  [[noreturn]] void refuse_extent(const Step& step, int argument, int dim, std::int64_t actual,
+                                  std::int64_t expected) const;
+  [[noreturn]] void refuse_rule(const Step& step, const Rule& rule, std::int64_t left,
+                                std::int64_t right) const;
+  // Where an argument has a size as one of its extents, and what it says the size is.
+  struct Said {
+    int argument, dim, position;  // dim: in the signature; position: in the tensor
+    std::int64_t size;
+  };
+  std::optional<Said> said_by(int argument, int name) const;
+  std::optional<Said> first_to_say(int name) const;
+  bool is_transposed(int argument, int name, std::int64_t size) const;
+  bool is_surely_transposed(int argument, int name, std::int64_t size) const;
   void check_scalar(const Step& step, int i) const;
   void check_vector_lengths(const Step& step) const;
   void check_rules(const Step& step) const;
@@ -107,6 +122,7 @@ class Arguments {
 // "[choices?, samples]" and "that of input, or f32": for sentences and tables.
 std::string dims_text(const Argument& argument);
 std::string dtypes_text(const Signature& signature, const Argument& argument);
+std::string shape_text(const Slot& slot);  // "[2, 3]"
 
 std::string concat_parts(std::initializer_list<std::string> parts);
 inline std::string text_of(std::string_view s) { return std::string(s); }
