@@ -78,7 +78,7 @@ Call::Call(Context& context, const Signature& signature, std::initializer_list<S
       watched_(logged_lines() != kNoLines || context.state().observer.get() != nullptr) {
   if (watched_) {
     start_ = std::chrono::steady_clock::now();
-    described_ = outermost().describe();
+    described_ = caller_ == nullptr ? arguments_.describe() : caller_->describe(arguments_);
   }
   check([&] { skipped_ = !arguments_.check(); });
 }
@@ -100,8 +100,6 @@ Scratch Call::lease(std::size_t bytes) {
   return std::move(*memory);
 }
 
-const Arguments& Call::outermost() const { return caller_ == nullptr ? arguments_ : caller_->arguments(); }
-
 void Call::fail(const Error& error) {
   const Error named(error.code(), caller_ == nullptr ? error.what() : caller_->in_own_words(error.what()));
   if (std::exchange(watched_, false)) report(named.what());  // one line per call
@@ -109,7 +107,7 @@ void Call::fail(const Error& error) {
 }
 
 void Call::report(const char* error) {
-  const std::string op(outermost().signature().op);
+  const std::string op(caller_ == nullptr ? arguments_.signature().op : caller_->op());
   const std::chrono::duration<double, std::micro> spent = std::chrono::steady_clock::now() - start_;
   const CallRecord record{
       op.c_str(),   described_.c_str(), algorithm_, error,

@@ -56,7 +56,6 @@ class Call {
   // Logs it and throws it again, in the words of the caller.
   [[noreturn]] void fail(const Error& error);
   void report(const char* error);
-  const Arguments& outermost() const;  // of the function that the user called
 
   Context& context_;
   Arguments arguments_;
