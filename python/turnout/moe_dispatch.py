@@ -33,7 +33,8 @@ def moe_dispatch_forward(
     content. The product is rounded once, in the tokens' type (16-bit floats: in float32, then to nearest
     even). The bits depend on neither the number of threads nor the instruction set.
 
-    Arrays are in CPU memory and contiguous; read-only inputs are fine. On an error nothing is written.
+    Arrays are in CPU memory. Inputs may be read-only and strided; strided ones are copied first. ``out`` is
+    contiguous. On an error nothing is written.
 
     Args:
         gates: weights, ``[samples]`` or ``[choices, samples]``; of the dtype of ``input``, or float32.

@@ -46,7 +46,8 @@ def get_indice_pairs(
     and ``padding`` is ignored, as mmcv and spconv do: it is ``kernel_size // 2 * dilation``, whatever was
     given. (From C and C++ a padding that is given is obeyed.)
 
-    Arrays are in CPU memory and contiguous; read-only inputs are fine. On an error nothing is written.
+    Arrays are in CPU memory. Inputs may be read-only and strided; strided ones are copied first. ``out`` is
+    contiguous. On an error nothing is written.
 
     Args:
         indices: ``[rows, 1 + dims]``, int32 or int64: batch number and coordinates of each site, in any

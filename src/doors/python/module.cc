@@ -5,7 +5,7 @@
 #include <bit>
 
 #include "doors/python/call.h"
-#include "registry.h"
+#include "doors/python/listing.h"
 #include "runtime/call.h"
 #include "runtime/output_cache.h"
 #include "runtime/stream_copy.h"
@@ -40,39 +40,6 @@ namespace turnout::doors {
 using namespace core;
 
 namespace {
-
-nb::list signatures() {
-  nb::list all;
-  for (const Operator& op : operators()) {
-    const Signature& signature = *op.signature;
-    nb::list scalars, arguments;
-    for (const Scalar& scalar : signature.scalars) {
-      nb::dict row;
-      row["name"] = text_of(scalar.name);
-      row["min"] = scalar.min;
-      row["max"] = scalar.max;
-      row["values"] = text_of(scalar.values);
-      row["length"] = scalar.is_vector ? text_of(scalar.length.text) : "";
-      scalars.append(row);
-    }
-    for (const Argument& argument : signature.arguments) {
-      static constexpr const char* kRoles[] = {"in", "out", "inout"};
-      nb::dict row;
-      row["name"] = text_of(argument.name);
-      row["role"] = kRoles[static_cast<int>(argument.role)];
-      row["optional"] = argument.optional;
-      row["dtypes"] = dtypes_text(signature, argument);
-      row["dims"] = dims_text(argument);
-      arguments.append(row);
-    }
-    nb::dict entry;
-    entry["op"] = text_of(signature.op);
-    entry["scalars"] = scalars;
-    entry["arguments"] = arguments;
-    all.append(entry);
-  }
-  return all;
-}
 
 nb::dict info() {
   nb::list supported;
@@ -111,6 +78,7 @@ void copy_bytes(nb::handle to, nb::handle from) {
 void bind_library(nb::module_& module) {
   module.attr("__version__") = TURNOUT_VERSION;
   module.def("signatures", &signatures);
+  module.def("functions", &functions);
   module.def("info", &info);
   module.def("get_num_threads", [] { return default_context().threads(); });
   module.def("set_num_threads", [](int threads) { default_context().set_threads(threads); });
@@ -136,6 +104,7 @@ NB_MODULE(_core, module) {
   using namespace turnout;
   using namespace turnout::doors;
   nb::set_leak_warnings(false);  // nothing is printed unasked, not even about arrays alive at exit
+  load_import();
   register_errors();
   bind_library(module);
   bind_output_memory(module);
