@@ -178,7 +178,7 @@ def test_sentences(rng):
             "VoxelIndex: coors is of type ndarray, expected a torch",
         ),
         (lambda: VoxelIndex(coors.float()), ValueError, "VoxelIndex: coors has dtype f32, expected i32, i64"),
-        (lambda: VoxelIndex(coors[:, :0]), ValueError, "VoxelIndex: dims is 0, expected 1 or more"),
+        (lambda: VoxelIndex(coors[:, :0]), ValueError, "VoxelIndex: coors.shape[1] is 0, expected 1 or more"),
         (lambda: VoxelIndex(coors[0]), ValueError, "VoxelIndex: coors has 1 dimensions, expected"),
         (
             lambda: voxels.reduce([1.0]),
