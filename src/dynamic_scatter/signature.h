@@ -8,9 +8,9 @@ namespace turnout::families::dynamic_scatter {
 
 using namespace core;
 
-inline constexpr std::int64_t kMaxPoints = 2147483647;  // a point or voxel has an int32 number inside
+inline constexpr std::int64_t kMaxPoints = 2147483647;  // numbers of points and voxels are int32 inside
 
-// What the reduction needs is there: feats and voxel_feats with max, voxel_points_count with mean.
+// Max needs feats and voxel_feats, mean needs voxel_points_count.
 void check_needed(const Arguments& arguments);
 
 // Bytes of the plans' scratch memory.
@@ -72,12 +72,12 @@ inline constexpr Signature kDynamicScatterBackward{
     {kMostPoints, at_most("voxels", "2147483647")},
     {kNeededCheck}};
 
-// Of inputs alone, where no result has a shape yet.
+// The order of checks for inputs alone, when no result has a shape yet.
 inline constexpr StepSpec kInputsOrder[] = {{Check::present}, {Check::ranks}, {Check::dtypes},
                                             {Check::shapes},  {Check::rules}, {Check::contiguous},
                                             {Check::pointers}};
 
-// VoxelIndex: points and voxels are what the index has.
+// The index knows how many points and voxels there are; its methods take them as scalars.
 inline constexpr Signature kVoxelIndex{"VoxelIndex",
                                        "points dims",
                                        {},
