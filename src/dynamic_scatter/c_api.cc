@@ -14,7 +14,7 @@ namespace {
 
 constexpr StepSpec kQuerySteps[] = {{Check::present}};
 
-// What coors and voxel_num hold is looked at by the operators themselves.
+// The operators themselves check the values of coors and voxel_num.
 constexpr StepSpec kForwardSteps[] = {{Check::present},
                                       {Check::ranks},
                                       {Check::contiguous, ErrorCode::not_supported},
@@ -62,8 +62,8 @@ constexpr StepSpec kVoxelizationSteps[] = {{Check::present},
                                            {Check::pointers},
                                            {Check::overlap}};
 
-// How many points there are, by feats alone: all that one of the queries is given. 0 for what no call
-// accepts, or does nothing for.
+// The number of points by the shape of feats, the only tensor that one of the queries has. 0 for shapes that
+// a call refuses or skips.
 std::int64_t points_of(const Slot& feats) {
   return feats.rank != 2 || feats.elements() >= kLargeElements || feats.elements() == 0 ? 0 : feats.shape[0];
 }
@@ -105,7 +105,7 @@ consteval Draft backward_c(std::string_view op) {
       kBackwardScratch};
 }
 
-// The query has no use for the last rule: it has an answer for what a call then refuses.
+// The query leaves out the last rule: it has an answer for shapes that a call then refuses.
 constexpr RuleSpec kSomePoints = at_most("1", "rows", "points"),
                    kSomeFeatures = at_most("1", "features", "features");
 consteval Draft voxelization_c(std::string_view op, std::initializer_list<RuleSpec> rules,
@@ -128,9 +128,9 @@ void write_voxel_num(const Tensor& voxel_num, std::int64_t voxels) {
   *static_cast<std::int32_t*>(voxel_num.data) = static_cast<std::int32_t>(voxels);
 }
 
-// Rows of points that are in no voxel, by what the operator has found.
+// Sets the rows of points in no voxel to -1, as this interface does.
 void mark_without_voxel(Context& context, const Tensor& coors, const Tensor& point2voxel_map) {
-  constexpr std::int64_t kGrain = 65536;  // points that are worth a thread: a megabyte of map and rows
+  constexpr std::int64_t kGrain = 65536;  // points in one range of a thread: a megabyte of map and rows
   auto* rows = static_cast<std::int32_t*>(coors.data);
   const auto* map = static_cast<const std::int32_t*>(point2voxel_map.data);
   parallel_for(context, coors.shape[0], kGrain, [&](std::int64_t begin, std::int64_t end) {

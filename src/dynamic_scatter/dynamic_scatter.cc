@@ -42,7 +42,7 @@ void fill_rows(const Tensor& rows, std::int64_t first, Reduce reduce_type) {
   });
 }
 
-// Voxels first .. last-1 of `groups`: as many points in each range as are worth one.
+// Calls f(first, last) for ranges of voxels with about as many points each.
 template <class F>
 void for_voxel_ranges(Context& context, const VoxelGroups& groups, std::int64_t row_bytes, bool parallel,
                       const F& f) {
@@ -94,11 +94,11 @@ void write_counts(Context& context, const VoxelGroups& groups, const Tensor& cou
   });
 }
 
-// Of each voxel those of its first point.
+// The coordinates of a voxel are those of its first point.
 template <class Index, int kDims>
 void write_coors_of(Context& context, const VoxelGroups& groups, const Index* from, Index* to) {
   parallel_for(context, groups.voxels, kPointGrain, [&](std::int64_t begin, std::int64_t end) {
-    constexpr std::int64_t kAhead = 16;  // rows lie wherever the points are
+    constexpr std::int64_t kAhead = 16;  // prefetch: rows lie anywhere in memory
     for (std::int64_t v = begin; v < end; ++v) {
       if (v + kAhead < groups.voxels) __builtin_prefetch(from + groups.first_point(v + kAhead) * kDims);
       std::copy_n(from + groups.first_point(v) * kDims, kDims, to + v * kDims);
@@ -119,10 +119,10 @@ void write_coors(Context& context, const VoxelGroups& groups, const ConstTensor&
 
 // -- gradients ---------------------------------------------------------------------------------------------
 
-// count_of(v) of each voxel, in the type that means are computed in.
+// count_of(v) for each voxel, in the type that means are computed in.
 template <class CountOf>
 const void* lane_counts(DType feats, std::int64_t voxels, Scratch& scratch, const CountOf& count_of) {
-  const FpEnvironment environment;  // the caller's may round otherwise
+  const FpEnvironment environment;  // the caller's rounding mode may be another
   const auto fill = [&](auto* to) -> const void* {
     for (std::int64_t v = 0; v < voxels; ++v)
       to[v] = static_cast<std::remove_reference_t<decltype(*to)>>(count_of(v));
@@ -132,7 +132,7 @@ const void* lane_counts(DType feats, std::int64_t voxels, Scratch& scratch, cons
 }
 std::size_t lane_counts_bytes(std::int64_t voxels) { return array_bytes<double>(voxels); }
 
-// task.counts is there for mean; the rest of the task is filled in here.
+// task.groups is given, and task.counts for mean; the rest of the task is filled in here.
 void spread_rows(Context& context, Call& call, BackwardTask task, const ConstTensor& grad_voxel_feats,
                  const ConstTensor* feats, const ConstTensor* voxel_feats, const Tensor& grad_feats,
                  Reduce reduce_type) {

@@ -8,7 +8,7 @@ namespace turnout::families::dynamic_scatter {
 
 using namespace core;
 
-inline constexpr std::int64_t kMaxPoints = 2147483647;  // a point or voxel has an int32 number inside
+inline constexpr std::int64_t kMaxPoints = 2147483647;  // numbers of points and voxels are int32 inside
 
 // Bytes of the plans' scratch memory.
 std::size_t dynamic_scatter_forward_scratch(std::int64_t points);
@@ -74,12 +74,12 @@ inline constexpr const Signature& kDynamicScatterBackward = signature([] {
                {kMostPoints, at_most("voxels", "2147483647")}};
 });
 
-// Of inputs alone, where no result has a shape yet.
+// The order of checks for inputs alone, when no result has a shape yet.
 inline constexpr StepSpec kInputsOrder[] = {{Check::present}, {Check::ranks}, {Check::dtypes},
                                             {Check::shapes},  {Check::rules}, {Check::contiguous},
                                             {Check::pointers}};
 
-// VoxelIndex: points and voxels are what the index has.
+// The index knows how many points and voxels there are; its methods take them as scalars.
 inline constexpr const Signature& kVoxelIndex = signature([] {
   return Draft{"VoxelIndex",
                "points dims",

@@ -1,5 +1,5 @@
-// Points by voxel through a sort: of cells and points packed into one number each or, where that does not fit
-// 64 bits, of points whose rows are compared.
+// Groups points by a sort. The number of a point's cell and the point's own number are packed into 64 bits
+// and sorted by radix. Where they do not fit, points are sorted by comparing their rows.
 #include <algorithm>
 #include <utility>
 
@@ -48,8 +48,9 @@ class Sorting {
                   packing.weight[d];
         return (cell & mask) << packing.point_bits;
       });
-      elements_ = sort_bits(context_, elements_, other_, packing_.valid, point_bits_, packing_.cell_bits(),
-                            counters_);
+      elements_ = sort_bits(context_, {elements_, other_}, packing_.valid, point_bits_, packing_.cell_bits(),
+                            counters_)
+                      .sorted;
     } else {
       copy_rows();
       make_elements([](const Index*) { return std::uint64_t{0}; });
@@ -116,16 +117,16 @@ class Sorting {
     }
   }
 
-  // Each run of equal keys is a voxel. Returns how many.
+  // Numbers the voxels: each run of equal keys is one. Returns how many there are.
   std::int64_t number_voxels() {
     const Chunks chunks(packing_.valid);
     const int shift = point_bits_;
     const std::uint64_t* elements = elements_;
-    const auto is_head = [=, valid = packing_.valid](std::int64_t i) {  // or the end of all
+    const auto is_head = [=, valid = packing_.valid](std::int64_t i) {  // also true at the end
       return i == 0 || i == valid || (elements[i] ^ elements[i - 1]) >> shift != 0;
     };
     std::int64_t heads[kMaxChunks + 1] = {};
-    if (chunks.parts > 1) {  // only then must a part know what is before it
+    if (chunks.parts > 1) {  // a single part needs no count of the voxels before it
       chunks.run(context_, [&](std::int64_t part, std::int64_t begin, std::int64_t end) {
         for (std::int64_t i = begin; i < end; ++i) heads[part + 1] += is_head(i);
       });
@@ -135,9 +136,9 @@ class Sorting {
     chunks.run(context_, [&](std::int64_t part, std::int64_t begin, std::int64_t end) {
       const std::uint64_t mask = (std::uint64_t{1} << shift) - 1;
       std::int32_t *map = to_.map, *order = to_.order;
-      std::int32_t* ends = to_.starts + heads[part];  // of the voxel of the element before
+      std::int32_t* ends = to_.starts + heads[part];  // the end of the previous element's voxel
       auto voxel = static_cast<std::int32_t>(heads[part]) - 1;
-      // A run that goes on in the next chunk has its end there.
+      // The end of a run that continues in the next chunk is written there.
       std::int64_t last = end;
       while (last > begin && !is_head(last)) --last;
       for (std::int64_t i = begin; i < end; ++i) {
@@ -147,7 +148,8 @@ class Sorting {
         ends += head;
         order[i] = x;
         map[x] = voxel;
-        // Not only where a run ends, which would be hard to foresee: what its last element says stays.
+        // Store unconditionally: a store per element is cheaper than a mispredicted branch per run. The last
+        // element of the run leaves the right value.
         if (i < last) *ends = static_cast<std::int32_t>(i + 1);
       }
       if (part + 1 == chunks.parts) heads[chunks.parts] = voxel + 1;
@@ -163,7 +165,7 @@ class Sorting {
   std::uint64_t *elements_, *other_;
   std::int64_t* counters_;
   std::int64_t* row_memory_;
-  int point_bits_ = 32;  // the low ones of an element
+  int point_bits_ = 32;  // the low bits of an element are the point's number
 };
 
 template <class Index>

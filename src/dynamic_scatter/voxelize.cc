@@ -1,4 +1,4 @@
-// Plans of voxelize and voxelize_hard: the voxel of each point.
+// Plans of voxelize and voxelize_hard.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -69,8 +69,8 @@ void write_coordinates(Context& context, Call& call, std::string_view op, const 
   points.dtype == DType::f64 ? run(GridOf<double>()) : run(GridOf<float>());
 }
 
-// The voxels in the order of their first points, up to `room` of them. `passing` is memory for as many
-// numbers as there are points. Returns how many they are.
+// Lists the voxels in the order of their first points, `room` of them at most. `passing` is temporary memory
+// for one number for each point. Returns how many voxels are listed.
 std::int64_t order_by_first_point(const VoxelGroups& groups, std::int64_t room, std::int32_t* voxels,
                                   std::int32_t* passing) {
   std::fill_n(passing, groups.points, -1);
@@ -82,14 +82,14 @@ std::int64_t order_by_first_point(const VoxelGroups& groups, std::int64_t room, 
   return count;
 }
 
-// What voxelize_hard makes of its points.
+// The results of voxelize_hard. Result `slot` is voxel voxels[slot] of the groups.
 struct HardTask {
   VoxelGroups groups;
-  const std::int32_t* voxels;  // of the groups, in the order of the results
+  const std::int32_t* voxels;  // in the order of their first points
   const std::byte* points;
   const std::int32_t* coors;  // of each point
   std::int64_t point_bytes, max_points;
-  std::int64_t used = 0;  // how many results there are
+  std::int64_t used = 0;  // how many results have a voxel
 
   std::int64_t voxel_bytes() const { return max_points * point_bytes; }
   std::int64_t stored(std::int64_t slot) const { return std::min(groups.count(voxels[slot]), max_points); }
@@ -97,10 +97,10 @@ struct HardTask {
     return groups.order + groups.starts[voxels[slot]];
   }
 
-  // The points of results first .. last-1, and zeros behind the points of each.
+  // Writes the points of results first .. last-1, and zeros after the points of each.
   void put_points(std::int64_t first, std::int64_t last, std::byte* to) const {
     for (std::int64_t slot = first; slot < last; ++slot, to += voxel_bytes()) {
-      constexpr std::int64_t kAhead = 8;  // points lie wherever they are
+      constexpr std::int64_t kAhead = 8;  // prefetch: points lie anywhere in memory
       if (slot + kAhead < used) {
         const std::int32_t* next = points_of(slot + kAhead);
         for (std::int64_t k = 0; k < stored(slot + kAhead); ++k)
@@ -170,7 +170,7 @@ std::int64_t voxelize_hard(Context& context, const ConstTensor& points, const Co
   auto* to = static_cast<std::byte*>(voxels.data);
   const std::int64_t grain =
       parallel ? std::max<std::int64_t>(1, kRangeBytes / std::max<std::int64_t>(voxel_bytes, 1)) : kSizeMax;
-  // Without room for points there may be no memory either.
+  // With max_points 0 there may be no memory to write to.
   parallel_for(context, voxel_bytes > 0 ? used : 0, grain, [&](std::int64_t begin, std::int64_t end) {
     if (!stream) return task.put_points(begin, end, to + begin * voxel_bytes);
     stream_rows(copy, to, voxel_bytes, begin, end,

@@ -17,7 +17,7 @@ constexpr StepSpec kQuerySteps[] = {{Check::present},
                                     {Check::contiguous, ErrorCode::not_supported},
                                     {Check::large, ErrorCode::not_supported}};
 
-// Without a zero rule: no tokens are counted too.
+// Empty inputs are not skipped: without tokens the counts are still written.
 constexpr StepSpec kReRoutingSteps[] = {{Check::present},
                                         {Check::ranks},
                                         {Check::dtypes},

@@ -1,4 +1,4 @@
-// Plans of the MoE re-routing operators: which rows lie together, and how their bytes are cut into ranges.
+// Plans of the MoE re-routing operators: which rows move together, and how their bytes are cut into ranges.
 #include "turnout/moe_re_routing.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// From strides, paddings and dilations to classes, deltas and windows.
+// Derives classes, deltas and windows from strides, paddings and dilations.
 #include "sparse_conv/geometry.h"
 
 #include <algorithm>
@@ -11,8 +11,8 @@ namespace turnout::families::sparse_conv {
 using namespace core;
 namespace {
 
-constexpr std::int64_t kMaxLeaves = std::int64_t{1} << 58;  // a leaf and 5 bits of position fit 64 bits
-constexpr std::int64_t kMaxParts = 4096;                    // a table that stays in the first cache
+constexpr std::int64_t kMaxLeaves = std::int64_t{1} << 58;  // a cell, which is leaf * 32 + bit, fits 64 bits
+constexpr std::int64_t kMaxParts = 4096;                    // entries of a table that stays in the L1 cache
 
 std::int64_t saturating(std::int64_t a, std::int64_t b) {
   std::int64_t product;
@@ -23,7 +23,7 @@ std::int64_t part_count(const IndicePairsParams& p, int d) {
   return has_classes(p) && p.spatial_shape[d] <= kMaxParts ? p.spatial_shape[d] : 0;
 }
 
-// Offsets, classes and extent of one dimension. Returns the least output coordinate that a sum can give.
+// Plans offsets, classes and extent of one dimension. Returns the least output coordinate of any site.
 std::int64_t plan_dim(const IndicePairsParams& p, int d, Scratch& memory, GeometryDim& dim) {
   const std::int64_t kernel = p.kernel_size[d], stride = p.stride[d], padding = p.padding[d];
   const bool transposed = p.mode == ConvMode::transposed;
@@ -99,7 +99,8 @@ void plan_windows(const IndicePairsParams& p, Geometry& g) {
   g.class_windows[x.classes] = g.window_count;
 }
 
-// All combinations of the other dimensions' offsets that meet something.
+// Lists the row offsets: all combinations of the other dimensions' offsets under which some site meets an
+// output.
 void plan_rows(const IndicePairsParams& p, Geometry& g) {
   const int last = g.dims - 1;
   std::int64_t combinations = 1;
@@ -132,7 +133,8 @@ bool has_classes(const IndicePairsParams& p) {
 SitePart GeometryDim::computed_part(std::int64_t i) const {
   std::uint64_t base = static_cast<std::uint64_t>(i), residue = 0;
   if (stride > 1) {
-    const auto t = static_cast<std::uint64_t>(i + padding);  // below 2^32: exact with a reciprocal rounded up
+    const auto t =
+        static_cast<std::uint64_t>(i + padding);  // below 2^32: the rounded-up reciprocal divides exactly
     const auto q = static_cast<std::uint64_t>(static_cast<unsigned __int128>(t) * reciprocal >> 64);
     base = q - static_cast<std::uint64_t>(padding / stride);
     residue = t - q * static_cast<std::uint64_t>(stride);
@@ -185,14 +187,14 @@ void make_geometry(const IndicePairsParams& p, Scratch& memory, Geometry& g) {
   x.extent = (x.extent + g.leaf_cells - 1) / g.leaf_cells * g.leaf_cells;
   g.row_leaves = x.extent / g.leaf_cells;
   g.batch_leaves = g.row_leaves;
-  g.bias = g.row_leaves;  // a sum below 0 in the last dimension ends in the row before
+  g.bias = g.row_leaves;  // a negative sum in the last dimension ends in the previous row
   for (int d = last - 1; d >= 0; --d) {
     g.dim[d].leaf_stride = g.batch_leaves;
     g.bias = std::min(kMaxLeaves, g.bias + std::min(kMaxLeaves, saturating(-low[d], g.batch_leaves)));
     g.batch_leaves = saturating(g.batch_leaves, g.dim[d].extent);
   }
   const std::int64_t space = saturating(g.batch_leaves, g.batch_size);
-  // Bases may lie beyond a shape that is smaller than the input.
+  // If the output shape is smaller than the input, bases may lie beyond it.
   std::int64_t beyond = 2 * g.row_leaves + x.last_base / g.leaf_cells + 2;
   for (int d = 0; d < last; ++d)
     beyond = std::min(kMaxLeaves,

@@ -1,4 +1,4 @@
-// Builds the index: sites to cells, cells to leaves, leaves to ranks.
+// Builds the index: from sites to cells, from cells to leaves, from leaves to ranks.
 #include "sparse_conv/index.h"
 
 #include <algorithm>
@@ -15,10 +15,12 @@ namespace turnout::families::sparse_conv {
 using namespace core;
 namespace {
 
-constexpr std::int64_t kSteps = 65536;      // words of a bitmap
-constexpr std::int64_t kBitmapBytes = 256;  // cleared and counted in the time that sorting one site takes
+constexpr std::int64_t kSteps = 65536;  // words of a bitmap in one range of a thread
+constexpr std::int64_t kBitmapBytes =
+    256;  // bytes of a bitmap that are cleared and counted in the time that sorting one site takes
 
-// The cell of coordinate x, counted from leaf_base. 32-bit cells have few enough leaves to multiply.
+// Computes cells: leaf * 32 + bit, of coordinate x of the row that begins with leaf_base. 32-bit cells have
+// so few leaves that the division is a multiplication.
 struct LeafDivider {
   std::uint64_t cells, factor;
   explicit LeafDivider(std::int64_t leaf_cells)
@@ -33,7 +35,7 @@ struct LeafDivider {
 
 std::int64_t blocks_of(std::int64_t rows) { return (rows + kSiteGrain - 1) / kSiteGrain; }
 
-// Residue classes, and windows of one site, at most.
+// Upper bounds that follow from the parameters alone: how many classes, how many slots.
 std::int64_t class_bound(const IndicePairsParams& p) {
   std::int64_t classes = 1;
   for (int d = 0; d < p.kernel_size.count() && p.mode != ConvMode::transposed; ++d)
@@ -44,7 +46,7 @@ std::int64_t slot_bound(const IndicePairsParams& p) {
   const int last = p.kernel_size.count() - 1;
   const std::int64_t stride = p.mode == ConvMode::transposed ? 1 : p.stride[last];
   const std::int64_t common = std::gcd(stride, p.dilation[last]);
-  // Offsets of a class are stride / common apart, and their deltas dilation / common.
+  // Neighbouring offsets of a class are stride / common apart, their deltas dilation / common.
   const std::int64_t taps = (p.kernel_size[last] - 1) * common / stride + 1;
   const std::int64_t taps_of_window = (kMaxWidth - 1) * common / p.dilation[last] + 1;
   return (taps - 1) / taps_of_window + 1;
@@ -101,8 +103,8 @@ void visit_dims(int dims, const F& f) {
   }
 }
 
-// Without a branch on the data: one pass at the speed of memory. As many values at once as fill whole vectors
-// and whole rows.
+// One pass without a branch on the data, at the speed of memory. The inner loop covers whole rows and whole
+// vectors.
 template <int kColumns, class Index>
 bool columns_in_range(const Index* data, std::int64_t rows, const std::int64_t* limits) {
   using Unsigned = std::make_unsigned_t<Index>;  // a negative value is large
@@ -179,14 +181,15 @@ PairIndex::PairIndex(Context& context, Call& call, const ConstTensor& indices,
   }
 }
 
-// One class: the position of a site is its row, and its cell a sum of products. Both parts of the sum are
-// bounded by what the last site has: indices may have changed since they were checked, and every leaf between
-// those of the first and the last site can be looked up under every row offset.
+// There is one class: the position of a site is its row, and its cell is a sum of products. Both parts of the
+// sum are bounded by what the last site has: indices may have changed since they were checked, and every leaf
+// between those of the first and the last site can be looked up under every row offset.
 template <class Cell, int kDims, class Index>
 void PairIndex::place_sites(Context& context, const Index* indices, Cell* cells) {
   const Geometry& g = geometry_;
   const auto scale = [&](int d) { return g.transposed ? static_cast<Cell>(g.dim[d].stride) : Cell{1}; };
-  // A coordinate below 0 is in the row before, where `extent` makes it positive.
+  // A window may start at a negative x. Adding `extent` makes x positive and moves it one row on; `first` is
+  // one row back to make up for that.
   const auto first = static_cast<Cell>(g.bias - g.row_leaves);
   std::array<Cell, kDims> factors = {static_cast<Cell>(g.batch_leaves)};
   Cell last_base = factors[0] * static_cast<Cell>(g.batch_size - 1);
@@ -217,7 +220,8 @@ void PairIndex::place_sites(Context& context, const Index* indices, Cell* cells)
   });
 }
 
-// Sites sorted by class, in their order within each: placed and counted by blocks, then sorted.
+// Sorts the sites by class and keeps their order within a class: blocks of sites are placed and counted, then
+// sorted.
 template <class Cell, int kDims, class Index>
 void PairIndex::place_in_classes(Context& context, const Index* indices, Cell* cells, std::int64_t* counts,
                                  Place<Cell>* places) {
@@ -264,7 +268,8 @@ void PairIndex::place_in_classes(Context& context, const Index* indices, Cell* c
   });
 }
 
-// f(slot, begin, end): positions begin .. end-1 have a window in that slot. Slot by slot, in order.
+// Calls f(slot, begin, end) for ranges of positions that have a window in the slot; in ascending order, slot
+// by slot.
 template <class F>
 void PairIndex::for_each_list(const F& f) const {
   const Geometry& g = geometry_;
@@ -272,7 +277,7 @@ void PairIndex::for_each_list(const F& f) const {
     for (std::int64_t c = 0, first = 0; c < g.classes; ++c) {
       const std::int64_t x_class = c % g.last().classes;
       const bool has_slot = slot < g.class_windows[x_class + 1] - g.class_windows[x_class];
-      // Classes that follow each other are one list.
+      // Classes that follow each other become one range.
       if (!has_slot && first < class_start_[c]) f(slot, first, class_start_[c]);
       if (!has_slot) first = class_start_[c + 1];
       if (c == g.classes - 1 && first < class_start_[c + 1]) f(slot, first, class_start_[c + 1]);
@@ -298,7 +303,7 @@ void PairIndex::build(Context& context, Call& call, const ConstTensor& indices, 
   home_count_ = collect(call, sets.homes, home_memory_, [&](Leaves& leaves) { mark_homes(cells, leaves); });
   settle(context, sets.homes, cells);
 
-  // keys, and what rank_outputs needs of the same length
+  // The keys, and two more arrays of the same length for rank_outputs().
   const std::size_t keys = array_bytes<Cell>(home_count_ + 1);
   const std::size_t more = geometry_.submanifold ? 0 : 2 * array_bytes<std::uint32_t>(home_count_ + 1);
   key_memory_.emplace(call.lease(keys + more));
@@ -329,8 +334,8 @@ void PairIndex::build(Context& context, Call& call, const ConstTensor& indices, 
     });
 }
 
-// The leaf of every window; submanifold also the leaves that show the site: its own, and the one before it
-// when windows that start there can reach it.
+// Marks every leaf in which a window starts. Submanifold outputs are the sites themselves, so it also marks
+// each leaf whose 32 bits include the site: its own, and through the overlap its neighbours.
 template <class Cell, class Leaves>
 void PairIndex::mark_homes(const Cell* cells, Leaves& leaves) const {
   const Geometry& g = geometry_;
@@ -350,7 +355,7 @@ void PairIndex::mark_homes(const Cell* cells, Leaves& leaves) const {
   });
 }
 
-// Cells become homes and bits.
+// Turns cells into homes and bits.
 template <class Cell, class Leaves>
 void PairIndex::settle(Context& context, const Leaves& leaves, const Cell* cells) {
   for_each_list([&](std::int32_t slot, std::int64_t first, std::int64_t last) {

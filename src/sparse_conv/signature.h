@@ -9,17 +9,17 @@ namespace turnout::families::sparse_conv {
 
 using namespace core;
 
-inline constexpr std::int64_t kMaxSpatial = 2147483647;  // coordinates and offsets multiply within int64
+inline constexpr std::int64_t kMaxSpatial = 2147483647;  // so products of two such numbers fit int64
 
 // Submanifold: stride 1, the output shape is that of the input.
 void check_mode(const Arguments& arguments, const Positions& at);
 // Every batch number and coordinate is in range. Throws Error naming the first row that is not.
 void check_coordinates(const Arguments& arguments, const Positions& at);
 
-// Bytes of the plan's first scratch memory: what the shapes alone decide.
+// Bytes of the plan's first scratch memory, which follow from the shapes alone.
 std::size_t indice_pairs_scratch(std::int64_t rows, const IndicePairsParams& params);
 
-// The order of checks when only `indices` is known: IndicePairs checks its results when it gets them.
+// The order of checks when only `indices` is known. IndicePairs::write() checks the results.
 inline constexpr StepSpec kIndexOrder[] = {{Check::present, ErrorCode::bad_param, "indices"},
                                            {Check::ranks},
                                            {Check::dtypes},

@@ -1,4 +1,4 @@
-// The plan of the index pairs.
+// The plan of the index pairs. Words like tap and row offset are defined in README.md.
 #include "turnout/sparse_conv.h"
 
 #include <algorithm>
@@ -23,7 +23,7 @@ using namespace core;
 using namespace families::sparse_conv;
 
 constexpr std::int64_t kPairBytes = 2 * sizeof(std::int32_t);
-constexpr std::int64_t kLeastBlock = 8192;  // sites that are worth a block of their own
+constexpr std::int64_t kLeastBlock = 8192;  // fewer sites are not worth a block of their own
 
 // floor(a / b) for b > 0.
 std::int64_t floor_divide(std::int64_t a, std::int64_t b) { return a / b - (a % b < 0); }
@@ -37,7 +37,8 @@ std::int64_t output_size(const IndicePairsParams& p, int d) {
   return p.stride[d] > 0 ? floor_divide(reach, p.stride[d]) + 1 : 0;
 }
 
-// Defaults filled in; what has another length than spatial_shape stays, for the checks to refuse.
+// Fills in the defaults. Arguments whose length is not that of spatial_shape are left for the checks to
+// refuse.
 IndicePairsParams resolved(const IndicePairsParams& given) {
   IndicePairsParams p = given;
   const int dims = p.spatial_shape.count();
@@ -50,7 +51,7 @@ IndicePairsParams resolved(const IndicePairsParams& given) {
   fill(p.padding, 0);
   fill(p.dilation, 1);
   if (p.output_padding.count() != dims) p.output_padding = Dims::filled(dims, 0);
-  bool in_range = true;  // else the checks complain about an argument before they see what is derived here
+  bool in_range = true;  // if not, the checks refuse an argument before they look at derived ones
   for (const Dims* values :
        {&p.spatial_shape, &p.kernel_size, &p.stride, &p.padding, &p.dilation, &p.output_padding}) {
     if (values->count() != dims) return p;
@@ -65,7 +66,7 @@ IndicePairsParams resolved(const IndicePairsParams& given) {
   return p;
 }
 
-// What the signature does not see: it is used up in what resolved() derives.
+// Checks what the signature does not see, because resolved() has turned it into other arguments.
 void check_given(Call& call, const IndicePairsParams& given) {
   const Dims &kernel = given.kernel_size, &beyond = given.output_padding;
   const std::int64_t dims = given.spatial_shape.count();
@@ -88,7 +89,7 @@ void check_given(Call& call, const IndicePairsParams& given) {
   });
 }
 
-// In the order of the signature. The values stay where they are.
+// The scalars in the order of the signature. They point into `p`.
 std::array<ScalarValue, 8> scalars_of(const IndicePairsParams& p) {
   const auto values = [](const Dims& dims) { return ScalarValue(dims.data(), dims.count()); };
   return {p.batch_size,      values(p.spatial_shape), values(p.kernel_size),  values(p.stride),
@@ -183,10 +184,11 @@ struct IndicePairs::State {
 
   void write(Call& call, const Tensor& out_indices, const Tensor& indice_pairs,
              const Tensor& indice_num) const;
-  // How the pairs are written: decided once, because the number of threads may change at any time.
+  // How the pairs are written. Decided once per call: another thread may change the number of threads
+  // meanwhile.
   struct Plan {
-    std::int64_t blocks;  // parts that the sites of a window are cut into
-    int workers;          // that look for pairs at the same time, at most
+    std::int64_t blocks;  // the sites of a window are cut into so many blocks
+    int workers;          // threads that search at the same time, at most
     bool parallel, stream;
     std::int64_t begin(std::int64_t sites, std::int64_t block) const { return sites * block / blocks; }
   };
@@ -207,14 +209,15 @@ IndicePairs::State::Plan IndicePairs::State::plan() const {
   const std::int64_t threads = context.threads(), offsets = index.geometry().offset_count;
   const bool parallel = pair_bytes() >= kParallelBytes, stream = pair_bytes() >= kStreamBytes;
   if (!parallel || offsets == 0 || threads == 1) return {1, 1, parallel, stream};
-  // Enough for all threads, when there are few row offsets.
+  // With few row offsets there must be several blocks to keep all threads busy.
   const std::int64_t wanted = (4 * threads - 1) / offsets + 1;
   const std::int64_t blocks = std::clamp<std::int64_t>(wanted, 1, indices.shape[0] / kLeastBlock + 1);
   return {blocks, static_cast<int>(std::min(threads, offsets * blocks)), parallel, stream};
 }
 
-// Every window under every row offset; counts [row offsets, blocks, taps]. A block's pairs are put where they
-// would be if every site before it had one.
+// Searches every window under every row offset; counts is [row offsets, blocks, taps]. The pairs of a block
+// are written where they would be if every site of the earlier blocks had one; join_blocks() moves them
+// together.
 void IndicePairs::State::find_pairs(const Plan& plan, std::int32_t* pairs, std::int64_t* counts,
                                     RankWord* words) const {
   const Geometry& g = index.geometry();
@@ -257,7 +260,7 @@ void IndicePairs::State::find_pairs(const Plan& plan, std::int32_t* pairs, std::
       plan.workers);
 }
 
-// The blocks of each kernel offset one behind the other, and how many pairs that makes.
+// Moves the blocks of each kernel offset together and writes how many pairs it has.
 void IndicePairs::State::join_blocks(const Plan& plan, std::int32_t* pairs, const std::int64_t* counts,
                                      std::int32_t* num) const {
   const Geometry& g = index.geometry();
@@ -286,7 +289,7 @@ void IndicePairs::State::join_blocks(const Plan& plan, std::int32_t* pairs, cons
                });
 }
 
-// -1 behind the pairs of each kernel offset.
+// Fills the rest of each row of pairs with -1.
 void IndicePairs::State::fill_tails(const Plan& plan, std::int32_t* pairs, const std::int32_t* num) const {
   const std::int64_t rows = indices.shape[0], all = index.geometry().kernel_volume * 2 * rows;
   const bool stream = plan.stream;
