@@ -231,6 +231,12 @@ class Signature {
       if (one.name == name) return true;
     return false;
   }
+  // Whether its memory is row-major without gaps; else any view does.
+  constexpr bool needs_contiguous(int position) const {
+    for (const Step& step : order)
+      if (step.check == Check::contiguous && step.looks_at(position)) return true;
+    return false;
+  }
   // Position of a size or scalar in Arguments; a misspelt name does not compile in a constant.
   constexpr int size(std::string_view name) const {
     for (int i = 0; i < names.count; ++i)
