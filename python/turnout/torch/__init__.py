@@ -1,5 +1,6 @@
 """The operators for PyTorch: ``torch.ops.turnout.*``, ready for ``torch.compile``, on torch's threads."""
 
+from turnout.torch.convolution import indice_convolution, indice_max_pool
 from turnout.torch.dynamic_scatter import (
     DynamicScatter,
     VoxelIndex,
@@ -21,6 +22,8 @@ __all__ = [
     "Voxelization",
     "dynamic_scatter",
     "get_indice_pairs",
+    "indice_convolution",
+    "indice_max_pool",
     "joint_mutual_information_recursion",
     "moe_dispatch_forward",
     "moe_re_routing",
