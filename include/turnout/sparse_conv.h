@@ -109,4 +109,105 @@ class TURNOUT_API IndicePairs {
   State* state_;
 };
 
+struct IndiceConvolutionParams {
+  bool inverse = false;  // the pairs of an earlier convolution, from its outputs back to its inputs
+  bool subm = false;     // of a submanifold convolution: one offset, the centre, maps every row to itself
+};
+
+// With i = indice_pairs[k][0][j] and o = indice_pairs[k][1][j], exchanged when `inverse`:
+//   features_out = 0
+//   for k, for j < indice_num[k]:  features_out[o] += features[i] filters[k]
+//   features_out += bias                                                      when given
+//
+// features [rows, in_channels], features_out [out_rows, out_channels], bias [out_channels] or nullptr, all
+// f32, f64, f16 or bf16. filters [offsets, in_channels, out_channels] of that dtype with any strides: a view
+// of [k.., in, out] or of [out, k.., in] needs no copy. indice_pairs [offsets, 2, columns] int32; indice_num
+// [offsets] int32 or int64, 0 .. columns. A pair that names a row that is not there is refused, with its k
+// and j, and nothing is written. What is beyond indice_num is not read. Equal rows add up. Rows without a
+// pair are 0, or the bias.
+//
+// subm: features_out has as many rows as features; the offset with the most pairs, the first of equals, maps
+// every row to itself, and its pairs are not read. Without repeated sites that changes nothing.
+//
+// Sums are in f32 (f64 for f64): each product of a row with a matrix is a chain of fused multiply-adds from 0
+// in ascending channel; these are added in ascending k, then j; then the bias; then one rounding. The same
+// bits for any number of threads.
+TURNOUT_API void indice_convolution_forward(Context& context, const ConstTensor& features,
+                                            const ConstTensor& filters, const ConstTensor& indice_pairs,
+                                            const ConstTensor& indice_num, const ConstTensor* bias,
+                                            const Tensor& features_out,
+                                            const IndiceConvolutionParams& params = {});
+inline void indice_convolution_forward(const ConstTensor& features, const ConstTensor& filters,
+                                       const ConstTensor& indice_pairs, const ConstTensor& indice_num,
+                                       const ConstTensor* bias, const Tensor& features_out,
+                                       const IndiceConvolutionParams& params = {}) {
+  indice_convolution_forward(default_context(), features, filters, indice_pairs, indice_num, bias,
+                             features_out, params);
+}
+
+// The gradient of features, for that of features_out:
+//   input_grad = 0
+//   for k, for j < indice_num[k]:  input_grad[i] += output_grad[o] transpose(filters[k])
+// All else as above, with the roles of rows and channels exchanged.
+TURNOUT_API void indice_convolution_backward_data(Context& context, const ConstTensor& output_grad,
+                                                  const ConstTensor& filters, const ConstTensor& indice_pairs,
+                                                  const ConstTensor& indice_num, const Tensor& input_grad,
+                                                  const IndiceConvolutionParams& params = {});
+inline void indice_convolution_backward_data(const ConstTensor& output_grad, const ConstTensor& filters,
+                                             const ConstTensor& indice_pairs, const ConstTensor& indice_num,
+                                             const Tensor& input_grad,
+                                             const IndiceConvolutionParams& params = {}) {
+  indice_convolution_backward_data(default_context(), output_grad, filters, indice_pairs, indice_num,
+                                   input_grad, params);
+}
+
+// The gradient of filters:
+//   filters_grad[k] = sum over j < indice_num[k] of  transpose(features[i]) output_grad[o]
+// filters_grad [offsets, in_channels, out_channels], contiguous; 0 for an offset without pairs. Each element
+// is summed over 512 pairs at a time, a chain of fused multiply-adds from 0, and these sums are added in
+// order.
+TURNOUT_API void indice_convolution_backward_filter(Context& context, const ConstTensor& features,
+                                                    const ConstTensor& output_grad,
+                                                    const ConstTensor& indice_pairs,
+                                                    const ConstTensor& indice_num, const Tensor& filters_grad,
+                                                    const IndiceConvolutionParams& params = {});
+inline void indice_convolution_backward_filter(const ConstTensor& features, const ConstTensor& output_grad,
+                                               const ConstTensor& indice_pairs, const ConstTensor& indice_num,
+                                               const Tensor& filters_grad,
+                                               const IndiceConvolutionParams& params = {}) {
+  indice_convolution_backward_filter(default_context(), features, output_grad, indice_pairs, indice_num,
+                                     filters_grad, params);
+}
+
+// Where the maximum of a window starts: at 0, so that negative windows give 0, or at the lowest finite
+// number.
+enum class PoolInit : std::uint8_t { zero, lowest };
+
+// features_out = init; for k, for j < indice_num[k], each channel:
+//   features_out[o] = features[i]  where features[i] > features_out[o]
+// So NaN never wins. Tensors and pairs as above, with channels [rows, channels] in and out.
+TURNOUT_API void indice_max_pool_forward(Context& context, const ConstTensor& features,
+                                         const ConstTensor& indice_pairs, const ConstTensor& indice_num,
+                                         const Tensor& features_out, PoolInit init = PoolInit::zero);
+inline void indice_max_pool_forward(const ConstTensor& features, const ConstTensor& indice_pairs,
+                                    const ConstTensor& indice_num, const Tensor& features_out,
+                                    PoolInit init = PoolInit::zero) {
+  indice_max_pool_forward(default_context(), features, indice_pairs, indice_num, features_out, init);
+}
+
+// input_grad = 0; for k, for j < indice_num[k], each channel:
+//   input_grad[i] += output_grad[o]  where features[i] == features_out[o]
+// Every input that equals the maximum gets the gradient; NaN equals nothing. Sums in f32 (f64 for f64) in
+// this order, then one rounding.
+TURNOUT_API void indice_max_pool_backward(Context& context, const ConstTensor& features,
+                                          const ConstTensor& features_out, const ConstTensor& output_grad,
+                                          const ConstTensor& indice_pairs, const ConstTensor& indice_num,
+                                          const Tensor& input_grad);
+inline void indice_max_pool_backward(const ConstTensor& features, const ConstTensor& features_out,
+                                     const ConstTensor& output_grad, const ConstTensor& indice_pairs,
+                                     const ConstTensor& indice_num, const Tensor& input_grad) {
+  indice_max_pool_backward(default_context(), features, features_out, output_grad, indice_pairs, indice_num,
+                           input_grad);
+}
+
 }  // namespace turnout

@@ -10,6 +10,13 @@ from turnout.dynamic_scatter import (
     dynamic_scatter_forward,
     voxelize,
 )
+from turnout.indice_convolution import (
+    indice_convolution_backward_data,
+    indice_convolution_backward_filter,
+    indice_convolution_forward,
+    indice_max_pool_backward,
+    indice_max_pool_forward,
+)
 from turnout.library import (
     OutputCache,
     __version__,
@@ -37,6 +44,11 @@ __all__ = [
     "dynamic_scatter_forward",
     "get_indice_pairs",
     "get_num_threads",
+    "indice_convolution_backward_data",
+    "indice_convolution_backward_filter",
+    "indice_convolution_forward",
+    "indice_max_pool_backward",
+    "indice_max_pool_forward",
     "indice_pairs_output_shape",
     "moe_dispatch_forward",
     "moe_re_routing",

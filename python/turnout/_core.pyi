@@ -140,6 +140,62 @@ def indice_pairs_output_shape(
     transpose: bool,
     /,
 ) -> tuple[int, ...]: ...
+def indice_convolution_forward(
+    features: Any,
+    filters: Any,
+    indice_pairs: Any,
+    indice_num: Any,
+    num_act_out: SupportsIndex,
+    bias: Any | None,
+    inverse: bool,
+    subm: bool,
+    out: Any | None,
+    torch_team: bool,
+    /,
+) -> Any: ...
+def indice_convolution_backward_data(
+    output_grad: Any,
+    filters: Any,
+    indice_pairs: Any,
+    indice_num: Any,
+    num_act_in: SupportsIndex,
+    inverse: bool,
+    subm: bool,
+    out: Any | None,
+    torch_team: bool,
+    /,
+) -> Any: ...
+def indice_convolution_backward_filter(
+    features: Any,
+    output_grad: Any,
+    indice_pairs: Any,
+    indice_num: Any,
+    inverse: bool,
+    subm: bool,
+    out: Any | None,
+    torch_team: bool,
+    /,
+) -> Any: ...
+def indice_max_pool_forward(
+    features: Any,
+    indice_pairs: Any,
+    indice_num: Any,
+    num_act_out: SupportsIndex,
+    init: str,
+    out: Any | None,
+    torch_team: bool,
+    /,
+) -> Any: ...
+def indice_max_pool_backward(
+    features: Any,
+    features_out: Any,
+    output_grad: Any,
+    indice_pairs: Any,
+    indice_num: Any,
+    out: Any | None,
+    torch_team: bool,
+    /,
+) -> Any: ...
 def voxelize(
     points: Any,
     voxel_size: Any,

@@ -292,6 +292,12 @@ struct Signature {
       if (one.name == name) return true;
     return false;
   }
+  // Whether its memory is row-major without gaps; else any view does.
+  constexpr bool needs_contiguous(int position) const {
+    for (const Step& step : order)
+      if (step.check == Check::contiguous && step.looks_at(position)) return true;
+    return false;
+  }
 };
 
 // A signature as it is written down, at compile time: lists with room to spare.

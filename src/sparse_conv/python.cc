@@ -149,13 +149,138 @@ nb::object output_shape(nb::handle spatial_shape, nb::handle kernel_size, nb::ha
   return nb::tuple(extents);
 }
 
+constexpr PythonFunction kConvolution{"indice_convolution_forward", kIndiceConvolutionForward,
+                                      "features_out=out"};
+constexpr PythonFunction kConvolutionData{"indice_convolution_backward_data", kIndiceConvolutionBackwardData,
+                                          "input_grad=out"};
+constexpr PythonFunction kConvolutionFilter{"indice_convolution_backward_filter",
+                                            kIndiceConvolutionBackwardFilter, "filters_grad=out"};
+constexpr PythonFunction kMaxPool{"indice_max_pool_forward", kIndiceMaxPoolForward, "features_out=out"};
+constexpr PythonFunction kMaxPoolBackward{"indice_max_pool_backward", kIndiceMaxPoolBackward,
+                                          "input_grad=out"};
+
+// Filters [k.., in, out] as [offsets, in, out], whatever their strides; other ranks stay, to be refused.
+ConstTensor with_one_offset_dimension(std::string_view op, const ConstTensor& given) {
+  if (given.rank <= 3 || given.rank > kMaxRank) return given;
+  ConstTensor filters = given;
+  const int last = given.rank - 3;  // of the offsets
+  std::int64_t offsets = 1;
+  for (int d = last; d >= 0; --d) {
+    if (d < last && given.shape[d] != 1 && offsets > 0 &&
+        given.stride[d] != extent_product(given.stride[last], offsets))
+      refuse(op, concat("filters.stride(", std::int64_t{d}, ") is ", given.stride[d],
+                        ", expected kernel dimensions that lie behind each other"));
+    offsets = extent_product(offsets, given.shape[d]);
+  }
+  filters.rank = 3;
+  filters.shape[0] = offsets;
+  filters.stride[0] = given.stride[last];
+  for (int d = 1; d < 3; ++d) {
+    filters.shape[d] = given.shape[last + d];
+    filters.stride[d] = given.stride[last + d];
+  }
+  return filters;
+}
+
+// A number of rows that the caller states, and `result` has.
+std::int64_t read_rows(const PythonCall& call, std::string_view op, nb::handle object, const char* name) {
+  const std::int64_t rows = call.integer(object, name);
+  if (rows < 0) refuse(op, concat(name, " is ", rows, ", expected 0 or more"));
+  return rows;
+}
+void check_rows(std::string_view op, const Tensor& result, std::string_view result_name, std::int64_t rows,
+                const char* name) {
+  if (result.rank > 0 && result.shape[0] != rows)
+    refuse(op, concat(result_name, ".shape[0] is ", result.shape[0], ", expected ", name, " = ", rows));
+}
+
+IndiceConvolutionParams read_params(const PythonCall& call, nb::handle inverse, nb::handle subm) {
+  return {.inverse = call.flag(inverse, "inverse"), .subm = call.flag(subm, "subm")};
+}
+
+nb::object convolution_forward(nb::handle features, nb::handle filters, nb::handle indice_pairs_,
+                               nb::handle indice_num, nb::handle num_act_out, nb::handle bias,
+                               nb::handle inverse, nb::handle subm, nb::handle out, bool torch_team) {
+  PythonCall call(kConvolution, torch_team);
+  const ConstTensor x = call.in(features);
+  const ConstTensor w = with_one_offset_dimension(kConvolution.name, call.in(filters));
+  const ConstTensor pairs = call.in(indice_pairs_), num = call.in(indice_num);
+  const std::optional<ConstTensor> b = call.optional_in(bias);
+  const std::int64_t rows = read_rows(call, kConvolution.name, num_act_out, "num_act_out");
+  const IndiceConvolutionParams params = read_params(call, inverse, subm);
+  const Tensor y = call.out(out, {rows, w.shape[2]});
+  check_rows(kConvolution.name, y, "out", rows, "num_act_out");
+  call.run([&](Context& context) {
+    indice_convolution_forward(context, x, w, pairs, num, b ? &*b : nullptr, y, params);
+  });
+  return call.result();
+}
+
+nb::object convolution_backward_data(nb::handle output_grad, nb::handle filters, nb::handle indice_pairs_,
+                                     nb::handle indice_num, nb::handle num_act_in, nb::handle inverse,
+                                     nb::handle subm, nb::handle out, bool torch_team) {
+  PythonCall call(kConvolutionData, torch_team);
+  const ConstTensor dy = call.in(output_grad);
+  const ConstTensor w = with_one_offset_dimension(kConvolutionData.name, call.in(filters));
+  const ConstTensor pairs = call.in(indice_pairs_), num = call.in(indice_num);
+  const std::int64_t rows = read_rows(call, kConvolutionData.name, num_act_in, "num_act_in");
+  const IndiceConvolutionParams params = read_params(call, inverse, subm);
+  const Tensor dx = call.out(out, {rows, w.shape[1]});
+  check_rows(kConvolutionData.name, dx, "out", rows, "num_act_in");
+  call.run(
+      [&](Context& context) { indice_convolution_backward_data(context, dy, w, pairs, num, dx, params); });
+  return call.result();
+}
+
+nb::object convolution_backward_filter(nb::handle features, nb::handle output_grad, nb::handle indice_pairs_,
+                                       nb::handle indice_num, nb::handle inverse, nb::handle subm,
+                                       nb::handle out, bool torch_team) {
+  PythonCall call(kConvolutionFilter, torch_team);
+  const ConstTensor x = call.in(features), dy = call.in(output_grad);
+  const ConstTensor pairs = call.in(indice_pairs_), num = call.in(indice_num);
+  const IndiceConvolutionParams params = read_params(call, inverse, subm);
+  const Tensor dw = call.out(out, {num.shape[0], x.shape[1], dy.shape[1]});
+  call.run(
+      [&](Context& context) { indice_convolution_backward_filter(context, x, dy, pairs, num, dw, params); });
+  return call.result();
+}
+
+nb::object max_pool_forward(nb::handle features, nb::handle indice_pairs_, nb::handle indice_num,
+                            nb::handle num_act_out, nb::handle init, nb::handle out, bool torch_team) {
+  PythonCall call(kMaxPool, torch_team);
+  const ConstTensor x = call.in(features), pairs = call.in(indice_pairs_), num = call.in(indice_num);
+  const std::int64_t rows = read_rows(call, kMaxPool.name, num_act_out, "num_act_out");
+  const auto start = call.named_choice<PoolInit>(init);
+  const Tensor y = call.out(out, {rows, x.shape[1]});
+  check_rows(kMaxPool.name, y, "out", rows, "num_act_out");
+  call.run([&](Context& context) { indice_max_pool_forward(context, x, pairs, num, y, start); });
+  return call.result();
+}
+
+nb::object max_pool_backward(nb::handle features, nb::handle features_out, nb::handle output_grad,
+                             nb::handle indice_pairs_, nb::handle indice_num, nb::handle out,
+                             bool torch_team) {
+  PythonCall call(kMaxPoolBackward, torch_team);
+  const ConstTensor x = call.in(features), y = call.in(features_out), dy = call.in(output_grad);
+  const ConstTensor pairs = call.in(indice_pairs_), num = call.in(indice_num);
+  const Tensor dx = call.out(out, {x.shape[0], x.shape[1]});
+  call.run([&](Context& context) { indice_max_pool_backward(context, x, y, dy, pairs, num, dx); });
+  return call.result();
+}
+
 }  // namespace
 
 void bind(nb::module_& module) {
-  list_function(kPairs);
-  list_function(kShape);
+  for (const PythonFunction* function : {&kPairs, &kShape, &kConvolution, &kConvolutionData,
+                                         &kConvolutionFilter, &kMaxPool, &kMaxPoolBackward})
+    list_function(*function);
   define(module, "get_indice_pairs", &indice_pairs);
   define(module, "indice_pairs_output_shape", &output_shape);
+  define(module, "indice_convolution_forward", &convolution_forward);
+  define(module, "indice_convolution_backward_data", &convolution_backward_data);
+  define(module, "indice_convolution_backward_filter", &convolution_backward_filter);
+  define(module, "indice_max_pool_forward", &max_pool_forward);
+  define(module, "indice_max_pool_backward", &max_pool_backward);
 }
 
 }  // namespace turnout::families::sparse_conv

@@ -44,7 +44,8 @@ Tensor PythonCall::import(nb::handle object, int position, bool for_writing) {
                      renames_.words_of(dtypes_text(signature_, argument))));
   if (for_writing && array.read_only) refuse_it(" is read-only, expected memory that can be written to");
   if (const Slot slot(array.tensor); slot.rank <= kMaxRank && !slot.is_empty()) {
-    const bool is_strided = array.odd_strides != nullptr || !slot.is_contiguous();
+    const bool is_strided =
+        array.odd_strides != nullptr || (signature_.needs_contiguous(position) && !slot.is_contiguous());
     if (is_strided || !is_aligned(array.tensor)) {
       if (for_writing)
         refuse_it(concat(is_strided ? " is strided" : ".data is not aligned to its element size",
