@@ -159,6 +159,10 @@ constexpr PythonFunction kMaxPool{"indice_max_pool_forward", kIndiceMaxPoolForwa
 constexpr PythonFunction kMaxPoolBackward{"indice_max_pool_backward", kIndiceMaxPoolBackward,
                                           "input_grad=out"};
 
+[[noreturn]] void refuse(std::string_view op, const std::string& why) {
+  throw Error(ErrorCode::bad_param, concat(op, ": ", why));
+}
+
 // Filters [k.., in, out] as [offsets, in, out], whatever their strides; other ranks stay, to be refused.
 ConstTensor with_one_offset_dimension(std::string_view op, const ConstTensor& given) {
   if (given.rank <= 3 || given.rank > kMaxRank) return given;
