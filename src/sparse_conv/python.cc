@@ -159,12 +159,8 @@ constexpr PythonFunction kMaxPool{"indice_max_pool_forward", kIndiceMaxPoolForwa
 constexpr PythonFunction kMaxPoolBackward{"indice_max_pool_backward", kIndiceMaxPoolBackward,
                                           "input_grad=out"};
 
-[[noreturn]] void refuse(std::string_view op, const std::string& why) {
-  throw Error(ErrorCode::bad_param, concat(op, ": ", why));
-}
-
 // Filters [k.., in, out] as [offsets, in, out], whatever their strides; other ranks stay, to be refused.
-ConstTensor with_one_offset_dimension(std::string_view op, const ConstTensor& given) {
+ConstTensor with_one_offset_dimension(const PythonCall& call, const ConstTensor& given) {
   if (given.rank <= 3 || given.rank > kMaxRank) return given;
   ConstTensor filters = given;
   const int last = given.rank - 3;  // of the offsets
@@ -172,8 +168,8 @@ ConstTensor with_one_offset_dimension(std::string_view op, const ConstTensor& gi
   for (int d = last; d >= 0; --d) {
     if (d < last && given.shape[d] != 1 && offsets > 0 &&
         given.stride[d] != extent_product(given.stride[last], offsets))
-      refuse(op, concat("filters.stride(", std::int64_t{d}, ") is ", given.stride[d],
-                        ", expected kernel dimensions that lie behind each other"));
+      call.refuse(concat("filters.stride(", std::int64_t{d}, ") is ", given.stride[d],
+                         ", expected kernel dimensions that lie behind each other"));
     offsets = extent_product(offsets, given.shape[d]);
   }
   filters.rank = 3;
@@ -187,15 +183,14 @@ ConstTensor with_one_offset_dimension(std::string_view op, const ConstTensor& gi
 }
 
 // A number of rows that the caller states, and `result` has.
-std::int64_t read_rows(const PythonCall& call, std::string_view op, nb::handle object, const char* name) {
+std::int64_t read_rows(const PythonCall& call, nb::handle object, const char* name) {
   const std::int64_t rows = call.integer(object, name);
-  if (rows < 0) refuse(op, concat(name, " is ", rows, ", expected 0 or more"));
+  if (rows < 0) call.refuse(concat(name, " is ", rows, ", expected 0 or more"));
   return rows;
 }
-void check_rows(std::string_view op, const Tensor& result, std::string_view result_name, std::int64_t rows,
-                const char* name) {
+void check_rows(const PythonCall& call, const Tensor& result, std::int64_t rows, const char* name) {
   if (result.rank > 0 && result.shape[0] != rows)
-    refuse(op, concat(result_name, ".shape[0] is ", result.shape[0], ", expected ", name, " = ", rows));
+    call.refuse(concat("out.shape[0] is ", result.shape[0], ", expected ", name, " = ", rows));
 }
 
 IndiceConvolutionParams read_params(const PythonCall& call, nb::handle inverse, nb::handle subm) {
@@ -207,13 +202,13 @@ nb::object convolution_forward(nb::handle features, nb::handle filters, nb::hand
                                nb::handle inverse, nb::handle subm, nb::handle out, bool torch_team) {
   PythonCall call(kConvolution, torch_team);
   const ConstTensor x = call.in(features);
-  const ConstTensor w = with_one_offset_dimension(kConvolution.name, call.in(filters));
+  const ConstTensor w = with_one_offset_dimension(call, call.in(filters));
   const ConstTensor pairs = call.in(indice_pairs_), num = call.in(indice_num);
   const std::optional<ConstTensor> b = call.optional_in(bias);
-  const std::int64_t rows = read_rows(call, kConvolution.name, num_act_out, "num_act_out");
+  const std::int64_t rows = read_rows(call, num_act_out, "num_act_out");
   const IndiceConvolutionParams params = read_params(call, inverse, subm);
   const Tensor y = call.out(out, {rows, w.shape[2]});
-  check_rows(kConvolution.name, y, "out", rows, "num_act_out");
+  check_rows(call, y, rows, "num_act_out");
   call.run([&](Context& context) {
     indice_convolution_forward(context, x, w, pairs, num, b ? &*b : nullptr, y, params);
   });
@@ -225,12 +220,12 @@ nb::object convolution_backward_data(nb::handle output_grad, nb::handle filters,
                                      nb::handle subm, nb::handle out, bool torch_team) {
   PythonCall call(kConvolutionData, torch_team);
   const ConstTensor dy = call.in(output_grad);
-  const ConstTensor w = with_one_offset_dimension(kConvolutionData.name, call.in(filters));
+  const ConstTensor w = with_one_offset_dimension(call, call.in(filters));
   const ConstTensor pairs = call.in(indice_pairs_), num = call.in(indice_num);
-  const std::int64_t rows = read_rows(call, kConvolutionData.name, num_act_in, "num_act_in");
+  const std::int64_t rows = read_rows(call, num_act_in, "num_act_in");
   const IndiceConvolutionParams params = read_params(call, inverse, subm);
   const Tensor dx = call.out(out, {rows, w.shape[1]});
-  check_rows(kConvolutionData.name, dx, "out", rows, "num_act_in");
+  check_rows(call, dx, rows, "num_act_in");
   call.run(
       [&](Context& context) { indice_convolution_backward_data(context, dy, w, pairs, num, dx, params); });
   return call.result();
@@ -253,10 +248,10 @@ nb::object max_pool_forward(nb::handle features, nb::handle indice_pairs_, nb::h
                             nb::handle num_act_out, nb::handle init, nb::handle out, bool torch_team) {
   PythonCall call(kMaxPool, torch_team);
   const ConstTensor x = call.in(features), pairs = call.in(indice_pairs_), num = call.in(indice_num);
-  const std::int64_t rows = read_rows(call, kMaxPool.name, num_act_out, "num_act_out");
+  const std::int64_t rows = read_rows(call, num_act_out, "num_act_out");
   const auto start = call.named_choice<PoolInit>(init);
   const Tensor y = call.out(out, {rows, x.shape[1]});
-  check_rows(kMaxPool.name, y, "out", rows, "num_act_out");
+  check_rows(call, y, rows, "num_act_out");
   call.run([&](Context& context) { indice_max_pool_forward(context, x, pairs, num, y, start); });
   return call.result();
 }
