@@ -20,6 +20,12 @@ void expect_numbered(const Leaves& leaves, const std::set<Leaf>& expected, const
   std::uint32_t number = 0;
   for (Leaf leaf : expected) EXPECT_EQ(leaves.find(leaf), ++number) << leaf;
   for (Leaf leaf : absent) EXPECT_TRUE(leaves.find(leaf) == 0 || expected.contains(leaf)) << leaf;
+  // A cursor finds the same, in near steps and in far ones, up and down.
+  const std::vector<Leaf> all(expected.begin(), expected.end());
+  typename Leaves::Cursor cursor(leaves);
+  for (const std::size_t stride : {1u, 15u, 16u, 17u, 40u, 1009u})
+    for (std::size_t i = 0; i < all.size(); i += stride) EXPECT_EQ(cursor.find(all[i]), i + 1) << all[i];
+  for (Leaf leaf : absent) EXPECT_EQ(cursor.find(leaf), leaves.find(leaf)) << leaf;
   // In any two parts, in order.
   for (std::int64_t cut : {std::int64_t{0}, leaves.steps() / 3, leaves.steps()}) {
     std::vector<Leaf> seen;
