@@ -4,7 +4,7 @@
 #include <numeric>
 #include <vector>
 
-#include "c_descriptor.h"
+#include "c_descriptors.h"
 #include "count_allocations.h"
 #include "turnout/turnout.h"
 
@@ -115,6 +115,9 @@ struct Calls {
                            view(locations.data(), {rows}), view(input.data(), {rows, hidden}),
                            view(output.data(), {rows, hidden}),
                            {.capacity = rows, .num_experts = 1, .fill = fill});
+    moe_dispatch_forward(context, view(gates.data(), {rows}), view(indices.data(), {rows}),
+                         view(locations.data(), {rows}), view(output.data(), {rows, hidden}),
+                         view(output.data(), {rows, hidden}), {.capacity = rows, .num_experts = 1});
     moe_re_routing(context, view(input.data(), {rows, hidden}), view(counts.data(), {2, 2}), nullptr,
                    view(output.data(), {rows, hidden}), nullptr, view(indices.data(), {rows}),
                    view(number.data(), {2}));

@@ -235,28 +235,7 @@ const void* read_counts(const ConstTensor& given, DType feats, std::int64_t voxe
   });
 }
 
-Reduce reduce_type_of(const Arguments& arguments) {
-  return static_cast<Reduce>(arguments.size(arguments.signature().size("reduce_type")));
-}
-
 }  // namespace
-
-// -- checks ------------------------------------------------------------------------------------------------
-
-void families::dynamic_scatter::check_needed(const Arguments& arguments) {
-  const auto need = [&](std::string_view name, const char* reduce_type) {
-    if (!arguments.slot(arguments.signature().argument(name)).present)
-      arguments.fail(ErrorCode::bad_param,
-                     concat(name, " is missing, expected a tensor with reduce_type ", reduce_type));
-  };
-  if (reduce_type_of(arguments) == Reduce::max) {
-    need("feats", "max");
-    need("voxel_feats", "max");
-  } else if (reduce_type_of(arguments) == Reduce::mean &&
-             arguments.signature().has_argument("voxel_points_count")) {  // VoxelIndex has counts of its own
-    need("voxel_points_count", "mean");
-  }
-}
 
 // -- operators ---------------------------------------------------------------------------------------------
 

@@ -338,11 +338,11 @@ TEST(DynamicScatterRefusals, RowsOfAnIndex) {
   EXPECT_EQ(sentence([&] {
               const VoxelIndex five(own, view(coors.data(), {0, 5}));
             }),
-            "VoxelIndex: dims is 5, expected at most 4");
+            "VoxelIndex: coors.shape[1] is 5, expected at most 4");
   EXPECT_EQ(sentence([&] {
               const VoxelIndex none(own, view(coors.data(), {4, 0}));
             }),
-            "VoxelIndex: dims is 0, expected 1 or more");
+            "VoxelIndex: coors.shape[1] is 0, expected 1 or more");
 }
 
 // Numbers of voxels are int32 inside: more voxels than those are refused, before any memory is looked at.

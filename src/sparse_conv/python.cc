@@ -11,17 +11,19 @@ using namespace doors;
 namespace {
 
 inline constexpr StepSpec kScalarsOnly[] = {{Check::scalars}};
-inline constexpr Signature kOutputShape{
-    "indice_pairs_output_shape",
-    "dims",
-    {vector("spatial_shape", "dims", 1, kMaxSpatial), vector("kernel_size", "dims", 1, kMaxSpatial),
-     vector("stride", "dims", 1, kMaxSpatial), vector("padding", "dims", 0, kMaxSpatial),
-     vector("dilation", "dims", 1, kMaxSpatial), vector("output_padding", "dims", 0, kMaxSpatial),
-     vector("output_shape", "dims", 1, kMaxSpatial)},
-    {},
-    {},
-    {},
-    kScalarsOnly};
+inline constexpr const Signature& kOutputShape = signature([] {
+  return Draft{
+      "indice_pairs_output_shape",
+      "dims",
+      {vector("spatial_shape", "dims", 1, kMaxSpatial), vector("kernel_size", "dims", 1, kMaxSpatial),
+       vector("stride", "dims", 1, kMaxSpatial), vector("padding", "dims", 0, kMaxSpatial),
+       vector("dilation", "dims", 1, kMaxSpatial), vector("output_padding", "dims", 0, kMaxSpatial),
+       vector("output_shape", "dims", 1, kMaxSpatial)},
+      {},
+      {},
+      {},
+      kScalarsOnly};
+});
 
 // What describes a convolution beside its input, as it comes from Python.
 struct Geometry {
@@ -32,26 +34,33 @@ Dims to_dims(const std::vector<std::int64_t>& values) {
   return {values.data(), static_cast<int>(values.size())};
 }
 
-[[noreturn]] void refuse(std::string_view op, const std::string& why) {
-  throw Error(ErrorCode::bad_param, concat(op, ": ", why));
-}
+constexpr PythonFunction kPairs{
+    "get_indice_pairs",
+    kGetIndicePairs,
+    "output_shape= mode=",
+    {vector("output_padding", "dims", 0, kMaxSpatial), flag("subm"), flag("transpose")}};
+constexpr PythonFunction kShape{
+    "indice_pairs_output_shape", kOutputShape, "output_shape=", {flag("subm"), flag("transpose")}};
+
+// The most offsets a kernel may have, as the operator's own rule says it.
+constexpr std::int64_t kMostOffsets = [] {
+  for (const Rule& rule : kGetIndicePairs.rules)
+    if (rule.left.text == "volume(kernel_size)") return rule.right.factor;
+  throw "no such rule";
+}();
 
 // The scalars from spatial_shape on; those but spatial_shape may be one integer for all dimensions. `dims`:
 // how many `indices` has, if it is there and says so.
-IndicePairsParams read(PythonCall& call, std::string_view op, const Geometry& from,
-                       std::optional<std::int64_t> dims) {
+IndicePairsParams read(PythonCall& call, const Geometry& from, std::optional<std::int64_t> dims) {
   IndicePairsParams p;
   const bool is_subm = call.flag(from.subm, "subm"), is_transposed = call.flag(from.transpose, "transpose");
-  if (is_subm && is_transposed) refuse(op, "subm and transpose are both True, expected one of them at most");
+  if (is_subm && is_transposed) call.refuse("subm and transpose are both True, expected one of them at most");
   if (is_subm) p.mode = ConvMode::submanifold;
   if (is_transposed) p.mode = ConvMode::transposed;
 
-  const std::vector<std::int64_t> shape = call.vector(from.spatial_shape);
+  const std::vector<std::int64_t> shape =
+      call.vector(from.spatial_shape, dims.value_or(1), dims.value_or(Dims::kMax));
   const auto length = static_cast<std::int64_t>(shape.size());
-  if (dims && length != *dims)
-    refuse(op, concat("spatial_shape has ", length, " elements, expected dims = ", *dims));
-  if (length < 1 || length > Dims::kMax)
-    refuse(op, concat("spatial_shape has ", length, " elements, expected 1 .. ", std::int64_t{Dims::kMax}));
   p.spatial_shape = to_dims(shape);
   p.kernel_size = to_dims(call.vector(from.kernel_size, length));
   p.stride = to_dims(call.vector(from.stride, length));
@@ -60,14 +69,15 @@ IndicePairsParams read(PythonCall& call, std::string_view op, const Geometry& fr
   p.output_padding = to_dims(call.vector(from.output_padding, length, "output_padding", "dims"));
   for (int d = 0; d < p.kernel_size.count(); ++d) {
     const auto refuse_kernel = [&](const char* expected) {
-      refuse(op, concat("kernel_size[", std::int64_t{d}, "] is ", p.kernel_size[d], ", expected ", expected));
+      call.refuse(
+          concat("kernel_size[", std::int64_t{d}, "] is ", p.kernel_size[d], ", expected ", expected));
     };
     if (is_subm && (p.kernel_size[d] < 1 || p.kernel_size[d] % 2 == 0))
       refuse_kernel("an odd number in submanifold mode");
     if (is_transposed && p.kernel_size[d] == -1) refuse_kernel("1 or more in transposed mode");
     if (p.output_padding[d] < 0)
-      refuse(op, concat("output_padding[", std::int64_t{d}, "] is ", p.output_padding[d],
-                        ", expected 0 or more"));
+      call.refuse(
+          concat("output_padding[", std::int64_t{d}, "] is ", p.output_padding[d], ", expected 0 or more"));
   }
   // Submanifold: the centre of the kernel lies on its site, whatever padding was given.
   if (is_subm) p.padding = {};
@@ -78,19 +88,18 @@ nb::object indice_pairs(nb::handle indices, nb::handle batch_size, nb::handle sp
                         nb::handle kernel_size, nb::handle stride, nb::handle padding, nb::handle dilation,
                         nb::handle output_padding, nb::handle subm, nb::handle transpose, nb::handle out,
                         bool torch_team) {
-  PythonCall call(kGetIndicePairs, torch_team);
+  PythonCall call(kPairs, torch_team);
   const ConstTensor sites = call.in(indices);
   std::optional<std::int64_t> dims;
   if (sites.rank == 2) {
     dims = sites.shape[1] - 1;
     if (*dims < 1 || *dims > Dims::kMax)
-      refuse(kGetIndicePairs.op, concat("indices.shape[1] is ", sites.shape[1], ", expected 2 .. ",
-                                        std::int64_t{Dims::kMax + 1}, ": a batch number and coordinates"));
+      call.refuse(concat("indices.shape[1] is ", sites.shape[1], ", expected 2 .. ",
+                         std::int64_t{Dims::kMax + 1}, ": a batch number and coordinates"));
   }
   const std::int64_t batches = call.scalar(batch_size);
-  IndicePairsParams params =
-      read(call, kGetIndicePairs.op,
-           {spatial_shape, kernel_size, stride, padding, dilation, output_padding, subm, transpose}, dims);
+  IndicePairsParams params = read(
+      call, {spatial_shape, kernel_size, stride, padding, dilation, output_padding, subm, transpose}, dims);
   params.batch_size = batches;
   const auto to = call.outs(out);
 
@@ -99,6 +108,12 @@ nb::object indice_pairs(nb::handle indices, nb::handle batch_size, nb::handle sp
   for (int d = 0; d < params.kernel_size.count(); ++d) {
     const std::int64_t extent = params.kernel_size[d];
     volume = extent_product(volume, extent == -1 ? params.spatial_shape[d] : extent);
+  }
+  if (volume > kMostOffsets) {
+    std::string kernel;
+    for (int d = 0; d < params.kernel_size.count(); ++d)
+      kernel += concat(d == 0 ? "[" : ", ", params.kernel_size[d]);
+    call.refuse(concat("kernel_size is ", kernel, "], expected at most ", kMostOffsets, " offsets in all"));
   }
   const auto out_place = call.place(to[0]);
   const Tensor pairs = call.out(to[1], {volume, 2, sites.shape[0]});
@@ -117,10 +132,9 @@ nb::object indice_pairs(nb::handle indices, nb::handle batch_size, nb::handle sp
 nb::object output_shape(nb::handle spatial_shape, nb::handle kernel_size, nb::handle stride,
                         nb::handle padding, nb::handle dilation, nb::handle output_padding, nb::handle subm,
                         nb::handle transpose) {
-  PythonCall call(kOutputShape, false);
-  const IndicePairsParams p =
-      read(call, kOutputShape.op,
-           {spatial_shape, kernel_size, stride, padding, dilation, output_padding, subm, transpose}, {});
+  PythonCall call(kShape, false);
+  const IndicePairsParams p = read(
+      call, {spatial_shape, kernel_size, stride, padding, dilation, output_padding, subm, transpose}, {});
   const Dims shape = indice_pairs_output_shape(p);
   Dims kernel = p.kernel_size;
   for (int d = 0; d < kernel.count(); ++d)
@@ -138,6 +152,8 @@ nb::object output_shape(nb::handle spatial_shape, nb::handle kernel_size, nb::ha
 }  // namespace
 
 void bind(nb::module_& module) {
+  list_function(kPairs);
+  list_function(kShape);
   define(module, "get_indice_pairs", &indice_pairs);
   define(module, "indice_pairs_output_shape", &output_shape);
 }

@@ -11,10 +11,10 @@ using namespace core;
 
 inline constexpr std::int64_t kMaxSpatial = 2147483647;  // so products of two such numbers fit int64
 
-// Submanifold: the stride is 1, and the output shape is that of the input.
-void check_mode(const Arguments& arguments);
-// Every batch number and coordinate is in range; the Error names the first row that is not.
-void check_coordinates(const Arguments& arguments);
+// Submanifold: stride 1, the output shape is that of the input.
+void check_mode(const Arguments& arguments, const Positions& at);
+// Every batch number and coordinate is in range. Throws Error naming the first row that is not.
+void check_coordinates(const Arguments& arguments, const Positions& at);
 
 // Bytes of the plan's first scratch memory, which follow from the shapes alone.
 std::size_t indice_pairs_scratch(std::int64_t rows, const IndicePairsParams& params);
@@ -33,8 +33,8 @@ inline constexpr StepSpec kResultOrder[] = {{Check::present},  {Check::ranks},  
                                             {Check::shapes},   {Check::contiguous}, {Check::outputs_empty},
                                             {Check::pointers}, {Check::overlap}};
 
-consteval Signature indice_pairs_signature(std::span<const StepSpec> order) {
-  return Signature{
+consteval Draft indice_pairs_signature(std::span<const StepSpec> order) {
+  return Draft{
       "get_indice_pairs",
       "rows dims out_rows",
       {scalar("batch_size", 1, kMaxSpatial), vector("spatial_shape", "dims", 1, kMaxSpatial),
@@ -46,12 +46,17 @@ consteval Signature indice_pairs_signature(std::span<const StepSpec> order) {
        out("indice_num", dtypes(DType::i32), "volume(kernel_size)")},
       {at_most("1", "dims"), at_most("dims", "4"), at_most("rows", "2147483647"),
        at_most("volume(kernel_size)", "16777216")},
-      {{"submanifold: stride is 1, output_shape is spatial_shape", &check_mode},
-       {"batch numbers and coordinates are in range", &check_coordinates}},
+      {{"mode", "submanifold: stride is 1, output_shape is spatial_shape", &check_mode,
+        "mode stride spatial_shape output_shape"},
+       {"coordinates", "batch numbers and coordinates are in range", &check_coordinates,
+        "indices batch_size spatial_shape"}},
       order};
 }
-inline constexpr Signature kGetIndicePairs = indice_pairs_signature(kStandardOrder);
-inline constexpr Signature kIndicePairsIndex = indice_pairs_signature(kIndexOrder);
-inline constexpr Signature kIndicePairsResult = indice_pairs_signature(kResultOrder);
+inline constexpr const Signature& kGetIndicePairs =
+    signature([] { return indice_pairs_signature(kStandardOrder); });
+inline constexpr const Signature& kIndicePairsIndex =
+    signature([] { return indice_pairs_signature(kIndexOrder); });
+inline constexpr const Signature& kIndicePairsResult =
+    signature([] { return indice_pairs_signature(kResultOrder); });
 
 }  // namespace turnout::families::sparse_conv

@@ -96,16 +96,21 @@ std::array<ScalarValue, 8> scalars_of(const IndicePairsParams& p) {
           values(p.padding), values(p.dilation),      values(p.output_shape), p.mode};
 }
 
+void check_count(int count) {
+  if (count < 0 || count > Dims::kMax)
+    throw Error(ErrorCode::bad_param, concat("Dims: ", std::int64_t{count}, " values, expected at most ",
+                                             std::int64_t{Dims::kMax}));
+}
+
 }  // namespace
 
 Dims::Dims(const std::int64_t* values, int count) : count_(count) {
-  if (count < 0 || count > kMax)
-    throw Error(ErrorCode::bad_param,
-                concat("Dims: ", std::int64_t{count}, " values, expected at most ", std::int64_t{kMax}));
+  check_count(count);
   std::copy(values, values + count, values_);
 }
 
 Dims Dims::filled(int count, std::int64_t value) {
+  check_count(count);
   Dims dims;
   dims.count_ = count;
   std::fill(dims.values_, dims.values_ + count, value);
@@ -118,13 +123,12 @@ Dims indice_pairs_output_shape(const IndicePairsParams& params) {
   return resolved(p).output_shape;
 }
 
-void families::sparse_conv::check_mode(const Arguments& arguments) {
-  const Signature& signature = arguments.signature();
-  const auto vector = [&](std::string_view name) { return arguments.scalar(signature.size(name)).values; };
-  if (static_cast<ConvMode>(arguments.size(signature.size("mode"))) != ConvMode::submanifold) return;
-  const std::int64_t* stride = vector("stride");
-  const std::int64_t *in = vector("spatial_shape"), *out = vector("output_shape");
-  for (std::int64_t d = 0; d < arguments.size(signature.size("dims")); ++d) {
+void families::sparse_conv::check_mode(const Arguments& arguments, const Positions& at) {
+  if (static_cast<ConvMode>(arguments.size(at[0])) != ConvMode::submanifold) return;
+  const std::int64_t* stride = arguments.scalar(at[1]).values;
+  const std::int64_t* in = arguments.scalar(at[2]).values;
+  const std::int64_t* out = arguments.scalar(at[3]).values;
+  for (std::int64_t d = 0; d < arguments.scalar(at[2]).value; ++d) {
     if (stride[d] != 1)
       arguments.fail(ErrorCode::bad_param,
                      concat("stride[", d, "] is ", stride[d], ", expected 1 in submanifold mode"));
@@ -134,13 +138,12 @@ void families::sparse_conv::check_mode(const Arguments& arguments) {
   }
 }
 
-void families::sparse_conv::check_coordinates(const Arguments& arguments) {
-  const Signature& signature = arguments.signature();
-  const Slot& indices = arguments.slot(signature.argument("indices"));
+void families::sparse_conv::check_coordinates(const Arguments& arguments, const Positions& at) {
+  const Slot& indices = arguments.slot(at[0]);
   const std::int64_t rows = indices.shape[0];
   const int columns = static_cast<int>(indices.shape[1]);
-  std::int64_t limits[Dims::kMax + 1] = {arguments.size(signature.size("batch_size"))};
-  std::copy_n(arguments.scalar(signature.size("spatial_shape")).values, columns - 1, limits + 1);
+  std::int64_t limits[Dims::kMax + 1] = {arguments.size(at[1])};
+  std::copy_n(arguments.scalar(at[2]).values, columns - 1, limits + 1);
   if (all_in_range({indices.data, indices.dtype, indices.shape, indices.rank}, limits)) return;
   visit_index(indices.dtype, [&](auto type) {
     const auto* data = static_cast<const typename decltype(type)::type*>(indices.data);
