@@ -1,6 +1,6 @@
 """The operators for PyTorch: ``torch.ops.turnout.*``, ready for ``torch.compile``, on torch's threads."""
 
-from turnout.torch.convolution import indice_convolution, indice_max_pool
+from turnout.torch.convolution import indice_avg_pool, indice_convolution, indice_max_pool
 from turnout.torch.dynamic_scatter import (
     DynamicScatter,
     VoxelIndex,
@@ -22,6 +22,7 @@ __all__ = [
     "Voxelization",
     "dynamic_scatter",
     "get_indice_pairs",
+    "indice_avg_pool",
     "indice_convolution",
     "indice_max_pool",
     "joint_mutual_information_recursion",
