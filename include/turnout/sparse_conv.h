@@ -17,7 +17,7 @@ class TURNOUT_API Dims {
 
   Dims() = default;
   Dims(std::initializer_list<std::int64_t> values) : Dims(values.begin(), static_cast<int>(values.size())) {}
-  Dims(const std::int64_t* values, int count);  // throws Error(bad_param) if count > kMax
+  Dims(const std::int64_t* values, int count);        // throws Error(bad_param) if count > kMax
   static Dims filled(int count, std::int64_t value);  // likewise
 
   int count() const { return count_; }
@@ -208,6 +208,26 @@ inline void indice_max_pool_backward(const ConstTensor& features, const ConstTen
                                      const ConstTensor& indice_num, const Tensor& input_grad) {
   indice_max_pool_backward(default_context(), features, features_out, output_grad, indice_pairs, indice_num,
                            input_grad);
+}
+
+// The mean of each window over the pairs it has:
+//   features_out[o] = the sum of features[i] over its pairs, in ascending k, then j, / their number
+// 0 without a pair. Sums and quotients in f32 (f64 for f64), then one rounding.
+TURNOUT_API void indice_avg_pool_forward(Context& context, const ConstTensor& features,
+                                         const ConstTensor& indice_pairs, const ConstTensor& indice_num,
+                                         const Tensor& features_out);
+inline void indice_avg_pool_forward(const ConstTensor& features, const ConstTensor& indice_pairs,
+                                    const ConstTensor& indice_num, const Tensor& features_out) {
+  indice_avg_pool_forward(default_context(), features, indice_pairs, indice_num, features_out);
+}
+
+// Its gradient: input_grad = 0;  input_grad[i] += output_grad[o] / the number of pairs of o.
+TURNOUT_API void indice_avg_pool_backward(Context& context, const ConstTensor& output_grad,
+                                          const ConstTensor& indice_pairs, const ConstTensor& indice_num,
+                                          const Tensor& input_grad);
+inline void indice_avg_pool_backward(const ConstTensor& output_grad, const ConstTensor& indice_pairs,
+                                     const ConstTensor& indice_num, const Tensor& input_grad) {
+  indice_avg_pool_backward(default_context(), output_grad, indice_pairs, indice_num, input_grad);
 }
 
 }  // namespace turnout

@@ -186,6 +186,18 @@ def test_max_pool(rng, dtype, init):
     assert (input_grad[3] == 0).all()
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
+def test_avg_pool(rng, dtype):
+    rows, out_rows, pairs, num = scene(rng, stride=2, padding=1)
+    features, grad = values(rng, (rows, 7), dtype), values(rng, (out_rows, 7), dtype)
+    call = (features, pairs, num, out_rows + 1)  # the last row has no pair
+    out = turnout.indice_avg_pool_forward(*call)
+    assert_near(out, check.indice_avg_pool_forward(*call))
+    assert (out[-1] == 0).all()
+    call = (grad, pairs, num, rows)
+    assert_near(turnout.indice_avg_pool_backward(*call), check.indice_avg_pool_backward(*call))
+
+
 # -- out= and errors ---------------------------------------------------------------------------------------
 
 

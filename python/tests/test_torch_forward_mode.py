@@ -47,6 +47,11 @@ CALLS = {
         *("output_grad", (4, 2)),
         lambda x: OPS.indice_convolution_backward_filter(torch.zeros(4, 3), x, *PAIRS),
     ),
+    "indice_avg_pool_forward": ("features", (4, 3), lambda x: OPS.indice_avg_pool_forward(x, *PAIRS, 4)),
+    "indice_avg_pool_backward": (
+        *("output_grad", (4, 3)),
+        lambda x: OPS.indice_avg_pool_backward(x, *PAIRS, 4),
+    ),
     "indice_max_pool_forward": ("features", (4, 3), lambda x: OPS.indice_max_pool_forward(x, *PAIRS, 4)),
     "indice_max_pool_backward": (
         *("output_grad", (4, 3)),

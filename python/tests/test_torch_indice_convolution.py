@@ -119,6 +119,20 @@ def test_max_pool_gives_the_gradient_to_every_equal_input():
     assert features.grad.tolist() == [[5.0], [5.0]]
 
 
+def test_avg_pool_gradcheck(rng):
+    indices, out_indices, pairs, num = scene(rng, rows=12, **MODES[1])
+    features = values(rng, len(indices), 2)
+
+    def pool(x):
+        return turnout.torch.indice_avg_pool(x, pairs, num, len(out_indices))
+
+    assert torch.autograd.gradcheck(pool, (features,))
+    assert torch.autograd.gradgradcheck(pool, (features,))
+    for op, rows in ((OPS.indice_avg_pool_forward, out_indices), (OPS.indice_avg_pool_backward, indices)):
+        x = values(rng, len(indices) + len(out_indices) - len(rows), 3, dtype=torch.float32)
+        torch.library.opcheck(op.default, (x, pairs, num, len(rows)))
+
+
 def test_max_pool_has_no_second_derivative(rng):
     indices, out_indices, pairs, num = scene(rng, **MODES[1])
     features = values(rng, len(indices), 3)

@@ -11,6 +11,8 @@ from turnout.dynamic_scatter import (
     voxelize,
 )
 from turnout.indice_convolution import (
+    indice_avg_pool_backward,
+    indice_avg_pool_forward,
     indice_convolution_backward_data,
     indice_convolution_backward_filter,
     indice_convolution_forward,
@@ -44,6 +46,8 @@ __all__ = [
     "dynamic_scatter_forward",
     "get_indice_pairs",
     "get_num_threads",
+    "indice_avg_pool_backward",
+    "indice_avg_pool_forward",
     "indice_convolution_backward_data",
     "indice_convolution_backward_filter",
     "indice_convolution_forward",

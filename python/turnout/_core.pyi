@@ -176,6 +176,24 @@ def indice_convolution_backward_filter(
     torch_team: bool,
     /,
 ) -> Any: ...
+def indice_avg_pool_forward(
+    features: Any,
+    indice_pairs: Any,
+    indice_num: Any,
+    num_act_out: SupportsIndex,
+    out: Any | None,
+    torch_team: bool,
+    /,
+) -> Any: ...
+def indice_avg_pool_backward(
+    output_grad: Any,
+    indice_pairs: Any,
+    indice_num: Any,
+    num_act_in: SupportsIndex,
+    out: Any | None,
+    torch_team: bool,
+    /,
+) -> Any: ...
 def indice_max_pool_forward(
     features: Any,
     indice_pairs: Any,

@@ -1,4 +1,4 @@
-"""Sparse convolution and max pooling along given pairs, and their gradients."""
+"""Sparse convolution and pooling along given pairs, and their gradients."""
 
 from __future__ import annotations
 
@@ -164,3 +164,32 @@ def indice_max_pool_backward(
     return _core.indice_max_pool_backward(
         features, features_out, output_grad, indice_pairs, indice_num, out, False
     )
+
+
+def indice_avg_pool_forward(
+    features: Array, indice_pairs: Array, indice_num: Array, num_act_out: Int, *, out: Array | None = None
+) -> Array:
+    """The mean of each window over the pairs it has, along the pairs of :func:`turnout.get_indice_pairs`.
+
+    ::
+
+        features_out[o] = mean(features[i] for the pairs (i, o) of all offsets)       # 0 without a pair
+
+    Sums are in float32 (float64 for float64), in ascending ``k`` and ``j``, and rounded once. Arguments and
+    errors are as for :func:`indice_convolution_forward`.
+    """
+    return _core.indice_avg_pool_forward(features, indice_pairs, indice_num, num_act_out, out, False)
+
+
+def indice_avg_pool_backward(
+    output_grad: Array, indice_pairs: Array, indice_num: Array, num_act_in: Int, *, out: Array | None = None
+) -> Array:
+    """The gradient of ``features`` of :func:`indice_avg_pool_forward`, for that of its result.
+
+    ::
+
+        input_grad = zeros(num_act_in, channels)
+        for each pair (i, o):
+            input_grad[i] += output_grad[o] / the number of pairs of o
+    """
+    return _core.indice_avg_pool_backward(output_grad, indice_pairs, indice_num, num_act_in, out, False)

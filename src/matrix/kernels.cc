@@ -299,18 +299,20 @@ void round_to(const Lane* from, const Lane* bias, std::int64_t columns, T* to) {
       hn::StoreU(v, d, at);
     }
   };
-  const auto sum = [&](const Lane* a, const Lane* b) HWY_ATTR {
-    return bias == nullptr ? hn::LoadU(d, a) : hn::Add(hn::LoadU(d, a), hn::LoadU(d, b));
+  const auto sum = [&](std::int64_t c) HWY_ATTR {
+    const auto v = hn::LoadU(d, from + c);
+    return bias == nullptr ? v : hn::Add(v, hn::LoadU(d, bias + c));
   };
   std::int64_t c = 0;
-  for (; c + kLanes <= columns; c += kLanes) store(sum(from + c, bias + c), to + c);
+  for (; c + kLanes <= columns; c += kLanes) store(sum(c), to + c);
   if (c == columns) return;
   const std::int64_t left = columns - c;
   HWY_ALIGN Lane last[kLanes] = {}, last_bias[kLanes] = {};
   HWY_ALIGN T rounded[kLanes];
   std::copy_n(from + c, left, last);
   if (bias != nullptr) std::copy_n(bias + c, left, last_bias);
-  store(sum(last, last_bias), rounded);
+  const auto v = hn::Load(d, last);
+  store(bias == nullptr ? v : hn::Add(v, hn::Load(d, last_bias)), rounded);
   std::copy_n(rounded, left, to + c);
 }
 

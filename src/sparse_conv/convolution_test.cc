@@ -301,6 +301,42 @@ void compare_pools(unsigned seed) {
     }
   }
 }
+template <class T>
+void compare_means(unsigned seed) {
+  for (Order order : {Order::sorted, Order::shuffled, Order::one_row, Order::empty}) {
+    for (std::int64_t channels : {1, 7, 40}) {
+      std::mt19937 random(++seed);
+      const std::int64_t rows = channels == 40 ? 3000 : 90, out_rows = rows * 2 / 3;
+      const Pairs pairs = make_pairs(order, 9, rows, out_rows, seed);
+      const PairTensors given(pairs, seed % 2 == 1);
+      Values<T> features(rows, channels, random, 1), grad(out_rows, channels, random);
+      const auto out =
+          reference::indice_avg_pool_forward(features.lanes, pairs, static_cast<std::size_t>(out_rows));
+      const auto in_grad =
+          reference::indice_avg_pool_backward(grad.lanes, pairs, static_cast<std::size_t>(rows));
+      for (Isa isa : supported_isas()) {
+        for (int threads : {1, 2, 5}) {
+          Context context({.threads = threads, .isa = isa});
+          Guarded<T> features_out(out_rows * channels, 1), input_grad(rows * channels);
+          indice_avg_pool_forward(context, features.tensor(rows, channels), given.pairs(), given.num(),
+                                  view(features_out.data(), {out_rows, channels}));
+          indice_avg_pool_backward(context, grad.tensor(out_rows, channels), given.pairs(), given.num(),
+                                   view(input_grad.data(), {rows, channels}));
+          expect_rows(Isa::avx2, features_out, out.values, {}, 0);
+          expect_rows(Isa::avx2, input_grad, in_grad.values, {}, 0);
+          if (testing::Test::HasFatalFailure()) return;
+        }
+      }
+    }
+  }
+}
+TEST(IndiceAvgPool, EqualsTheDefinition) {
+  compare_means<float>(900);
+  compare_means<double>(920);
+  compare_means<f16>(940);
+  compare_means<bf16>(960);
+}
+
 TEST(IndiceMaxPool, EqualsTheDefinitionF32) { compare_pools<float>(500); }
 TEST(IndiceMaxPool, EqualsTheDefinitionF64) { compare_pools<double>(600); }
 TEST(IndiceMaxPool, EqualsTheDefinitionF16) { compare_pools<f16>(700); }

@@ -57,6 +57,16 @@ std::span<const Operator> operators() {
          indice_max_pool_backward(context, t[0], t[1], t[2], t[3], t[4], t[5]);
        },
        "rows=5 channels=3 offsets=4 columns=6 out_rows=7"},
+      {&kIndiceAvgPoolForward,
+       [](Context& context, const Tensor* t, const ScalarValue*) {
+         indice_avg_pool_forward(context, t[0], t[1], t[2], t[3]);
+       },
+       "rows=5 channels=3 offsets=4 columns=6 out_rows=7"},
+      {&kIndiceAvgPoolBackward,
+       [](Context& context, const Tensor* t, const ScalarValue*) {
+         indice_avg_pool_backward(context, t[0], t[1], t[2], t[3]);
+       },
+       "rows=5 channels=3 offsets=4 columns=6 out_rows=7"},
   };
   return kOperators;
 }

@@ -156,6 +156,9 @@ constexpr PythonFunction kConvolutionData{"indice_convolution_backward_data", kI
 constexpr PythonFunction kConvolutionFilter{"indice_convolution_backward_filter",
                                             kIndiceConvolutionBackwardFilter, "filters_grad=out"};
 constexpr PythonFunction kMaxPool{"indice_max_pool_forward", kIndiceMaxPoolForward, "features_out=out"};
+constexpr PythonFunction kAvgPool{"indice_avg_pool_forward", kIndiceAvgPoolForward, "features_out=out"};
+constexpr PythonFunction kAvgPoolBackward{"indice_avg_pool_backward", kIndiceAvgPoolBackward,
+                                          "input_grad=out"};
 constexpr PythonFunction kMaxPoolBackward{"indice_max_pool_backward", kIndiceMaxPoolBackward,
                                           "input_grad=out"};
 
@@ -267,11 +270,34 @@ nb::object max_pool_backward(nb::handle features, nb::handle features_out, nb::h
   return call.result();
 }
 
+nb::object avg_pool_forward(nb::handle features, nb::handle indice_pairs_, nb::handle indice_num,
+                            nb::handle num_act_out, nb::handle out, bool torch_team) {
+  PythonCall call(kAvgPool, torch_team);
+  const ConstTensor x = call.in(features), pairs = call.in(indice_pairs_), num = call.in(indice_num);
+  const std::int64_t rows = read_rows(call, num_act_out, "num_act_out");
+  const Tensor y = call.out(out, {rows, x.shape[1]});
+  check_rows(call, y, rows, "num_act_out");
+  call.run([&](Context& context) { indice_avg_pool_forward(context, x, pairs, num, y); });
+  return call.result();
+}
+
+nb::object avg_pool_backward(nb::handle output_grad, nb::handle indice_pairs_, nb::handle indice_num,
+                             nb::handle num_act_in, nb::handle out, bool torch_team) {
+  PythonCall call(kAvgPoolBackward, torch_team);
+  const ConstTensor dy = call.in(output_grad), pairs = call.in(indice_pairs_), num = call.in(indice_num);
+  const std::int64_t rows = read_rows(call, num_act_in, "num_act_in");
+  const Tensor dx = call.out(out, {rows, dy.shape[1]});
+  check_rows(call, dx, rows, "num_act_in");
+  call.run([&](Context& context) { indice_avg_pool_backward(context, dy, pairs, num, dx); });
+  return call.result();
+}
+
 }  // namespace
 
 void bind(nb::module_& module) {
-  for (const PythonFunction* function : {&kPairs, &kShape, &kConvolution, &kConvolutionData,
-                                         &kConvolutionFilter, &kMaxPool, &kMaxPoolBackward})
+  for (const PythonFunction* function :
+       {&kPairs, &kShape, &kConvolution, &kConvolutionData, &kConvolutionFilter, &kMaxPool, &kMaxPoolBackward,
+        &kAvgPool, &kAvgPoolBackward})
     list_function(*function);
   define(module, "get_indice_pairs", &indice_pairs);
   define(module, "indice_pairs_output_shape", &output_shape);
@@ -280,6 +306,8 @@ void bind(nb::module_& module) {
   define(module, "indice_convolution_backward_filter", &convolution_backward_filter);
   define(module, "indice_max_pool_forward", &max_pool_forward);
   define(module, "indice_max_pool_backward", &max_pool_backward);
+  define(module, "indice_avg_pool_forward", &avg_pool_forward);
+  define(module, "indice_avg_pool_backward", &avg_pool_backward);
 }
 
 }  // namespace turnout::families::sparse_conv

@@ -185,6 +185,44 @@ Rows<Lane> indice_max_pool_forward(const Rows<Lane>& features, const Pairs& pair
   return out;
 }
 
+// How many pairs each output row has; 1 where it has none.
+template <class Lane>
+std::vector<Lane> pair_counts(const Pairs& pairs, std::size_t out_rows) {
+  std::vector<Lane> counts(out_rows, 0);
+  for (const auto& list : pairs.out)
+    for (std::int32_t o : list) ++counts[static_cast<std::size_t>(o)];
+  for (Lane& count : counts) count = std::max(count, Lane{1});
+  return counts;
+}
+
+template <class Lane>
+Rows<Lane> indice_avg_pool_forward(const Rows<Lane>& features, const Pairs& pairs, std::size_t out_rows) {
+  Rows<Lane> out(out_rows, features.columns);
+  for (std::size_t k = 0; k < pairs.in.size(); ++k)
+    for (std::size_t j = 0; j < pairs.in[k].size(); ++j)
+      for (std::size_t c = 0; c < features.columns; ++c)
+        out[static_cast<std::size_t>(pairs.out[k][j])][c] +=
+            features[static_cast<std::size_t>(pairs.in[k][j])][c];
+  const auto counts = pair_counts<Lane>(pairs, out_rows);
+  for (std::size_t row = 0; row < out_rows; ++row)
+    for (std::size_t c = 0; c < features.columns; ++c) out[row][c] /= counts[row];
+  return out;
+}
+
+template <class Lane>
+Rows<Lane> indice_avg_pool_backward(const Rows<Lane>& output_grad, const Pairs& pairs, std::size_t rows) {
+  Rows<Lane> grad(rows, output_grad.columns);
+  const auto counts = pair_counts<Lane>(pairs, output_grad.count());
+  for (std::size_t k = 0; k < pairs.in.size(); ++k) {
+    for (std::size_t j = 0; j < pairs.in[k].size(); ++j) {
+      const auto o = static_cast<std::size_t>(pairs.out[k][j]);
+      for (std::size_t c = 0; c < output_grad.columns; ++c)
+        grad[static_cast<std::size_t>(pairs.in[k][j])][c] += output_grad[o][c] / counts[o];
+    }
+  }
+  return grad;
+}
+
 template <class Lane>
 Rows<Lane> indice_max_pool_backward(const Rows<Lane>& features, const Rows<Lane>& features_out,
                                     const Rows<Lane>& output_grad, const Pairs& pairs) {

@@ -143,6 +143,28 @@ inline constexpr const Signature& kIndiceMaxPoolForward = signature([] {
       {at_most("offsets", "16777216"), at_most("rows", "2147483647"), at_most("out_rows", "2147483647")}};
 });
 
+inline constexpr const Signature& kIndiceAvgPoolForward = signature([] {
+  return Draft{
+      "indice_avg_pool_forward",
+      "rows channels offsets columns out_rows",
+      {},
+      {in("features", kFloats, "rows, channels"),
+       in("indice_pairs", dtypes(DType::i32), "offsets, 2, columns"), in("indice_num", kIndices, "offsets"),
+       out("features_out", like("features"), "out_rows, channels")},
+      {at_most("offsets", "16777216"), at_most("rows", "2147483647"), at_most("out_rows", "2147483647")}};
+});
+
+inline constexpr const Signature& kIndiceAvgPoolBackward = signature([] {
+  return Draft{
+      "indice_avg_pool_backward",
+      "out_rows channels offsets columns rows",
+      {},
+      {in("output_grad", kFloats, "out_rows, channels"),
+       in("indice_pairs", dtypes(DType::i32), "offsets, 2, columns"), in("indice_num", kIndices, "offsets"),
+       out("input_grad", like("output_grad"), "rows, channels")},
+      {at_most("offsets", "16777216"), at_most("rows", "2147483647"), at_most("out_rows", "2147483647")}};
+});
+
 inline constexpr const Signature& kIndiceMaxPoolBackward = signature([] {
   return Draft{
       "indice_max_pool_backward",

@@ -8,6 +8,8 @@ from turnout.check import mutual_information as _mutual_information
 from turnout.check import sparse_conv as _sparse_conv
 from turnout.check.dynamic_scatter import dynamic_scatter_backward, dynamic_scatter_forward, voxelize
 from turnout.check.indice_convolution import (
+    indice_avg_pool_backward,
+    indice_avg_pool_forward,
     indice_convolution_backward_data,
     indice_convolution_backward_filter,
     indice_convolution_forward,
@@ -37,6 +39,8 @@ __all__ = [
     "dynamic_scatter_backward",
     "dynamic_scatter_forward",
     "get_indice_pairs",
+    "indice_avg_pool_backward",
+    "indice_avg_pool_forward",
     "indice_convolution_backward_data",
     "indice_convolution_backward_filter",
     "indice_convolution_forward",

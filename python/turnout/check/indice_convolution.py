@@ -1,4 +1,4 @@
-"""The definitions of convolutions and max pooling along given pairs, and checks against them."""
+"""The definitions of convolutions and pooling along given pairs, and checks against them."""
 
 from __future__ import annotations
 
@@ -77,6 +77,30 @@ def indice_max_pool_backward(features, features_out, output_grad, indice_pairs, 
     return grad.astype(features.dtype)
 
 
+def _pair_counts(indice_pairs, indice_num, out_rows):
+    counts = np.zeros((out_rows, 1))
+    for _, _, o in _pairs(indice_pairs, indice_num):
+        np.add.at(counts, o, 1)
+    return np.maximum(counts, 1)
+
+
+def indice_avg_pool_forward(features, indice_pairs, indice_num, num_act_out):
+    """The definition of ``turnout.indice_avg_pool_forward``, in float64."""
+    out = np.zeros((num_act_out, features.shape[1]))
+    for _, i, o in _pairs(indice_pairs, indice_num):
+        np.add.at(out, o, features[i].astype(np.float64))
+    return (out / _pair_counts(indice_pairs, indice_num, num_act_out)).astype(features.dtype)
+
+
+def indice_avg_pool_backward(output_grad, indice_pairs, indice_num, num_act_in):
+    """The definition of ``turnout.indice_avg_pool_backward``, in float64."""
+    share = output_grad / _pair_counts(indice_pairs, indice_num, len(output_grad))
+    grad = np.zeros((num_act_in, output_grad.shape[1]))
+    for _, i, o in _pairs(indice_pairs, indice_num):
+        np.add.at(grad, i, share[o])
+    return grad.astype(output_grad.dtype)
+
+
 def _example(rng):
     indices = np.unique(np.stack([rng.integers(0, n, 60) for n in (2, 5, 6, 7)], axis=1), axis=0)
     indices = indices.astype(np.int32)
@@ -128,7 +152,21 @@ def _check_pool_backward(rng: np.random.Generator) -> None:
     _near(turnout.indice_max_pool_backward(*arguments), indice_max_pool_backward(*arguments))
 
 
+def _check_avg_forward(rng: np.random.Generator) -> None:
+    features, grad, _, pairs, num = _example(rng)
+    arguments = features, pairs, num, len(grad)
+    _near(turnout.indice_avg_pool_forward(*arguments), indice_avg_pool_forward(*arguments))
+
+
+def _check_avg_backward(rng: np.random.Generator) -> None:
+    features, grad, _, pairs, num = _example(rng)
+    arguments = grad, pairs, num, len(features)
+    _near(turnout.indice_avg_pool_backward(*arguments), indice_avg_pool_backward(*arguments))
+
+
 CHECKS = {
+    "indice_avg_pool_forward": _check_avg_forward,
+    "indice_avg_pool_backward": _check_avg_backward,
     "indice_convolution_forward": _check_forward,
     "indice_convolution_backward_data": _check_backward_data,
     "indice_convolution_backward_filter": _check_backward_filter,

@@ -1,4 +1,4 @@
-"""Sparse convolution and max pooling along given pairs, as torch operators with gradients."""
+"""Sparse convolution and pooling along given pairs, as torch operators with gradients."""
 
 from __future__ import annotations
 
@@ -243,3 +243,69 @@ def indice_max_pool(
     has a gradient: every input that equals the maximum of its window gets all of it.
     """
     return _pool(features, indice_pairs, indice_num, num_act_out, init)
+
+
+def _avg_cpu(features, indice_pairs, indice_num, num_act_out):
+    return _core.indice_avg_pool_forward(
+        features.contiguous(), indice_pairs.contiguous(), indice_num.contiguous(), num_act_out, None, True
+    )
+
+
+def _avg_grad_cpu(output_grad, indice_pairs, indice_num, num_act_in):
+    return _core.indice_avg_pool_backward(
+        output_grad.contiguous(), indice_pairs.contiguous(), indice_num.contiguous(), num_act_in, None, True
+    )
+
+
+def _avg_fake(features, indice_pairs, indice_num, num_act_out):
+    return features.new_empty((num_act_out, features.shape[1]))
+
+
+def _avg_grad_fake(output_grad, indice_pairs, indice_num, num_act_in):
+    return output_grad.new_empty((num_act_in, output_grad.shape[1]))
+
+
+# Each of the two is the derivative of the other.
+
+
+def _avg_save(ctx, inputs, output):
+    features, indice_pairs, indice_num, _ = inputs
+    ctx.save_for_backward(indice_pairs, indice_num)
+    ctx.rows = features.shape[0]
+
+
+def _avg_backward(ctx, grad):
+    return _avg_grad(grad, *ctx.saved_tensors, ctx.rows), None, None, None
+
+
+def _avg_grad_backward(ctx, grad):
+    return _avg(grad, *ctx.saved_tensors, ctx.rows), None, None, None
+
+
+_avg = define(
+    "indice_avg_pool_forward(Tensor features, Tensor indice_pairs, Tensor indice_num, SymInt num_act_out) "
+    "-> Tensor",
+    _avg_cpu,
+    _avg_fake,
+    save=_avg_save,
+    backward=_avg_backward,
+)
+_avg_grad = define(
+    "indice_avg_pool_backward(Tensor output_grad, Tensor indice_pairs, Tensor indice_num, SymInt num_act_in) "
+    "-> Tensor",
+    _avg_grad_cpu,
+    _avg_grad_fake,
+    save=_avg_save,
+    backward=_avg_grad_backward,
+)
+
+
+def indice_avg_pool(
+    features: torch.Tensor, indice_pairs: torch.Tensor, indice_num: torch.Tensor, num_act_out: int
+) -> torch.Tensor:
+    """The mean of each window over the pairs it has, along the pairs of :func:`turnout.get_indice_pairs`.
+
+    The definition is that of :func:`turnout.indice_avg_pool_forward`. Tensors may be strided. ``features``
+    has gradients of any order.
+    """
+    return _avg(features, indice_pairs, indice_num, num_act_out)
