@@ -57,23 +57,25 @@ struct FromScores : RowStrips<T, FromScores<T>> {
   using typename Base::Row;
   using typename Base::V;
 
+  // The largest of all lanes so far. Maxima of x86 drop NaN if they are the first operand: that of an
+  // argument stands for a weight of 0, and g has none without an infinity before it, which stays. g of the
+  // first row and of the last column are not looked at: infinities in these reach the start, as such or as
+  // NaN.
   struct Watch {
-    V most_argument;     // of safe_exp, in each lane
-    V most_g;            // that is fine
-    hn::Mask<D> is_low;  // lanes where g was never more
-    bool has_ordinary_end;
+    V argument;  // of safe_exp
+    V g;         // its magnitude
+    Real end;    // ans_grad
 
     bool is_fine() const {
       const D d;
-      const auto most = hn::Set(d, static_cast<Real>(kMostArgument));
-      return has_ordinary_end && hn::AllTrue(d, is_low) && hn::AllTrue(d, hn::Le(most_argument, most));
+      const auto most_argument = hn::Set(d, static_cast<Real>(kMostArgument));
+      const auto most_g = hn::Set(d, static_cast<Real>(kMostGrowth) * std::abs(end));
+      return is_ordinary(end) && hn::AllTrue(d, hn::Le(argument, most_argument)) &&
+             hn::AllTrue(d, hn::Le(g, most_g));
     }
   };
   Watch watch(std::int64_t batch_row) const {
-    const D d;
-    const Real end = ans_grad(batch_row);
-    return {hn::Set(d, kLeast<Real>), hn::Set(d, static_cast<Real>(kMostGrowth) * std::abs(end)),
-            hn::FirstN(d, static_cast<std::size_t>(kLanes)), is_ordinary(end)};
+    return {hn::Set(D(), kLeast<Real>), hn::Zero(D()), ans_grad(batch_row)};
   }
 
   Real& ans_grad(std::int64_t batch_row) const { return static_cast<Real*>(task.ans_grad)[batch_row]; }
@@ -91,7 +93,7 @@ struct FromScores : RowStrips<T, FromScores<T>> {
       const auto both = hn::And(hn::Eq(from, least), hn::Eq(to, least));
       argument = hn::IfThenElse(both, hn::Sub(hn::Add(from, step), to), argument);
     }
-    watch.most_argument = hn::Max(argument, watch.most_argument);  // on x86 without NaN, whose weight is 0
+    watch.argument = hn::Max(argument, watch.argument);
     return falling_exp(D(), argument);
   }
   static HWY_INLINE bool has_least(V p) { return !hn::AllFalse(D(), hn::Eq(p, hn::Set(D(), kLeast<Real>))); }
@@ -112,15 +114,10 @@ struct FromScores : RowStrips<T, FromScores<T>> {
   static HWY_INLINE Terms terms(const Cells& cell, Watch& watch) {
     const auto p = clamped(cell.p);
     const bool any_least = has_least(p);
+    if constexpr (kHasSymbols) watch.g = hn::Max(hn::Abs(cell.g_below), watch.g);
     return {kHasSymbols ? hn::Mul(cell.g_below, term(p, cell.px, clamped(cell.p_below), any_least, watch))
                         : hn::Zero(D()),
             term(p, cell.py, clamped(cell.p_right), any_least, watch)};
-  }
-
-  static HWY_INLINE typename Base::Grads grads(const Terms& of, Real right, Watch& watch) {
-    const auto to = Base::grads(of.symbol, of.factor, right);
-    watch.is_low = hn::And(watch.is_low, hn::Le(hn::Abs(to.g), watch.most_g));
-    return to;
   }
 
   Edge last_cell(const Row& row, std::int64_t t, const Real* below, Watch& watch) const {
@@ -164,7 +161,7 @@ struct FromScores : RowStrips<T, FromScores<T>> {
     Real right = edge.right;
     for (std::int64_t t = count - kLanes; t >= first; t -= kLanes) {
       const Terms of{hn::Load(d, symbols + (t - first)), hn::Load(d, factors + (t - first))};
-      const auto to = grads(of, right, watch);
+      const auto to = Base::grads(of.symbol, of.factor, right);
       Base::store(to.blank, row.py_grad + t);
       hn::StoreU(to.g, d, g + t);
       right = hn::GetLane(to.g);
@@ -195,7 +192,7 @@ struct FromScores : RowStrips<T, FromScores<T>> {
     const Cells cell{hn::Load(d, in[0]), hn::Load(d, in[1]), hn::Load(d, in[3]),
                      hn::Load(d, in[4]), hn::Load(d, in[2]), hn::Load(d, in[5])};
     const Terms of = terms<kHasSymbols>(cell, watch);
-    const auto to = grads(of, right, watch);
+    const auto to = Base::grads(of.symbol, of.factor, right);
     alignas(64) Real out[3][kLanes];
     hn::Store(of.symbol, d, out[0]);
     hn::Store(to.blank, d, out[1]);

@@ -81,11 +81,14 @@ struct FromOdds : RowStrips<T, FromOdds<T>> {
       hn::Store(of.symbol, d, symbols + place);
       hn::Store(of.blank, d, blanks + place);
     };
-    for (std::int64_t t = first; t < count; t += kLanes) weigh(t + skip, hn::LoadU(d, row.cells + t));
-    alignas(64) Real few[4][kLanes] = {};
+    for (std::int64_t t = first; t < count; t += kLanes) {
+      weigh(t + skip, hn::LoadU(d, row.cells + t));
+      if constexpr (kHasSymbols) Base::store(hn::LoadU(d, below + t), row.px_grad + t);
+    }
     if (first > 0) {
-      std::copy_n(row.cells, first, few[0] + skip);
-      weigh(0, hn::Load(d, few[0]));
+      alignas(64) Real odds[kLanes] = {};
+      std::copy_n(row.cells, first, odds + skip);
+      weigh(0, hn::Load(d, odds));
     }
     // The edge has been weighed.
     blanks[count + skip] = 1;
@@ -93,23 +96,21 @@ struct FromOdds : RowStrips<T, FromOdds<T>> {
     for (std::int64_t t = count - kLanes; t >= first; t -= kLanes) {
       const auto symbol = kHasSymbols ? hn::LoadU(d, below + t) : hn::Zero(d);
       const auto to = Base::grads(symbol, hn::LoadU(d, blanks + t + skip + 1), right);
-      if constexpr (kHasSymbols) Base::store(symbol, row.px_grad + t);
       Base::store(to.blank, row.py_grad + t);
       hn::StoreU(hn::Mul(to.g, hn::Load(d, symbols + t + skip)), d, handed + t);
       right = hn::GetLane(to.g);
     }
     if (first > 0) {
-      if constexpr (kHasSymbols) std::copy_n(below, first, few[1] + skip);
-      const auto to = Base::grads(hn::Load(d, few[1]), hn::LoadU(d, blanks + 1), right);
-      hn::Store(to.blank, d, few[2]);
-      hn::Store(hn::Mul(to.g, hn::Load(d, symbols)), d, few[3]);
-      alignas(64) Real g[kLanes];
+      alignas(64) Real symbol[kLanes] = {}, blank[kLanes], g[kLanes];
+      if constexpr (kHasSymbols) std::copy_n(below, first, symbol + skip);
+      const auto to = Base::grads(hn::Load(d, symbol), hn::LoadU(d, blanks + 1), right);
+      hn::Store(to.blank, d, blank);
       hn::Store(to.g, d, g);
       right = g[skip];
       for (std::int64_t i = 0; i < first; ++i) {
-        if constexpr (kHasSymbols) row.px_grad[i] = Base::rounded(few[1][skip + i]);
-        row.py_grad[i] = Base::rounded(few[2][skip + i]);
-        handed[i] = few[3][skip + i];
+        if constexpr (kHasSymbols) row.px_grad[i] = Base::rounded(symbol[skip + i]);
+        row.py_grad[i] = Base::rounded(blank[skip + i]);
+        handed[i] = g[skip + i] * symbols[skip + i];
       }
     }
     return {right * blanks[skip], handed[0]};

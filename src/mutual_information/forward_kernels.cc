@@ -209,37 +209,41 @@ struct Engine {
     }
   }
 
+  static HWY_NOINLINE Real most_above(const S& s) {
+    const double* above = s.above + s.step - off;
+    return static_cast<Real>(*std::max_element(above, above + S::kLanes) - s.base);
+  }
   // The base follows the largest lane. Where all lanes are unreachable it follows what comes from above: a
   // strip of a pruned lattice may be so for most of its steps, and what it meets then is far from its base.
-  void rebase(S& s) {
+  HWY_INLINE void rebase(S& s) {
     if constexpr (sizeof(Real) == 8) return;
     const D d;
     const auto rows = hn::FirstN(d, static_cast<std::size_t>(s.rows));
-    double by = hn::GetLane(hn::MaxOfLanes(d, hn::IfThenElse(rows, s.now, hn::Set(d, kNone<Real>))));
-    if (by == kNone<double>) {
-      const double* above = s.above + s.step - off;
-      by = *std::max_element(above, above + S::kLanes) - s.base;
-    }
-    if (!(std::abs(by) > 2 && std::abs(by) < 1 << 22)) return;
-    by = std::nearbyint(by);
+    Real most = hn::GetLane(hn::MaxOfLanes(d, hn::IfThenElse(rows, s.now, hn::Set(d, kNone<Real>))));
+    if (HWY_UNLIKELY(most == kNone<Real>)) most = most_above(s);
+    if (!(std::abs(most) > 2 && std::abs(most) < Real(1 << 22))) return;
+    const Real by = std::nearbyint(most);
     s.base += by;
-    s.now = hn::Sub(s.now, hn::Set(d, static_cast<Real>(by)));
-    s.before = hn::Sub(s.before, hn::Set(d, static_cast<Real>(by)));
+    s.now = hn::Sub(s.now, hn::Set(d, by));
+    s.before = hn::Sub(s.before, hn::Set(d, by));
   }
 
-  // p of the end, if these steps have it.
-  void take_ans(const S& s, const V (&p)[S::kLanes]) const {
-    const std::int64_t k = s.box.t_end - s.box.t_begin + s.rows - 1 - s.step;
-    if (s.first + s.rows <= s.box.s_end || k < 0 || k >= S::kLanes) return;
-    alignas(64) Real lanes[S::kLanes];
-    hn::Store(p[k], D(), lanes);
-    static_cast<Real*>(task.ans)[s.row] = lanes[s.rows - 1] + static_cast<Real>(s.base);
+  // p of the end, if these steps have it. The index of `p` is a constant, so that it may stay in registers.
+  HWY_INLINE void take_ans(const S& s, const V (&p)[S::kLanes]) const {
+    const std::int64_t at = s.box.t_end - s.box.t_begin + s.rows - 1 - s.step;
+    if (HWY_LIKELY(at >= S::kLanes) || at < 0) return;
+    for (std::int64_t k = 0; k < S::kLanes; ++k) {
+      if (k != at) continue;
+      alignas(64) Real lanes[S::kLanes];
+      hn::Store(p[k], D(), lanes);
+      static_cast<Real*>(task.ans)[s.row] = lanes[s.rows - 1] + static_cast<Real>(s.base);
+    }
   }
 
   // kLanes steps of `count` strips; unused slots up to kWidth compute on zeros, and nobody looks at the
   // results.
   template <int kWidth>
-  void run_steps(S* const* active, int count) {
+  HWY_INLINE void run_steps(S* const* active, int count) {
     const D d;
     alignas(64) V xs[kWidth][S::kLanes], ys[kWidth][S::kLanes];
     alignas(64) Real above[kWidth][S::kLanes];
@@ -273,23 +277,25 @@ struct Engine {
         if constexpr (kModified) before[q] = now[q];
         now[q] = next;
         // From here on the arrays have what comes of the steps.
-        ys[q][k] = next;
-        if constexpr (kStored == Stored::odds) xs[q][k] = odds(d, x, y, next);
+        xs[q][k] = next;
+        if constexpr (kStored == Stored::odds) ys[q][k] = odds(d, x, y, next);
       }
     }
     for (int q = 0; q < count; ++q) {
       S& s = *active[q];
       s.now = now[q];
       s.before = before[q];
+      alignas(64) Real last_row[S::kLanes];  // of p
       if constexpr (kStored == Stored::score) {
-        s.store_steps(ys[q], static_cast<Real>(s.base), cell_columns);
+        s.store_steps(xs[q], static_cast<Real>(s.base), cell_columns, last_row);
       } else {
-        s.store_steps(xs[q], Real(0), cell_columns);
+        s.store_steps(ys[q], Real(0), cell_columns, last_row);
+        s.store_last_row(xs[q], last_row);
       }
       if (s.below != nullptr) {
-        s.store_below(ys[q]);
+        s.store_below(last_row);
       } else {
-        take_ans(s, ys[q]);
+        take_ans(s, xs[q]);
       }
       s.step += S::kLanes;
     }

@@ -96,25 +96,30 @@ struct Strip {
       for (std::int64_t j = 0; j < kBlock; ++j) v[k + j] = r[j];
     }
   }
-  // The other way, plus `base`.
-  static HWY_INLINE void store_square(const V (&v)[kLanes], V base, const Rows<Real>& square) {
+  // The other way, plus `base`. last_row: the last one without it.
+  static HWY_INLINE void store_square(const V (&v)[kLanes], V base, const Rows<Real>& square,
+                                      Real (&last_row)[kLanes]) {
     for (std::int64_t k = 0; k < kLanes; k += kBlock) {
       V r[kBlock];
       for (std::int64_t j = 0; j < kBlock; ++j) r[j] = v[k + j];
       transpose_blocks(r);
       for (std::int64_t j = 0; j < kBlock; ++j) store_blocks(hn::Add(r[j], base), square, j, k);
+      store_last_block(r[kBlock - 1], last_row + k);
     }
   }
-  // The last lane of each.
-  static HWY_INLINE void store_last_lanes(const V (&v)[kLanes], Real (&last)[kLanes]) {
+  // The last row alone: nothing else is computed of the transposition.
+  static HWY_INLINE void store_last_row(const V (&v)[kLanes], Real (&last_row)[kLanes]) {
     for (std::int64_t k = 0; k < kLanes; k += kBlock) {
       V r[kBlock];
       for (std::int64_t j = 0; j < kBlock; ++j) r[j] = v[k + j];
-      transpose_blocks(r);  // of which all but the last is not computed
-      alignas(64) Real blocks[kLanes];
-      hn::Store(r[kBlock - 1], D(), blocks);
-      std::copy_n(blocks + kLanes - kBlock, kBlock, last + k);
+      transpose_blocks(r);
+      store_last_block(r[kBlock - 1], last_row + k);
     }
+  }
+  static HWY_INLINE void store_last_block(V v, Real* to) {
+    alignas(64) Real blocks[kLanes];
+    hn::Store(v, D(), blocks);
+    std::copy_n(blocks + kLanes - kBlock, kBlock, to);
   }
 
   // Steps step .. step + kLanes - 1 of one array: lane j has from[j * stride + step - j + shift], and none
@@ -154,23 +159,24 @@ struct Strip {
   }
 
   // The other way, plus `base`.
-  HWY_INLINE void store_steps(const V (&v)[kLanes], Real base_of_all, std::int64_t cell_columns) const {
+  HWY_INLINE void store_steps(const V (&v)[kLanes], Real base_of_all, std::int64_t cell_columns,
+                              Real (&last_row)[kLanes]) const {
     const V all_base = hn::Set(D(), base_of_all);
     const std::int64_t columns = box.t_end - box.t_begin + 1;
     Real* const corner = cells + step;
     if (HWY_LIKELY(step >= kLanes - 1 && step + kLanes <= columns)) {
       Rows<Real> square(corner, cell_columns - 1);
       if (HWY_LIKELY(rows == kLanes)) {
-        store_square(v, all_base, square);
+        store_square(v, all_base, square, last_row);
         return;
       }
       Real spare[kLanes];  // for lanes beyond the strip
       std::fill(square.row + rows, square.row + kLanes, &spare[0]);
-      store_square(v, all_base, square);
+      store_square(v, all_base, square, last_row);
       return;
     }
     alignas(64) Real buffer[kLanes * kLanes];
-    store_square(v, all_base, Rows<Real>(buffer, kLanes));
+    store_square(v, all_base, Rows<Real>(buffer, kLanes), last_row);
     for (std::int64_t lane = 0; lane < rows; ++lane) {
       const std::int64_t t = step - lane;
       const std::int64_t begin = std::max<std::int64_t>(0, -t), end = std::min(kLanes, columns - t);
@@ -195,9 +201,7 @@ struct Strip {
         hn::StoreU(hn::DemoteTo(d, hn::Sub(hn::LoadU(dw, from + k), wide_base)), d, to + k);
     }
   }
-  HWY_INLINE void store_below(const V (&v)[kLanes]) const {
-    alignas(64) Real last_row[kLanes];
-    store_last_lanes(v, last_row);
+  HWY_INLINE void store_below(const Real (&last_row)[kLanes]) const {
     double* to = below + step - (kLanes - 1);
     if constexpr (sizeof(Real) == 8) {
       for (std::int64_t k = 0; k < kLanes; ++k) to[k] = base + last_row[k];

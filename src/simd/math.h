@@ -44,7 +44,7 @@ HWY_INLINE hn::Vec<D> falling_exp(D d, hn::Vec<D> x) {
     y = hn::MulAdd(hn::Set(d, 0.0013956052716821432f), rr, y);
     // 1 last: 1 + r would be rounded before rr / 2 is added, which is lost then whenever r is small, and
     // always to the same side.
-    y = hn::Add(hn::Set(d, 1.0f), hn::MulAdd(hn::MulAdd(y, rr, middle), rr, r));
+    y = hn::Add(hn::Set(d, 1.0f), hn::MulAdd(y, hn::Mul(rr, rr), hn::MulAdd(middle, rr, r)));
     const auto scaled = hn::BitCast(d, hn::Add(hn::BitCast(du, y), by.scale));
     return hn::IfThenElseZero(hn::Gt(x, hn::Set(d, -87.33f)), scaled);
   }
