@@ -1,15 +1,16 @@
-# turnout_family(): what a family's CMakeLists.txt says of its sources. The libraries, the tests and the Python
-# module are made of what all families have said.
+# turnout_family(): called by a family's CMakeLists.txt to declare its source files. The libraries, the tests
+# and the Python module are built from the files of all families.
 #
 #   turnout_family(
-#     SOURCES     plans and what they are made of, compiled once
-#     KERNELS     compiled once per instruction set
-#     C_SOURCES   of the C interface
-#     TESTS       <family>_test
-#     C_TESTS     c_api_test
-#     C_ORDER_TESTS   c_order_test: the order of checks)
+#     SOURCES         plans and their parts, compiled once
+#     KERNELS         loops, compiled once per instruction set
+#     C_SOURCES       the C interface
+#     TESTS           sources of the program <family>_test
+#     C_TESTS         added to the program c_api_test
+#     C_ORDER_TESTS   added to the program c_order_test, which tests the order of checks)
 #
-# Every family has operators.cc, c_operators.cc, python.cc, fuzz.cc and bench.cc besides.
+# The files operators.cc, c_operators.cc, python.cc, fuzz.cc and bench.cc are added without being listed; every
+# family must have them.
 function(turnout_family)
   set(kinds SOURCES KERNELS C_SOURCES TESTS C_TESTS C_ORDER_TESTS)
   cmake_parse_arguments(PARSE_ARGV 0 given "" "" "${kinds}")
@@ -27,7 +28,7 @@ function(turnout_family)
   set_property(GLOBAL PROPERTY turnout_TESTS_of_${family} ${given_TESTS})
 endfunction()
 
-# turnout_sources(KIND variable): what all families have given as KIND.
+# turnout_sources(KIND variable): sets the variable to the files that all families have declared as KIND.
 function(turnout_sources kind variable)
   get_property(all GLOBAL PROPERTY turnout_${kind})
   set(${variable} ${all} PARENT_SCOPE)

@@ -134,6 +134,9 @@ struct Calls {
                            view(locations.data(), {rows}), view(input.data(), {rows, hidden}),
                            view(output.data(), {rows, hidden}),
                            {.capacity = rows, .num_experts = 1, .fill = fill});
+    moe_dispatch_forward(context, view(gates.data(), {rows}), view(indices.data(), {rows}),
+                         view(locations.data(), {rows}), view(output.data(), {rows, hidden}),
+                         view(output.data(), {rows, hidden}), {.capacity = rows, .num_experts = 1});
     moe_re_routing(context, view(input.data(), {rows, hidden}), view(counts.data(), {2, 2}), nullptr,
                    view(output.data(), {rows, hidden}), nullptr, view(indices.data(), {rows}),
                    view(number.data(), {2}));

@@ -1,4 +1,4 @@
-// Tensor descriptors of the C interface that a test need not destroy.
+// Descriptors of the C interface that destroy themselves.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ inline constexpr auto kUnsupported = MLUOP_STATUS_NOT_SUPPORTED;
 
 class Descriptor {
  public:
-  // Row-major without strides.
+  // Without strides the tensor is row-major.
   Descriptor(mluOpDataType_t dtype, const std::vector<std::int64_t>& shape,
              const std::vector<std::int64_t>& stride = {}) {
     const int rank = static_cast<int>(shape.size());
@@ -37,12 +37,12 @@ class Descriptor {
   mluOpTensorDescriptor_t desc_ = nullptr;
 };
 
-// What a sparse-convolution descriptor is set to.
+// The values of a sparse-convolution descriptor.
 struct Convolution {
   int dims = 5, batch = 1;
   std::vector<int> pad{0, 0, 0}, stride{1, 1, 1}, dilation{1, 1, 1}, input{}, filter{}, output{};
   int sub_m = 0, transpose = 0, inverse = 0;
-  // A vector without elements is a NULL pointer.
+  // An empty vector is passed as NULL.
   mluOpStatus_t set(mluOpSparseConvolutionDescriptor_t desc) const {
     const auto given = [](const std::vector<int>& v) { return v.empty() ? nullptr : v.data(); };
     return mluOpSetSparseConvolutionDescriptor(desc, dims, batch, given(pad), given(stride), given(dilation),

@@ -1,4 +1,4 @@
-// All operators of the C interface, for the tests that treat them alike.
+// The list of all operators of the C interface, for tests that run on every operator.
 #pragma once
 
 #include <span>
@@ -17,16 +17,16 @@ struct COperator {
   // Calls the C function with arguments and scalars in the signature's order.
   mluOpStatus_t (*invoke)(mluOpHandle_t handle, Descriptors descriptors, void* const* data, Scalars scalars,
                           const Workspace& workspace);
-  // A call that succeeds, from which the tests break one thing at a time: a value for every size and scalar.
+  // A valid call, as a value for every size and scalar. Tests start from it and break one thing at a time.
   std::string_view example;
-  // Makes the data of such a call legal, where zeros are not.
+  // Fills in the data of that call, if zeros are not valid data.
   void (*prepare)(const Tensor* arguments) = nullptr;
-  // Asks how large the workspace must be; nullptr: the function takes none.
+  // Returns the required workspace size; nullptr if the function takes no workspace.
   mluOpStatus_t (*query)(mluOpHandle_t handle, Descriptors descriptors, Scalars scalars,
                          std::size_t* workspace_size) = nullptr;
-  // What breaks each of the signature's data checks and nothing before it, as changes to the example.
-  std::string_view data_faults[kMaxRules] = {};
-  // Results without an element to compute are still given values that say so.
+  // For each data check of the signature, changes to the example that break this check and no earlier one.
+  std::string_view data_faults[8] = {};
+  // Some results are written even if there is nothing to compute.
   bool writes_when_empty = false;
 };
 

@@ -1,8 +1,8 @@
-"""Checks what each file of src/ may include: the layers and their order, and who may name which library.
+"""Checks the #include lines of src/: the order of the layers, and which files may include which library.
 
     core <- simd <- runtime <- indices, rows, matrix <- a family <- its c_*.cc and python.cc, and doors/
 
-A layer includes itself and those before it. A family includes no other family.
+A layer may include itself and the layers before it. A family may not include another family.
 """
 
 import re
@@ -25,11 +25,11 @@ MAY_INCLUDE = {
 }
 FAMILIES = {path.parent.name for path in SRC.glob("*/operators.cc")}
 
-# What a file outside these places may not name.
+# Headers, by pattern, that only files in the given places may include.
 LIBRARIES = {
     r"<hwy/": ("Highway", r"simd/"),
     r"<nanobind/|<Python\.h>": ("nanobind and Python", r"doors/python/|\w+/python\.cc$"),
-    r"<(thread|mutex|condition_variable|pthread\.h)>": ("a thread library", r"runtime/"),
+    r"<(thread|condition_variable|pthread\.h)>": ("a thread library", r"runtime/"),
     r'"turnout/mluop/': ("the C interface", r"doors/c/|\w+/c_\w+\.(cc|h)$"),
 }
 TEST = re.compile(r"test\.cc$|/fuzz\.cc$|/bench\.cc$|_cases?\.h$|/reference\.h$")

@@ -224,7 +224,7 @@ def test_refusals(rng):
         values(rng, (out_rows, 6)),
     )
     name = "indice_convolution_forward: "
-    limit = f"expected 0 .. {out_rows - 1}, the rows of features_out"
+    limit = f"expected 0 .. {out_rows - 1}, the rows of out"
 
     def sentence(*arguments, function=turnout.indice_convolution_forward, **options):
         with pytest.raises(ValueError) as error:
@@ -252,7 +252,7 @@ def test_refusals(rng):
     assert sentence(features, filters, pairs, num, -1) == f"{name}num_act_out is -1, expected 0 or more"
     assert (
         sentence(features, filters, pairs, num, out_rows + 1, out=out)
-        == f"{name}features_out.shape[0] is {out_rows}, expected num_act_out = {out_rows + 1}"
+        == f"{name}out.shape[0] is {out_rows}, expected num_act_out = {out_rows + 1}"
     )
     assert "filters.shape[1] is 3" in sentence(features, filters[:, :3], pairs, num, out_rows)
     assert "expected rows" in sentence(features, filters, pairs, num, out_rows, subm=True)

@@ -27,6 +27,7 @@ from turnout.library import (
     set_log,
     set_num_threads,
     show_config,
+    trim,
 )
 from turnout.moe_dispatch import moe_dispatch_forward
 from turnout.moe_re_routing import moe_re_routing, moe_re_routing_inverse
@@ -63,5 +64,6 @@ __all__ = [
     "set_log",
     "set_num_threads",
     "show_config",
+    "trim",
     "voxelize",
 ]

@@ -9,10 +9,14 @@ namespace turnout::families::dynamic_scatter {
 using namespace core;
 
 // Beside the functions they belong to, in c_api.cc.
-extern const Signature kMluOpGetDynamicPointToVoxelForwardWorkspaceSize, kMluOpDynamicPointToVoxelForward;
-extern const Signature kMluOpGetDynamicPointToVoxelBackwardWorkspaceSize, kMluOpDynamicPointToVoxelBackward;
-extern const Signature kMluOpGetDynamicScatterBackwardWorkspaceSize, kMluOpDynamicScatterBackward;
-extern const Signature kMluOpGetVoxelizationWorkspaceSize, kMluOpVoxelization;
+extern const Signature& kMluOpGetDynamicPointToVoxelForwardWorkspaceSize;
+extern const Signature& kMluOpDynamicPointToVoxelForward;
+extern const Signature& kMluOpGetDynamicPointToVoxelBackwardWorkspaceSize;
+extern const Signature& kMluOpDynamicPointToVoxelBackward;
+extern const Signature& kMluOpGetDynamicScatterBackwardWorkspaceSize;
+extern const Signature& kMluOpDynamicScatterBackward;
+extern const Signature& kMluOpGetVoxelizationWorkspaceSize;
+extern const Signature& kMluOpVoxelization;
 
 namespace {
 
@@ -40,7 +44,7 @@ constexpr std::string_view kVoxelizationExample =
 }  // namespace
 
 std::span<const COperator> c_operators() {
-  static constexpr COperator kOperators[] = {
+  static const COperator kOperators[] = {
       {.signature = &kMluOpGetDynamicPointToVoxelForwardWorkspaceSize,
        .invoke =
            [](mluOpHandle_t handle, Descriptors d, void* const*, Scalars s, const Workspace&) {

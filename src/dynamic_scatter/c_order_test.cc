@@ -86,7 +86,8 @@ void expect_backward_order(const std::string& function) {
   expect_strided_before_shapes<Call>(stairs, each, {{0, {kNegative, kNegative}}, {1, {kNegative, 1}}});
   each.ranks();
   each.extents();
-  stairs.bad("voxels is 1048577, expected at most points = 1048576", [](Call& c) { c.voxels = kHugeRows; });
+  stairs.bad("grad_voxel_feats.shape[0] is 1048577, expected at most feats.shape[0] = 1048576",
+             [](Call& c) { c.voxels = kHugeRows; });
   stairs.bad("reduce_type is 0, expected 2 (max)", [](Call& c) { c.reduce_type = 1; });
   stairs.bad("reduce_type is 1, expected 2 (max)", [](Call& c) { c.reduce_type = 2; });
   stairs.unsupported("grad_voxel_feats has 2147483648 elements", [](Call& c) { c.voxels = 3; });
@@ -96,10 +97,9 @@ void expect_backward_order(const std::string& function) {
   each.data();
   stairs.bad("workspace is NULL and workspace_size is 10", [](Call& c) { c.has_workspace = true; });
   stairs.bad("workspace_size is 10 bytes, expected ", [](Call& c) { c.workspace_size = kWorkspace; });
-  const std::string op = "dynamic_scatter_backward";
-  stairs.bad_inside(op, "grad_feats overlaps grad_voxel_feats", [](Call& c) { c.is_apart = true; });
-  stairs.bad_inside(op, "voxel_num[0] is 9, expected 0 .. voxels = 3", [](Call& c) { c.has_voxels = true; });
-  stairs.bad_inside(op, "point2voxel_map[2] is 3, expected -1 .. 2", [](Call& c) { c.is_mapped = true; });
+  stairs.bad("grad_feats overlaps grad_voxel_feats", [](Call& c) { c.is_apart = true; });
+  stairs.bad("voxel_num[0] is 9, expected 0 .. voxels = 3", [](Call& c) { c.has_voxels = true; });
+  stairs.bad("point2voxel_map[2] is 3, expected -1 .. 2", [](Call& c) { c.is_mapped = true; });
   stairs.succeeds();
   stairs.climb();
 }
@@ -183,7 +183,8 @@ TEST(CDynamicScatterOrder, OfForwardIsTheContract) {
   stairs.bad("reduce_type is 0" + expected, [](Call& c) { c.reduce_type = 3; });
   stairs.bad("reduce_type is 3" + expected, [](Call& c) { c.reduce_type = 1; });
   each.extents();
-  stairs.bad("voxels is 1048577, expected at most points = 1048576", [](Call& c) { c.voxels = 2; });
+  stairs.bad("voxel_feats.shape[0] is 1048577, expected at most feats.shape[0] = 1048576",
+             [](Call& c) { c.voxels = 2; });
   stairs.unsupported("feats has 2147483648 elements", [](Call& c) {
     c.channels = 1;
     c.points = kHugeTriples;
@@ -195,8 +196,7 @@ TEST(CDynamicScatterOrder, OfForwardIsTheContract) {
   stairs.bad("workspace_size is 10 bytes, expected ", [](Call& c) { c.workspace_size = kWorkspace; });
   each.data();
   stairs.bad("coors overlaps feats", [](Call& c) { c.is_apart = true; });
-  stairs.bad_inside("dynamic_scatter_forward", "voxel_feats.shape[0] is 2, expected 3 or more",
-                    [](Call& c) { c.voxels = 3; });
+  stairs.bad("voxel_feats.shape[0] is 2, expected 3 or more", [](Call& c) { c.voxels = 3; });
   stairs.succeeds();
   stairs.climb();
 }
@@ -269,8 +269,8 @@ void expect_order_of_descriptors(Stairs<Call>& stairs, const EachTensor<Call>& e
   each.dtypes();
   stairs.unsupported("points has 2147483648 elements", [](Call& c) { c.rows = 0; });
   stairs.unsupported("coors has 2147483649 elements", [](Call& c) { c.max_voxels = 0; });
-  stairs.bad("rows is 0, expected 1 or more", [](Call& c) { c.rows = 2, c.features = 0; });
-  stairs.bad("features is 0, expected 1 or more", [](Call& c) { c.features = 2; });
+  stairs.bad("points.shape[0] is 0, expected 1 or more", [](Call& c) { c.rows = 2, c.features = 0; });
+  stairs.bad("points.shape[1] is 0, expected 1 or more", [](Call& c) { c.features = 2; });
 }
 
 TEST(CVoxelizationOrder, IsTheContract) {
@@ -282,12 +282,11 @@ TEST(CVoxelizationOrder, IsTheContract) {
   stairs.bad("workspace is NULL and workspace_size is 10", [](Call& c) { c.has_workspace = true; });
   stairs.succeeds([](Call& c) { c.max_voxels = 3, c.max_points = 0; });
   stairs.succeeds([](Call& c) { c.max_points = 2; });
-  stairs.bad("features is 2, expected 3 or more", [](Call& c) { c.features = 3; });
+  stairs.bad("points.shape[1] is 2, expected 3 or more", [](Call& c) { c.features = 3; });
   stairs.bad("workspace_size is 10 bytes, expected ", [](Call& c) { c.workspace_size = kWorkspace; });
   each.data();
   stairs.bad("voxels overlaps points", [](Call& c) { c.is_apart = true; });
-  stairs.bad_inside("voxelize_hard", "voxel_size[0] is 0, expected a positive finite number",
-                    [](Call& c) { c.has_grid = true; });
+  stairs.bad("voxel_size[0] is 0, expected a positive finite number", [](Call& c) { c.has_grid = true; });
   stairs.succeeds();
   stairs.climb();
 }

@@ -167,9 +167,9 @@ TEST_F(CVoxelization, EmptyPointsAreBad) {
     HardVoxels no_points(handle, 3, max_points, 2, {});
     std::size_t size = 9;
     EXPECT_EQ(no_points.query(&size), kBad);
-    no_points.expect_refused("rows is 0, expected 1 or more");
+    no_points.expect_refused("points.shape[0] is 0, expected 1 or more");
     HardVoxels no_features(handle, 0, max_points, 2, {});
-    no_features.expect_refused("features is 0, expected 1 or more");
+    no_features.expect_refused("points.shape[1] is 0, expected 1 or more");
   }
 }
 
@@ -177,7 +177,7 @@ TEST_F(CVoxelization, EmptyPointsAreBad) {
 TEST_F(CVoxelization, TooFewFeaturesAreBad) {
   HardVoxels call(handle, 2, 2, 2, {1, 2});
   EXPECT_GT(call.required, 0u);
-  call.expect_refused("features is 2, expected 3 or more");
+  call.expect_refused("points.shape[1] is 2, expected 3 or more");
 }
 
 TEST_F(CVoxelization, WithoutRoomTheResultsSaySo) {
@@ -205,7 +205,7 @@ TEST_F(CVoxelization, RangesWithoutVoxelsAreBad) {
   }
   HardVoxels call = small();
   call.range[5] = 0.25f;
-  call.expect_refused("in direction z");
+  call.expect_refused("mluOpVoxelization: coors_range is 0 .. 0.25 in direction z");
 }
 
 TEST_F(CVoxelization, OverlapAndAlignment) {

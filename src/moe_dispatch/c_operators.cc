@@ -6,10 +6,10 @@ namespace turnout::families::moe_dispatch {
 using namespace core;
 
 // Beside the functions they belong to, in c_api.cc.
-extern const Signature kMluOpMoeDispatchForward;
+extern const Signature& kMluOpMoeDispatchForward;
 
 std::span<const COperator> c_operators() {
-  static constexpr COperator kOperators[] = {
+  static const COperator kOperators[] = {
       {&kMluOpMoeDispatchForward,
        [](mluOpHandle_t handle, Descriptors d, void* const* data, Scalars s, const Workspace&) {
          return mluOpMoeDispatchForward(handle, d[0], data[0], d[1], data[1], d[2], data[2], d[3], data[3],

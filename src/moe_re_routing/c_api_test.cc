@@ -320,8 +320,8 @@ TEST_F(CMoeReRouting, CountsAreCheckedBeforeAnythingIsWritten) {
     EXPECT_NE(std::string(turnoutLastError()).find(sentence), std::string::npos) << turnoutLastError();
     call.expect_untouched();
   };
-  expect_bad({1, 2, 1, 2, -1, 2}, "[1, 1] is -1, expected 0 or more");
-  expect_bad({1, 2, 1, 2, 0, 0}, "sums to 6, expected the 7 rows");
+  expect_bad({1, 2, 1, 2, -1, 2}, "mluOpMoeReRouting: counts[1, 1] is -1, expected 0 or more");
+  expect_bad({1, 2, 1, 2, 0, 0}, "mluOpMoeReRouting: counts sums to 6, expected the 7 rows");
   expect_bad({1, 2, 1, 2, 1, 1}, "[1, 2] is 1, expected at most 0");
   expect_bad({INT64_MAX, INT64_MAX, 2, 2, 4, 0}, "[0, 0] is 9223372036854775807");
 }
@@ -366,7 +366,8 @@ TEST_F(CMoeReRouting, TheInverseNeedsAPermutation) {
       EXPECT_NE(std::string(turnoutLastError()).find(sentence), std::string::npos) << turnoutLastError();
       EXPECT_EQ(back, Bytes(back.size(), kPaint));
     };
-    expect_bad({0, 1, 2, 3, 4, 5, 5}, "[6] is 5, which [5] is already, expected a permutation");
+    expect_bad({0, 1, 2, 3, 4, 5, 5},
+               "mluOpMoeReRoutingInverse: idx[6] is 5, which [5] is already, expected a permutation");
     expect_bad({0, 1, 2, 7, 4, 5, 6}, "[3] is 7, expected 0 .. 6");
     expect_bad({-1, 1, 2, 3, 4, 5, 6}, "[0] is -1, expected 0 .. 6");
   }

@@ -7,10 +7,12 @@ namespace turnout::families::moe_re_routing {
 using namespace core;
 
 // Beside the functions they belong to, in c_api.cc.
-extern const Signature kMluOpGetMoeReRoutingWorkspaceSize, kMluOpMoeReRouting, kMluOpMoeReRoutingInverse;
+extern const Signature& kMluOpGetMoeReRoutingWorkspaceSize;
+extern const Signature& kMluOpMoeReRouting;
+extern const Signature& kMluOpMoeReRoutingInverse;
 
 std::span<const COperator> c_operators() {
-  static constexpr COperator kOperators[] = {
+  static const COperator kOperators[] = {
       {&kMluOpGetMoeReRoutingWorkspaceSize,
        [](mluOpHandle_t handle, Descriptors d, void* const*, Scalars, const Workspace&) {
          std::size_t size = 0;

@@ -55,9 +55,9 @@ TEST(CMoeReRoutingOrder, IsTheContract) {
   stairs.bad("expert_token_num_type is 2", [](Call& c) { c.number_type = 0; });
   stairs.bad("idx_type is -1", [](Call& c) { c.idx_type = 1; });
   each.extents();
-  stairs.bad("hidden is 0, expected 1 or more", [](Call& c) { c.hidden = 2; });
-  stairs.bad("ranks is 0, expected 1 or more", [](Call& c) { c.ranks = 2; });
-  stairs.bad("experts is 0, expected 1 or more", [](Call& c) { c.experts = 2; });
+  stairs.bad("tokens.shape[1] is 0, expected 1 or more", [](Call& c) { c.hidden = 2; });
+  stairs.bad("counts.shape[0] is 0, expected 1 or more", [](Call& c) { c.ranks = 2; });
+  stairs.bad("counts.shape[1] is 0, expected 1 or more", [](Call& c) { c.experts = 2; });
   each.strided();
   stairs.unsupported("tokens has 4294967296 elements", [](Call& c) { c.rows = 4; });
   stairs.bad("workspace is NULL", [](Call& c) { c.has_workspace = true; });
@@ -95,7 +95,7 @@ TEST(CMoeReRoutingOrder, OfTheInverseIsTheContract) {
   each.dtypes();
   stairs.bad("idx_type is 2", [](Call& c) { c.idx_type = 0; });
   each.extents();
-  stairs.bad("hidden is 0, expected 1 or more", [](Call& c) { c.hidden = 2; });
+  stairs.bad("permute_tokens.shape[1] is 0, expected 1 or more", [](Call& c) { c.hidden = 2; });
   each.strided();
   stairs.unsupported("permute_tokens has 4294967296 elements", [](Call& c) { c.rows = 0; });
   stairs.succeeds([](Call& c) { c.rows = 4; });  // empty

@@ -6,8 +6,10 @@ namespace turnout::families::mutual_information {
 using namespace core;
 
 // Beside the functions they belong to, in c_api.cc.
-extern const Signature kMluOpGetMutualInformationForwardWorkspaceSize, kMluOpMutualInformationForward;
-extern const Signature kMluOpGetMutualInformationBackwardWorkspaceSize, kMluOpMutualInformationBackward;
+extern const Signature& kMluOpGetMutualInformationForwardWorkspaceSize;
+extern const Signature& kMluOpMutualInformationForward;
+extern const Signature& kMluOpGetMutualInformationBackwardWorkspaceSize;
+extern const Signature& kMluOpMutualInformationBackward;
 
 namespace {
 
@@ -24,7 +26,7 @@ mluOpStatus_t query_mutual_information_backward(mluOpHandle_t handle, Descriptor
 }  // namespace
 
 std::span<const COperator> c_operators() {
-  static constexpr COperator kOperators[] = {
+  static const COperator kOperators[] = {
       {.signature = &kMluOpGetMutualInformationForwardWorkspaceSize,
        .invoke =
            [](mluOpHandle_t handle, Descriptors d, void* const*, Scalars s, const Workspace&) {

@@ -60,8 +60,7 @@ struct LatticeCall {
 
 // Table 5.3.2.
 template <bool kIsBackward>
-void expect_order(const std::string& function, const std::string& op, std::vector<std::string> names,
-                  const std::string& overlap) {
+void expect_order(const std::string& function, std::vector<std::string> names, const std::string& overlap) {
   using Call = LatticeCall<kIsBackward, false>;
   Stairs<Call> stairs(function);
   const EachTensor<Call> each{stairs, names};
@@ -111,19 +110,19 @@ void expect_order(const std::string& function, const std::string& op, std::vecto
     });
   stairs.bad("opt_boundary.data is given, but nothing describes it",
              [](Call& c) { c.parts[2].described = true; });
-  stairs.bad_inside(op, overlap, [](Call& c) { c.is_apart = true; });
-  stairs.bad_inside(op, "boundary[0, 3] is 3, expected 0 .. 2", [](Call& c) { c.is_in_range = true; });
+  stairs.bad(overlap, [](Call& c) { c.is_apart = true; });
+  stairs.bad("opt_boundary[0, 3] is 3, expected 0 .. 2", [](Call& c) { c.is_in_range = true; });
   stairs.succeeds();
   stairs.climb();
 }
 
 TEST(CMutualInformationOrder, OfForwardIsTheContract) {
-  expect_order<false>("mluOpMutualInformationForward", "mutual_information_forward",
-                      {"px", "py", "opt_boundary", "p", "ans"}, "p overlaps px");
+  expect_order<false>("mluOpMutualInformationForward", {"px", "py", "opt_boundary", "p", "ans"},
+                      "p overlaps px");
 }
 
 TEST(CMutualInformationOrder, OfBackwardIsTheContract) {
-  expect_order<true>("mluOpMutualInformationBackward", "mutual_information_backward",
+  expect_order<true>("mluOpMutualInformationBackward",
                      {"px", "py", "opt_boundary", "p", "ans_grad", "px_grad", "py_grad"},
                      "px_grad overlaps px");
 }

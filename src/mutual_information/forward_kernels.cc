@@ -6,16 +6,17 @@
 // in registers. A step waits for the one before it, so four strips take turns.
 //
 // In float, lanes hold p minus an integer that follows them, so that a long lattice is as precise as a short
-// one.
+// one. The odds of a cell are a difference of two such values, and have the precision of the lanes, where p
+// has only that of its own size.
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
-#include <thread>
 
 #include "core/dtypes.h"
 #include "mutual_information/kernels.h"
 #include "runtime/context.h"
+#include "runtime/yield.h"
 #include "simd/fp_environment.h"
 #include "simd/half.h"
 
@@ -51,7 +52,20 @@ HWY_INLINE V log_add(D d, V x, V y) {
   return hn::Add(larger, hn::IfThenElseZero(is_near, log1p_exp(d, minus_distance)));
 }
 
-template <class T, bool kModified>
+// What Stored::odds says: x is the score by way of a symbol, y by way of a blank, p their log_add. A NaN of y
+// is dropped, as log_add does.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V odds(D d, V x, V y, V p) {
+  const auto none = hn::Set(d, kNone<hn::TFromD<D>>);
+#if HWY_ARCH_X86
+  y = hn::Max(y, none);  // the second operand, if one is NaN
+#else
+  y = hn::IfThenElse(hn::Eq(y, y), y, none);
+#endif
+  return hn::Add(hn::Sub(x, y), hn::Sub(p, p));  // 0 or NaN
+}
+
+template <class T, bool kModified, Stored kStored>
 struct Engine {
   using S = Strip<T>;
   using Real = typename S::Real;
@@ -61,7 +75,7 @@ struct Engine {
   const ForwardTask& task;
   Wave& wave;
   const LatticeTask& lattice;
-  const std::int64_t p_columns;
+  const std::int64_t cell_columns;
   static constexpr std::int64_t off = kModified ? 1 : 0;
   const std::int64_t ring_row_bytes;
   // Of the rows that this wave works on.
@@ -72,7 +86,7 @@ struct Engine {
       : task(forward),
         wave(shared),
         lattice(forward.lattice),
-        p_columns(forward.lattice.frames + 1),
+        cell_columns(forward.lattice.frames + 1),
         ring_row_bytes(row_bytes(forward.lattice)),
         px_begin(px_of(shared.row_begin)),
         px_end(px_of(shared.row_end)),
@@ -91,8 +105,9 @@ struct Engine {
     return static_cast<std::int64_t>(padded(static_cast<std::size_t>(cells) * sizeof(double)));
   }
 
-  Real* p_row(std::int64_t row, std::int64_t s) const {
-    return static_cast<Real*>(task.p) + ((row - task.first_row) * (lattice.symbols + 1) + s) * p_columns;
+  Real* cells_row(std::int64_t row, std::int64_t s) const {
+    return static_cast<Real*>(task.cells) +
+           ((row - task.first_row) * (lattice.symbols + 1) + s) * cell_columns;
   }
   // Handed on by a strip; the row above the first strip is that of strip -1.
   double* ring(std::int64_t row, std::int64_t strip) const {
@@ -106,16 +121,23 @@ struct Engine {
   // p of row s_begin: blanks alone.
   void first_row(std::int64_t row, const LatticeBox& box) const {
     const T* blanks = py_of(row) + box.s_begin * lattice.frames;
-    Real* p = p_row(row, box.s_begin);
+    Real* cells = cells_row(row, box.s_begin);
     double* handed = ring(row, -1);
     std::fill_n(handed - S::kPad, S::kPad, kNone<double>);
     double sum = 0;
     for (std::int64_t t = box.t_begin;; ++t) {
-      p[t] = static_cast<Real>(sum);
+      const auto p = static_cast<Real>(sum);
+      cells[t] = kStored == Stored::score ? p
+                 : std::isfinite(p)       ? kNone<Real>
+                                          : std::numeric_limits<Real>::quiet_NaN();
       handed[t - box.t_begin] = sum;
-      if (t == box.t_end) break;
+      if (t == box.t_end) {
+        if (box.s_begin == box.s_end) static_cast<Real*>(task.ans)[row] = p;
+        break;
+      }
       sum += to_float(blanks[t]);
-      if (sum != sum) sum = kNone<double>;  // log_add(-inf, NaN)
+      if (sum != sum) sum = kNone<double>;                                   // log_add(-inf, NaN)
+      if (std::isinf(static_cast<Real>(sum))) sum = static_cast<Real>(sum);  // for the rest of the row
     }
     std::fill_n(handed + (box.t_end - box.t_begin + 1), kBeyond, kNone<double>);
   }
@@ -136,8 +158,6 @@ struct Engine {
           continue;
         }
         first_row(s.row, s.box);
-        if (s.box.s_begin == s.box.s_end)
-          static_cast<Real*>(task.ans)[s.row] = p_row(s.row, s.box.s_end)[s.box.t_end];
         progress(s.row, 0).store(1, std::memory_order_release);
         continue;
       }
@@ -154,7 +174,7 @@ struct Engine {
     s.now = s.before = hn::Set(d, kNone<Real>);
     s.px = px_of(s.row) + (s.first - 1) * lattice.columns + s.box.t_begin;
     s.py = py_of(s.row) + s.first * lattice.frames + s.box.t_begin;
-    s.p = p_row(s.row, s.first) + s.box.t_begin;
+    s.cells = cells_row(s.row, s.first) + s.box.t_begin;
     s.above = ring(s.row, s.strip - 1);
     s.below = s.first + s.rows <= s.box.s_end ? ring(s.row, s.strip) : nullptr;
     return true;
@@ -163,7 +183,7 @@ struct Engine {
   // Whether the row above has what the next steps need. Progress of a strip: 1 when the first row is there,
   // then one more than the steps done.
   bool is_ready(const S& s) const {
-    // The place of the row that this strip hands on was another's: whoever read that one is done.
+    // This strip reuses a slot of the ring: the strip that read what the slot had before must be done.
     const std::int64_t reader = s.strip - wave.ring_rows + 1;
     if (s.step == 0 && reader >= 0 && progress(s.row, reader).load(std::memory_order_acquire) != kDone)
       return false;
@@ -178,45 +198,46 @@ struct Engine {
     const std::int64_t ahead = s.step + kPrefetchSteps;
     if (ahead > s.box.t_end - s.box.t_begin) return;
     const T *px = s.px + ahead, *py = s.py + ahead;
-    const Real* p = s.p + ahead;
+    const Real* cells = s.cells + ahead;
     for (std::int64_t lane = 0; lane < s.rows; ++lane) {
       hwy::Prefetch(px);
       hwy::Prefetch(py);
-      hwy::Prefetch(p);
+      hwy::Prefetch(cells);
       px += lattice.columns - 1;
       py += lattice.frames - 1;
-      p += p_columns - 1;
+      cells += cell_columns - 1;
     }
   }
 
-  // Before the first step: the base is what the row above begins with.
-  void start(S& s) const {
-    if (s.below != nullptr) std::fill_n(s.below - S::kPad, S::kPad, kNone<double>);
-    if constexpr (sizeof(Real) == 8) return;
-    const std::int64_t columns = std::min(kTurnSteps, s.box.t_end - s.box.t_begin + 1);
-    const double most = *std::max_element(s.above, s.above + columns);
-    if (std::abs(most) < 1 << 22) s.base = std::nearbyint(most);
-  }
-
+  // The base follows the largest lane. Where all lanes are unreachable it follows what comes from above: a
+  // strip of a pruned lattice may be so for most of its steps, and what it meets then is far from its base.
   void rebase(S& s) {
     if constexpr (sizeof(Real) == 8) return;
     const D d;
     const auto rows = hn::FirstN(d, static_cast<std::size_t>(s.rows));
-    const Real most = hn::GetLane(hn::MaxOfLanes(d, hn::IfThenElse(rows, s.now, hn::Set(d, kNone<Real>))));
-    if (!(std::abs(most) > 2 && std::abs(most) < Real(1 << 22))) return;
-    const Real by = std::nearbyint(most);
+    double by = hn::GetLane(hn::MaxOfLanes(d, hn::IfThenElse(rows, s.now, hn::Set(d, kNone<Real>))));
+    if (by == kNone<double>) {
+      const double* above = s.above + s.step - off;
+      by = *std::max_element(above, above + S::kLanes) - s.base;
+    }
+    if (!(std::abs(by) > 2 && std::abs(by) < 1 << 22)) return;
+    by = std::nearbyint(by);
     s.base += by;
-    s.now = hn::Sub(s.now, hn::Set(d, by));
-    s.before = hn::Sub(s.before, hn::Set(d, by));
+    s.now = hn::Sub(s.now, hn::Set(d, static_cast<Real>(by)));
+    s.before = hn::Sub(s.before, hn::Set(d, static_cast<Real>(by)));
   }
 
-  void finish(S& s) {
-    if (s.first + s.rows > s.box.s_end)
-      static_cast<Real*>(task.ans)[s.row] = p_row(s.row, s.box.s_end)[s.box.t_end];
-    s.is_live = false;
+  // p of the end, if these steps have it.
+  void take_ans(const S& s, const V (&p)[S::kLanes]) const {
+    const std::int64_t k = s.box.t_end - s.box.t_begin + s.rows - 1 - s.step;
+    if (s.first + s.rows <= s.box.s_end || k < 0 || k >= S::kLanes) return;
+    alignas(64) Real lanes[S::kLanes];
+    hn::Store(p[k], D(), lanes);
+    static_cast<Real*>(task.ans)[s.row] = lanes[s.rows - 1] + static_cast<Real>(s.base);
   }
 
-  // kLanes steps of `count` strips; the others of kWidth run along on nothing.
+  // kLanes steps of `count` strips; unused slots up to kWidth compute on zeros, and nobody looks at the
+  // results.
   template <int kWidth>
   void run_steps(S* const* active, int count) {
     const D d;
@@ -247,19 +268,29 @@ struct Engine {
       for (int q = 0; q < kWidth; ++q) {
         const V up = hn::IfThenElse(first_lane, hn::Set(d, above[q][k]),
                                     hn::TableLookupLanes(kModified ? before[q] : now[q], up_one));
-        const V next = log_add(d, hn::Add(up, xs[q][k]), hn::Add(now[q], ys[q][k]));
+        const V x = hn::Add(up, xs[q][k]), y = hn::Add(now[q], ys[q][k]);
+        const V next = log_add(d, x, y);
         if constexpr (kModified) before[q] = now[q];
         now[q] = next;
-        xs[q][k] = next;
+        // From here on the arrays have what comes of the steps.
+        ys[q][k] = next;
+        if constexpr (kStored == Stored::odds) xs[q][k] = odds(d, x, y, next);
       }
     }
     for (int q = 0; q < count; ++q) {
       S& s = *active[q];
       s.now = now[q];
       s.before = before[q];
-      alignas(64) Real last_row[S::kLanes];
-      s.store_steps(xs[q], p_columns, last_row);
-      if (s.below != nullptr) s.store_below(last_row);
+      if constexpr (kStored == Stored::score) {
+        s.store_steps(ys[q], static_cast<Real>(s.base), cell_columns);
+      } else {
+        s.store_steps(xs[q], Real(0), cell_columns);
+      }
+      if (s.below != nullptr) {
+        s.store_below(ys[q]);
+      } else {
+        take_ans(s, ys[q]);
+      }
       s.step += S::kLanes;
     }
   }
@@ -283,12 +314,12 @@ struct Engine {
         is_any_live = true;
         if (!is_ready(s)) continue;
         active[count++] = &s;
-        if (s.step == 0) start(s);
+        if (s.step == 0 && s.below != nullptr) std::fill_n(s.below - S::kPad, S::kPad, kNone<double>);
         prefetch(s);
       }
       if (!is_any_live) return;
       if (count == 0) {
-        std::this_thread::yield();
+        yield_core();
         continue;
       }
       for (std::int64_t done = 0; done < kTurnSteps; done += S::kLanes) {
@@ -305,7 +336,7 @@ struct Engine {
           std::fill_n(s.below + (s.box.t_end - s.box.t_begin + 1), kBeyond, kNone<double>);
         const std::int64_t done = is_done ? kDone : s.step + 1;
         progress(s.row, s.strip).store(done, std::memory_order_release);
-        if (is_done) finish(s);
+        if (is_done) s.is_live = false;
       }
     }
   }
@@ -315,10 +346,18 @@ void run(const ForwardTask& task, Wave& wave) {
   const FpEnvironment environment(Denormals::flushed);
   visit_float(task.lattice.dtype, [&](auto type) {
     using T = typename decltype(type)::type;
+    const auto with = [&](auto is_modified) {
+      constexpr bool kModified = decltype(is_modified)::value;
+      if (task.stored == Stored::score) {
+        Engine<T, kModified, Stored::score>(task, wave).run();
+      } else {
+        Engine<T, kModified, Stored::odds>(task, wave).run();
+      }
+    };
     if (task.lattice.is_modified()) {
-      Engine<T, true>(task, wave).run();
+      with(std::true_type());
     } else {
-      Engine<T, false>(task, wave).run();
+      with(std::false_type());
     }
   });
 }

@@ -16,7 +16,7 @@ using namespace core;
 struct LatticeTask {
   const void* px;
   const void* py;
-  const std::int64_t* boundary;  // nullptr: none
+  const std::int64_t* boundary;  // within the lattice, and nobody else's to change; nullptr: none
   DType dtype;                   // of px, py and the gradients
   std::int64_t symbols, frames, columns;
 
@@ -34,21 +34,28 @@ inline LatticeBox box_of(const LatticeTask& task, std::int64_t row) {
   return {b[0], b[1], b[2], b[3]};
 }
 
+// What the forward direction stores of each cell.
+enum class Stored : std::uint8_t {
+  score,  // p
+  odds,   // the logarithm of the symbol's share over the blank's; NaN where p is not finite
+};
+
 // Where each operator's own arguments are.
 struct ForwardTask {
   LatticeTask lattice;
-  void* p;                 // Real [.., symbols + 1, frames + 1]
-  std::int64_t first_row;  // of the batch, that p begins with
+  void* cells;             // Real [.., symbols + 1, frames + 1]
+  std::int64_t first_row;  // of the batch, that `cells` begins with
   void* ans;               // Real [batch]
+  Stored stored = Stored::score;
 };
 struct BackwardTask {
   LatticeTask lattice;
-  const void* p;  // as above
+  const void* cells;  // as above; p for BackwardKernels, odds for FlowKernels
   std::int64_t first_row;
-  void* ans_grad;  // Real [batch]; nullptr: 1
-  bool overwrite_ans_grad;
   void* px_grad;
   void* py_grad;
+  void* ans_grad = nullptr;  // Real [batch]; not for FlowKernels, where it is 1
+  bool overwrite_ans_grad = false;
 };
 
 // Rows of the batch that one or several threads work on. An item is a strip of rows of one lattice; items are
@@ -72,11 +79,23 @@ struct WaveKernels {
 struct ForwardKernels : WaveKernels {
   void (*run)(const ForwardTask& task, Wave& wave);  // each worker calls it once
 };
+// The gradients from p.
 struct BackwardKernels : WaveKernels {
+  void (*run)(const BackwardTask& task, Wave& wave);
+};
+// The gradients from odds.
+struct FlowKernels : WaveKernels {
   void (*run)(const BackwardTask& task, Wave& wave);
 };
 
 const ForwardKernels& forward_kernels(Isa isa);
 const BackwardKernels& backward_kernels(Isa isa);
+const FlowKernels& flow_kernels(Isa isa);
+
+// The gradients of one row of the batch from any p, NaN and infinities included: the recursion cell by cell,
+// in the rounding of Real and nothing else, so with the same bits on every instruction set. `g` has memory
+// for frames + 1 cells. ans_grad is overwritten if the task says so. Gradients outside the box are not
+// written.
+void plain_gradients(const BackwardTask& task, std::int64_t row, const LatticeBox& box, void* g);
 
 }  // namespace turnout::families::mutual_information

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <random>
 #include <vector>
 
 #include "mutual_information/reference.h"
@@ -103,6 +104,7 @@ struct LatticeCase {
   // The definition in double.
   struct Expected {
     std::vector<double> p, ans, ans_grad, px_grad, py_grad;
+    std::vector<double> both_px_grad, both_py_grad;  // of mutual_information_forward_backward
   };
   // p_given: the gradients of this p instead of those of the definition's own.
   Expected expected(const std::vector<Real>* p_given = nullptr) const {
@@ -114,7 +116,10 @@ struct LatticeCase {
     const std::vector<double> x = wide(px), y = wide(py);
     Expected e{std::vector<double>(static_cast<std::size_t>(cells()), double{kPaint}),
                std::vector<double>(static_cast<std::size_t>(batch)),
-               std::vector<double>(static_cast<std::size_t>(batch), 1.0), std::vector<double>(px.size()),
+               std::vector<double>(static_cast<std::size_t>(batch), 1.0),
+               std::vector<double>(px.size()),
+               std::vector<double>(py.size()),
+               std::vector<double>(px.size()),
                std::vector<double>(py.size())};
     if (p_given != nullptr) e.p = wide(*p_given);
     for (std::int64_t b = 0; b < batch; ++b) {
@@ -122,14 +127,34 @@ struct LatticeCase {
       const double *bx = x.data() + b * symbols * columns, *by = y.data() + b * (symbols + 1) * frames;
       double* bp = e.p.data() + b * (symbols + 1) * (frames + 1);
       const auto i = static_cast<std::size_t>(b);
-      if (p_given == nullptr) e.ans[i] = reference::mutual_information_forward(l, bx, by, bp);
-      e.ans_grad[i] =
-          reference::mutual_information_backward(l, bx, by, bp, 1.0, e.px_grad.data() + b * symbols * columns,
-                                                 e.py_grad.data() + b * (symbols + 1) * frames);
+      const std::int64_t x_place = b * symbols * columns, y_place = b * (symbols + 1) * frames;
+      if (p_given == nullptr) {
+        e.ans[i] = reference::mutual_information_forward(l, bx, by, bp);
+        reference::mutual_information_forward_backward(l, bx, by, e.both_px_grad.data() + x_place,
+                                                       e.both_py_grad.data() + y_place);
+      }
+      e.ans_grad[i] = reference::mutual_information_backward(l, bx, by, bp, 1.0, e.px_grad.data() + x_place,
+                                                             e.py_grad.data() + y_place);
     }
     return e;
   }
 };
+
+// A box for each row of the batch; one in five may be empty.
+template <class T>
+void random_boundary(LatticeCase<T>& c, std::mt19937& random) {
+  const auto below = [&](std::int64_t limit) {
+    return static_cast<std::int64_t>(random() % static_cast<unsigned>(limit + 1));
+  };
+  for (std::int64_t b = 0; b < c.batch; ++b) {
+    std::int64_t s[2] = {below(c.symbols), below(c.symbols)}, t[2] = {below(c.frames), below(c.frames)};
+    if (random() % 5 != 0) {
+      std::sort(s, s + 2);
+      std::sort(t, t + 2);
+    }
+    c.boundary.insert(c.boundary.end(), {s[0], t[0], s[1], t[1]});
+  }
+}
 
 // sum |e - b| / sum |b|, where NaN and infinities must agree; infinite when they do not.
 template <class T>

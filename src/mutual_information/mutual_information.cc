@@ -24,14 +24,30 @@ constexpr std::int64_t kGroupRows = 4;
 
 Slot slot_of(const ConstTensor* tensor) { return tensor != nullptr ? Slot(*tensor) : Slot(); }
 
-LatticeTask task_of(const ConstTensor& px, const ConstTensor& py, const ConstTensor* boundary) {
-  return {px.data,
-          py.data,
-          boundary != nullptr ? static_cast<const std::int64_t*>(boundary->data) : nullptr,
-          px.dtype,
-          px.shape[1],
-          py.shape[2],
-          px.shape[2]};
+// A copy of the caller's boundary, in which every component is in 0 .. S or 0 .. T; nullptr: there is none.
+// Another thread may change the caller's memory at any time, so each element is read once, and it is the copy
+// that is checked and used.
+const std::int64_t* checked_boundary(Call& call, std::string_view op, const ConstTensor& px,
+                                     const ConstTensor& py, const ConstTensor* boundary, Scratch& scratch) {
+  if (boundary == nullptr) return nullptr;
+  const auto* given = static_cast<const std::int64_t*>(boundary->data);
+  const std::int64_t count = boundary->shape[0] * 4, limits[2] = {px.shape[1], py.shape[2]};
+  auto* copy = scratch.take<std::int64_t>(count);
+  call.check([&] {
+    for (std::int64_t i = 0; i < count; ++i) {
+      const std::int64_t value = read_once(given + i), limit = limits[i % 2];
+      if (value < 0 || value > limit)
+        throw Error(ErrorCode::bad_param,
+                    concat(op, ": boundary[", i / 4, ", ", i % 4, "] is ", value, ", expected 0 .. ", limit,
+                           i % 2 == 0 ? " symbols" : " frames"));
+      copy[i] = value;
+    }
+  });
+  return copy;
+}
+
+LatticeTask task_of(const ConstTensor& px, const ConstTensor& py, const std::int64_t* boundary) {
+  return {px.data, py.data, boundary, px.dtype, px.shape[1], py.shape[2], px.shape[2]};
 }
 
 // Saturates: such a size ends in memory that is not available.
@@ -140,61 +156,25 @@ void for_each_wave(Context& context, const Division& division, const Waves& wave
 
 }  // namespace
 
-void families::mutual_information::check_lattice_dtypes(const Arguments& arguments) {
-  const Signature& signature = arguments.signature();
-  const bool wide = arguments.slot(signature.argument("px")).dtype == DType::f64;
-  for (int i = 0; i < signature.arguments.count; ++i) {
-    const Argument& argument = signature.arguments[i];
-    if (argument.name != "p" && argument.name != "ans" && argument.name != "ans_grad") continue;
-    if ((arguments.slot(i).dtype == DType::f64) != wide)
-      arguments.fail(ErrorCode::bad_param,
-                     concat(argument.name, " has dtype ", name_of(arguments.slot(i).dtype), ", expected ",
-                            wide ? "f64" : "f32", " beside px of ",
-                            name_of(arguments.slot(signature.argument("px")).dtype)));
-  }
-}
-
-void families::mutual_information::check_boundary(const Arguments& arguments) {
-  const Signature& signature = arguments.signature();
-  const Slot& boundary = arguments.slot(signature.argument("boundary"));
-  if (!boundary.present) return;
-  const auto* data = static_cast<const std::int64_t*>(boundary.data);
-  const std::int64_t limits[2] = {arguments.size(signature.size("symbols")),
-                                  arguments.size(signature.size("frames"))};
-  for (std::int64_t i = 0; i < boundary.shape[0] * 4; ++i) {
-    const std::int64_t limit = limits[i % 2];
-    if (data[i] < 0 || data[i] > limit)
-      arguments.fail(ErrorCode::bad_param,
-                     concat("boundary[", i / 4, ", ", i % 4, "] is ", data[i], ", expected 0 .. ", limit,
-                            i % 2 == 0 ? " symbols" : " frames"));
-  }
-}
-
-// Also for f64, whose rows are as wide.
-std::size_t families::mutual_information::mutual_information_forward_scratch(std::int64_t batch,
-                                                                             std::int64_t symbols,
-                                                                             std::int64_t frames,
-                                                                             int threads) {
+// Also for f64, whose rows are as wide, and with room for a boundary if there is none.
+std::size_t families::mutual_information::mutual_information_scratch(std::int64_t batch, std::int64_t symbols,
+                                                                     std::int64_t frames, int threads) {
   const Division division(batch, symbols, frames, threads);
-  return scratch_bytes(
-      {static_cast<std::int64_t>(wave_bytes(division, symbols, frames)), std::int64_t{division.workers}});
-}
-std::size_t families::mutual_information::mutual_information_backward_scratch(std::int64_t batch,
-                                                                              std::int64_t symbols,
-                                                                              std::int64_t frames,
-                                                                              int threads) {
-  return mutual_information_forward_scratch(batch, symbols, frames, threads);
+  const auto wave = static_cast<std::int64_t>(wave_bytes(division, symbols, frames));
+  return scratch_bytes({batch, 4, sizeof(std::int64_t)}) +
+         scratch_bytes({wave, std::int64_t{division.workers}});
 }
 
 void mutual_information_forward(Context& context, const ConstTensor& px, const ConstTensor& py,
                                 const ConstTensor* boundary, const Tensor& p, const Tensor& ans) {
   Call call(context, kMutualInformationForward, {px, py, slot_of(boundary), p, ans}, {});
   if (call.nothing_to_do()) return;
-  const LatticeTask task = task_of(px, py, boundary);
+  const std::int64_t batch = ans.shape[0], symbols = px.shape[1], frames = py.shape[2];
   const int threads = context.threads();  // once: it may change
-  const Division division(ans.shape[0], task.symbols, task.frames, threads);
-  Scratch& scratch =
-      call.scratch(mutual_information_forward_scratch(ans.shape[0], task.symbols, task.frames, threads));
+  const Division division(batch, symbols, frames, threads);
+  Scratch& scratch = call.scratch(mutual_information_scratch(batch, symbols, frames, threads));
+  const LatticeTask task =
+      task_of(px, py, checked_boundary(call, kMutualInformationForward.op, px, py, boundary, scratch));
   call.chose("anti-diagonals", std::max(division.workers, division.threads));
   const ForwardTask forward{task, p.data, 0, ans.data};
   for_each_wave(context, division, Waves(task, division, scratch),
@@ -207,13 +187,14 @@ void mutual_information_backward(Context& context, const ConstTensor& px, const 
   Call call(context, kMutualInformationBackward, {px, py, slot_of(boundary), p, ans_grad, px_grad, py_grad},
             {overwrite_ans_grad});
   if (call.nothing_to_do()) return;
-  const LatticeTask task = task_of(px, py, boundary);
+  const std::int64_t batch = ans_grad.shape[0], symbols = px.shape[1], frames = py.shape[2];
   const int threads = context.threads();
-  const Division division(ans_grad.shape[0], task.symbols, task.frames, threads);
-  Scratch& scratch = call.scratch(
-      mutual_information_backward_scratch(ans_grad.shape[0], task.symbols, task.frames, threads));
+  const Division division(batch, symbols, frames, threads);
+  Scratch& scratch = call.scratch(mutual_information_scratch(batch, symbols, frames, threads));
+  const LatticeTask task =
+      task_of(px, py, checked_boundary(call, kMutualInformationBackward.op, px, py, boundary, scratch));
   call.chose("rows", std::max(division.workers, division.threads));
-  const BackwardTask backward{task, p.data, 0, ans_grad.data, overwrite_ans_grad, px_grad.data, py_grad.data};
+  const BackwardTask backward{task, p.data, 0, px_grad.data, py_grad.data, ans_grad.data, overwrite_ans_grad};
   for_each_wave(context, division, Waves(task, division, scratch),
                 [&](std::int64_t, int, const auto& run) { run(backward_kernels(context.isa()), backward); });
 }
@@ -224,24 +205,24 @@ void mutual_information_forward_backward(Context& context, const ConstTensor& px
   Call call(context, kMutualInformationForwardBackward, {px, py, slot_of(boundary), ans, px_grad, py_grad},
             {});
   if (call.nothing_to_do()) return;
-  const LatticeTask task = task_of(px, py, boundary);
+  const std::int64_t batch = ans.shape[0], symbols = px.shape[1], frames = py.shape[2];
   const int threads = context.threads();
-  const Division division(ans.shape[0], task.symbols, task.frames, threads);
+  const Division division(batch, symbols, frames, threads);
   const std::size_t lattice_bytes =
-      scratch_bytes({division.rows, task.symbols + 1, task.frames + 1, size_of(ans.dtype)});
-  const std::size_t waves =
-      mutual_information_forward_scratch(ans.shape[0], task.symbols, task.frames, threads);
-  Scratch& scratch = call.scratch(
-      waves + scratch_bytes({static_cast<std::int64_t>(lattice_bytes), std::int64_t{division.workers}}));
+      scratch_bytes({division.rows, symbols + 1, frames + 1, size_of(ans.dtype)});
+  Scratch& scratch =
+      call.scratch(mutual_information_scratch(batch, symbols, frames, threads) +
+                   scratch_bytes({static_cast<std::int64_t>(lattice_bytes), std::int64_t{division.workers}}));
+  const LatticeTask task = task_of(
+      px, py, checked_boundary(call, kMutualInformationForwardBackward.op, px, py, boundary, scratch));
   call.chose("anti-diagonals, rows", std::max(division.workers, division.threads));
   const Waves memory(task, division, scratch);
   auto* lattices = scratch.take<std::byte>(static_cast<std::int64_t>(lattice_bytes) * division.workers);
   for_each_wave(context, division, memory, [&](std::int64_t w, int worker, const auto& run) {
-    std::byte* p = lattices + lattice_bytes * static_cast<std::size_t>(worker);
+    std::byte* odds = lattices + lattice_bytes * static_cast<std::size_t>(worker);
     const std::int64_t first_row = w * division.rows;
-    run(forward_kernels(context.isa()), ForwardTask{task, p, first_row, ans.data});
-    run(backward_kernels(context.isa()),
-        BackwardTask{task, p, first_row, nullptr, false, px_grad.data, py_grad.data});
+    run(forward_kernels(context.isa()), ForwardTask{task, odds, first_row, ans.data, Stored::odds});
+    run(flow_kernels(context.isa()), BackwardTask{task, odds, first_row, px_grad.data, py_grad.data});
   });
 }
 

@@ -15,6 +15,11 @@ using namespace core;
 using namespace doors;
 namespace {
 
+constexpr PythonFunction kForward{"mutual_information_forward", kMutualInformationForward};
+constexpr PythonFunction kBackward{"mutual_information_backward", kMutualInformationBackward};
+constexpr PythonFunction kForwardBackward{"mutual_information_forward_backward",
+                                          kMutualInformationForwardBackward};
+
 const ConstTensor* pointer(const std::optional<ConstTensor>& tensor) { return tensor ? &*tensor : nullptr; }
 
 std::int64_t one_more(std::int64_t extent) { return std::min(extent, kSizeMax - 1) + 1; }
@@ -22,14 +27,19 @@ std::int64_t one_more(std::int64_t extent) { return std::min(extent, kSizeMax - 
 // Of p, ans and ans_grad.
 DType lattice_dtype(const ConstTensor& px) { return px.dtype == DType::f64 ? DType::f64 : DType::f32; }
 
-// The cells of p that the operator does not write. A boundary that it accepted is within p.
+// The cells of p that the operator does not write. A boundary that it accepted is within p, unless another
+// thread has changed it since: such a row is filled somehow, within p.
 template <class Real>
 void fill_outside(Context& context, const ConstTensor& boundary, const Tensor& p) {
   const std::int64_t rows = p.shape[1], columns = p.shape[2];
   constexpr Real kNone = -std::numeric_limits<Real>::infinity();
   const auto fill = [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t b = begin; b < end; ++b) {
-      const auto* box = static_cast<const std::int64_t*>(boundary.data) + 4 * b;
+      std::int64_t box[4];
+      for (int i = 0; i < 4; ++i)
+        box[i] =
+            std::clamp<std::int64_t>(read_once(static_cast<const std::int64_t*>(boundary.data) + 4 * b + i),
+                                     0, (i % 2 == 0 ? rows : columns) - 1);
       auto* row = static_cast<Real*>(p.data) + b * rows * columns;
       const bool is_empty = box[0] > box[2] || box[1] > box[3];
       for (std::int64_t s = 0; s < rows; ++s, row += columns) {
@@ -44,7 +54,7 @@ void fill_outside(Context& context, const ConstTensor& boundary, const Tensor& p
 }
 
 nb::object forward(nb::handle px, nb::handle py, nb::handle boundary, nb::handle out, bool torch_team) {
-  PythonCall call(kMutualInformationForward, torch_team);
+  PythonCall call(kForward, torch_team);
   const ConstTensor x = call.in(px);
   const ConstTensor y = call.in(py);
   const std::optional<ConstTensor> box = call.optional_in(boundary);
@@ -66,7 +76,7 @@ nb::object forward(nb::handle px, nb::handle py, nb::handle boundary, nb::handle
 
 nb::object backward(nb::handle px, nb::handle py, nb::handle p, nb::handle ans_grad, nb::handle boundary,
                     nb::handle overwrite_ans_grad, nb::handle out, bool torch_team) {
-  PythonCall call(kMutualInformationBackward, torch_team);
+  PythonCall call(kBackward, torch_team);
   const ConstTensor x = call.in(px);
   const ConstTensor y = call.in(py);
   const std::optional<ConstTensor> box = call.optional_in(boundary);
@@ -84,7 +94,7 @@ nb::object backward(nb::handle px, nb::handle py, nb::handle p, nb::handle ans_g
 
 nb::object forward_backward(nb::handle px, nb::handle py, nb::handle boundary, nb::handle out,
                             bool torch_team) {
-  PythonCall call(kMutualInformationForwardBackward, torch_team);
+  PythonCall call(kForwardBackward, torch_team);
   const ConstTensor x = call.in(px);
   const ConstTensor y = call.in(py);
   const std::optional<ConstTensor> box = call.optional_in(boundary);
@@ -101,6 +111,9 @@ nb::object forward_backward(nb::handle px, nb::handle py, nb::handle boundary, n
 }  // namespace
 
 void bind(nb::module_& module) {
+  list_function(kForward);
+  list_function(kBackward);
+  list_function(kForwardBackward);
   define(module, "mutual_information_forward", &forward);
   define(module, "mutual_information_backward", &backward);
   define(module, "mutual_information_forward_backward", &forward_backward);

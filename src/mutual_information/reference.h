@@ -102,4 +102,37 @@ Real mutual_information_backward(const Lattice& l, const Real* px, const Real* p
   return grad(box.s_begin, box.t_begin);
 }
 
+// Both with ans_grad 1, by the shares of the two ways into each cell, which sum to one; both are 0 where p is
+// not finite. So the gradients of a lattice whose end cannot be reached are 0. Otherwise, and where all p are
+// finite or -inf, they are those of mutual_information_backward.
+template <class Real>
+Real mutual_information_forward_backward(const Lattice& l, const Real* px, const Real* py, Real* px_grad,
+                                         Real* py_grad) {
+  const Box& box = l.box;
+  for (std::int64_t i = 0; i < l.symbols * l.columns; ++i) px_grad[i] = 0;
+  for (std::int64_t i = 0; i < (l.symbols + 1) * l.frames; ++i) py_grad[i] = 0;
+  const Real none = -std::numeric_limits<Real>::infinity();
+  std::vector<Real> p(static_cast<std::size_t>((l.symbols + 1) * (l.frames + 1))), g(p.size(), Real(0));
+  const Real ans = mutual_information_forward(l, px, py, p.data());
+  const auto place = [&](std::int64_t s, std::int64_t t) {
+    return static_cast<std::size_t>(s * (l.frames + 1) + t);
+  };
+  for (std::int64_t s = box.s_end; s >= box.s_begin; --s) {
+    for (std::int64_t t = box.t_end; t >= box.t_begin; --t) {
+      const Real here = s == box.s_end && t == box.t_end ? Real(1) : g[place(s, t)];
+      if (!std::isfinite(p[place(s, t)])) continue;
+      const std::int64_t from = t - l.off();
+      const bool has_symbol = s > box.s_begin && from >= box.t_begin, has_blank = t > box.t_begin;
+      const Real symbol = has_symbol ? p[place(s - 1, from)] + px[(s - 1) * l.columns + from] : none;
+      Real blank = has_blank ? p[place(s, t - 1)] + py[s * l.frames + t - 1] : none;
+      if (std::isnan(blank)) blank = none;  // as log_add drops it
+      if (has_symbol)
+        g[place(s - 1, from)] += px_grad[(s - 1) * l.columns + from] = here / (1 + std::exp(blank - symbol));
+      if (has_blank)
+        g[place(s, t - 1)] += py_grad[s * l.frames + t - 1] = here / (1 + std::exp(symbol - blank));
+    }
+  }
+  return ans;
+}
+
 }  // namespace turnout::reference

@@ -8,54 +8,47 @@ namespace turnout::families::mutual_information {
 
 using namespace core;
 
-inline constexpr DTypes kLatticeDTypes = dtypes(DType::f32, DType::f64);
+// An element of the caller's memory that another thread may be writing to: one load, whatever the compiler
+// would rather do.
+inline std::int64_t read_once(const std::int64_t* from) { return __atomic_load_n(from, __ATOMIC_RELAXED); }
 
-// p, ans and ans_grad are f64 beside f64, else f32.
-void check_lattice_dtypes(const Arguments& arguments);
-// Every component is in 0 .. S or 0 .. T. Throws Error naming the first row that is not.
-void check_boundary(const Arguments& arguments);
-
-// Bytes of scratch memory of the plans.
-std::size_t mutual_information_forward_scratch(std::int64_t batch, std::int64_t symbols, std::int64_t frames,
-                                               int threads);
-std::size_t mutual_information_backward_scratch(std::int64_t batch, std::int64_t symbols, std::int64_t frames,
-                                                int threads);
+// Bytes of scratch memory of either direction.
+std::size_t mutual_information_scratch(std::int64_t batch, std::int64_t symbols, std::int64_t frames,
+                                       int threads);
 
 inline constexpr ArgumentSpec kPx = in("px", kFloats, "batch, symbols, columns");
 inline constexpr ArgumentSpec kPy = in("py", like("px"), "batch, symbols + 1, frames");
+// Its elements are checked by the plans, which copy them.
 inline constexpr ArgumentSpec kBoundary = optional(in("boundary", dtypes(DType::i64), "batch, 4"));
 inline constexpr ArgumentSpec kPxGrad = out("px_grad", like("px"), "batch, symbols, columns");
 inline constexpr ArgumentSpec kPyGrad = out("py_grad", like("px"), "batch, symbols + 1, frames");
 inline constexpr RuleSpec kFewestColumns = at_most("frames", "columns");
 inline constexpr RuleSpec kMostColumns = at_most("columns", "frames + 1");
-inline constexpr DataCheck kLatticeCheck = {"p and ans are f64 beside f64, else f32", &check_lattice_dtypes};
-inline constexpr DataCheck kBoundaryCheck = {"boundary is within 0 .. symbols and 0 .. frames",
-                                             &check_boundary};
 
-inline constexpr Signature kMutualInformationForward{
-    "mutual_information_forward",
-    "batch symbols columns frames",
-    {},
-    {kPx, kPy, kBoundary, inout("p", kLatticeDTypes, "batch, symbols + 1, frames + 1"),
-     out("ans", like("p"), "batch")},
-    {kFewestColumns, kMostColumns},
-    {kLatticeCheck, kBoundaryCheck}};
+inline constexpr const Signature& kMutualInformationForward = signature([] {
+  return Draft{"mutual_information_forward",
+               "batch symbols columns frames",
+               {},
+               {kPx, kPy, kBoundary, inout("p", lane_of("px"), "batch, symbols + 1, frames + 1"),
+                out("ans", like("p"), "batch")},
+               {kFewestColumns, kMostColumns}};
+});
 
-inline constexpr Signature kMutualInformationBackward{
-    "mutual_information_backward",
-    "batch symbols columns frames",
-    {flag("overwrite_ans_grad")},
-    {kPx, kPy, kBoundary, in("p", kLatticeDTypes, "batch, symbols + 1, frames + 1"),
-     inout("ans_grad", like("p"), "batch"), kPxGrad, kPyGrad},
-    {kFewestColumns, kMostColumns},
-    {kLatticeCheck, kBoundaryCheck}};
+inline constexpr const Signature& kMutualInformationBackward = signature([] {
+  return Draft{"mutual_information_backward",
+               "batch symbols columns frames",
+               {flag("overwrite_ans_grad")},
+               {kPx, kPy, kBoundary, in("p", lane_of("px"), "batch, symbols + 1, frames + 1"),
+                inout("ans_grad", like("p"), "batch"), kPxGrad, kPyGrad},
+               {kFewestColumns, kMostColumns}};
+});
 
-inline constexpr Signature kMutualInformationForwardBackward{
-    "mutual_information_forward_backward",
-    "batch symbols columns frames",
-    {},
-    {kPx, kPy, kBoundary, out("ans", kLatticeDTypes, "batch"), kPxGrad, kPyGrad},
-    {kFewestColumns, kMostColumns},
-    {kLatticeCheck, kBoundaryCheck}};
+inline constexpr const Signature& kMutualInformationForwardBackward = signature([] {
+  return Draft{"mutual_information_forward_backward",
+               "batch symbols columns frames",
+               {},
+               {kPx, kPy, kBoundary, out("ans", lane_of("px"), "batch"), kPxGrad, kPyGrad},
+               {kFewestColumns, kMostColumns}};
+});
 
 }  // namespace turnout::families::mutual_information

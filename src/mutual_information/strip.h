@@ -28,7 +28,7 @@ struct Strip {
   LatticeBox box;
   std::int64_t first, rows;      // rows of the lattice: first .. first + rows - 1
   const T *px, *py;              // what leads to lane 0: px of the row above, from column t_begin on
-  Real* p;                       // of lane 0, from column t_begin on
+  Real* cells;                   // of lane 0, from column t_begin on
   std::int64_t step, last_step;  // the next, and one past the last
   double base;                   // p - base is in the lanes
   const double* above;           // p of the row above the strip, from column t_begin on
@@ -96,17 +96,24 @@ struct Strip {
       for (std::int64_t j = 0; j < kBlock; ++j) v[k + j] = r[j];
     }
   }
-  // The other way, plus `base`. last_row: the last one without it.
-  static HWY_INLINE void store_square(const V (&v)[kLanes], V base, const Rows<Real>& square,
-                                      Real (&last_row)[kLanes]) {
+  // The other way, plus `base`.
+  static HWY_INLINE void store_square(const V (&v)[kLanes], V base, const Rows<Real>& square) {
     for (std::int64_t k = 0; k < kLanes; k += kBlock) {
       V r[kBlock];
       for (std::int64_t j = 0; j < kBlock; ++j) r[j] = v[k + j];
       transpose_blocks(r);
       for (std::int64_t j = 0; j < kBlock; ++j) store_blocks(hn::Add(r[j], base), square, j, k);
+    }
+  }
+  // The last lane of each.
+  static HWY_INLINE void store_last_lanes(const V (&v)[kLanes], Real (&last)[kLanes]) {
+    for (std::int64_t k = 0; k < kLanes; k += kBlock) {
+      V r[kBlock];
+      for (std::int64_t j = 0; j < kBlock; ++j) r[j] = v[k + j];
+      transpose_blocks(r);  // of which all but the last is not computed
       alignas(64) Real blocks[kLanes];
       hn::Store(r[kBlock - 1], D(), blocks);
-      std::copy_n(blocks + kLanes - kBlock, kBlock, last_row + k);
+      std::copy_n(blocks + kLanes - kBlock, kBlock, last + k);
     }
   }
 
@@ -134,41 +141,41 @@ struct Strip {
       }
       return;
     }
-    alignas(64) Real cells[kLanes * kLanes];
-    std::fill_n(cells, kLanes * kLanes, kNone<Real>);
+    alignas(64) Real buffer[kLanes * kLanes];
+    std::fill_n(buffer, kLanes * kLanes, kNone<Real>);
     for (std::int64_t lane = 0; lane < rows; ++lane) {
       const std::int64_t t = corner - lane;
       const std::int64_t first_column = std::max<std::int64_t>(0, -t), count = std::min(kLanes, size - t);
       const std::int64_t place = lane * stride + t;
       for (std::int64_t k = first_column; k < count; ++k)
-        cells[lane * kLanes + k] = static_cast<Real>(to_float(from[place + k]));
+        buffer[lane * kLanes + k] = static_cast<Real>(to_float(from[place + k]));
     }
-    load_square(cells, kLanes, v);
+    load_square(buffer, kLanes, v);
   }
 
-  // The other way.
-  HWY_INLINE void store_steps(const V (&v)[kLanes], std::int64_t p_columns, Real (&last_row)[kLanes]) const {
-    const V all_base = hn::Set(D(), static_cast<Real>(base));
+  // The other way, plus `base`.
+  HWY_INLINE void store_steps(const V (&v)[kLanes], Real base_of_all, std::int64_t cell_columns) const {
+    const V all_base = hn::Set(D(), base_of_all);
     const std::int64_t columns = box.t_end - box.t_begin + 1;
-    Real* const corner = p + step;
+    Real* const corner = cells + step;
     if (HWY_LIKELY(step >= kLanes - 1 && step + kLanes <= columns)) {
-      Rows<Real> square(corner, p_columns - 1);
+      Rows<Real> square(corner, cell_columns - 1);
       if (HWY_LIKELY(rows == kLanes)) {
-        store_square(v, all_base, square, last_row);
+        store_square(v, all_base, square);
         return;
       }
       Real spare[kLanes];  // for lanes beyond the strip
       std::fill(square.row + rows, square.row + kLanes, &spare[0]);
-      store_square(v, all_base, square, last_row);
+      store_square(v, all_base, square);
       return;
     }
-    alignas(64) Real cells[kLanes * kLanes];
-    store_square(v, all_base, Rows<Real>(cells, kLanes), last_row);
+    alignas(64) Real buffer[kLanes * kLanes];
+    store_square(v, all_base, Rows<Real>(buffer, kLanes));
     for (std::int64_t lane = 0; lane < rows; ++lane) {
       const std::int64_t t = step - lane;
       const std::int64_t begin = std::max<std::int64_t>(0, -t), end = std::min(kLanes, columns - t);
       if (begin < end)
-        copy_short(corner + lane * (p_columns - 1) + begin, cells + lane * kLanes + begin,
+        copy_short(corner + lane * (cell_columns - 1) + begin, buffer + lane * kLanes + begin,
                    (end - begin) * std::int64_t{sizeof(Real)});
     }
   }
@@ -188,7 +195,9 @@ struct Strip {
         hn::StoreU(hn::DemoteTo(d, hn::Sub(hn::LoadU(dw, from + k), wide_base)), d, to + k);
     }
   }
-  HWY_INLINE void store_below(const Real (&last_row)[kLanes]) const {
+  HWY_INLINE void store_below(const V (&v)[kLanes]) const {
+    alignas(64) Real last_row[kLanes];
+    store_last_lanes(v, last_row);
     double* to = below + step - (kLanes - 1);
     if constexpr (sizeof(Real) == 8) {
       for (std::int64_t k = 0; k < kLanes; ++k) to[k] = base + last_row[k];

@@ -44,21 +44,6 @@ void fill(LatticeCase<T>& c, Fill how, std::mt19937& random) {
   }
 }
 
-template <class T>
-void random_boundary(LatticeCase<T>& c, std::mt19937& random) {
-  const auto below = [&](std::int64_t limit) {
-    return static_cast<std::int64_t>(random() % static_cast<unsigned>(limit + 1));
-  };
-  for (std::int64_t b = 0; b < c.batch; ++b) {
-    std::int64_t s[2] = {below(c.symbols), below(c.symbols)}, t[2] = {below(c.frames), below(c.frames)};
-    if (random() % 5 != 0) {  // else it may be empty
-      std::sort(s, s + 2);
-      std::sort(t, t + 2);
-    }
-    c.boundary.insert(c.boundary.end(), {s[0], t[0], s[1], t[1]});
-  }
-}
-
 // Where the end is unreachable its gradient doubles from cell to cell, and leaves the range of float.
 bool leaves_float(const std::vector<double>& values) {
   return std::any_of(values.begin(), values.end(), [](double v) { return std::abs(v) > 1e30; });
@@ -92,13 +77,13 @@ void expect_like_definition(const LatticeCase<T>& c) {
       EXPECT_LE(difference(result.p, expected.p), kForward);  // p outside the boundary keeps its paint
       EXPECT_LE(difference(result.ans, expected.ans), kForward);
       EXPECT_EQ(std::memcmp(both.ans.data(), result.ans.data(), both.ans.size() * sizeof(both.ans[0])), 0);
+      EXPECT_LE(difference(both.px_grad, expected.both_px_grad), end_to_end);
+      EXPECT_LE(difference(both.py_grad, expected.both_py_grad), end_to_end);
       if (!comparable) continue;
       const auto of_same_p = c.expected(&result.p);
       EXPECT_LE(difference(result.px_grad, of_same_p.px_grad), backward);
       EXPECT_LE(difference(result.py_grad, of_same_p.py_grad), backward);
       EXPECT_LE(difference(result.ans_grad, of_same_p.ans_grad), kBackward);
-      EXPECT_LE(difference(both.px_grad, expected.px_grad), end_to_end);
-      EXPECT_LE(difference(both.py_grad, expected.py_grad), end_to_end);
     }
   }
 }
@@ -163,17 +148,6 @@ TEST(MutualInformation, ManyThreads) {
   run<double>(2, 60, kReducedShapes ? 1100 : 1300, 11);
 }
 
-// S + T = 4,000: what a long lattice loses would show here.
-TEST(MutualInformation, LongLattice) {
-  if (kReducedShapes) GTEST_SKIP() << "the same code on a shorter lattice is tested above";
-  for (bool modified : {false, true}) {
-    std::mt19937 random(12);
-    LatticeCase<float> c(1, 500, 3500, modified);
-    fill(c, modified ? Fill::bands : Fill::probabilities, random);
-    expect_like_definition(c);
-  }
-}
-
 LatticeCase<float> small_case() {
   LatticeCase<float> c(3, 5, 9, false);
   std::mt19937 random(13);
@@ -198,47 +172,6 @@ TEST(MutualInformation, AnsGradIsOverwrittenOnRequest) {
   EXPECT_EQ(r.ans_grad[2], 4);
   for (std::size_t i = c.px.size() / 3; i < c.px.size(); ++i) EXPECT_EQ(r.px_grad[i], 0);
   for (std::size_t i = c.py.size() / 3; i < c.py.size(); ++i) EXPECT_EQ(r.py_grad[i], 0);
-}
-
-// NaN and infinities follow log_add's argument order and safe_exp; see the family's README.
-TEST(MutualInformation, NotFinite) {
-  const float nan = std::numeric_limits<float>::quiet_NaN(), inf = std::numeric_limits<float>::infinity();
-  std::mt19937 random(14);
-  for (float value : {nan, inf, -inf, 100.0f, -2e30f}) {
-    for (int where = 0; where < 40; ++where) {
-      LatticeCase<float> c(1, 9, 20, where % 2 == 1);
-      fill(c, Fill::probabilities, random);
-      auto& values = where % 4 < 2 ? c.px : c.py;
-      values[random() % values.size()] = value;
-      const auto expected = c.expected();
-      for (Isa isa : supported_isas()) {
-        Context context({.threads = 1, .isa = isa});
-        auto r = c.empty_result();
-        c.forward(context, r);
-        EXPECT_LE(difference(r.p, expected.p), kForward) << value << " on " << name_of(isa);
-        c.backward(context, r, true);
-        const auto of_same_p = c.expected(&r.p);
-        EXPECT_LE(difference(r.px_grad, of_same_p.px_grad), kBackward) << value << " on " << name_of(isa);
-        EXPECT_LE(difference(r.py_grad, of_same_p.py_grad), kBackward) << value << " on " << name_of(isa);
-      }
-    }
-  }
-}
-
-// Any p is legal for the backward direction, also one that no forward gives.
-TEST(MutualInformation, AnyP) {
-  LatticeCase<float> c(2, 20, 50, false);
-  std::mt19937 random(15);
-  fill(c, Fill::probabilities, random);
-  auto r = c.empty_result();
-  for (float& v : r.p) v = static_cast<float>(random() % 1000) / 200.0f - 2.5f;
-  const auto expected = c.expected(&r.p);
-  for (Isa isa : supported_isas()) {
-    Context context({.threads = 1, .isa = isa});
-    c.backward(context, r, false);
-    EXPECT_LE(difference(r.px_grad, expected.px_grad), kBackward);
-    EXPECT_LE(difference(r.py_grad, expected.py_grad), kBackward);
-  }
 }
 
 // The number of threads may change while a call runs: what a call decided stays as it was.
@@ -279,28 +212,6 @@ TEST(MutualInformation, SizesBeyondMemory) {
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::alloc_failed) << error.what();
   }
-}
-
-std::string sentence_of(const LatticeCase<float>& c) {
-  auto r = c.empty_result();
-  const auto before = r;
-  Context context;
-  try {
-    c.forward(context, r);
-  } catch (const Error& error) {
-    EXPECT_TRUE(r == before) << "a failing call wrote to an output";
-    return error.what();
-  }
-  return "";
-}
-
-TEST(MutualInformation, BoundaryIsChecked) {
-  LatticeCase<float> c = small_case();
-  c.boundary = {0, 0, 5, 9, 0, 0, 6, 9, 0, 0, 5, 9};
-  EXPECT_EQ(sentence_of(c), "mutual_information_forward: boundary[1, 2] is 6, expected 0 .. 5 symbols");
-  c.boundary[6] = 5;
-  c.boundary[11] = -1;
-  EXPECT_EQ(sentence_of(c), "mutual_information_forward: boundary[2, 3] is -1, expected 0 .. 9 frames");
 }
 
 TEST(MutualInformation, LatticeIsWideBesideWideInput) {

@@ -7,7 +7,8 @@ namespace turnout::families::sparse_conv {
 using namespace core;
 
 // Beside the functions they belong to, in c_api.cc.
-extern const Signature kMluOpGetIndicePairsWorkspaceSize, kMluOpGetIndicePairs;
+extern const Signature& kMluOpGetIndicePairsWorkspaceSize;
+extern const Signature& kMluOpGetIndicePairs;
 
 namespace {
 
@@ -38,7 +39,7 @@ constexpr std::string_view kIndicePairsExample =
 }  // namespace
 
 std::span<const COperator> c_operators() {
-  static constexpr COperator kOperators[] = {
+  static const COperator kOperators[] = {
       {.signature = &kMluOpGetIndicePairsWorkspaceSize,
        .invoke =
            [](mluOpHandle_t handle, Descriptors d, void* const*, Scalars s, const Workspace&) {

@@ -73,9 +73,10 @@ void expect_order_of_descriptors(Stairs<Call>& stairs, const EachTensor<Call>& e
   each.extent(1, 2);
   each.extent(2, 0);
   each.extent(3, 0);
-  stairs.bad("rows is 1000001, expected at most batch_size * volume(input_space) = 64", [](Call& c) {
-    c.convolution.input = {101, 101, 101};
-  });
+  stairs.bad("indices.shape[0] is 1000001, expected at most batch_size * volume(input_space) = 64",
+             [](Call& c) {
+               c.convolution.input = {101, 101, 101};
+             });
   stairs.bad("pad[1] is -1, expected 0 or more", [](Call& c) { c.pad = 1; });
   stairs.bad("stride[2] is 0, expected 1 or more", [](Call& c) { c.stride = 2; });
   stairs.bad("dilation[0] is 0, expected 1 or more", [](Call& c) { c.dilation = 1; });
@@ -84,10 +85,11 @@ void expect_order_of_descriptors(Stairs<Call>& stairs, const EachTensor<Call>& e
   stairs.bad("volume(filter_space) is 4913, expected at most 4096", [](Call& c) {
     c.convolution.filter = {3, 3, 3};
   });
-  stairs.bad("out_rows is 1000000001, expected at most batch_size * volume(output_space) = 1000000000",
-             [](Call& c) { c.out_rows = kHugeRows; });
+  stairs.bad(
+      "out_indices.shape[0] is 1000000001, expected at most batch_size * volume(output_space) = 1000000000",
+      [](Call& c) { c.out_rows = kHugeRows; });
   each.strided();
-  stairs.bad("rows is 1000001, expected at most 1000000", [=](Call& c) { c.rows = rows_next; });
+  stairs.bad("indices.shape[0] is 1000001, expected at most 1000000", [=](Call& c) { c.rows = rows_next; });
   stairs.unsupported("out_indices has 2147483648 elements", [](Call& c) { c.out_rows = 3; });
   each.dtypes();
   stairs.bad("output_space[0] is 1000, expected 101 with sub_m", [](Call& c) {
@@ -111,10 +113,9 @@ TEST(CIndicePairsOrder, IsTheContract) {
   each.data();
   stairs.bad("workspace is NULL", [](Call& c) { c.has_workspace = true; });
   stairs.bad("workspace_size is 10 bytes, expected ", [](Call& c) { c.workspace_size = 1 << 16; });
-  const std::string op = "get_indice_pairs";
-  stairs.bad_inside(op, "out_indices overlaps indices", [](Call& c) { c.is_apart = true; });
-  stairs.bad_inside(op, "indices[2, 3] is 101, expected 0 .. 100", [](Call& c) { c.is_in_range = true; });
-  stairs.bad_inside(op, "out_indices.shape[0] is 3, expected ", [](Call& c) { c.out_rows = 20; });
+  stairs.bad("out_indices overlaps indices", [](Call& c) { c.is_apart = true; });
+  stairs.bad("indices[2, 3] is 101, expected 0 .. 100", [](Call& c) { c.is_in_range = true; });
+  stairs.bad("out_indices.shape[0] is 3, expected ", [](Call& c) { c.out_rows = 20; });
   stairs.succeeds();
   stairs.climb();
 }

@@ -36,10 +36,9 @@ std::int64_t batch_for(std::int64_t row_bytes) {
 
 }  // namespace
 
-void check_same_rows(const Arguments& arguments) {
-  const Signature& s = arguments.signature();
-  if (arguments.size(s.size("subm")) == 0) return;
-  const std::int64_t rows = arguments.size(s.size("rows")), out = arguments.size(s.size("out_rows"));
+void check_same_rows(const Arguments& arguments, const Positions& at) {
+  if (arguments.size(at[0]) == 0) return;
+  const std::int64_t rows = arguments.size(at[1]), out = arguments.size(at[2]);
   if (rows != out)
     arguments.fail(ErrorCode::bad_param, concat("out_rows is ", out, " with subm, expected rows = ", rows));
 }

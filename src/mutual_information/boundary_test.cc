@@ -1,0 +1,140 @@
+// The boundary: what is refused, and that nothing depends on the caller's copy once it has been checked.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <string>
+#include <thread>
+
+#include "isas.h"
+#include "mutual_information/lattice_case.h"
+
+namespace turnout::test {
+namespace {
+
+LatticeCase<float> filled(std::int64_t batch, std::int64_t symbols, std::int64_t frames) {
+  LatticeCase<float> c(batch, symbols, frames, false);
+  std::mt19937 random(1);
+  std::uniform_real_distribution<float> log_probability(-3, 0);
+  for (auto* values : {&c.px, &c.py})
+    for (float& v : *values) v = log_probability(random);
+  return c;
+}
+
+// What a call of operator `which` throws, and that it leaves the results alone then.
+std::string sentence_of(const LatticeCase<float>& c, int which) {
+  auto r = c.empty_result();
+  const auto before = r;
+  Context context;
+  try {
+    if (which == 0) c.forward(context, r);
+    if (which == 1) c.backward(context, r, true);
+    if (which == 2) c.both(context, r);
+  } catch (const Error& error) {
+    EXPECT_TRUE(r == before) << "a failing call wrote to an output";
+    return error.what();
+  }
+  return "";
+}
+
+TEST(MutualInformationBoundary, IsChecked) {
+  const char* const names[] = {"mutual_information_forward", "mutual_information_backward",
+                               "mutual_information_forward_backward"};
+  for (int which = 0; which < 3; ++which) {
+    LatticeCase<float> c = filled(3, 5, 9);
+    c.boundary = {0, 0, 5, 9, 0, 0, 6, 9, 0, 0, 5, 9};
+    EXPECT_EQ(sentence_of(c, which),
+              std::string(names[which]) + ": boundary[1, 2] is 6, expected 0 .. 5 symbols");
+    c.boundary[6] = 5;
+    c.boundary[11] = -1;
+    EXPECT_EQ(sentence_of(c, which),
+              std::string(names[which]) + ": boundary[2, 3] is -1, expected 0 .. 9 frames");
+  }
+}
+
+// Its run() is where a call begins to work: all checks are done.
+struct ChangesBoundary : Executor {
+  LatticeCase<float>* c = nullptr;
+  int runs = 0;
+  int threads() const override { return 2; }
+  void run(void (*work)(void*), void* argument) override {
+    ++runs;
+    std::fill(c->boundary.begin(), c->boundary.end(), 3);  // another box
+    work(argument);
+  }
+};
+
+TEST(MutualInformationBoundary, IsNotReadAgainAfterItsCheck) {
+  for (std::int64_t batch : {2, 40}) {  // all threads on few lattices, and each on its own
+    const LatticeCase<float> before = [&] {
+      LatticeCase<float> c = filled(batch, 30, batch == 2 ? 2400 : 120);
+      for (std::int64_t b = 0; b < batch; ++b)
+        c.boundary.insert(c.boundary.end(), {1, 2, 28 - b % 3, c.frames - b});
+      return c;
+    }();
+    auto expected = before.empty_result(), expected_both = before.empty_result();
+    Context plain({.threads = 1});
+    before.forward(plain, expected);
+    before.backward(plain, expected, true);
+    before.both(plain, expected_both);
+
+    LatticeCase<float> c = before;
+    ChangesBoundary executor;
+    executor.c = &c;
+    Context context({.threads = 2, .executor = &executor});
+    auto r = c.empty_result(), both = c.empty_result();
+    c.forward(context, r);
+    c.boundary = before.boundary;
+    c.backward(context, r, true);
+    c.boundary = before.boundary;
+    c.both(context, both);
+    EXPECT_GE(executor.runs, 3);
+    EXPECT_TRUE(r == expected);
+    EXPECT_TRUE(both == expected_both);
+  }
+}
+
+// In a process of its own: a thread writes to the boundary while calls run. They work or are refused.
+[[noreturn]] void run_while_boundary_changes() {
+  LatticeCase<float> c = filled(2, 120, 150);
+  for (int b = 0; b < 2; ++b) c.boundary.insert(c.boundary.end(), {0, 0, 120, 150});
+  std::atomic<bool> done{false};
+  std::thread changing([&] {
+    std::mt19937 random(2);
+    const auto wait = [&] {
+      for (unsigned i = random() % 16384; i-- > 0 && !done;) {
+      }
+    };
+    while (!done) {
+      const std::atomic_ref<std::int64_t> component(c.boundary[random() % c.boundary.size()]);
+      const std::int64_t before = component;
+      component = random() % 2 == 0 ? std::int64_t{1} << 33 : -(std::int64_t{1} << 33);
+      wait();
+      component = before;
+      wait();
+    }
+  });
+  auto r = c.empty_result();
+  const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(800);
+  for (int i = 0; std::chrono::steady_clock::now() < until; ++i) {
+    Context context({.threads = 1 + i % 2});
+    try {
+      if (i % 3 == 0) c.forward(context, r);
+      if (i % 3 == 1) c.backward(context, r, true);
+      if (i % 3 == 2) c.both(context, r);
+    } catch (const Error&) {
+    }
+  }
+  done = true;
+  changing.join();
+  std::_Exit(0);
+}
+
+TEST(MutualInformationBoundary, MayChangeWhileCallsRun) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(run_while_boundary_changes(), testing::ExitedWithCode(0), "");
+}
+
+}  // namespace
+}  // namespace turnout::test

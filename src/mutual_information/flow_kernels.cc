@@ -1,0 +1,127 @@
+// The gradients of the lattice from odds, with ans_grad 1, compiled once per instruction set.
+//
+// g of a cell is the share of all ways that lead through it. It came in by a symbol or by a blank, in the
+// proportion that the forward direction has stored: two weights that sum to one, so that nothing is lost or
+// doubled on the way back, however long. A row hands on what came by symbols, which is px_grad of the row
+// above; px and py are not looked at.
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+
+#include "core/dtypes.h"
+#include "mutual_information/kernels.h"
+#include "runtime/context.h"
+#include "runtime/yield.h"
+#include "simd/fp_environment.h"
+#include "simd/half.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "mutual_information/flow_kernels.cc"
+#include "simd/simd.h"
+//
+#include "mutual_information/row_strips.h"
+#include "simd/math.h"
+
+TURNOUT_ISA_BEGIN(families::mutual_information)
+
+template <class T>
+struct FromOdds : RowStrips<T, FromOdds<T>> {
+  using Base = RowStrips<T, FromOdds<T>>;
+  using Base::Base;
+  using Base::kLanes;
+  using Base::off;
+  using typename Base::D;
+  using typename Base::Edge;
+  using typename Base::Real;
+  using typename Base::Row;
+  using typename Base::V;
+
+  struct Watch {
+    bool is_fine() const { return true; }  // weights are in 0 .. 1, whatever the odds
+  };
+  Watch watch(std::int64_t) const { return {}; }
+
+  // The smaller weight is exact to its last digits, the larger one is what is left. Both are 0 where the odds
+  // are NaN: such a cell cannot be reached, or not compared.
+  struct Weights {
+    V symbol, blank;
+  };
+  static HWY_INLINE Weights weights(V odds) {
+    const D d;
+    const auto one = hn::Set(d, Real(1));
+    const auto ratio = falling_exp(d, hn::Or(odds, hn::SignBit(d)));
+    const auto smaller = hn::Div(ratio, hn::Add(one, ratio));
+    const auto larger = hn::IfThenElseZero(hn::Eq(odds, odds), hn::Sub(one, smaller));
+    return {hn::IfNegativeThenElse(odds, smaller, larger), hn::IfNegativeThenElse(odds, larger, smaller)};
+  }
+
+  // Edge::right is what the cell on the left gets from here.
+  Edge last_cell(const Row& row, std::int64_t t, const Real* below, Watch&) const {
+    Real g = row.has_symbols ? Real(0) : Real(1);
+    if (row.has_symbols && off == 0) {
+      g = below[t];
+      row.px_grad[t] = Base::rounded(g);
+    }
+    const Weights of = weights(hn::Set(D(), row.cells[t]));
+    return {g * hn::GetLane(of.blank), g * hn::GetLane(of.symbol)};
+  }
+
+  template <bool kHasSymbols>
+  Edge columns(const Row& row, std::int64_t count, const Real* below, const Edge& edge, Real* handed,
+               Watch&) const {
+    if (count == 0) return edge;
+    const D d;
+    // Of cell t in place t + skip, so that the first vector, which may have fewer cells, is whole too.
+    alignas(64) Real symbols[kChunk + kLanes], blanks[kChunk + 2 * kLanes];
+    const std::int64_t first = count % kLanes, skip = first > 0 ? kLanes - first : 0;
+    const auto weigh = [&](std::int64_t place, V odds) HWY_ATTR {
+      const Weights of = weights(odds);
+      hn::Store(of.symbol, d, symbols + place);
+      hn::Store(of.blank, d, blanks + place);
+    };
+    for (std::int64_t t = first; t < count; t += kLanes) weigh(t + skip, hn::LoadU(d, row.cells + t));
+    alignas(64) Real few[4][kLanes] = {};
+    if (first > 0) {
+      std::copy_n(row.cells, first, few[0] + skip);
+      weigh(0, hn::Load(d, few[0]));
+    }
+    // The edge has been weighed.
+    blanks[count + skip] = 1;
+    Real right = edge.right;
+    for (std::int64_t t = count - kLanes; t >= first; t -= kLanes) {
+      const auto symbol = kHasSymbols ? hn::LoadU(d, below + t) : hn::Zero(d);
+      const auto to = Base::grads(symbol, hn::LoadU(d, blanks + t + skip + 1), right);
+      if constexpr (kHasSymbols) Base::store(symbol, row.px_grad + t);
+      Base::store(to.blank, row.py_grad + t);
+      hn::StoreU(hn::Mul(to.g, hn::Load(d, symbols + t + skip)), d, handed + t);
+      right = hn::GetLane(to.g);
+    }
+    if (first > 0) {
+      if constexpr (kHasSymbols) std::copy_n(below, first, few[1] + skip);
+      const auto to = Base::grads(hn::Load(d, few[1]), hn::LoadU(d, blanks + 1), right);
+      hn::Store(to.blank, d, few[2]);
+      hn::Store(hn::Mul(to.g, hn::Load(d, symbols)), d, few[3]);
+      alignas(64) Real g[kLanes];
+      hn::Store(to.g, d, g);
+      right = g[skip];
+      for (std::int64_t i = 0; i < first; ++i) {
+        if constexpr (kHasSymbols) row.px_grad[i] = Base::rounded(few[1][skip + i]);
+        row.py_grad[i] = Base::rounded(few[2][skip + i]);
+        handed[i] = few[3][skip + i];
+      }
+    }
+    return {right * blanks[skip], handed[0]};
+  }
+
+  void finish(std::int64_t, const LatticeBox&, const Edge&, bool) const {}
+};
+
+constexpr FlowKernels kFlowKernels = {{&row_strips}, &run_rows<FromOdds>};
+
+TURNOUT_ISA_END
+
+#if HWY_ONCE
+TURNOUT_KERNELS(families::mutual_information, FlowKernels, flow_kernels, kFlowKernels)
+#endif

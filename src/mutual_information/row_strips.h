@@ -1,0 +1,259 @@
+// The gradients of a lattice, row by row: what their two forms share. Included after simd.h, like it.
+//
+// Along a row, g[t] = u[t] + c[t] g[t+1] with u from the row below: a chain of affine maps, composed in
+// registers from the right. A strip is a few rows, taken in chunks of columns from the right, row by row
+// upwards, so that what a row hands to the next is still in the first cache.
+#if defined(TURNOUT_ROW_STRIPS_PER_ISA) == defined(HWY_TARGET_TOGGLE)
+#ifdef TURNOUT_ROW_STRIPS_PER_ISA
+#undef TURNOUT_ROW_STRIPS_PER_ISA
+#else
+#define TURNOUT_ROW_STRIPS_PER_ISA
+#endif
+
+TURNOUT_ISA_BEGIN(families::mutual_information)
+
+constexpr std::int64_t kStripRows = 16;
+constexpr std::int64_t kChunk = 256;  // columns
+// Progress of a strip that is done, and whose lattice (it or a strip before it) is for plain_gradients().
+constexpr std::int64_t kGivenUp = std::numeric_limits<std::int64_t>::max();
+
+// T is the type of px and py. Form has
+//   Watch watch(batch_row): what a strip keeps an eye on; is_fine() in the end, or the lattice is given up
+//   Edge last_cell(row, t, below, watch): the cell of column t_end
+//   Edge columns<has_symbols>(row, count, below, right, to, watch): `count` columns left of it
+//   void finish(batch_row, box, start, is_fine): all strips are done
+// where `below` is what the row below handed on, `to` what this row does, and Edge is of the leftmost column.
+template <class T, class Form>
+struct RowStrips {
+  using Real = std::conditional_t<sizeof(T) == 8, double, float>;
+  using D = hn::ScalableTag<Real>;
+  using V = hn::Vec<D>;
+  static constexpr std::int64_t kLanes = HWY_MAX_BYTES / sizeof(Real);
+
+  const BackwardTask& task;
+  Wave& wave;
+  const LatticeTask& lattice;
+  const std::int64_t off;
+  const std::int64_t ring_row_bytes;
+
+  // One row of the lattice, from some column on.
+  struct Row {
+    std::int64_t batch_row;
+    const Real* cells;        // of this row
+    const Real* cells_below;  // where a symbol leads to; with px and px_grad only where there is a row below
+    const T *px, *py;
+    T *px_grad, *py_grad;
+    bool has_symbols;  // there is a row below
+  };
+  // One cell of a row.
+  struct Edge {
+    Real right;   // what it means to the cell on its left
+    Real handed;  // what it hands on to the row above
+  };
+
+  RowStrips(const BackwardTask& backward, Wave& shared)
+      : task(backward),
+        wave(shared),
+        lattice(backward.lattice),
+        off(backward.lattice.is_modified() ? 1 : 0),
+        ring_row_bytes(row_bytes(backward.lattice)) {}
+
+  static std::int64_t row_bytes(const LatticeTask& task) {
+    return static_cast<std::int64_t>(
+        padded(static_cast<std::size_t>(task.frames + 2 + kLanes) * sizeof(Real)));
+  }
+
+  // What the upper row of a strip hands on; the row below the last is that of strip -1, and never read.
+  Real* ring(std::int64_t row, std::int64_t strip) const {
+    const std::int64_t place = (row - wave.row_begin) * wave.ring_rows + strip % wave.ring_rows;
+    return reinterpret_cast<Real*>(wave.rings + place * ring_row_bytes);
+  }
+  std::atomic<std::int64_t>& progress(std::int64_t row, std::int64_t strip) const {
+    return wave.progress[(row - wave.row_begin) * wave.strips + strip];
+  }
+
+  static HWY_INLINE V load(const T* from) {
+    if constexpr (std::is_same_v<T, Real>) {
+      return hn::LoadU(D(), from);
+    } else {
+      return widen(from);
+    }
+  }
+  static HWY_INLINE void store(V v, T* to) {
+    if constexpr (std::is_same_v<T, Real>) {
+      hn::StoreU(v, D(), to);
+    } else {
+      hn::StoreU(narrow(T{}, v), U16(), &to->bits);
+    }
+  }
+  static T rounded(Real v) {
+    if constexpr (std::is_same_v<T, double>) {
+      return v;
+    } else {
+      return from_float<T>(v);
+    }
+  }
+
+  // g of kLanes cells whose right neighbour has g = right, and what they get from the right. All factors are
+  // in 0 .. 1, or little more: products too small for the type are as good as 0.
+  struct Grads {
+    V blank, g;
+  };
+  static HWY_INLINE Grads grads(V symbol, V factor, Real right) {
+    // g = b + a * right, for each lane the composition of its map and all to the right of it.
+    auto a = factor, b = symbol;
+    compose<1>(a, b);
+    if constexpr (kLanes > 2) compose<2>(a, b);
+    if constexpr (kLanes > 4) compose<4>(a, b);
+    if constexpr (kLanes > 8) compose<8>(a, b);
+    const auto carried = hn::Set(D(), right);
+    const auto g = hn::MulAdd(a, carried, b);
+    const auto next = hn::IfThenElse(last_lanes<1>(), carried, down<1>(g));
+    return {hn::Mul(factor, next), g};
+  }
+
+  template <int kBy>
+  static HWY_INLINE V down(V v) {  // lane i has lane i + kBy
+    static constexpr auto kLanesDown = [] {
+      std::array<hn::TFromD<hn::RebindToSigned<D>>, kLanes> lanes{};
+      for (std::int64_t i = 0; i < kLanes; ++i)
+        lanes[i] = static_cast<hn::TFromD<hn::RebindToSigned<D>>>(std::min(i + kBy, kLanes - 1));
+      return lanes;
+    }();
+    return hn::TableLookupLanes(v, hn::SetTableIndices(D(), kLanesDown.data()));
+  }
+  template <int kBy>
+  static HWY_INLINE hn::Mask<D> last_lanes() {
+    return hn::Not(hn::FirstN(D(), static_cast<std::size_t>(kLanes - kBy)));
+  }
+  template <int kBy>
+  static HWY_INLINE void compose(V& a, V& b) {
+    const D d;
+    const auto beyond = last_lanes<kBy>();
+    b = hn::MulAdd(a, hn::IfThenZeroElse(beyond, down<kBy>(b)), b);
+    a = hn::Mul(a, hn::IfThenElse(beyond, hn::Set(d, Real(1)), down<kBy>(a)));
+  }
+
+  static void clear(T* begin, T* end) {
+    if (begin < end)
+      std::memset(static_cast<void*>(begin), 0, static_cast<std::size_t>(end - begin) * sizeof(T));
+  }
+
+  T* px_grad(std::int64_t row, std::int64_t s) const {
+    return static_cast<T*>(task.px_grad) + (row * lattice.symbols + s) * lattice.columns;
+  }
+  T* py_grad(std::int64_t row, std::int64_t s) const {
+    return static_cast<T*>(task.py_grad) + (row * (lattice.symbols + 1) + s) * lattice.frames;
+  }
+
+  // Gradients of rows begin .. end-1 of a lattice that lie outside its box.
+  void clear_outside(std::int64_t batch_row, const LatticeBox& box, std::int64_t begin,
+                     std::int64_t end) const {
+    for (std::int64_t s = begin; s < end; ++s) {
+      const bool inside = !box.is_empty() && s >= box.s_begin && s <= box.s_end;
+      if (s < lattice.symbols) {
+        T* row = px_grad(batch_row, s);
+        const bool has_symbols = inside && s < box.s_end;
+        clear(row, row + (has_symbols ? box.t_begin : lattice.columns));
+        if (has_symbols) clear(row + std::max(box.t_begin, box.t_end + 1 - off), row + lattice.columns);
+      }
+      T* row = py_grad(batch_row, s);
+      clear(row, row + (inside ? box.t_begin : lattice.frames));
+      if (inside) clear(row + box.t_end, row + lattice.frames);
+    }
+  }
+
+  // Row s of a lattice, from column t on.
+  Row row_at(std::int64_t batch_row, std::int64_t s, const LatticeBox& box, std::int64_t t) const {
+    const std::int64_t cell_columns = lattice.frames + 1;
+    Row row{};
+    row.batch_row = batch_row;
+    row.cells = static_cast<const Real*>(task.cells) +
+                ((batch_row - task.first_row) * (lattice.symbols + 1) + s) * cell_columns + t;
+    row.py = static_cast<const T*>(lattice.py) + (batch_row * (lattice.symbols + 1) + s) * lattice.frames + t;
+    row.py_grad = py_grad(batch_row, s) + t;
+    row.has_symbols = s < box.s_end;
+    if (row.has_symbols) {
+      row.cells_below = row.cells + cell_columns + off;
+      row.px = static_cast<const T*>(lattice.px) + (batch_row * lattice.symbols + s) * lattice.columns + t;
+      row.px_grad = px_grad(batch_row, s) + t;
+    }
+    return row;
+  }
+
+  // Strip 0 has the last rows of the box.
+  void run_strip(std::int64_t batch_row, std::int64_t strip, const LatticeBox& box) const {
+    const Form& form = static_cast<const Form&>(*this);
+    const std::int64_t last = box.s_end - strip * kStripRows,
+                       first = std::max(box.s_begin, last - kStripRows + 1);
+    const std::int64_t t_count = box.t_end - box.t_begin;                        // columns but the last
+    Real* const handed = ring(batch_row, strip);                                 // by this strip
+    const Real* const below = strip > 0 ? ring(batch_row, strip - 1) : nullptr;  // by the one before
+    const std::int64_t chunks = t_count / kChunk + 1;  // the first from the right has the last column too
+    // This strip reuses a slot of the ring: wait for the strip that read what the slot had before.
+    if (strip >= wave.ring_rows) wait_for(batch_row, strip - wave.ring_rows + 1, chunks - 1);
+    // What two rows of a chunk hand on, and the column right of it.
+    Real buffers[2][kChunk + 1 + kLanes];
+    Edge edges[kStripRows];  // of each row, right of the chunk
+    auto watch = form.watch(batch_row);
+    bool is_fine = true;
+    for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
+      const std::int64_t end = t_count - chunk * kChunk, begin = std::max<std::int64_t>(0, end - kChunk);
+      const std::int64_t count = end - begin;
+      if (strip > 0) is_fine = wait_for(batch_row, strip - 1, chunk) != kGivenUp;
+      for (std::int64_t s = last; s >= first; --s) {
+        const std::int64_t place = last - s;
+        const Row row = row_at(batch_row, s, box, box.t_begin + begin);
+        Real* to = s == first ? handed + begin : buffers[place % 2];
+        const Real* from = place > 0 ? buffers[(place + 1) % 2] : below != nullptr ? below + begin : nullptr;
+        if (chunk == 0) edges[place] = form.last_cell(row, count, from, watch);
+        // Modified rows above look one column to the right. In the ring it is there already.
+        if (chunk == 0 || s != first) to[count] = edges[place].handed;
+        edges[place] = row.has_symbols
+                           ? form.template columns<true>(row, count, from + off, edges[place], to, watch)
+                           : form.template columns<false>(row, count, nullptr, edges[place], to, watch);
+      }
+      if (chunk < chunks - 1) publish(batch_row, strip, chunk + 1);
+    }
+    // The last chunk of this strip needed that of the strip before: all strips before this one are done.
+    is_fine = is_fine && watch.is_fine();
+    if (first == box.s_begin) form.finish(batch_row, box, edges[last - first], is_fine);
+    publish(batch_row, strip, is_fine ? chunks : kGivenUp);
+  }
+
+  std::int64_t wait_for(std::int64_t row, std::int64_t strip, std::int64_t chunk) const {
+    for (;;) {
+      const std::int64_t done = progress(row, strip).load(std::memory_order_acquire);
+      if (done > chunk) return done;
+      yield_core();
+    }
+  }
+  void publish(std::int64_t row, std::int64_t strip, std::int64_t chunks) const {
+    progress(row, strip).store(chunks, std::memory_order_release);
+  }
+
+  void run() const {
+    const std::int64_t rows = wave.row_end - wave.row_begin;
+    for (;;) {
+      const std::int64_t item = wave.next_item.fetch_add(1, std::memory_order_relaxed);
+      if (item >= rows * wave.strips) return;
+      // Lattice by lattice: threads that work together follow each other up the same one.
+      const std::int64_t row = wave.row_begin + item / wave.strips, strip = item % wave.strips;
+      const LatticeBox box = box_of(lattice, row);
+      clear_outside(row, box, strip * kStripRows,
+                    strip == wave.strips - 1 ? lattice.symbols + 1 : (strip + 1) * kStripRows);
+      if (!box.is_empty() && box.s_end - strip * kStripRows >= box.s_begin) run_strip(row, strip, box);
+    }
+  }
+};
+
+template <template <class> class Form>
+void run_rows(const BackwardTask& task, Wave& wave) {
+  const FpEnvironment environment(Denormals::flushed);
+  visit_float(task.lattice.dtype, [&](auto type) { Form<typename decltype(type)::type>(task, wave).run(); });
+}
+
+constexpr std::int64_t row_strips(const LatticeTask& task) { return task.symbols / kStripRows + 1; }
+
+TURNOUT_ISA_END
+#endif  // per instruction set
