@@ -66,7 +66,7 @@ class FlippingExecutor : public Executor {
   int loops = 0;
 
   int threads() const override { return 4; }
-  void run(void (*work)(void* argument), void* argument) override {
+  void run(int /*count*/, void (*work)(void* argument), void* argument) override {
     if (loops++ == when) flip();
     work(argument);
   }

@@ -204,7 +204,7 @@ TEST_F(SignatureTest, DescriptionsAreCheckedWithoutMemory) {
   x_t.shape[1] = kUnknownExtent, counts_t.shape[0] = 7;
   EXPECT_EQ(told(), "");
   counts_t.shape[0] = 8;
-  EXPECT_EQ(told(), "group: groups is 8, expected at most 7");
+  EXPECT_EQ(told(), "group: counts.shape[0] is 8, expected at most 7");
   counts_t.dtype = DType::i64;
   EXPECT_EQ(told(), "group: counts has dtype i64, expected i32");
   // A call that is made knows no unknown extents.

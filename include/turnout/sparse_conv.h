@@ -17,7 +17,7 @@ class TURNOUT_API Dims {
 
   Dims() = default;
   Dims(std::initializer_list<std::int64_t> values) : Dims(values.begin(), static_cast<int>(values.size())) {}
-  Dims(const std::int64_t* values, int count);  // throws Error(bad_param) if count > kMax
+  Dims(const std::int64_t* values, int count);        // throws Error(bad_param) if count > kMax
   static Dims filled(int count, std::int64_t value);  // likewise
 
   int count() const { return count_; }

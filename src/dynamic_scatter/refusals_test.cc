@@ -353,13 +353,14 @@ TEST(DynamicScatterRefusals, MoreVoxelsThanNumbers) {
   std::vector<float> grad_feats(1, kOld);
   const ConstTensor voxel_num = view(num.data(), {1});
   for (const bool has_num : {false, true}) {
-    EXPECT_EQ(sentence_of([&](Context& context) {
-                dynamic_scatter_backward(
-                    context, {grad.data(), DType::f32, {kVoxels, 1}},
-                    {.point2voxel_map = view(map.data(), {1}), .voxel_num = has_num ? &voxel_num : nullptr},
-                    view(grad_feats.data(), {1, 1}), Reduce::sum);
-              }),
-              "dynamic_scatter_backward: voxels is 2147483648, expected at most 2147483647");
+    EXPECT_EQ(
+        sentence_of([&](Context& context) {
+          dynamic_scatter_backward(
+              context, {grad.data(), DType::f32, {kVoxels, 1}},
+              {.point2voxel_map = view(map.data(), {1}), .voxel_num = has_num ? &voxel_num : nullptr},
+              view(grad_feats.data(), {1, 1}), Reduce::sum);
+        }),
+        "dynamic_scatter_backward: grad_voxel_feats.shape[0] is 2147483648, expected at most 2147483647");
     EXPECT_TRUE(is_untouched(grad_feats));
   }
 }

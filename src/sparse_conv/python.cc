@@ -156,10 +156,10 @@ constexpr PythonFunction kConvolutionData{"indice_convolution_backward_data", kI
 constexpr PythonFunction kConvolutionFilter{"indice_convolution_backward_filter",
                                             kIndiceConvolutionBackwardFilter, "filters_grad=out"};
 constexpr PythonFunction kMaxPool{"indice_max_pool_forward", kIndiceMaxPoolForward, "features_out=out"};
-constexpr PythonFunction kMaxPoolBackward{"indice_max_pool_backward", kIndiceMaxPoolBackward,
-                                          "input_grad=out"};
 constexpr PythonFunction kAvgPool{"indice_avg_pool_forward", kIndiceAvgPoolForward, "features_out=out"};
 constexpr PythonFunction kAvgPoolBackward{"indice_avg_pool_backward", kIndiceAvgPoolBackward,
+                                          "input_grad=out"};
+constexpr PythonFunction kMaxPoolBackward{"indice_max_pool_backward", kIndiceMaxPoolBackward,
                                           "input_grad=out"};
 
 // Filters [k.., in, out] as [offsets, in, out], whatever their strides; other ranks stay, to be refused.
