@@ -149,18 +149,22 @@ nb::object output_shape(nb::handle spatial_shape, nb::handle kernel_size, nb::ha
   return nb::tuple(extents);
 }
 
-constexpr PythonFunction kConvolution{"indice_convolution_forward", kIndiceConvolutionForward,
-                                      "features_out=out"};
-constexpr PythonFunction kConvolutionData{"indice_convolution_backward_data", kIndiceConvolutionBackwardData,
-                                          "input_grad=out"};
+constexpr PythonFunction kConvolution{
+    "indice_convolution_forward", kIndiceConvolutionForward, "features_out=out", {scalar("num_act_out", 0)}};
+constexpr PythonFunction kConvolutionData{"indice_convolution_backward_data",
+                                          kIndiceConvolutionBackwardData,
+                                          "input_grad=out",
+                                          {scalar("num_act_in", 0)}};
 constexpr PythonFunction kConvolutionFilter{"indice_convolution_backward_filter",
                                             kIndiceConvolutionBackwardFilter, "filters_grad=out"};
-constexpr PythonFunction kMaxPool{"indice_max_pool_forward", kIndiceMaxPoolForward, "features_out=out"};
-constexpr PythonFunction kAvgPool{"indice_avg_pool_forward", kIndiceAvgPoolForward, "features_out=out"};
-constexpr PythonFunction kAvgPoolBackward{"indice_avg_pool_backward", kIndiceAvgPoolBackward,
-                                          "input_grad=out"};
+constexpr PythonFunction kMaxPool{
+    "indice_max_pool_forward", kIndiceMaxPoolForward, "features_out=out", {scalar("num_act_out", 0)}};
 constexpr PythonFunction kMaxPoolBackward{"indice_max_pool_backward", kIndiceMaxPoolBackward,
                                           "input_grad=out"};
+constexpr PythonFunction kAvgPool{
+    "indice_avg_pool_forward", kIndiceAvgPoolForward, "features_out=out", {scalar("num_act_out", 0)}};
+constexpr PythonFunction kAvgPoolBackward{
+    "indice_avg_pool_backward", kIndiceAvgPoolBackward, "input_grad=out", {scalar("num_act_in", 0)}};
 
 // Filters [k.., in, out] as [offsets, in, out], whatever their strides; other ranks stay, to be refused.
 ConstTensor with_one_offset_dimension(const PythonCall& call, const ConstTensor& given) {
