@@ -73,7 +73,7 @@ def test_a_reader_that_goes(tmp_path):
         ["bash", "-c", f"set -o pipefail; {command}"], capture_output=True, text=True, timeout=60
     )
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("voxelize(points, ")
+    assert done.stdout.startswith("moe_dispatch_forward(gates, ")
     # A reader that is gone before the first line.
     read, write = os.pipe()
     os.close(read)

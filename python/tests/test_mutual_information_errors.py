@@ -116,7 +116,7 @@ def test_columns(name, columns):
     [
         ("forward", {"p": lambda p: p[:, :3].copy()}, "p.shape[1] is 3, expected symbols + 1 = 4"),
         ("forward", {"p": lambda p: p[:, :, :4].copy()}, "p.shape[2] is 4, expected frames + 1 = 5"),
-        ("forward", {"p": lambda p: p.astype(np.float16)}, "p has dtype f16, expected f32, f64"),
+        ("forward", {"p": lambda p: p.astype(np.float16)}, "p has dtype f16, expected f32 beside px of f32"),
         ("forward", {"p": wide, "ans": wide}, "p has dtype f64, expected f32 beside px of f32"),
         ("forward", {"p": read_only}, "p is read-only, expected memory that can be written to"),
         ("forward", {"ans": wide}, "ans has dtype f64, expected that of p"),

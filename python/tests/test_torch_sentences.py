@@ -77,7 +77,7 @@ SENTENCES = [
     ),
     (
         lambda: mmcv.Voxelization(SIZE, RANGE, 3)(FEATS[:, :2]),
-        "Voxelization: features is 2, expected 3 or more",
+        "Voxelization: input.shape[1] is 2, expected 3 or more",
     ),
     (
         lambda: mmcv.Voxelization(1, RANGE, 3),

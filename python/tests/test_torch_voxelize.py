@@ -111,7 +111,7 @@ def test_same_sentences(rng):
     points = points_of(rng)
     with pytest.raises(ValueError, match="voxelize: voxel_size has 2 elements, expected 3"):
         OP(points, SIZE[:2], RANGE)
-    with pytest.raises(ValueError, match="voxelize: points.shape\\[1\\] is 2, expected 3 or more"):
+    with pytest.raises(ValueError, match=r"voxelize: points.shape\[1\] is 2, expected 3 or more"):
         voxelize(points[:, :2], SIZE, RANGE, **LIMITS)
     with pytest.raises(ValueError, match="max_points is -2 and max_voxels is 5, expected two limits"):
         voxelize(points, SIZE, RANGE, max_points=-2, max_voxels=5)

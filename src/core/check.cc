@@ -204,7 +204,12 @@ void Arguments::check_argument(const Step& step, int i) {
       if (argument.like >= 0) {
         const Slot& other = slots_[argument.like];
         if (argument.is_lane) {
-          fits = slot.dtype == (other.dtype == DType::f64 ? DType::f64 : DType::f32);
+          const DType lane = other.dtype == DType::f64 ? DType::f64 : DType::f32;
+          if (slot.dtype != lane)
+            fail(step.code, concat(argument.name, " has dtype ", dtype_text(slot.dtype), ", expected ",
+                                   name_of(lane), " beside ", signature_.arguments[argument.like].name,
+                                   " of ", dtype_text(other.dtype)));
+          fits = true;
         } else {
           fits |= other.present ? other.dtype == slot.dtype : contains(kAnyDType, slot.dtype);
         }
