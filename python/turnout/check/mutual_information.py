@@ -78,10 +78,34 @@ def mutual_information_backward(px, py, p, ans_grad, *, boundary=None):
 
 
 def mutual_information_forward_backward(px, py, *, boundary=None):
-    """The definition of ``turnout.mutual_information_forward_backward``, in float64."""
+    """The definition of ``turnout.mutual_information_forward_backward``, in float64.
+
+    The shares of the two ways into a cell sum to one; both are 0 where p is not finite.
+    """
     p, ans = mutual_information_forward(px, py, boundary=boundary)
-    grads = mutual_information_backward(px, py, p, np.ones(len(px)), boundary=boundary)
-    return ans, *grads[:2]
+    px, py = px.astype(np.float64), py.astype(np.float64)
+    off = px.shape[2] == py.shape[2]
+    px_grad, py_grad = np.zeros_like(px), np.zeros_like(py)
+    with np.errstate(all="ignore"):
+        for b, s_begin, t_begin, s_end, t_end in _boxes(px, py, boundary):
+            g = np.zeros(p.shape[1:])
+            g[s_end, t_end] = 1
+            for s in range(s_end, s_begin - 1, -1):
+                for t in range(t_end, t_begin - 1, -1):
+                    has_symbol, has_blank = s > s_begin and t - off >= t_begin, t > t_begin
+                    symbol = p[b, s - 1, t - off] + px[b, s - 1, t - off] if has_symbol else -np.inf
+                    blank = p[b, s, t - 1] + py[b, s, t - 1] if has_blank else -np.inf
+                    if np.isnan(blank):  # as log_add drops it
+                        blank = -np.inf
+                    if not np.isfinite(p[b, s, t]):
+                        continue
+                    if has_symbol:
+                        px_grad[b, s - 1, t - off] = g[s, t] / (1 + np.exp(blank - symbol))
+                        g[s - 1, t - off] += px_grad[b, s - 1, t - off]
+                    if has_blank:
+                        py_grad[b, s, t - 1] = g[s, t] / (1 + np.exp(symbol - blank))
+                        g[s, t - 1] += py_grad[b, s, t - 1]
+    return ans, px_grad, py_grad
 
 
 def _lattices(rng: np.random.Generator):
