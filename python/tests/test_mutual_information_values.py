@@ -51,6 +51,35 @@ def test_any_values(mode, dtype, symbols, frames, share, seed):
         np.testing.assert_allclose(actual, wanted, rtol=2e-4, atol=1e-6)
 
 
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 9), st.integers(0, 20), st.sampled_from([0.02, 0.3]), st.integers(0, 2**32))
+def test_any_values_in_one_pass(mode, dtype, symbols, frames, share, seed):
+    """No gradient is NaN or infinite, and all are those of the definition."""
+    rng = np.random.default_rng(seed)
+    px, py = steps(rng, 2, symbols, frames, mode, dtype)
+    for x in (px, py):
+        odd = rng.random(x.shape) < share
+        x[odd] = rng.choice([-INF, INF, NAN, -3e30, -50, 20, 1e-40], x.shape)[odd]
+    results = turnout.mutual_information_forward_backward(px, py)
+    expected = check.mutual_information_forward_backward(px, py)
+    for actual, wanted in zip(results, expected, strict=True):
+        np.testing.assert_allclose(actual, wanted, rtol=1e-4, atol=1e-4)
+
+
+def test_infinite_end():
+    """Weights whose product is too small for float32 times an infinite gradient: infinite, not NaN."""
+    px, py = np.zeros((1, 1, 25), np.float32), np.zeros((1, 2, 24), np.float32)
+    py[0, 1] = -20
+    p, _ = forward(px, py)
+    for end in (INF, -INF):
+        px_grad, py_grad, reached = backward(px, py, p, (end,))
+        assert (px_grad == end).all()
+        assert (py_grad == end).all()
+        assert reached.tolist() == [end]
+
+
 def test_nan_along_the_symbols_stays_and_along_the_frames_is_dropped():
     px, py = np.full((1, 2, 3), -1.0), np.full((1, 3, 2), -1.0)
     symbol = px.copy()

@@ -105,13 +105,16 @@ def mutual_information_forward_backward(
 ) -> tuple[Array, Array, Array]:
     """Both in one pass, with ``ans_grad`` 1 and without a ``p`` in memory: what training needs.
 
+    The gradients come from the shares of the two ways into each cell, which sum to one, and are more precise
+    than those from a rounded ``p``. Those of a lattice whose end cannot be reached, ``ans`` -inf, are 0.
+
     Args:
         px, py, boundary: as for :func:`mutual_information_forward`.
         out: where to write: a tuple ``(ans, px_grad, py_grad)``, with None for what is to be allocated.
 
     Returns:
         ans: as from :func:`mutual_information_forward`.
-        px_grad, py_grad: as from :func:`mutual_information_backward`.
+        px_grad, py_grad: shape and dtype of ``px`` and ``py``: the arrays from ``out``, or new ones.
 
     Raises:
         ValueError: arguments that do not fit together, with a sentence that names the first one.
