@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "c_registry.h"
+#include "core/draft.h"
 #include "doors/c/call.h"
 #include "example_call.h"
 

@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "core/draft.h"
 #include "runtime/call.h"
 #include "simd/isa.h"
 #include "turnout/mluop/mlu_op.h"

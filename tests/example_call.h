@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/check.h"
+#include "core/draft.h"
 #include "core/signature.h"
 #include "turnout/tensor.h"
 

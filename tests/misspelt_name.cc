@@ -1,5 +1,6 @@
 // Compiles when the name in TURNOUT_TEST_... is one of the signature's, and not else: see CMakeLists.txt.
 #include "core/check.h"
+#include "core/draft.h"
 
 namespace turnout::core {
 namespace {

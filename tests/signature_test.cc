@@ -1,5 +1,5 @@
 // The signature grammar, on signatures made for the purpose: what it accepts, what it says, in which order.
-#include "core/signature.h"
+#include "core/draft.h"
 
 #include <gtest/gtest.h>
 

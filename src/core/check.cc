@@ -36,16 +36,6 @@ std::string range_text(const Scalar& scalar) {
   return concat(single ? "" : "one of ", range, " (", scalar.values, ")");
 }
 
-// The name of a value of an enum.
-std::string_view value_name(const Scalar& scalar, std::int64_t value) {
-  std::string_view found;
-  std::int64_t next = scalar.min;
-  split(scalar.values, ' ', [&](std::string_view name) {
-    if (next++ == value) found = name;
-  });
-  return found;
-}
-
 // The bytes an argument can touch: [first, last).
 struct Range {
   std::uintptr_t first, last;

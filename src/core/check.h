@@ -132,7 +132,8 @@ class Arguments {
 // "[choices?, samples]" and "that of input, or f32": for sentences and tables.
 std::string dims_text(const Argument& argument);
 std::string dtypes_text(const Signature& signature, const Argument& argument);
-std::string shape_text(const Slot& slot);  // "[2, 3]"
+std::string shape_text(const Slot& slot);                               // "[2, 3]"
+std::string_view value_name(const Scalar& scalar, std::int64_t value);  // of an enum
 
 std::string concat_parts(std::initializer_list<std::string> parts);
 inline std::string text_of(std::string_view s) { return std::string(s); }

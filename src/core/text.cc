@@ -30,6 +30,15 @@ std::string dtypes_text(const Signature& signature, const Argument& argument) {
   return concat("that of ", signature.arguments[argument.like].name, text.empty() ? "" : ", or ", text);
 }
 
+std::string_view value_name(const Scalar& scalar, std::int64_t value) {
+  std::string_view found;
+  std::int64_t next = scalar.min;
+  split(scalar.values, ' ', [&](std::string_view name) {
+    if (next++ == value) found = name;
+  });
+  return found;
+}
+
 namespace {
 
 template <class Real>

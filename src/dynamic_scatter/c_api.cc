@@ -1,6 +1,7 @@
 // The C functions of this family, each with its order of checks.
 #include <algorithm>
 
+#include "core/draft.h"
 #include "doors/c/call.h"
 #include "dynamic_scatter/signature.h"
 #include "runtime/parallel.h"

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/check.h"
+#include "core/draft.h"
 #include "dynamic_scatter/signature.h"
 #include "turnout/dynamic_scatter.h"
 

@@ -1,4 +1,5 @@
 // The C functions of this family, each with the order of checks that its clients rely on.
+#include "core/draft.h"
 #include "doors/c/call.h"
 #include "moe_dispatch/signature.h"
 #include "turnout/moe_dispatch.h"

@@ -1,7 +1,7 @@
 // What the operators of this family accept.
 #pragma once
 
-#include "core/signature.h"
+#include "core/draft.h"
 
 namespace turnout::families::moe_dispatch {
 

@@ -1,4 +1,5 @@
 // The C functions of this family, each with its order of checks.
+#include "core/draft.h"
 #include "doors/c/call.h"
 #include "moe_re_routing/signature.h"
 #include "turnout/moe_re_routing.h"

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "core/check.h"
-#include "core/signature.h"
+#include "core/draft.h"
 
 namespace turnout::families::moe_re_routing {
 

@@ -1,5 +1,6 @@
 // The C functions of this family, each with its order of checks.
 
+#include "core/draft.h"
 #include "doors/c/call.h"
 #include "sparse_conv/c_descriptor.h"
 #include "sparse_conv/signature.h"

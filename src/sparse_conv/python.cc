@@ -1,5 +1,6 @@
 // Python bindings of this family.
 #include "core/check.h"
+#include "core/draft.h"
 #include "doors/python/call.h"
 #include "sparse_conv/signature.h"
 #include "turnout/sparse_conv.h"

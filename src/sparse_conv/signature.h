@@ -2,7 +2,7 @@
 #pragma once
 
 #include "core/check.h"
-#include "core/signature.h"
+#include "core/draft.h"
 #include "turnout/sparse_conv.h"
 
 namespace turnout::families::sparse_conv {

@@ -5,7 +5,7 @@
 #include <initializer_list>
 #include <string_view>
 
-#include "core/signature.h"
+#include "core/draft.h"
 #include "runtime/caller.h"
 
 namespace turnout::doors {

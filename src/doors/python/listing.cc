@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/check.h"
+#include "core/draft.h"
 #include "doors/python/function.h"
 #include "registry.h"
 

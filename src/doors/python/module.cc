@@ -5,6 +5,7 @@
 #include <bit>
 
 #include "core/check.h"
+#include "core/draft.h"
 #include "doors/python/call.h"
 #include "doors/python/descriptions.h"
 #include "doors/python/listing.h"

@@ -1,0 +1,359 @@
+// How a Signature is written down, and the lists that it is stored in.
+//
+//   inline constexpr const Signature& kScale = signature([] {
+//     return Draft{"scale",
+//                  "batch rows columns",                        // sizes that shapes bind: the first use
+//                  binds {scalar("factor", 1, 64), choice("mode", "keep zero")}, {in("x", kFloats, "batch?,
+//                  rows, columns"),  // `?`: this dimension may be absent
+//                   out("y", like("x"), "rows * factor, columns + 1")}};
+//   });
+//
+// Arguments: in, out, inout; optional(..), required_with("x", ..), required_when("mode", "zero", ..);
+// may_overlap("x", out("y", ..)): y may share memory with x, and the plan reads x as it was before the first
+// write. Dtypes: a set, like("x"), like("x", set), lane_of("x"): f64 beside f64, else f32. volume(v) is the
+// product of the elements of a vector scalar v.
+// An order of steps may look at a part of what it checks: {Check::shapes, code, "x.1 y"} at one dimension of
+// x and all of y, {Check::rules, code, "space limit"} at the rules of these names; likewise data checks.
+// {Check::outputs_empty, code, "y z"} ends the call when y and z have no elements, whatever the other outputs
+// have. A data check says which names it looks at, and gets their positions.
+// A name that is not declared is a compile error. What the grammar cannot say is an ordinary `if` that
+// throws.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <initializer_list>
+#include <span>
+#include <string_view>
+
+#include "core/signature.h"
+
+namespace turnout::core {
+
+// What the consteval helpers below hand to Signature's constructor.
+struct DTypeSpec {
+  DTypes dtypes = 0;
+  std::string_view like;
+  bool is_lane = false;
+  constexpr DTypeSpec(DTypes set) : dtypes(set) {}  // NOLINT: a set is a spec
+  constexpr DTypeSpec(DTypes set, std::string_view name, bool lane = false)
+      : dtypes(set), like(name), is_lane(lane) {}
+};
+consteval DTypeSpec like(std::string_view name, DTypes or_one_of = 0) { return {or_one_of, name}; }
+consteval DTypeSpec lane_of(std::string_view name) { return {0, name, true}; }
+
+struct ArgumentSpec {
+  std::string_view name;
+  Role role;
+  DTypeSpec dtype;
+  std::string_view dims;
+  bool is_optional = false;
+  std::string_view required_with = {};
+  std::string_view required_when = {};
+  std::string_view when = {};
+  std::string_view may_overlap = {};
+};
+consteval ArgumentSpec in(std::string_view name, DTypeSpec dtype, std::string_view dims) {
+  return {name, Role::in, dtype, dims};
+}
+consteval ArgumentSpec out(std::string_view name, DTypeSpec dtype, std::string_view dims) {
+  return {name, Role::out, dtype, dims};
+}
+consteval ArgumentSpec inout(std::string_view name, DTypeSpec dtype, std::string_view dims) {
+  return {name, Role::inout, dtype, dims};
+}
+consteval ArgumentSpec optional(ArgumentSpec argument) {
+  argument.is_optional = true;
+  return argument;
+}
+// Optional, unless the argument of that name is there.
+consteval ArgumentSpec required_with(std::string_view name, ArgumentSpec argument) {
+  argument.is_optional = true;
+  argument.required_with = name;
+  return argument;
+}
+
+// Optional, unless the scalar of that name has the value of that name.
+consteval ArgumentSpec required_when(std::string_view name, std::string_view value, ArgumentSpec argument) {
+  argument.is_optional = true;
+  argument.required_when = name;
+  argument.when = value;
+  return argument;
+}
+
+// An output that may share memory with the argument of that name.
+consteval ArgumentSpec may_overlap(std::string_view name, ArgumentSpec argument) {
+  argument.may_overlap = name;
+  return argument;
+}
+
+struct ScalarSpec {
+  Scalar scalar;
+  std::string_view length;
+};
+consteval ScalarSpec scalar(std::string_view name, std::int64_t min, std::int64_t max = kSizeMax) {
+  return {{name, min, max, {}, false, false, {}}, {}};
+}
+// `first`: the value that the first name stands for, where those before it are refused.
+consteval ScalarSpec choice(std::string_view name, std::string_view values, std::int64_t first = 0) {
+  std::int64_t last = first;
+  for (char c : values) last += c == ' ';
+  return {{name, first, last, values, false, false, {}}, {}};
+}
+consteval ScalarSpec flag(std::string_view name) { return {{name, 0, 1, "no yes", false, true, {}}, {}}; }
+consteval ScalarSpec vector(std::string_view name, std::string_view length, std::int64_t min,
+                            std::int64_t max = kSizeMax) {
+  return {{name, min, max, {}, true, false, {}}, length};
+}
+
+struct RuleSpec {
+  std::string_view left, right, name;
+};
+consteval RuleSpec at_most(std::string_view left, std::string_view right, std::string_view name = {}) {
+  return {left, right, name};
+}
+
+struct StepSpec {
+  Check check;
+  ErrorCode code = ErrorCode::bad_param;
+  std::string_view only = {};  // "input.1 dispatch": arguments, or single dimensions; names of rules
+};
+
+// The order of checks of the whole C++ and Python library.
+inline constexpr StepSpec kStandardOrder[] = {{Check::present},    {Check::ranks},         {Check::dtypes},
+                                              {Check::scalars},    {Check::shapes},        {Check::rules},
+                                              {Check::contiguous}, {Check::outputs_empty}, {Check::pointers},
+                                              {Check::overlap},    {Check::data}};
+
+// A signature as it is written down, at compile time: lists with room to spare.
+class Draft {
+ public:
+  consteval Draft(std::string_view op_name, std::string_view size_names,
+                  std::initializer_list<ScalarSpec> scalar_specs,
+                  std::initializer_list<ArgumentSpec> argument_specs,
+                  std::initializer_list<RuleSpec> rule_specs = {},
+                  std::initializer_list<DataCheck> checks = {},
+                  std::span<const StepSpec> steps = kStandardOrder, ScratchBytes scratch_bytes = {});
+
+  // Of the lists of all arguments and steps, which one has.
+  struct Part {
+    int first = 0, count = 0;
+  };
+
+  std::string_view op;
+  List<std::string_view, kMaxNames> names;
+  List<Scalar, kMaxNames> scalars;
+  List<Argument, kMaxArguments> arguments;
+  List<Part, kMaxArguments> dims_of;  // in `dims`
+  List<Extent, 4 * kMaxArguments> dims;
+  List<Rule, 16> rules;
+  List<DataCheck, 16> data_checks;
+  List<Step, 32> order;
+  List<Part, 32> only_of;  // in `only`
+  List<Selection, 96> only;
+  ScratchBytes scratch;
+
+ private:
+  constexpr int argument(std::string_view name) const {
+    for (int i = 0; i < arguments.count; ++i)
+      if (arguments[i].name == name) return i;
+    throw "no such argument";
+  }
+  constexpr int size(std::string_view name) const {
+    for (int i = 0; i < names.count; ++i)
+      if (names[i] == name) return i;
+    throw "no such size";
+  }
+  constexpr Extent parse_extent(std::string_view text) const;
+  constexpr Positions positions(std::string_view list) const;
+  constexpr std::int64_t value_of(int scalar, std::string_view value) const;
+  constexpr Selection selection(Check check, std::string_view text) const;
+};
+
+// -- parsing, at compile time ------------------------------------------------------------------------------
+
+constexpr bool is_number(std::string_view text) { return !text.empty() && text[0] >= '0' && text[0] <= '9'; }
+constexpr std::int64_t number(std::string_view text) {
+  std::int64_t value = 0;
+  for (char c : text) value = value * 10 + (c - '0');
+  return value;
+}
+
+constexpr Extent Draft::parse_extent(std::string_view text) const {
+  Extent extent;
+  if (text.back() == '?') {
+    extent.optional = true;
+    text = trimmed(text.substr(0, text.size() - 1));
+  }
+  extent.text = text;
+  const std::size_t plus = text.find('+');
+  if (plus != std::string_view::npos) {
+    extent.add = number(trimmed(text.substr(plus + 1)));
+    text = trimmed(text.substr(0, plus));
+  }
+  split(text, '*', [&](std::string_view factor) {
+    if (is_number(factor)) {
+      extent.factor *= number(factor);
+    } else if (factor.substr(0, 7) == "volume(" && factor.back() == ')') {
+      const int vector = size(factor.substr(7, factor.size() - 8));
+      if (vector >= scalars.count || !scalars[vector].is_vector) throw "volume of what is no vector";
+      extent.names.push(static_cast<std::int8_t>(vector));
+    } else {
+      extent.names.push(static_cast<std::int8_t>(size(factor)));
+    }
+  });
+  return extent;
+}
+
+constexpr Positions Draft::positions(std::string_view list) const {
+  Positions found;
+  split(list, ' ', [&](std::string_view name) {
+    for (int i = 0; i < names.count; ++i)
+      if (names[i] == name) return found.push(static_cast<std::int8_t>(i));
+    found.push(static_cast<std::int8_t>(argument(name)));
+  });
+  return found;
+}
+
+// What the scalar is when it has the value of this name.
+constexpr std::int64_t Draft::value_of(int scalar, std::string_view value) const {
+  std::int64_t next = scalars[scalar].min, found = -1;
+  split(scalars[scalar].values, ' ', [&](std::string_view name) {
+    if (name == value) found = next;
+    ++next;
+  });
+  if (found < 0) throw "the scalar has no such value";
+  return found;
+}
+
+constexpr Selection Draft::selection(Check check, std::string_view text) const {
+  if (check == Check::rules) {
+    for (int i = 0; i < rules.count; ++i)
+      if (rules[i].name == text) return {static_cast<std::int8_t>(i), -1};
+    throw "no such rule";
+  }
+  if (check == Check::data) {
+    for (int i = 0; i < data_checks.count; ++i)
+      if (data_checks[i].name == text) return {static_cast<std::int8_t>(i), -1};
+    throw "no such data check";
+  }
+  const std::size_t dot = text.find('.');
+  const int position = argument(text.substr(0, dot));
+  if (dot == std::string_view::npos) return {static_cast<std::int8_t>(position), -1};
+  const std::int64_t dim = number(text.substr(dot + 1));
+  if (dim >= dims_of[position].count) throw "no such dimension";
+  return {static_cast<std::int8_t>(position), static_cast<std::int8_t>(dim)};
+}
+
+consteval Draft::Draft(std::string_view op_name, std::string_view size_names,
+                       std::initializer_list<ScalarSpec> scalar_specs,
+                       std::initializer_list<ArgumentSpec> argument_specs,
+                       std::initializer_list<RuleSpec> rule_specs, std::initializer_list<DataCheck> checks,
+                       std::span<const StepSpec> steps, ScratchBytes scratch_bytes)
+    : op(op_name), scratch(scratch_bytes) {
+  for (const ScalarSpec& spec : scalar_specs) names.push(spec.scalar.name);
+  split(size_names, ' ', [&](std::string_view name) { names.push(name); });
+  for (const ScalarSpec& spec : scalar_specs) {
+    Scalar parsed = spec.scalar;
+    scalars.push(parsed);  // its length may be named by a vector before it
+    if (!parsed.is_vector) continue;
+    parsed.length = parse_extent(spec.length);
+    scalars.items[static_cast<std::size_t>(scalars.count - 1)] = parsed;
+  }
+  for (const ArgumentSpec& spec : argument_specs) {
+    Argument parsed;
+    parsed.name = spec.name;
+    parsed.role = spec.role;
+    parsed.optional = spec.is_optional;
+    parsed.dtypes = spec.dtype.dtypes;
+    parsed.is_lane = spec.dtype.is_lane;
+    arguments.push(parsed);
+    Part part{dims.count, 0};
+    split(spec.dims, ',', [&](std::string_view dim) { dims.push(parse_extent(dim)), ++part.count; });
+    dims_of.push(part);
+  }
+  int i = 0;
+  for (const ArgumentSpec& spec : argument_specs) {
+    Argument& parsed = arguments.items[static_cast<std::size_t>(i++)];
+    const auto position = [&](std::string_view name) {
+      return name.empty() ? std::int8_t{-1} : static_cast<std::int8_t>(argument(name));
+    };
+    parsed.like = position(spec.dtype.like);
+    parsed.required_with = position(spec.required_with);
+    parsed.may_overlap = position(spec.may_overlap);
+    if (!spec.required_when.empty()) {
+      parsed.required_when = static_cast<std::int8_t>(size(spec.required_when));
+      parsed.when = value_of(parsed.required_when, spec.when);
+    }
+    if (parsed.may_overlap < 0) continue;
+    if (!parsed.is_output()) throw "only an output can share memory";
+    if (arguments[parsed.may_overlap].is_output()) throw "two outputs cannot share memory";
+  }
+  for (const RuleSpec& spec : rule_specs)
+    rules.push({parse_extent(spec.left), parse_extent(spec.right), spec.name});
+  for (DataCheck check : checks) {
+    check.at = positions(check.looks_at);
+    data_checks.push(check);
+  }
+  scratch.at = positions(scratch.looks_at);
+  for (const StepSpec& spec : steps) {
+    if (spec.check == Check::workspace && scratch.bytes == nullptr)
+      throw "no size to compare a workspace with";
+    Part part{only.count, 0};
+    split(spec.only, ' ',
+          [&](std::string_view text) { only.push(selection(spec.check, text)), ++part.count; });
+    order.push({spec.check, spec.code, {}});
+    only_of.push(part);
+  }
+}
+
+// -- storage -----------------------------------------------------------------------------------------------
+
+// The lists of one signature, exactly as long as they are. Make is the type of the lambda that drafts it.
+template <class Make>
+struct StoredSignature {
+  static constexpr Draft kDraft = Make{}();
+
+  template <class T, int kCount, int N>
+  static constexpr std::array<T, kCount> exact(const List<T, N>& list) {
+    std::array<T, kCount> items{};
+    for (int i = 0; i < kCount; ++i) items[static_cast<std::size_t>(i)] = list[i];
+    return items;
+  }
+  template <class T, std::size_t kCount>
+  static constexpr View<T> view(const std::array<T, kCount>& items) {
+    return {items.data(), static_cast<int>(kCount)};
+  }
+
+  static constexpr auto kNames = exact<std::string_view, kDraft.names.count>(kDraft.names);
+  static constexpr auto kScalars = exact<Scalar, kDraft.scalars.count>(kDraft.scalars);
+  static constexpr auto kDims = exact<Extent, kDraft.dims.count>(kDraft.dims);
+  static constexpr auto kRules = exact<Rule, kDraft.rules.count>(kDraft.rules);
+  static constexpr auto kDataChecks = exact<DataCheck, kDraft.data_checks.count>(kDraft.data_checks);
+  static constexpr auto kOnly = exact<Selection, kDraft.only.count>(kDraft.only);
+  static constexpr auto kArguments = [] {
+    auto items = exact<Argument, kDraft.arguments.count>(kDraft.arguments);
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      const Draft::Part part = kDraft.dims_of[static_cast<int>(i)];
+      items[i].dims = {kDims.data() + part.first, part.count};
+    }
+    return items;
+  }();
+  static constexpr auto kOrder = [] {
+    auto items = exact<Step, kDraft.order.count>(kDraft.order);
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      const Draft::Part part = kDraft.only_of[static_cast<int>(i)];
+      items[i].only = {kOnly.data() + part.first, part.count};
+    }
+    return items;
+  }();
+  static constexpr Signature kSignature{kDraft.op,    view(kNames),      view(kScalars), view(kArguments),
+                                        view(kRules), view(kDataChecks), view(kOrder),   kDraft.scratch};
+};
+
+template <class Make>
+consteval const Signature& signature(Make) {
+  return StoredSignature<Make>::kSignature;
+}
+
+}  // namespace turnout::core
