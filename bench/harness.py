@@ -1,4 +1,4 @@
-"""Times programs side by side: verified first, interleaved, medians with spread, as ratios."""
+"""Times several programs that compute the same result: verified first, interleaved, medians and quartiles."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ import turnout
 
 console = Console(width=120)
 
-SETTLE = 0.01  # seconds until torch's workers no longer spin
-TURN = 0.02  # seconds of calls in a row, before the next entry has its turn
+SETTLE = 0.01  # seconds after which torch's worker threads have stopped spinning
+TURN = 0.02  # length in seconds of a burst of calls of one entry, before the next entry runs
 
 Results = np.ndarray | tuple[np.ndarray, ...]
 
 
 @dataclass
 class Entry:
-    """One program in a comparison. `run` does the work once; `result` gives what to verify, or None."""
+    """One program in a comparison. `run` does the work once; `result`, if any, returns what to verify."""
 
     name: str
     run: Callable[[], object]
     result: Callable[[], Results] | None = None
-    every: int = 1  # a slow one is timed in one round of so many
+    every: int = 1  # a slow program is timed only in every n-th round
 
 
 @dataclass
@@ -47,8 +47,8 @@ class Row:
     median_us: float
     low_us: float
     high_us: float
-    ratio: float  # to the comparison's first entry, or the fastest of its floors
-    first_us: float  # the first call of a turn, which finds in the cache what the others left
+    ratio: float  # median / median of the baseline: the first entry, or the fastest of the floors
+    first_us: float  # median of the first calls of bursts, which run with the cache as other programs left it
     gb_per_s: float | None = None
 
 
@@ -58,15 +58,15 @@ class Comparison:
     rows: list[Row] = field(default_factory=list)
     target: str = ""
     threads: int = 0
-    # For a plot of time over size, one line per series and row.
+    # For a plot of time over size: one line per series and program.
     sites: int = 0
     series: str = ""
     scratch_bytes: int | None = None
-    scratch_wanted: int | None = None  # at most
+    scratch_wanted: int | None = None  # upper limit
 
 
 def with_threads(count: int, entry: Entry) -> Entry:
-    """The same on so many threads of turnout; whoever compares it sets their number back at the end."""
+    """The entry on `count` threads of turnout. The caller restores the number of threads afterwards."""
 
     def run() -> None:
         turnout.set_num_threads(count)
@@ -77,13 +77,13 @@ def with_threads(count: int, entry: Entry) -> Entry:
 
 
 def copy_floor(source: np.ndarray) -> Entry:
-    """What no program that moves these bytes can beat by much: a streamed copy of them."""
+    """The floor for programs that move these bytes: a streamed copy of them."""
     target = np.ones_like(source)
     return Entry("streamed copy of the same bytes", lambda: turnout._core.stream_copy(target, source))
 
 
 def on_all_threads(function: Callable, calls: list[tuple], pool: ThreadPoolExecutor) -> None:
-    """A function of libc, once for each thread: a call through ctypes lets other Python threads run."""
+    """Runs a libc function once per thread. ctypes releases the GIL, so the calls run in parallel."""
     others = [pool.submit(function, *call) for call in calls[1:]]
     function(*calls[0])
     for other in others:
@@ -91,14 +91,14 @@ def on_all_threads(function: Callable, calls: list[tuple], pool: ThreadPoolExecu
 
 
 def parts_of(size: int) -> list[tuple[int, int]]:
-    """Begin and end of each thread's part of so many bytes."""
+    """Begin and end of each thread's part of `size` bytes."""
     threads = turnout.get_num_threads()
     ends = [size * t // threads // 64 * 64 for t in range(threads)] + [size]
     return list(itertools.pairwise(ends))
 
 
 def memcpy_floor(arrays: list[np.ndarray], name: str) -> Entry:
-    """libc's memcpy of all these bytes from one place to another, on all threads."""
+    """libc's memcpy of as many bytes as these arrays have, on all threads."""
     source = np.ones(sum(x.nbytes for x in arrays), dtype=np.uint8)
     target, pool = np.zeros_like(source), ThreadPoolExecutor()
     memcpy = ctypes.CDLL(None).memcpy
@@ -113,7 +113,7 @@ def memcpy_floor(arrays: list[np.ndarray], name: str) -> Entry:
 
 
 def fill_floors(target: np.ndarray, what: str) -> list[Entry]:
-    """`target` filled with -1 on all threads, by libc and by torch."""
+    """Fills `target` with -1 on all threads, by libc and by torch."""
     import torch
 
     tensor, pool = torch.from_numpy(target), ThreadPoolExecutor()
@@ -128,10 +128,10 @@ def fill_floors(target: np.ndarray, what: str) -> list[Entry]:
 
 
 def verify(entry: Entry, expected: Results, tolerance: float | None) -> None:
-    """A program whose answer is wrong is not timed.
+    """Ends the benchmark if the result is wrong, so that no wrong program is timed.
 
-    Without a tolerance its bits must be those expected; with one, the sum of errors is at most so much of the
-    sum of what is expected, of each array of floats.
+    Without a tolerance the bits must equal the expected ones. With one, for each array of floats, the sum of
+    the errors may be at most the tolerance times the sum of the expected values.
     """
     if entry.result is None:
         return
@@ -162,12 +162,12 @@ def compare(
     floors: int = 1,
     settle: float = 0.0,
 ) -> Comparison:
-    """Rounds of a turn for each entry, until the time is used up.
+    """Times the entries in rounds of one burst each, until `seconds` have passed.
 
-    A turn is a few calls in a row (or a few times `calls` calls); its first, in which memory and threads get
-    warm, counts on its own. A turn begins `settle` seconds after the one before, when workers of another
-    library no longer spin. The first `floors` entries do the same work: the fastest one is what the others
-    are compared with.
+    A burst is about 20 ms of calls of one entry. Its first call, which warms up caches and threads, is
+    recorded separately. With `settle`, that many seconds pass between bursts, so that the workers of another
+    library have stopped spinning. A sample is the mean of `calls` calls. The first `floors` entries are
+    alternatives of the same work; the fastest of them is the baseline of the ratios.
     """
     for entry in entries:
         if expected is not None:
@@ -202,7 +202,7 @@ def compare(
 
 
 def turn_of(entry: Entry, calls: int) -> list[float]:
-    """Microseconds of one call each: two samples of `calls` calls or more."""
+    """The samples of one burst, in microseconds per call; at least two."""
     samples: list[float] = []
     end = time.perf_counter() + TURN
     while len(samples) < 2 or time.perf_counter() < end:
@@ -219,7 +219,7 @@ def show(comparison: Comparison, beside: str = "the first") -> None:
         table.add_column(column, justify="left" if not column else "right")
     for row in comparison.rows:
         table.add_row(
-            escape(row.name),  # out[rows] is no markup
+            escape(row.name),  # rich would read the brackets in names as markup
             f"{row.median_us:,.1f}",
             f"{row.low_us:,.1f} .. {row.high_us:,.1f}",
             f"{row.first_us:,.1f}",
@@ -230,7 +230,7 @@ def show(comparison: Comparison, beside: str = "the first") -> None:
 
 
 def from_cpp(family: str, arguments: str, seconds: float) -> None:
-    """The family's Google Benchmark program, where it is built; `arguments` says what its numbers mean."""
+    """Runs the family's Google Benchmark program, if it is built; `arguments` explains its numbers."""
     program = Path(f"build/dev/bench/{family}_bench")
     if not program.exists():
         console.print(f"{program} is not built: the numbers from C++ are left out")
@@ -243,7 +243,7 @@ def from_cpp(family: str, arguments: str, seconds: float) -> None:
 
 
 def record(comparisons: list[Comparison], path: Path) -> None:
-    """All numbers, with what they were taken on; the plots are made from this alone."""
+    """Writes all numbers and a description of the machine as JSON, from which the plots are made."""
     path.parent.mkdir(parents=True, exist_ok=True)
     machine = {"cpu": _cpu(), "cpus": os.cpu_count(), "python": platform.python_version()}
     machine |= {key: str(value) for key, value in turnout._core.info().items()}
@@ -261,7 +261,7 @@ def _cpu() -> str:
 
 
 class Goals:
-    """What was wanted and what came out, in one table at the end."""
+    """A table of targets and measured values, printed at the end."""
 
     def __init__(self) -> None:
         self.table = Table(title="wanted and reached", title_justify="left")

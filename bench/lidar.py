@@ -1,4 +1,4 @@
-"""Simulated LiDAR frames, points and voxels in the order of the scan: ground, cars, facades, foliage."""
+"""Simulated LiDAR frames of a street (ground, cars, facades, foliage), as points and voxels in scan order."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import cache
 
 import numpy as np
 
-SPACE = (41, 1440, 1440)  # z, y, x: 0.2 x 0.075 x 0.075 m, x and y within 54 m, z from -5 m
+SPACE = (41, 1440, 1440)  # z, y, x; voxels of 0.2 x 0.075 x 0.075 m, x and y within 54 m, z from -5 m
 VOXEL = np.array([0.2, 0.075, 0.075])
 LOW = np.array([-5.0, -54.0, -54.0])
 BEAMS, AZIMUTHS = 64, 800
@@ -16,7 +16,7 @@ ADVANCE = 0.9  # metres between sweeps
 
 
 class Boxes:
-    """Upright boxes on the ground: centre, half sizes, height, heading, and how rough the surface is."""
+    """Upright boxes on the ground: centre, half sizes, height, heading, roughness of the surface."""
 
     def __init__(self) -> None:
         self.rows: list[tuple[float, ...]] = []
@@ -24,7 +24,7 @@ class Boxes:
     def add(
         self, x: float, y: float, size: tuple[float, float, float], heading: float, scatter: float
     ) -> None:
-        """Nothing stands on the road just around the sensor."""
+        """Adds a box unless it would be within 3 m of the sensor."""
         if np.hypot(x, y) > 3.0 + np.hypot(size[0], size[1]) / 2:
             self.rows.append((x, y, size[0] / 2, size[1] / 2, size[2], heading, scatter))
 
@@ -52,7 +52,7 @@ def street(random: np.random.Generator) -> Boxes:
 
 
 def sweep(boxes: Boxes, sensor: np.ndarray, slope: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    """Points (z, y, x) of one turn, all beams of an azimuth together; the nearest surface of each ray."""
+    """Points (z, y, x) of one turn, azimuth by azimuth: the nearest surface on each ray."""
     azimuth = np.linspace(-np.pi, np.pi, AZIMUTHS, endpoint=False) + random.uniform(0, 2 * np.pi / AZIMUTHS)
     elevation = np.radians(np.linspace(2.0, -24.8, BEAMS))
     flat = np.cos(elevation)[None, :]
@@ -82,7 +82,7 @@ def sweep(boxes: Boxes, sensor: np.ndarray, slope: np.ndarray, random: np.random
         distance[rays] = np.where(hit, near, distance[rays])
         scatter[rays] = np.where(hit, rough, scatter[rays])
 
-    echo = random.random(distance.shape) > 0.08 + distance / 400  # weaker from far away
+    echo = random.random(distance.shape) > 0.08 + distance / 400  # distant surfaces return fewer echoes
     echo &= distance < 90
     distance = np.where(echo, distance, 0) + random.normal(0, 1, distance.shape) * scatter
     points = np.stack((dz * distance, dy * distance + sensor[1], dx * distance + sensor[0]), axis=-1)
@@ -90,7 +90,7 @@ def sweep(boxes: Boxes, sensor: np.ndarray, slope: np.ndarray, random: np.random
 
 
 def sweeps(number: int) -> Iterator[np.ndarray]:
-    """The turns of frame `number`, one after the other, as the car goes on."""
+    """The turns of frame `number` in sequence, with the sensor moving along the street."""
     random = np.random.default_rng([17, number])
     boxes, slope = street(random), random.normal(0, 0.008, 2)
     for count in range(40):
@@ -99,7 +99,7 @@ def sweeps(number: int) -> Iterator[np.ndarray]:
 
 @cache
 def frame(number: int, sites: int) -> np.ndarray:
-    """`sites` voxels (z, y, x) int32 of frame `number`: as many sweeps as it takes, first seen first."""
+    """The first `sites` voxels (z, y, x) int32 of frame `number`, from as many sweeps as that takes."""
     points = np.empty((0, 3))
     for more in sweeps(number):
         points = np.concatenate((points, more))
@@ -112,15 +112,15 @@ def frame(number: int, sites: int) -> np.ndarray:
 
 
 def first_seen(sites: np.ndarray, space: tuple[int, ...]) -> np.ndarray:
-    """Each site once, where it came first."""
+    """The different sites, in the order of their first occurrence."""
     _, first = np.unique(np.ravel_multi_index(tuple(sites.T), space), return_index=True)
     return sites[np.sort(first)]
 
 
 def strided(sites: np.ndarray, space: tuple[int, ...]) -> tuple[np.ndarray, tuple[int, ...]]:
-    """Outputs of a convolution with kernel 3, stride 2, padding 1: what the next level of a network sees."""
+    """The output sites of a convolution with kernel 3, stride 2, padding 1: the next level of a network."""
     outputs, shape = sites.astype(np.int64)[:, None, :], tuple((size - 1) // 2 + 1 for size in space)
-    for dim, size in enumerate(shape):  # o = (i + 1 - k) / 2: one output for even i, two for odd
+    for dim, size in enumerate(shape):  # o = (i + 1 - k) / 2: one output if i is even, two if it is odd
         here = outputs[..., dim]
         branches = []
         for step in (0, 1):

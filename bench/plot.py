@@ -1,4 +1,4 @@
-"""Draws a recorded benchmark, a panel per comparison and a figure of what grows: plot.py results.json."""
+"""Plots a recorded benchmark, one panel per comparison, and time over size: plot.py results.json."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def bars(comparisons: list[dict]) -> plt.Figure:
 
 
 def lines(comparisons: list[dict]) -> plt.Figure:
-    """Time, time per site and scratch memory per site over the sites; one line per series and program."""
+    """Time, time per site and scratch bytes per site over the number of sites, per series and program."""
     figure, (times, shares, scratch) = plt.subplots(1, 3, figsize=(14, 5.6), layout="constrained")
     names = list(dict.fromkeys(row["name"] for comparison in comparisons for row in comparison["rows"]))
     series = list(dict.fromkeys(comparison["series"] for comparison in comparisons))

@@ -1,4 +1,4 @@
-"""Runs the benchmarks of each family beside their peers: python bench/run.py [family ...] [--seconds S]."""
+"""Runs the benchmarks of the families and of their peers: python bench/run.py [family ...] [--seconds S]."""
 
 from __future__ import annotations
 

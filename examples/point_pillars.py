@@ -4,7 +4,7 @@ The encoder is that of PointPillars and, with voxels instead of pillars, the dyn
 MVX-Net: a linear layer for each point, the maximum over the points of each pillar, and both once more. No
 point is dropped and no pillar padded; what that takes of turnout is:
 
-    Voxelization   which pillar a point is in
+    voxelize       which pillar a point is in
     VoxelIndex     the points of each pillar, found once for the three reductions of a scan
     its reduce     to one row for each pillar, and by autograd back to the points
 
@@ -201,9 +201,8 @@ def main(arguments: list[str] | None = None) -> list[float]:
     torch.manual_seed(options.seed)
 
     points, on_car = map(torch.from_numpy, scan(options.points, np.random.default_rng(options.seed)))
-    # With -1 instead of a limit it says which pillar each point is in, and moves none of them.
-    voxelization = turnout.torch.Voxelization(PILLAR, RANGE, max_num_points=-1)
-    coors = voxelization(points)
+    # Without limits it says which pillar each point is in, and moves none of them.
+    coors = turnout.torch.voxelize(points, PILLAR, RANGE)
     inside = (coors >= 0).all(dim=1)  # the others are (-1, -1, -1)
     points, coors, on_car = points[inside], coors[inside], on_car[inside]
     # A pillar is a car's if any of its points is: a maximum, too.

@@ -1,4 +1,5 @@
-// All operators, for what treats them alike: negative tests, the signature fuzzer, the tables of the docs.
+// All operators, for what treats them alike: negative tests, the signature fuzzer, `turnout ops` and the
+// tables of the docs. The Python module and the tests have it; the libraries do not.
 #pragma once
 
 #include <span>
@@ -20,5 +21,12 @@ struct Operator {
 };
 
 std::span<const Operator> operators();
+
+// For `invoke`. The enum of a scalar; a value that its type cannot hold becomes one that the checks refuse.
+template <class Enum>
+Enum to_enum(const ScalarValue& scalar) {
+  return static_cast<Enum>(scalar.value < 0 || scalar.value > 255 ? 255 : scalar.value);
+}
+inline bool given(const Tensor& t) { return t.rank >= 0; }
 
 }  // namespace turnout::core

@@ -4,19 +4,30 @@
 #include <numeric>
 #include <vector>
 
-#include "c_descriptor.h"
+#include "c_descriptors.h"
 #include "count_allocations.h"
 #include "turnout/turnout.h"
 
 namespace turnout::test {
 namespace {
 
-// Index pairs of `rows` sites on a diagonal, with an index of each kind: the bitmap, and sorted keys.
+// Index pairs of `rows` sites on a diagonal, with an index of each kind: the bitmap, and sorted keys; and
+// convolutions and pooling along them.
 struct Pairs {
   std::int64_t rows;
   std::vector<std::int32_t> indices, out, pairs, num;
+  std::vector<float> features, features_out, input_grad, filters;
 
-  explicit Pairs(std::int64_t n) : rows(n), indices(3 * n), out(3 * 9 * n), pairs(9 * 2 * n), num(9) {
+  explicit Pairs(std::int64_t n)
+      : rows(n),
+        indices(3 * n),
+        out(3 * 9 * n),
+        pairs(9 * 2 * n),
+        num(9),
+        features(8 * n),
+        features_out(8 * 9 * n),
+        input_grad(8 * n),
+        filters(9 * 8 * 8) {
     for (std::size_t i = 0; i < indices.size(); ++i)
       indices[i] = i % 3 == 0 ? 0 : static_cast<std::int32_t>(i / 3);
   }
@@ -35,6 +46,14 @@ struct Pairs {
         const IndicePairs index(context, sites, params);
         index.write(outputs, found, counts);
         get_indice_pairs(context, sites, outputs, found, counts, params);
+        const Tensor x = view(features.data(), {rows, 8}), dx = view(input_grad.data(), {rows, 8});
+        const Tensor y = view(features_out.data(), {index.num_act_out(), 8});
+        const Tensor w = view(filters.data(), {9, 8, 8});
+        indice_convolution_forward(context, x, w, found, counts, nullptr, y);
+        indice_convolution_backward_data(context, y, w, found, counts, dx);
+        indice_convolution_backward_filter(context, x, y, found, counts, w);
+        indice_max_pool_forward(context, x, found, counts, y);
+        indice_max_pool_backward(context, x, y, y, found, counts, dx);
       }
     }
   }
@@ -115,6 +134,9 @@ struct Calls {
                            view(locations.data(), {rows}), view(input.data(), {rows, hidden}),
                            view(output.data(), {rows, hidden}),
                            {.capacity = rows, .num_experts = 1, .fill = fill});
+    moe_dispatch_forward(context, view(gates.data(), {rows}), view(indices.data(), {rows}),
+                         view(locations.data(), {rows}), view(output.data(), {rows, hidden}),
+                         view(output.data(), {rows, hidden}), {.capacity = rows, .num_experts = 1});
     moe_re_routing(context, view(input.data(), {rows, hidden}), view(counts.data(), {2, 2}), nullptr,
                    view(output.data(), {rows, hidden}), nullptr, view(indices.data(), {rows}),
                    view(number.data(), {2}));

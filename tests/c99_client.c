@@ -1,5 +1,6 @@
 /* A client in plain C99: two experts with two slots each, four tokens, one of them dropped; the pairs of two
  * sites under a kernel of three; and a lattice of one symbol and one frame with its gradients. */
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -197,6 +198,25 @@ static int voxelize(mluOpHandle_t handle) {
   return right;
 }
 
+/* What clients of MLU-OPS that look into the handle declare. */
+struct vendor_view {
+  int32_t device;
+  cnrtQueue_t queue;
+  int32_t arch;
+};
+
+static int look_into(mluOpHandle_t handle) {
+  const struct vendor_view* view = (const struct vendor_view*)handle;
+  cnrtQueue_t queue = (cnrtQueue_t)&view, given = NULL;
+  const int right = offsetof(struct vendor_view, queue) == 8 && offsetof(struct vendor_view, arch) == 16 &&
+                    view->device == 0 && view->queue == NULL && view->arch == 592 &&
+                    check(mluOpSetQueue(handle, queue), "mluOpSetQueue") && view->queue == queue &&
+                    check(mluOpGetQueue(handle, &given), "mluOpGetQueue") && given == queue &&
+                    check(mluOpSetQueue(handle, NULL), "mluOpSetQueue") && view->queue == NULL;
+  if (!right) fprintf(stderr, "the handle does not begin as clients expect\n");
+  return right;
+}
+
 int main(void) {
   const float gates[kSamples] = {0.5f, 2.0f, 1.0f, -1.0f};
   const int32_t indices[kSamples] = {1, 0, 0, 1};
@@ -209,7 +229,7 @@ int main(void) {
   mluOpTensorDescriptor_t route = describe(MLUOP_DTYPE_INT32, 1, kSamples, 0);
   mluOpTensorDescriptor_t tokens = describe(MLUOP_DTYPE_FLOAT, 2, kSamples, kHidden);
   mluOpTensorDescriptor_t buffers = describe(MLUOP_DTYPE_FLOAT, 2, kExperts * kCapacity, kHidden);
-  if (!check(mluOpCreate(&handle), "mluOpCreate")) return 1;
+  if (!check(mluOpCreate(&handle), "mluOpCreate") || !look_into(handle)) return 1;
   if (!check(mluOpMoeDispatchForward(handle, token, gates, route, indices, route, locations, tokens, input,
                                      kSamples, kCapacity, kHidden, kExperts, buffers, dispatch),
              "mluOpMoeDispatchForward"))

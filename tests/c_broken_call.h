@@ -1,4 +1,4 @@
-// A call of a C operator that fits its signature, with faults worked into it.
+// A call of a C operator that is valid at first and into which tests insert faults.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -22,26 +22,26 @@ inline mluOpDataType_t c_dtype(DType dtype) {
   return MLUOP_DTYPE_INVALID;
 }
 
-// A call that fits the signature, and what has been done to it since. Changes add up.
+// A valid call of the signature, plus the changes applied to it. Changes accumulate.
 struct BrokenCall {
   struct Part {
     mluOpDataType_t dtype;
     bool described = true;
     bool strided = false;
     bool has_data = true;
-    int shared_with = -1;  // the argument whose memory it is given
+    int shared_with = -1;  // the argument whose memory is passed instead
     bool without_optional_dim = false;
     int rank_change = 0;
     std::vector<std::int64_t> extent_change;
   };
 
-  ExampleCall example;  // sizes: what the shapes are made of
+  ExampleCall example;  // its sizes define the shapes
   std::vector<std::int64_t> scalar_change;
   std::vector<Part> parts;
   bool has_handle = true;
   bool has_workspace = true;
-  std::size_t missing_workspace = 0;  // bytes less than the query asks for
-  std::size_t more_workspace = 0;     // or more
+  std::size_t missing_workspace = 0;  // bytes below what the query returns
+  std::size_t more_workspace = 0;     // bytes above it
 
   explicit BrokenCall(const COperator& op) : BrokenCall(op, op.example) {}
   BrokenCall(const COperator& op, std::string_view sizes) : example(*op.signature, sizes) {
@@ -51,20 +51,20 @@ struct BrokenCall {
       parts.push_back({.dtype = c_dtype(t.dtype), .extent_change = std::vector<std::int64_t>(kMaxRank)});
   }
 
-  // A size or scalar; of a vector scalar the volume.
+  // Sets a size or scalar; for a vector scalar, the product of its elements.
   void set_size(std::size_t name, std::int64_t value) {
     example.sizes[name] = value;
     if (static_cast<int>(name) >= example.signature.scalars.count || example.vectors[name].empty()) return;
     std::fill(example.vectors[name].begin(), example.vectors[name].end(), 1);
     example.vectors[name].front() = value;
   }
-  // "stride=2 mode=1": sizes and scalars, those of a vector for each of its elements.
+  // "stride=2 mode=1": sets sizes and scalars; for a vector scalar, each of its elements.
   void change(std::string_view changes) {
     core::split(changes, ' ', [&](std::string_view part) {
       const std::size_t eq = part.find('=');
-      const auto name = static_cast<std::size_t>(example.signature.size(part.substr(0, eq)));
+      const std::size_t name = position_of(example.signature, part.substr(0, eq));
       const std::int64_t value = core::number(part.substr(eq + 1));
-      example.sizes[name] = value;
+      example.sizes.at(name) = value;
       if (static_cast<int>(name) < example.signature.scalars.count && !example.vectors[name].empty()) {
         std::fill(example.vectors[name].begin(), example.vectors[name].end(), value);
         example.sizes[name] = 1;
@@ -91,8 +91,8 @@ struct BrokenCall {
     const std::vector<std::int64_t> extents = shape(argument);
     return std::count(extents.begin(), extents.end(), 0) > 0;
   }
-  // The step at which the shapes stop fitting, when sizes are bound in the order in which the steps come to
-  // them; -1: they fit. Of calls with all optional dimensions.
+  // The first step that finds a wrong shape, when each size is bound by the first step that uses it; -1 if
+  // all shapes fit. Only for calls with all optional dimensions.
   int shapes_end() const {
     const Signature& signature = example.signature;
     ExampleCall known = with_scalars_as_given();
@@ -110,9 +110,11 @@ struct BrokenCall {
     };
     for (int s = 0; s < signature.order.count; ++s) {
       if (signature.order[s].check != core::Check::shapes) continue;
-      auto looks_at = signature.order[s].only;
-      if (looks_at.count == 0)
-        for (int i = 0; i < signature.arguments.count; ++i) looks_at.push({static_cast<std::int8_t>(i), -1});
+      const auto& only = signature.order[s].only;
+      std::vector<core::Selection> looks_at(only.begin(), only.end());
+      if (looks_at.empty())
+        for (int i = 0; i < signature.arguments.count; ++i)
+          looks_at.push_back({static_cast<std::int8_t>(i), -1});
       for (const core::Selection& one : looks_at)
         for (int d = 0; d < signature.arguments[one.argument].dims.count; ++d)
           if ((one.dim < 0 || one.dim == d) && parts[static_cast<std::size_t>(one.argument)].described &&
@@ -121,7 +123,7 @@ struct BrokenCall {
     }
     return -1;
   }
-  // The same call as its function sees it: shapes on one side, scalars on the other.
+  // The sizes as the C function receives them: scalar_change is applied to the scalars but not to the shapes.
   ExampleCall with_scalars_as_given() const {
     ExampleCall given(example.signature, "");
     given.sizes = example.sizes;
@@ -129,7 +131,7 @@ struct BrokenCall {
     return given;
   }
 
-  // What the function's query says of this call; 0 when it has none.
+  // The workspace size that the function's query returns for this call; 0 if the function has no query.
   std::size_t workspace_size(const COperator& op, mluOpHandle_t handle) const {
     std::size_t size = 0;
     if (op.query != nullptr) {
@@ -155,7 +157,7 @@ struct BrokenCall {
  private:
   struct Descriptors {
     std::vector<mluOpTensorStruct> all;
-    std::vector<mluOpTensorDescriptor_t> given;  // nullptr: not described
+    std::vector<mluOpTensorDescriptor_t> given;  // nullptr: no descriptor
     explicit Descriptors(const BrokenCall& call) : all(call.parts.size()) {
       for (std::size_t i = 0; i < all.size(); ++i) {
         call.describe(static_cast<int>(i), &all[i]);

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "c_descriptor.h"
+#include "c_descriptors.h"
 
 namespace turnout::test {
 namespace {

@@ -1,4 +1,5 @@
-// The faults a signature knows, each worked into a call of the C operator, and the step that must find it.
+// Generates every fault that a signature can detect, each with the step that must detect it, and inserts it
+// into a call of the C operator.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -17,16 +18,16 @@ using core::Rule;
 using core::Scalar;
 
 inline constexpr std::int64_t kLarge = std::int64_t{1} << 31;
-inline constexpr int kHandle = -1;  // the step before all steps
+inline constexpr int kHandle = -1;  // the handle is checked before the signature's steps
 
 struct Fault {
   std::string what = {};
   Check check = Check::present;
   int argument = -1;
   int dim = -1;
-  std::set<std::string_view> mentions = {};  // one of them is in the sentence
+  std::set<std::string_view> mentions = {};  // the message must contain one of them
   std::function<void(BrokenCall&)> apply = {};
-  int position = -1;  // of the rule or data check that is broken
+  int position = -1;  // position of the rule or data check that it breaks
   int step = kHandle;
 };
 
@@ -35,7 +36,7 @@ class CNegative : public testing::TestWithParam<const COperator*> {
   const COperator& op = *GetParam();
   const Signature& signature = *op.signature;
   mluOpHandle_t handle = nullptr;
-  std::size_t workspace_size = 0;  // of the example
+  std::size_t workspace_size = 0;  // of the valid call
   std::vector<Fault> faults;
 
   void SetUp() override {
@@ -52,8 +53,8 @@ class CNegative : public testing::TestWithParam<const COperator*> {
     return step.code == ErrorCode::bad_param ? MLUOP_STATUS_BAD_PARAM : MLUOP_STATUS_NOT_SUPPORTED;
   }
 
-  // Keeps the fault when some step concerns it. A kind of check that leaves an argument out is a mistake;
-  // only the limit of elements is the interface's own choice.
+  // Adds the fault if some step detects it. If the signature has this kind of check, a step must cover the
+  // argument; the exception is the limit of elements, which the interface sets for some arguments only.
   void add(Fault fault) {
     bool known = false;
     for (int s = signature.order.count; s-- > 0;) {
@@ -65,7 +66,7 @@ class CNegative : public testing::TestWithParam<const COperator*> {
                                  : fault.argument < 0 || step.looks_at(fault.argument, fault.dim);
       if (concerned) fault.step = s;
     }
-    // An extent that binds a size is found wrong only where the size is used next.
+    // A wrong extent that binds a size is detected at the next use of that size.
     if (known && fault.check == Check::shapes && has_all_dims(broken_by(fault)))
       fault.step = broken_by(fault).shapes_end();
     EXPECT_TRUE(!known || fault.step != kHandle || fault.check == Check::large)
@@ -87,7 +88,7 @@ class CNegative : public testing::TestWithParam<const COperator*> {
     if (op.query != nullptr) generate_workspace();
   }
 
-  // One size or, with `other`, two that leave nothing to do.
+  // Sets one size to 0, or two if `other` differs from `name`, so that there is nothing to compute.
   bool generate_empty(int name, int other) {
     const Fault fault{
         .what = std::string(signature.names[name]) + " and " + std::string(signature.names[other]) + " 0",
@@ -128,7 +129,7 @@ class CNegative : public testing::TestWithParam<const COperator*> {
     const auto fault = [&](const std::string& what, Check check, std::function<void(BrokenCall&)> apply) {
       add({std::string(argument.name) + " " + what, check, i, -1, {argument.name}, std::move(apply)});
     };
-    // An optional argument may be absent, but not by half.
+    // An optional argument may be absent, but a descriptor without data, or data without one, is a fault.
     const bool required = !argument.optional || argument.required_with >= 0;
     fault("without descriptor", required ? Check::present : Check::pointers,
           [=](BrokenCall& c) { c.parts[n].described = false; });
@@ -155,7 +156,7 @@ class CNegative : public testing::TestWithParam<const COperator*> {
     for (int d = 0; d < argument.dims.count; ++d) {
       for (std::int64_t change : {-1000, -1, 1}) {
         if (change > -1000 && !is_pinned(i, argument.dims[d])) continue;
-        // The sentence is about the first of two arguments that disagree on a size, or about the other.
+        // If two arguments disagree on a size, the message may name either of them.
         add({std::string(argument.name) + " extent " + std::to_string(d) + " by " + std::to_string(change),
              Check::shapes,
              i,
@@ -165,17 +166,17 @@ class CNegative : public testing::TestWithParam<const COperator*> {
       }
       for (std::int8_t name : argument.dims[d].names) generate_large(i, d, name);
     }
-    if (valid.elements(i) > 1)  // one element has no stride
+    if (valid.elements(i) > 1)  // a tensor of one element has no stride
       fault("strided", Check::contiguous, [=](BrokenCall& c) { c.parts[n].strided = true; });
     fault("without data", Check::pointers, [=](BrokenCall& c) { c.parts[n].has_data = false; });
     for (int other = 0; other < signature.arguments.count && argument.is_output(); ++other)
-      if (other != i)
+      if (other != i && other != argument.may_overlap)
         fault("in the memory of " + std::string(signature.arguments[other].name), Check::overlap,
               [=](BrokenCall& c) { c.parts[n].shared_with = other; });
   }
 
-  // Argument i with 2^31 elements or a few more, in a call whose shapes agree. An int cannot say more than
-  // INT_MAX.
+  // Argument i with 2^31 elements or slightly more, in a call whose shapes agree. Skipped if a scalar, which
+  // is an int, would exceed INT_MAX.
   void generate_large(int i, int d, int name) {
     const auto n = static_cast<std::size_t>(name);
     const BrokenCall valid(op);
@@ -183,7 +184,7 @@ class CNegative : public testing::TestWithParam<const COperator*> {
     const std::int64_t extent = valid.example.evaluate(dim);
     const std::int64_t other_dims = valid.elements(i) / extent;
     const std::int64_t other_names = (extent - dim.add) / valid.example.sizes[n];
-    const std::int64_t least = (kLarge + other_dims - 1) / other_dims;  // extent
+    const std::int64_t least = (kLarge + other_dims - 1) / other_dims;  // least extent
     const std::int64_t value = (least - dim.add + other_names - 1) / other_names;
     if (name < signature.scalars.count &&
         value > std::min<std::int64_t>(INT_MAX, signature.scalars[name].max))
@@ -203,7 +204,7 @@ class CNegative : public testing::TestWithParam<const COperator*> {
     const auto change_by = [=, is_vector = scalar.is_vector](std::int64_t change) {
       return [=](BrokenCall& c) { (is_vector ? c.example.vectors[n].back() : c.scalar_change[n]) += change; };
     };
-    if (scalar.is_flag) return;  // a bool has no other values
+    if (scalar.is_flag) return;  // a bool has no invalid values
     const BrokenCall valid(op);
     const std::int64_t value = scalar.is_vector ? valid.example.vectors[n].back() : valid.example.sizes[n];
     for (std::int64_t wrong :
@@ -220,20 +221,20 @@ class CNegative : public testing::TestWithParam<const COperator*> {
         if (!uses(signature.arguments[a].dims[d], i)) continue;
         add({name + " one more", Check::shapes, a, d, {scalar.name}, change_by(1)});
         add({name + " one less", Check::shapes, a, d, {scalar.name}, change_by(-1)});
-        return;  // one dimension is enough: the step that looks at it first
+        return;  // one dimension is enough
       }
     }
   }
 
-  // A call whose shapes agree and whose left side is one too large.
+  // A call whose shapes agree and in which the rule's left side is too large by one.
   void generate_rule(int position) {
     const Rule& rule = signature.rules[position];
-    if (rule.left.names.count == 0) {  // "1 or more"; its right side is a name
+    if (rule.left.names.count == 0) {  // such as "1 <= name"
       add({std::string(rule.right.text) + " below " + std::string(rule.left.text),
            Check::rules,
            -1,
            -1,
-           {rule.right.text},
+           {rule.right.text, ".shape["},
            [n = static_cast<std::size_t>(rule.right.names[0]), least = rule.left.factor](BrokenCall& call) {
              call.set_size(n, least - 1);
            },
@@ -249,7 +250,7 @@ class CNegative : public testing::TestWithParam<const COperator*> {
            Check::rules,
            -1,
            -1,
-           {rule.left.text},
+           {rule.left.text, ".shape["},
            [=](BrokenCall& call) { call.set_size(n, value); },
            position});
     }
@@ -269,7 +270,7 @@ class CNegative : public testing::TestWithParam<const COperator*> {
   static bool uses(const Extent& extent, int name) {
     return std::find(extent.names.begin(), extent.names.end(), name) != extent.names.end();
   }
-  // Whether a scalar or another argument says what this extent is.
+  // Whether a scalar or another argument determines this extent.
   bool is_pinned(int argument, const Extent& dim) const {
     bool pinned = dim.names.count == 0;
     for (std::int8_t name : dim.names) {
@@ -318,7 +319,7 @@ class CNegative : public testing::TestWithParam<const COperator*> {
     }
     return false;
   }
-  // Whether a rule or a range ends the call before the check that the fault is for.
+  // Whether a rule or a range check ends the call before the check that the fault belongs to.
   bool refused_before(const Fault& fault) const {
     const BrokenCall call = broken_by(fault);
     for (const core::Step& step : signature.order) {
@@ -330,7 +331,7 @@ class CNegative : public testing::TestWithParam<const COperator*> {
   }
 
   bool holds(const Fault& fault) const { return holds(fault, broken_by(fault)); }
-  // Whether the fault is still one after another has been added to the call.
+  // Whether the fault is still present in a call to which another fault has been added.
   bool holds(const Fault& fault, const BrokenCall& call) const {
     const bool described =
         fault.argument < 0 || call.parts[static_cast<std::size_t>(fault.argument)].described;
@@ -370,7 +371,7 @@ class CNegative : public testing::TestWithParam<const COperator*> {
     return status;
   }
 
-  // The call must end at `fault`, whatever else is wrong with it.
+  // Expects that the call ends with the error of `fault`, although it may contain other faults.
   void expect_end(const Fault& fault, BrokenCall& call, const std::string& what) const {
     call.example.paint_outputs();
     const std::string before = call.example.output_bytes();
@@ -384,7 +385,7 @@ class CNegative : public testing::TestWithParam<const COperator*> {
     }
     EXPECT_EQ(last_sentence.rfind(std::string(signature.op) + ": ", 0), 0u) << last_sentence;
     bool mentioned = false;
-    for (int i = 0; i < signature.arguments.count; ++i)  // any of several large tensors may be named
+    for (int i = 0; i < signature.arguments.count; ++i)  // the message may name any of the large tensors
       mentioned |= fault.check == Check::large && call.elements(i) >= kLarge &&
                    last_sentence.find(signature.arguments[i].name) != std::string::npos;
     for (std::string_view name : fault.mentions) mentioned |= last_sentence.find(name) != std::string::npos;

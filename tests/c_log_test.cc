@@ -21,7 +21,7 @@ mluOpStatus_t dispatch_one(mluOpHandle_t handle, int hidden, const float* gate, 
   mluOpCreateTensorDescriptor(&matrix);
   mluOpSetTensorDescriptor(vector, MLUOP_LAYOUT_ARRAY, MLUOP_DTYPE_FLOAT, 1, one);
   mluOpSetTensorDescriptor(route, MLUOP_LAYOUT_ARRAY, MLUOP_DTYPE_INT32, 1, one);
-  mluOpSetTensorDescriptor(matrix, MLUOP_LAYOUT_ARRAY, MLUOP_DTYPE_FLOAT, 2, row);
+  mluOpSetTensorDescriptor(matrix, MLUOP_LAYOUT_NTC, MLUOP_DTYPE_FLOAT, 2, row);
   const mluOpStatus_t status = mluOpMoeDispatchForward(handle, vector, gate, route, &zero, route, &zero,
                                                        matrix, input, 1, 1, hidden, 1, matrix, dispatch);
   mluOpDestroyTensorDescriptor(vector);
@@ -39,7 +39,7 @@ TEST(CLog, Calls) {
   EXPECT_EQ(dispatch_one(handle, 1, &gate, &input, &dispatch), MLUOP_STATUS_SUCCESS);
   EXPECT_EQ(dispatch_one(handle, 0, &gate, &input, &dispatch), MLUOP_STATUS_SUCCESS);
   EXPECT_EQ(dispatch_one(handle, 1, nullptr, &input, &dispatch), MLUOP_STATUS_BAD_PARAM);
-  EXPECT_EQ(dispatch_one(handle, 1, &gate, &dispatch, &dispatch), MLUOP_STATUS_BAD_PARAM);
+  EXPECT_EQ(dispatch_one(handle, 1, &dispatch, &input, &dispatch), MLUOP_STATUS_BAD_PARAM);
   EXPECT_EQ(mluOpResetTensorDescriptor(nullptr), MLUOP_STATUS_BAD_PARAM);
   EXPECT_EQ(mluOpDestroy(handle), MLUOP_STATUS_SUCCESS);
 }
@@ -96,9 +96,25 @@ TEST(CLog, LinesByVariable) {
 TEST(CLog, FailuresSayWhatAndWithWhat) {
   const std::string log = stderr_with("MLUOP_MIN_LOG_LEVEL=2");
   EXPECT_EQ(count(log, "mluOpMoeDispatchForward: gates.data is null"), 1) << log;
-  EXPECT_EQ(count(log, "dispatch f32[1, 1]"), 2) << log;
-  EXPECT_EQ(count(log, "moe_dispatch_forward: dispatch overlaps input"), 1) << log;
+  EXPECT_EQ(count(log, "dispatch f32[1, 1] LAYOUT_NTC, samples 1"), 2) << log;
+  EXPECT_EQ(count(log, "mluOpMoeDispatchForward: dispatch overlaps gates"), 1) << log;
   EXPECT_EQ(count(log, "mluOpResetTensorDescriptor: desc is NULL"), 1) << log;
+}
+
+TEST(CLog, CallsHaveTheNamesOfTheCFunctionAndTheLayouts) {
+  const std::string log = stderr_with("TURNOUT_LOG=5");
+  const std::string beginning =
+      "[turnout] mluOpMoeDispatchForward(gates f32[1] LAYOUT_ARRAY, indices i32[1] LAYOUT_ARRAY, "
+      "locations i32[1] LAYOUT_ARRAY, ";
+  EXPECT_EQ(count(log, beginning + "input f32[1, 1] LAYOUT_NTC, dispatch f32[1, 1] LAYOUT_NTC, samples 1, "
+                                   "capacity 1, hidden 1, num_experts 1): algorithm="),
+            1)
+      << log;
+  EXPECT_EQ(count(log, beginning + "input f32[1, 0] LAYOUT_NTC, dispatch f32[1, 0] LAYOUT_NTC, samples 1, "
+                                   "capacity 1, hidden 0, num_experts 1): skipped"),
+            1)
+      << log;
+  EXPECT_EQ(count(log, "moe_dispatch_forward"), 0) << log;
 }
 
 }  // namespace

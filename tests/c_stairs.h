@@ -1,4 +1,5 @@
-// A call with everything wrong, put right one thing at a time: the order of checks, written out by hand.
+// Tests the order of checks, written out by hand: a call starts with every fault, and faults are repaired one
+// by one.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -9,23 +10,19 @@
 #include <utility>
 #include <vector>
 
-#include "c_descriptor.h"
+#include "c_descriptors.h"
 
 namespace turnout::test {
 
-// Each stair is how the call ends until it is repaired. Call has run(handle).
+// Each stair is one expected error and the repair that removes it. Call must have run(handle).
 template <class Call>
 class Stairs {
  public:
   using Repair = std::function<void(Call&)>;
   explicit Stairs(std::string function) : function_(std::move(function)) {}
 
-  // sentence: how it begins, without the name of the function.
+  // sentence: the beginning of the message, without the function's name.
   void bad(const std::string& sentence, Repair repair) { stairs_.push_back({kBad, sentence, repair}); }
-  // A sentence of the operator behind the door.
-  void bad_inside(const std::string& op, const std::string& sentence, Repair repair) {
-    stairs_.push_back({kBad, sentence, repair, op});
-  }
   void unsupported(const std::string& sentence, Repair repair) {
     stairs_.push_back({kUnsupported, sentence, repair});
   }
@@ -38,8 +35,7 @@ class Stairs {
     for (const Stair& stair : stairs_) {
       ASSERT_EQ(call.run(handle), stair.status) << stair.sentence << " / " << turnoutLastError();
       const std::string said = turnoutLastError();
-      const std::string expected =
-          stair.status == kOk ? "" : (stair.op.empty() ? function_ : stair.op) + ": " + stair.sentence;
+      const std::string expected = stair.status == kOk ? "" : function_ + ": " + stair.sentence;
       EXPECT_EQ(expected.empty() ? said : said.substr(0, expected.size()), expected) << said;
       stair.repair(call);
     }
@@ -51,7 +47,6 @@ class Stairs {
     mluOpStatus_t status;
     std::string sentence;
     Repair repair;
-    std::string op = {};
   };
   std::string function_;
   std::vector<Stair> stairs_;
@@ -61,13 +56,13 @@ using Shape = std::vector<std::int64_t>;
 
 inline constexpr std::int64_t kNegative = -(std::int64_t{1} << 40);
 
-// What can be wrong with one tensor; at first all of it is.
+// The faults of one tensor. Initially it has all of them.
 struct Part {
   bool described = false, right_rank = false, right_dtype = false, strided = true, has_data = false;
-  Shape wrong_extent;  // added to the right shape
+  Shape wrong_extent;  // added to the correct shape
 };
 
-// Descriptors and pointers of the parts, for one call.
+// The descriptors and pointers that one call passes.
 struct Given {
   std::vector<std::optional<Descriptor>> memory;
   std::vector<mluOpTensorDescriptor_t> desc;
@@ -75,7 +70,9 @@ struct Given {
 
   explicit Given(std::size_t count) : memory(count) {}
   void add(const Part& part, Shape shape, mluOpDataType_t dtype, void* block) {
-    for (std::size_t d = 0; d < shape.size(); ++d) shape[d] += part.wrong_extent[d];
+    // Each tensor is wrong by another number: of two that agree neither would be to blame.
+    const auto times = static_cast<std::int64_t>(desc.size()) + 1;
+    for (std::size_t d = 0; d < shape.size(); ++d) shape[d] += part.wrong_extent[d] * times;
     if (!part.right_rank) shape.push_back(1);
     Shape stride(shape.size(), part.strided ? 2 : 1);
     for (std::size_t d = shape.size() - 1; d-- > 0;) stride[d] = stride[d + 1] * shape[d + 1];
@@ -86,7 +83,7 @@ struct Given {
   }
 };
 
-// Adds the stairs of one kind of fault, one for each tensor.
+// Adds stairs for one kind of fault, one per tensor.
 template <class Call>
 struct EachTensor {
   Stairs<Call>& stairs;

@@ -1,4 +1,4 @@
-// A workspace somewhere in painted memory: what a call writes there, and around it.
+// A workspace inside a buffer with a known byte pattern, to see what a call writes in and around it.
 #pragma once
 
 #include <gtest/gtest.h>

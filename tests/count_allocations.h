@@ -5,6 +5,6 @@
 
 namespace turnout::test {
 
-std::int64_t allocations();  // so far, C++ and aligned C ones
+std::int64_t allocations();  // since the start: operator new and aligned C allocations
 
 }  // namespace turnout::test

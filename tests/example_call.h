@@ -1,4 +1,4 @@
-// A call that fits a Signature, made from the signature alone, for tests that break it.
+// A valid call, generated from a Signature alone, for tests that then break it.
 #pragma once
 
 #include <algorithm>
@@ -19,20 +19,26 @@ using core::Argument;
 using core::Extent;
 using core::Signature;
 
+// The position of a size or scalar whose name is known at run time only; names.count when there is none.
+inline std::size_t position_of(const Signature& signature, std::string_view name) {
+  return static_cast<std::size_t>(std::find(signature.names.begin(), signature.names.end(), name) -
+                                  signature.names.begin());
+}
+
 struct ExampleCall {
   const Signature& signature;
-  std::vector<std::int64_t> sizes;                                  // by position in signature.names
-  std::vector<std::vector<std::int64_t>> vectors;                   // of the vector scalars, by scalar
+  std::vector<std::int64_t> sizes;                 // by position in signature.names
+  std::vector<std::vector<std::int64_t>> vectors;  // elements of the vector scalars, by scalar
   std::vector<std::unique_ptr<std::vector<std::uint64_t>>> memory;  // by argument
   std::vector<Tensor> tensors;
 
-  // example: "capacity=3 samples=5": a value for every name, that of a vector for each of its elements.
-  // `drop_optional`: without the optional dimensions.
+  // example: "capacity=3 samples=5", a value for every name; for a vector, the value of each element.
+  // drop_optional: leave out the optional dimensions.
   ExampleCall(const Signature& s, std::string_view example, bool drop_optional = false)
       : signature(s), sizes(static_cast<std::size_t>(s.names.count), 0) {
     core::split(example, ' ', [&](std::string_view part) {
       const std::size_t eq = part.find('=');
-      sizes[static_cast<std::size_t>(s.size(part.substr(0, eq)))] = core::number(part.substr(eq + 1));
+      sizes.at(position_of(s, part.substr(0, eq))) = core::number(part.substr(eq + 1));
     });
     if (drop_optional) {
       for (const Argument& argument : s.arguments)
@@ -42,7 +48,7 @@ struct ExampleCall {
     for (const core::Scalar& scalar : s.scalars) {
       vectors.emplace_back();
       if (!scalar.is_vector) continue;
-      std::int64_t& element = sizes[vectors.size() - 1];  // from here on the vector's volume
+      std::int64_t& element = sizes[vectors.size() - 1];  // replaced by the product of the vector's elements
       vectors.back().assign(static_cast<std::size_t>(evaluate(scalar.length)), std::max(scalar.min, element));
       element = 1;
       for (std::int64_t value : vectors.back()) element *= value;
@@ -71,7 +77,7 @@ struct ExampleCall {
     return value + extent.add;
   }
 
-  // Gives argument i fresh zeroed memory for its present shape and dtype, with room to spare.
+  // Allocates zeroed memory for the current shape and dtype of argument i, with room to spare.
   void allocate(int i) {
     Tensor& t = tensors[static_cast<std::size_t>(i)];
     const std::int64_t elements = core::Slot(t).elements();
@@ -93,7 +99,7 @@ struct ExampleCall {
     return values;
   }
 
-  // The bytes of all outputs, to see whether a failing call wrote something.
+  // The bytes of all outputs, to check that a failing call has written nothing.
   std::string output_bytes() const {
     std::string bytes;
     for (int i = 0; i < signature.arguments.count; ++i) {

@@ -1,4 +1,4 @@
-// Turns the bytes of a fuzzer into decisions. When the bytes are used up everything is zero.
+// Turns the bytes of a fuzzer into values. After the last byte all values are zero.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace turnout::test {
 
-// What a fuzzer finds wrong ends its process: that is how it is told.
+// libFuzzer reports a failure when the process aborts.
 inline void require(bool condition) {
   if (!condition) std::abort();
 }

@@ -1,4 +1,4 @@
-// Memory for tests: guarded at both ends, misaligned on request.
+// Test memory with guard bytes at both ends, misaligned on request.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -10,8 +10,8 @@
 
 namespace turnout::test {
 
-// `count` elements of T that start `offset` elements off a 64-byte boundary. The bytes around them must not
-// change.
+// `count` elements of T that start `offset` elements after a 64-byte boundary. A change of the bytes around
+// them is an error.
 template <class T>
 class Guarded {
  public:

@@ -1,5 +1,4 @@
-// What one instruction set makes of 16-bit floats, for half_test.cc, which is compiled once per instruction
-// set.
+// The conversions of 16-bit floats of one instruction set, for half_test.cc, which is compiled once for each.
 #pragma once
 
 #include "turnout/context.h"

@@ -7,7 +7,7 @@
 
 namespace turnout::test {
 
-// All that this CPU has, weakest first.
+// All instruction sets of this CPU, weakest first.
 inline std::vector<Isa> supported_isas() {
   std::vector<Isa> all;
   for (int i = 0; i < core::kIsaCount; ++i)

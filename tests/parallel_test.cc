@@ -176,11 +176,12 @@ TEST(ParallelFor, SetsTheFloatingPointEnvironmentAndRestoresIt) {
 class Serial : public Executor {
  public:
   int threads() const override { return 7; }
-  void run(void (*work)(void*), void* argument) override {
+  void run(int count, void (*work)(void*), void* argument) override {
     ++runs;
+    last_count = count;
     work(argument);
   }
-  int runs = 0;
+  int runs = 0, last_count = 0;
 };
 
 TEST(ParallelFor, RunsOnAGivenExecutor) {
@@ -191,6 +192,40 @@ TEST(ParallelFor, RunsOnAGivenExecutor) {
   parallel_for(context, 10, 1, [&](std::int64_t begin, std::int64_t) { sum += begin; });
   EXPECT_EQ(sum, 45);
   EXPECT_EQ(executor.runs, 1);
+  EXPECT_EQ(executor.last_count, 7);
+}
+
+TEST(ParallelFor, AnExecutorIsAskedForAsManyThreadsAsThereAreRanges) {
+  Serial executor;
+  Context context({.executor = &executor});
+  parallel_for(context, 2, 1, [](std::int64_t, std::int64_t) {});
+  EXPECT_EQ(executor.last_count, 2);
+  parallel_for(
+      context, 20, 1, [](std::int64_t, std::int64_t) {}, /*limit=*/3);
+  EXPECT_EQ(executor.last_count, 3);
+  parallel_for(context, 1, 1, [](std::int64_t, std::int64_t) {});
+  EXPECT_EQ(executor.runs, 2);
+}
+
+TEST(ParallelFor, SetThreadsCapsTheThreadsOfAnExecutor) {
+  Serial executor;
+  Context context({.threads = 4, .executor = &executor});
+  EXPECT_EQ(context.threads(), 4);
+  parallel_for(context, 20, 1, [](std::int64_t, std::int64_t) {});
+  EXPECT_EQ(executor.last_count, 4);
+  context.set_threads(1);
+  EXPECT_EQ(context.threads(), 1);
+  parallel_for(context, 20, 1, [](std::int64_t, std::int64_t) {});
+  EXPECT_EQ(executor.runs, 1);
+  context.set_threads(100);  // no more than it has
+  EXPECT_EQ(context.threads(), 7);
+  context.set_threads(0);
+  EXPECT_EQ(context.threads(), 7);
+  EXPECT_THROW(context.set_threads(-1), Error);
+  ASSERT_EQ(setenv("TURNOUT_NUM_THREADS", "3", 1), 0);  // of the library's own pool
+  context.set_threads(0);
+  EXPECT_EQ(context.threads(), 7);
+  unsetenv("TURNOUT_NUM_THREADS");
 }
 
 TEST(Threads, AreCheckedAndReadFromTheEnvironment) {

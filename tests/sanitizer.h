@@ -1,4 +1,4 @@
-// Which sanitizer this build has; g++ and clang say so differently.
+// Which sanitizer this build uses; g++ and clang define different macros for it.
 #pragma once
 
 #if defined(__has_feature)
@@ -18,11 +18,17 @@
 
 namespace turnout::test {
 
-// Under a sanitizer tests run 5 to 20 times slower: they leave out the largest shapes.
+// Tests skip their largest shapes under a sanitizer, which makes them 5 to 20 times slower.
 #if defined(TURNOUT_ADDRESS_SANITIZER) || defined(TURNOUT_THREAD_SANITIZER)
 inline constexpr bool kReducedShapes = true;
 #else
 inline constexpr bool kReducedShapes = false;
+#endif
+
+#if defined(TURNOUT_THREAD_SANITIZER)
+inline constexpr bool kThreadSanitizer = true;
+#else
+inline constexpr bool kThreadSanitizer = false;
 #endif
 
 }  // namespace turnout::test

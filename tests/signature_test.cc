@@ -10,24 +10,25 @@
 namespace turnout::core {
 namespace {
 
-void sum_matches(const Arguments& arguments) {
-  const auto* counts = static_cast<const std::int32_t*>(arguments.slot(1).data);
+void sum_matches(const Arguments& arguments, const Positions& at) {
+  const auto* counts = static_cast<const std::int32_t*>(arguments.slot(at[0]).data);
   std::int64_t sum = 0;
-  for (std::int64_t i = 0; i < arguments.size(arguments.signature().size("groups")); ++i) sum += counts[i];
-  const std::int64_t rows = arguments.size(arguments.signature().size("rows"));
+  for (std::int64_t i = 0; i < arguments.size(at[1]); ++i) sum += counts[i];
+  const std::int64_t rows = arguments.size(at[2]);
   if (sum != rows)
     arguments.fail(ErrorCode::bad_param, concat("counts sum to ", sum, ", expected rows = ", rows));
 }
 
-constexpr Signature kGroup{
-    "group",
-    "batch rows D groups scale_width",
-    {scalar("factor", 1, 64), choice("mode", "keep zero"), vector("stride", "D", 1, 9)},
-    {in("x", kFloats, "batch?, rows, D + 1"), in("counts", dtypes(DType::i32), "groups"),
-     optional(in("scales", like("x", dtypes(DType::f32)), "rows, scale_width?")),
-     out("y", like("x"), "rows * factor, 4")},
-    {at_most("groups", "rows * factor"), at_most("1", "rows"), at_most("groups", "7")},
-    {{"counts sum to rows", &sum_matches}}};
+constexpr const Signature& kGroup = signature([] {
+  return Draft{"group",
+               "batch rows D groups scale_width",
+               {scalar("factor", 1, 64), choice("mode", "keep zero"), vector("stride", "D", 1, 9)},
+               {in("x", kFloats, "batch?, rows, D + 1"), in("counts", dtypes(DType::i32), "groups"),
+                optional(in("scales", like("x", dtypes(DType::f32)), "rows, scale_width?")),
+                out("y", like("x"), "rows * factor, 4")},
+               {at_most("groups", "rows * factor"), at_most("1", "rows"), at_most("groups", "7")},
+               {{"sum", "counts sum to rows", &sum_matches, "counts groups rows"}}};
+});
 
 class SignatureTest : public testing::Test {
  protected:
@@ -103,11 +104,11 @@ TEST_F(SignatureTest, SentencesNameArgumentPositionValueAndLimit) {
       {[&] { scales_t.shape[0] = 4; }, "group: scales.shape[0] is 4, expected rows = 3"},
       {[&] { x_t.shape[2] = 0; }, "group: x.shape[2] is 0, expected D + 1 = 1"},
       {[&] { x_t.shape[1] = -2; }, "group: x.shape[1] is -2, expected 0 or more"},
-      {[&] { counts_t.shape[0] = 7; }, "group: groups is 7, expected at most rows * factor = 6"},
+      {[&] { counts_t.shape[0] = 7; }, "group: counts.shape[0] is 7, expected at most rows * factor = 6"},
       {[&] { x_t.shape[1] = scales_t.shape[0] = y_t.shape[0] = counts_t.shape[0] = 0; },
-       "group: rows is 0, expected 1 or more"},
+       "group: x.shape[1] is 0, expected 1 or more"},
       {[&] { counts_t.shape[0] = 8, factor = 4, y_t.shape[0] = 12; },
-       "group: groups is 8, expected at most 7"},
+       "group: counts.shape[0] is 8, expected at most 7"},
       {[&] { x_t.stride[1] = 5; },
        "group: x is strided, expected contiguous row-major memory for shape [2, 3, 4]"},
       {[&] { y_t.data = nullptr; }, "group: y.data is null, expected memory for shape [6, 4]"},
@@ -124,12 +125,93 @@ TEST_F(SignatureTest, SentencesNameArgumentPositionValueAndLimit) {
   }
 }
 
+// Whose extent is wrong when several disagree.
+constexpr const Signature& kRouted = signature([] {
+  return Draft{
+      "routed",
+      "choices samples hidden",
+      {},
+      {in("gates", dtypes(DType::f32), "choices?, samples"),
+       in("indices", dtypes(DType::f32), "choices?, samples"),
+       in("locations", dtypes(DType::f32), "choices?, samples"),
+       in("input", dtypes(DType::f32), "samples, hidden"), out("y", like("input"), "samples + 1, hidden")}};
+});
+
+TEST(Blame, IsOnWhoIsAlone) {
+  using Shape = std::vector<std::int64_t>;
+  const auto sentence = [](const Shape& gates, const Shape& indices, const Shape& locations,
+                           const Shape& input, const Shape& y) -> std::string {
+    const auto tensor = [](const Shape& shape) {
+      return Tensor(nullptr, DType::f32, shape.data(), static_cast<int>(shape.size()));
+    };
+    const Tensor tensors[] = {tensor(gates), tensor(indices), tensor(locations), tensor(input), tensor(y)};
+    const Slot slots[] = {tensors[0], tensors[1], tensors[2], tensors[3], tensors[4]};
+    try {
+      Arguments(kRouted, slots, 5, nullptr, 0).check();
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(sentence({5}, {7}, {7}, {7, 3}, {8, 3}), "routed: gates.shape[0] is 5, expected samples = 7");
+  EXPECT_EQ(sentence({7}, {5}, {7}, {7, 3}, {8, 3}), "routed: indices.shape[0] is 5, expected samples = 7");
+  EXPECT_EQ(sentence({7}, {7}, {7}, {5, 3}, {8, 3}), "routed: input.shape[0] is 5, expected samples = 7");
+  EXPECT_EQ(sentence({2, 7}, {2, 7}, {2, 5}, {7, 3}, {8, 3}),
+            "routed: locations.shape[1] is 5, expected samples = 7");
+  // Two against two: the first is taken at its word. Results have no voice.
+  EXPECT_EQ(sentence({7}, {5}, {7}, {5, 3}, {6, 3}), "routed: indices.shape[0] is 5, expected samples = 7");
+  EXPECT_EQ(sentence({7}, {7}, {7}, {7, 3}, {6, 3}), "routed: y.shape[0] is 6, expected samples + 1 = 8");
+  const std::string way = ": its dimensions are the other way round, transpose it";
+  EXPECT_EQ(sentence({7, 2}, {7, 2}, {7, 2}, {7, 3}, {8, 3}),
+            "routed: gates has shape [7, 2], expected [choices?, samples] with samples = 7" + way);
+  EXPECT_EQ(sentence({2, 7}, {7, 2}, {2, 7}, {7, 3}, {8, 3}),
+            "routed: indices has shape [7, 2], expected [choices?, samples] with choices = 2" + way);
+  EXPECT_EQ(sentence({2, 7}, {2, 7}, {2, 7}, {3, 7}, {8, 3}),
+            "routed: input.shape[0] is 3, expected samples = 7");
+}
+
 // Scalars of which some values are refused, or all but one.
-constexpr Signature kNarrow{
-    "narrow",
-    "n",
-    {choice("mode", "mean max", 1), choice("only", "max", 2), scalar("dims", 3, 3), scalar("least", 1)},
-    {out("y", dtypes(DType::f32), "n")}};
+constexpr const Signature& kNarrow = signature([] {
+  return Draft{
+      "narrow",
+      "n",
+      {choice("mode", "mean max", 1), choice("only", "max", 2), scalar("dims", 3, 3), scalar("least", 1)},
+      {out("y", dtypes(DType::f32), "n")}};
+});
+
+// Of a call that is traced there are shapes and dtypes, no memory and no results.
+TEST_F(SignatureTest, DescriptionsAreCheckedWithoutMemory) {
+  const auto told = [&] {
+    const Slot slots[] = {x_t, counts_t, with_scales ? Slot(scales_t) : Slot(), Slot()};
+    const ScalarValue scalars[] = {factor, mode, {stride, stride_count}};
+    try {
+      Arguments(kGroup, slots, 4, scalars, 3).check_descriptions();
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  x_t.data = nullptr, counts_t.data = nullptr, scales_t.data = nullptr;
+  EXPECT_EQ(told(), "");
+  scales_t.shape[0] = 4;
+  EXPECT_EQ(told(), "group: scales.shape[0] is 4, expected rows = 3");
+  scales_t.shape[0] = kUnknownExtent;
+  EXPECT_EQ(told(), "");
+  stride_count = 2;
+  EXPECT_EQ(told(), "group: stride has 2 elements, expected D = 3");
+  x_t.shape[2] = kUnknownExtent;  // and D with it
+  EXPECT_EQ(told(), "");
+  x_t.shape[1] = kUnknownExtent, counts_t.shape[0] = 7;
+  EXPECT_EQ(told(), "");
+  counts_t.shape[0] = 8;
+  EXPECT_EQ(told(), "group: counts.shape[0] is 8, expected at most 7");
+  counts_t.dtype = DType::i64;
+  EXPECT_EQ(told(), "group: counts has dtype i64, expected i32");
+  // A call that is made knows no unknown extents.
+  EXPECT_EQ(sentence(), "group: counts has dtype i64, expected i32");
+  counts_t.dtype = DType::i32;
+  EXPECT_EQ(sentence(), "group: x.shape[1] is -9223372036854775808, expected 0 or more");
+}
 
 TEST(Scalars, SentencesSayWhichValuesThereAre) {
   const auto sentence = [](std::int64_t mode, std::int64_t only, std::int64_t dims,
@@ -160,13 +242,15 @@ constexpr StepSpec kOrder[] = {{Check::dtypes, ErrorCode::not_supported, "y x"},
                                {Check::any_empty},
                                {Check::large, ErrorCode::not_supported},
                                {Check::rules}};
-constexpr Signature kOrdered{"ordered",
-                             "n m",
-                             {},
-                             {in("x", dtypes(DType::f32), "n"), out("y", dtypes(DType::f32), "n, m")},
-                             {at_most("n", "3")},
-                             {},
-                             kOrder};
+constexpr const Signature& kOrdered = signature([] {
+  return Draft{"ordered",
+               "n m",
+               {},
+               {in("x", dtypes(DType::f32), "n"), out("y", dtypes(DType::f32), "n, m")},
+               {at_most("n", "3")},
+               {},
+               kOrder};
+});
 
 TEST(Order, TheFirstStepThatFailsDecides) {
   const auto code_of = [](const Tensor& x, const Tensor& y) {
@@ -187,26 +271,28 @@ TEST(Order, TheFirstStepThatFailsDecides) {
   EXPECT_STREQ(code_of(Tensor(nullptr, DType::f32, {4}), Tensor(nullptr, DType::f32, {4, 1})), "bad");
 }
 
-// Rules and data checks at different places of one order, chosen by position.
-void odd_is_bad(const Arguments& arguments) {
+// Rules and data checks at different places of one order, chosen by name.
+void odd_is_bad(const Arguments& arguments, const Positions&) {
   if (arguments.size(0) % 2 != 0) arguments.fail(ErrorCode::bad_param, "n is odd");
 }
-void four_is_internal(const Arguments& arguments) {
+void four_is_internal(const Arguments& arguments, const Positions&) {
   if (arguments.size(0) == 4) arguments.fail(ErrorCode::internal, "n is four");
 }
 constexpr StepSpec kPickedSteps[] = {{Check::shapes},
-                                     {Check::rules, ErrorCode::not_supported, "1"},
-                                     {Check::data, ErrorCode::bad_param, "1"},
-                                     {Check::rules, ErrorCode::bad_param, "0 2"},
+                                     {Check::rules, ErrorCode::not_supported, "nine"},
+                                     {Check::data, ErrorCode::bad_param, "four"},
+                                     {Check::rules, ErrorCode::bad_param, "three twice"},
                                      {Check::any_empty},
-                                     {Check::data, ErrorCode::bad_param, "0"}};
-constexpr Signature kPicked{"picked",
-                            "n",
-                            {},
-                            {in("x", dtypes(DType::f32), "n")},
-                            {at_most("n", "3"), at_most("n", "9"), at_most("2 * n", "3")},
-                            {{"n is even", &odd_is_bad}, {"n is not four", &four_is_internal}},
-                            kPickedSteps};
+                                     {Check::data, ErrorCode::bad_param, "even"}};
+constexpr const Signature& kPicked = signature([] {
+  return Draft{"picked",
+               "n",
+               {},
+               {in("x", dtypes(DType::f32), "n")},
+               {at_most("n", "3", "three"), at_most("n", "9", "nine"), at_most("2 * n", "3", "twice")},
+               {{"even", "n is even", &odd_is_bad}, {"four", "n is not four", &four_is_internal}},
+               kPickedSteps};
+});
 
 TEST(Order, RulesAndDataChecksMayBePicked) {
   const auto sentence = [](std::int64_t n) -> std::string {
@@ -221,9 +307,9 @@ TEST(Order, RulesAndDataChecksMayBePicked) {
   const auto with_code = [](ErrorCode code, const std::string& text) {
     return std::to_string(static_cast<int>(code)) + " picked: " + text;
   };
-  EXPECT_EQ(sentence(11), with_code(ErrorCode::not_supported, "n is 11, expected at most 9"));
+  EXPECT_EQ(sentence(11), with_code(ErrorCode::not_supported, "x.shape[0] is 11, expected at most 9"));
   EXPECT_EQ(sentence(4), with_code(ErrorCode::internal, "n is four"));
-  EXPECT_EQ(sentence(5), with_code(ErrorCode::bad_param, "n is 5, expected at most 3"));
+  EXPECT_EQ(sentence(5), with_code(ErrorCode::bad_param, "x.shape[0] is 5, expected at most 3"));
   EXPECT_EQ(sentence(3), with_code(ErrorCode::bad_param, "2 * n is 6, expected at most 3"));
   EXPECT_EQ(sentence(0), "skipped");
   EXPECT_EQ(sentence(1), with_code(ErrorCode::bad_param, "n is odd"));
@@ -242,8 +328,9 @@ TEST(Order, NegativeExtentsAreNotEmpty) {
   EXPECT_TRUE(Slot(nullptr, DType::f32, nullptr, nullptr, 0).is_empty());
 }
 
-constexpr Signature kCopy{
-    "copy", "n", {}, {in("x", dtypes(DType::f32), "n"), out("y", dtypes(DType::f32), "n")}};
+constexpr const Signature& kCopy = signature([] {
+  return Draft{"copy", "n", {}, {in("x", dtypes(DType::f32), "n"), out("y", dtypes(DType::f32), "n")}};
+});
 
 TEST(StandardOrder, EmptyOutputsEndTheCallBeforePointersAreLookedAt) {
   const auto runs = [](const Tensor& x, const Tensor& y) {
@@ -258,22 +345,24 @@ TEST(StandardOrder, EmptyOutputsEndTheCallBeforePointersAreLookedAt) {
 
 // Some of the outputs decide whether there is something to do; memory is asked for whether it is needed or
 // not; the size of scratch depends on the threads.
-std::size_t scratch_of_others(const Arguments& arguments) {
+std::size_t scratch_of_others(const Arguments& arguments, const Positions&) {
   return static_cast<std::size_t>(arguments.threads() - 1) * 64;
 }
 constexpr StepSpec kEndsBySteps[] = {{Check::shapes},
                                      {Check::outputs_empty, ErrorCode::bad_param, "y z"},
                                      {Check::workspace_null, ErrorCode::not_supported},
                                      {Check::workspace}};
-constexpr Signature kEndsBy{"ends_by",
-                            "n m",
-                            {},
-                            {out("count", dtypes(DType::f32), "1"), out("y", dtypes(DType::f32), "n"),
-                             out("z", dtypes(DType::f32), "m")},
-                            {},
-                            {},
-                            kEndsBySteps,
-                            &scratch_of_others};
+constexpr const Signature& kEndsBy = signature([] {
+  return Draft{"ends_by",
+               "n m",
+               {},
+               {out("count", dtypes(DType::f32), "1"), out("y", dtypes(DType::f32), "n"),
+                out("z", dtypes(DType::f32), "m")},
+               {},
+               {},
+               kEndsBySteps,
+               {&scratch_of_others}};
+});
 
 TEST(Order, SomeOutputsMayDecideWhetherThereIsSomethingToDo) {
   const auto ends = [](std::int64_t n, std::int64_t m, const Workspace& workspace = {}, int threads = 1) {
@@ -312,6 +401,39 @@ TEST(Contiguity, IgnoresUnitAndEmptyDimensions) {
   EXPECT_FALSE(Slot(t).is_contiguous());
   t.shape[2] = 0;
   EXPECT_TRUE(Slot(t).is_contiguous());
+}
+
+// An argument that a value of an enum asks for, and a dtype that follows from another argument's.
+constexpr const Signature& kReduce = signature([] {
+  return Draft{"reduce",
+               "n",
+               {choice("kind", "sum mean max", 3)},
+               {in("x", kFloats, "n"), required_when("kind", "max", in("best", like("x"), "n")),
+                out("y", lane_of("x"), "n")}};
+});
+
+TEST(SignatureGrammar, RequiredWhenAndLaneOf) {
+  double values[2] = {}, results[2] = {};
+  const auto sentence = [&](std::int64_t kind, DType x, DType y, bool with_best) -> std::string {
+    const Tensor from(values, x, {2}), to(results, y, {2});
+    const Slot slots[] = {from, with_best ? Slot(from) : Slot(), to};
+    const ScalarValue scalars[] = {kind};
+    try {
+      return Arguments(kReduce, slots, 3, scalars, 1).check() ? "runs" : "skipped";
+    } catch (const Error& error) {
+      return error.what();
+    }
+  };
+  EXPECT_EQ(sentence(3, DType::f32, DType::f32, false), "runs");
+  EXPECT_EQ(sentence(4, DType::f64, DType::f64, false), "runs");
+  EXPECT_EQ(sentence(5, DType::f32, DType::f32, true), "runs");
+  EXPECT_EQ(sentence(5, DType::f32, DType::f32, false),
+            "reduce: best is missing, expected a tensor with kind max");
+  EXPECT_EQ(sentence(3, DType::bf16, DType::f32, false), "runs");
+  EXPECT_EQ(sentence(3, DType::bf16, DType::bf16, false),
+            "reduce: y has dtype bf16, expected f32 beside x of bf16");
+  EXPECT_EQ(sentence(3, DType::f64, DType::f32, false),
+            "reduce: y has dtype f32, expected f64 beside x of f64");
 }
 
 }  // namespace

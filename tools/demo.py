@@ -1,6 +1,6 @@
-"""The main job, shown: each operator at its seed's scale, checked against its definition, and timed.
+"""Runs each operator at a realistic size, checks its result against the definition, and times it.
 
-python tools/demo.py; ./dev demo sets up and builds first. Needs NumPy alone.
+python tools/demo.py; ./dev demo installs and builds first. Needs NumPy and rich, no PyTorch.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ Results = np.ndarray | tuple[np.ndarray, ...]
 
 @dataclass
 class Job:
-    """One operator at one scale."""
+    """One operator at one size."""
 
     name: str
     scale: str
     run: Callable[[], Results]
     definition: Callable[[], Results]
     bytes_moved: int
-    tolerance: float | None = None  # of the sum of errors; None: equal bits
+    tolerance: float | None = None  # sum of errors / sum of values; None: bits must be equal
 
 
 def moe_dispatch(dtype: str, fresh: bool) -> Job:
@@ -50,7 +50,7 @@ def moe_dispatch(dtype: str, fresh: bool) -> Job:
     out = None if fresh else np.zeros((num_experts * capacity, hidden), dtype=dtype)
 
     def definition() -> np.ndarray:
-        """One token at a time, as the definition is written."""
+        """The definition: one token at a time."""
         expected = np.zeros((num_experts * capacity, hidden), dtype=dtype)
         for i in range(samples):
             if 0 <= indices[i] < num_experts and 0 <= locations[i] < capacity:
@@ -85,7 +85,7 @@ def moe_re_routing() -> Job:
     )
 
     def definition() -> np.ndarray:
-        """One run of tokens at a time, at the offsets of the definition."""
+        """The definition: one (rank, expert) block of tokens at a time."""
         expected = np.empty_like(tokens)
         for r in range(ranks):
             for e in range(experts):
@@ -104,7 +104,7 @@ def moe_re_routing() -> Job:
 
 
 def turns() -> np.ndarray:
-    """Points (z, y, x) of a yard as a LiDAR of 64 beams sees it, in two turns: the ground up to the walls."""
+    """Points (z, y, x) of a simulated LiDAR scan, 64 beams, two turns: a yard with walls around it."""
     azimuth = np.linspace(0, 2 * np.pi, 4096, endpoint=False).reshape(-1, 2).T.reshape(-1, 1)
     slope = np.tan(np.radians(np.linspace(2, -24.8, 64)))
     wall = (20 + 4 * np.sin(9 * azimuth)) / np.maximum(abs(np.cos(azimuth)), abs(np.sin(azimuth)))
@@ -115,7 +115,7 @@ def turns() -> np.ndarray:
 
 
 def scan(sites: int) -> np.ndarray:
-    """The first voxels of these points."""
+    """The first `sites` different voxels of that scan, in scan order."""
     voxels = ((turns() + np.array((5, 54, 54))) / (0.2, 0.075, 0.075)).astype(np.int32)
     _, first = np.unique(voxels, axis=0, return_index=True)
     return voxels[np.sort(first)[:sites]]
@@ -129,7 +129,7 @@ def indice_pairs(subm: bool) -> Job:
     options = {"kernel_size": 3, "stride": stride, "padding": 1, "subm": subm}
 
     def definition() -> tuple[np.ndarray, ...]:
-        """One kernel offset at a time; a dictionary knows the row of each output."""
+        """The definition: one kernel offset at a time; a dictionary maps each output site to its row."""
         full = (batch, *out_space)
         keys = []
         for offset in np.ndindex(3, 3, 3):
@@ -158,11 +158,11 @@ def indice_pairs(subm: bool) -> Job:
     )
 
 
-VOXEL, RANGE = (0.075, 0.075, 0.2), (-54, -54, -5, 54, 54, 3)  # metres: x, y, z; at least, at most
+VOXEL, RANGE = (0.075, 0.075, 0.2), (-54, -54, -5, 54, 54, 3)  # metres: x, y, z; lower limits, upper limits
 
 
 def cloud() -> np.ndarray:
-    """The same points as x, y, z."""
+    """The points of the scan as (x, y, z)."""
     return np.ascontiguousarray(turns()[:, ::-1], dtype=np.float32)
 
 
@@ -179,11 +179,11 @@ def voxelize() -> Job:
 
 
 def dynamic_scatter(backward: bool) -> Job:
-    """The last layer of a voxel feature encoder: the maximum over the points of each voxel."""
+    """The maximum over the points of each voxel, as in the last layer of a voxel feature encoder."""
     count, channels = 17176, 128
     coors = turnout.voxelize(cloud()[:count], VOXEL, RANGE)
     random = np.random.default_rng(0)
-    # As after a ReLU: half of them are 0, and many points share a maximum.
+    # As after a ReLU: half of the values are 0, so many voxels have several points with the maximum.
     feats = np.maximum(random.standard_normal((count, channels), dtype=np.float32), 0)
     out = turnout.dynamic_scatter_forward(feats, coors)
     voxel_feats, _, *index = out
@@ -209,13 +209,13 @@ def dynamic_scatter(backward: bool) -> Job:
 
 
 def utterances() -> tuple[np.ndarray, np.ndarray]:
-    """px and py of 32 utterances of 50 symbols in 500 frames: each symbol is likely around its own time."""
+    """px and py of 32 utterances of 50 symbols in 500 frames. Each symbol is likely near its own frame."""
     batch, symbols, frames = 32, 50, 500
     random = np.random.default_rng(2)
     centre = np.sort(random.uniform(0, frames, (batch, symbols, 1)), axis=1)
     width = random.uniform(3, 40, centre.shape)
     emit = 0.002 + 0.5 * np.exp(-(((np.arange(frames) - centre) / width) ** 2))
-    px = np.full((batch, symbols, frames + 1), -np.inf, dtype=np.float32)  # none after the last frame
+    px = np.full((batch, symbols, frames + 1), -np.inf, dtype=np.float32)  # no symbol after the last frame
     px[:, :, :-1] = np.log(emit)
     py = np.zeros((batch, symbols + 1, frames), dtype=np.float32)
     py[:, :-1] = np.log1p(-emit)
@@ -223,7 +223,7 @@ def utterances() -> tuple[np.ndarray, np.ndarray]:
 
 
 def lattice(px: np.ndarray, py: np.ndarray) -> np.ndarray:
-    """p by its definition, one cell of all utterances at a time, in float64."""
+    """The definition of p in float64: one cell at a time, for all utterances at once."""
     p = np.full((px.shape[1] + 1, py.shape[2] + 1, len(px)), -np.inf)
     x, y = (a.astype(np.float64).transpose(1, 2, 0) for a in (px, py))
     p[0, 0] = 0
@@ -279,7 +279,7 @@ def mutual_information(with_gradients: bool) -> Job:
 
 
 def show(title: str, values: np.ndarray) -> None:
-    """A character for each value between 0 and 1."""
+    """Prints values between 0 and 1, one character each."""
     shades, colors = " .:░▒▓█", (16, 17, 54, 90, 161, 208, 226)
     console.print(f"\n{title}")
     for row in values:
@@ -289,31 +289,39 @@ def show(title: str, values: np.ndarray) -> None:
         console.print(text)
 
 
-def show_occupation(width: int = 100, height: int = 26) -> None:
-    """Where one utterance is, and when: how likely each cell of its lattice is passed."""
+def occupation() -> np.ndarray:
+    """[symbols + 1, frames + 1]: the probability that the alignment of one utterance passes each cell."""
     px, py = (x[:1] for x in utterances())
     _, px_grad, py_grad = turnout.mutual_information_forward_backward(px, py)
     cells = np.zeros((px.shape[1] + 1, py.shape[2] + 1))
     cells[:-1] += px_grad[0]
     cells[:, :-1] += py_grad[0]
     cells[-1, -1] = 1
-    rows = np.array_split(cells, height)
+    return cells
+
+
+def show_occupation(width: int = 100, height: int = 26) -> None:
+    rows = np.array_split(occupation(), height)
     blocks = np.array([[part.max() for part in np.array_split(row, width, axis=1)] for row in rows])
     show(
-        "the lattice's occupation: symbols downwards, frames to the right, denser is more likely",
-        np.sqrt(blocks),
+        "alignment of an utterance: symbols down, frames to the right; denser is more likely", np.sqrt(blocks)
     )
 
 
-def show_yard(width: int = 100, height: int = 26) -> None:
-    """The scan from above: the highest point of each pillar, a character wide and as high as the world."""
+def yard(width: int, height: int) -> np.ndarray:
+    """The scan from above, [height, width]: the z of the highest point of each pillar; NaN without points."""
     points = cloud()
     size = 30 / np.array((width / 2, height / 2))
     coors = turnout.voxelize(points, (*size, 8), (-30, -30, -5, 30, 30, 3))
     highest, pillars, _, _ = turnout.dynamic_scatter_forward(points[:, 2:].copy(), coors, "max")
-    canvas = np.zeros((height, width))
-    canvas[pillars[:, 1], pillars[:, 2]] = np.interp(highest[:, 0], (-2, 1), (0.2, 1))
-    show("the yard of the scan from above: the highest point of each pillar, denser is higher", canvas)
+    canvas = np.full((height, width), np.nan)
+    canvas[pillars[:, 1], pillars[:, 2]] = highest[:, 0]
+    return canvas
+
+
+def show_yard(width: int = 100, height: int = 26) -> None:
+    shades = np.nan_to_num(np.interp(yard(width, height), (-2, 1), (0.2, 1)))
+    show("a LiDAR scan from above: the highest point of each pillar; denser is higher", shades)
 
 
 def arrays(results: Results) -> tuple[np.ndarray, ...]:
@@ -332,7 +340,7 @@ def is_right(results: Results, expected: Results, tolerance: float | None) -> bo
 
 
 def side_by_side(run: Callable[[], object], bytes_moved: int, repeats: int = 21) -> tuple[float, float]:
-    """Median seconds of `run`, and of a streamed copy that moves as many bytes, taken in turn."""
+    """Median seconds of `run` and of a streamed copy that moves the same number of bytes; they alternate."""
     source = np.ones(bytes_moved // 2, dtype=np.uint8)  # read once and written once
     target = np.zeros_like(source)
     programs = (run, lambda: turnout._core.stream_copy(target, source))
@@ -361,9 +369,11 @@ def main() -> None:
         dynamic_scatter(backward=False),
         dynamic_scatter(backward=True),
     ]
-    table = Table(title="checked against the definition, then timed beside a copy of as many bytes")
-    for column in ("operator", "scale", "checked", "ms", "GB/s", "of the copy"):
-        table.add_column(column, justify="left" if column in ("operator", "scale", "checked") else "right")
+    table = Table(
+        title="each result is checked against its definition; `copy` is a streamed copy of as many bytes"
+    )
+    for column in ("operator", "size", "checked", "ms", "GB/s", "copy / time"):
+        table.add_column(column, justify="left" if column in ("operator", "size", "checked") else "right")
     wrong = 0
     for job in track(jobs, description="running", console=console, transient=True):
         right = is_right(job.run(), job.definition(), job.tolerance)

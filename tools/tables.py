@@ -1,6 +1,6 @@
-"""The argument tables of the families' READMEs, made from the signatures the library checks calls with.
+"""Generates the argument tables of the families' READMEs from the signatures that check every call.
 
-python tools/tables.py writes them between the markers of src/*/README.md; with --check it only compares.
+python tools/tables.py writes them between the markers of src/*/README.md; --check only compares.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""NumPy: unique voxels through packed keys, and hard voxelization through one sort."""
+"""NumPy: unique voxels by numpy.unique of packed keys, and hard voxelization by one sort."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from harness import Entry
 
 
 def unique(points: Points) -> Entry:
-    """Coordinates in, coordinates out: keys are packed and unpacked in the time measured."""
+    """From coordinates to coordinates: packing and unpacking of the keys is timed."""
     grid = points.scale.grid
     kept: list[np.ndarray] = []
 
@@ -24,7 +24,7 @@ def unique(points: Points) -> Entry:
 
 
 def unique_of_keys(points: Points) -> Entry:
-    """numpy.unique alone: its keys are ready, and stay keys."""
+    """numpy.unique alone: packing and unpacking of the keys is not timed."""
     grid, keys = points.scale.grid, packed(points.coors, points.scale.grid)
     kept: list[np.ndarray] = []
 
@@ -38,15 +38,15 @@ def unique_of_keys(points: Points) -> Entry:
 
 
 def as_int32(arrays: list[np.ndarray]) -> Arrays:
-    """What NumPy gives as int64; the conversion is not timed."""
+    """NumPy's int64 results as int32; the conversion is not timed."""
     return tuple(x.astype(np.int32) for x in arrays)
 
 
 def hard(job: Hard) -> Entry:
-    """Keys and indices sorted together, in one int64 each: NumPy sorts these with vectors.
+    """Sorts int64 that hold a key and a point's number; NumPy sorts int64 with SIMD.
 
-    Coordinates are taken column by column, and a point is moved as one element of its own type: together a
-    third of the time of the plain way.
+    Coordinates are computed column by column, and a point is moved as one element of a structured type;
+    together these take a third of the time of the direct formulation.
     """
     points, out = job.points, job.results()
     voxels, coors, counts = out
@@ -73,7 +73,7 @@ def hard(job: Hard) -> Entry:
         keys, order = both >> bits, both & ((1 << bits) - 1)
         starts = np.flatnonzero(np.concatenate(([True], keys[1:] != keys[:-1])))
         lengths = np.diff(starts, append=len(keys))
-        # Voxels are numbered by their first points.
+        # Voxels are numbered in the order of their first points.
         first = order[starts]
         appears[:] = 0
         appears[first] = 1

@@ -1,4 +1,4 @@
-"""What is compared for points and voxels: gradients, reductions, the index, training, voxels, small calls."""
+"""The comparisons of dynamic_scatter: gradients, reductions, the index, training, voxels, small calls."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from harness import SETTLE, Comparison, Goals, compare, copy_floor, from_cpp, me
 
 import turnout
 
-TOLERANCE = 1e-6  # of means, which torch adds up in another order
-COPY = {SEED: 1.3, LARGE: 2.2}  # wanted: the gradient of max takes at most so many copies of feats
-GIVEN, AGAIN, FORWARD, UNIQUE, HARD = 3, 7, 3, 3, 3  # wanted: a peer takes at least so many times ours
+TOLERANCE = 1e-6  # for means, which torch sums in another order
+COPY = {SEED: 1.3, LARGE: 2.2}  # targets: time of the gradient of max / time of a copy of feats, at most
+GIVEN, AGAIN, FORWARD, UNIQUE, HARD = 3, 7, 3, 3, 3  # targets: time of each peer / ours, at least
 
 
 def run(seconds: float) -> list[Comparison]:
@@ -84,7 +84,7 @@ def mean_backward(points: Points, seconds: float) -> Comparison:
 
 
 def forward(points: Points, reduce_type: str, seconds: float, goals: Goals) -> Comparison:
-    """Unique voxels, sorted, map, counts and reduction."""
+    """The whole forward operator: sorted unique voxels, map, counts and reduction."""
     comparison = compare(
         f"forward {reduce_type}, f32 {points.name}, {turnout.get_num_threads()} threads",
         [
@@ -105,7 +105,7 @@ def forward(points: Points, reduce_type: str, seconds: float, goals: Goals) -> C
 
 
 def unique(points: Points, seconds: float, goals: Goals) -> Comparison:
-    """On one thread, which is all that NumPy has."""
+    """On one thread, because NumPy uses one."""
     before = turnout.get_num_threads(), torch.get_num_threads()
     turnout.set_num_threads(1)
     torch.set_num_threads(1)
@@ -131,7 +131,7 @@ def unique(points: Points, seconds: float, goals: Goals) -> Comparison:
 
 
 def threads(points: Points, seconds: float) -> Comparison:
-    """And what is left of the forward function when the index is there already."""
+    """Thread counts, and the forward operator with a ready VoxelIndex."""
     before = turnout.get_num_threads()
     entries = [
         turnout_entries.forward(points, "max", "turnout, forward max"),

@@ -1,4 +1,4 @@
-"""Scales, scans and the definitions of the dynamic scatter benchmarks."""
+"""Sizes, scans and definitions of the dynamic_scatter benchmarks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 Arrays = tuple[np.ndarray, ...]
 
-TOP = np.array([3.0, 54.0, 54.0])  # where the grid ends, z, y, x; lidar.LOW is where it begins
+TOP = np.array([3.0, 54.0, 54.0])  # upper limits of the grid, z, y, x; lidar.LOW has the lower ones
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Scale:
     points: int
     voxels: int
     channels: int
-    sweeps: int  # of the scan the points are taken from
+    sweeps: int  # number of sweeps of the scan
     voxel: tuple[float, float, float]  # size in metres, z, y, x
 
     @property
@@ -40,9 +40,10 @@ WIDE = Scale(17563, 13757, 64, 2, FINE)
 
 @cache
 def scan(scale: Scale) -> np.ndarray:
-    """Points (x, y, z, reflectance) float32 in the order of the scan: as many as wanted, in as many voxels.
+    """Points (x, y, z, reflectance) float32 in scan order, with the scale's number of points and voxels.
 
-    The first voxels the scan meets, each with its first point; the other points are drawn from theirs.
+    It takes the first voxels of the scan, each with its first point, and samples the other points from these
+    voxels.
     """
     random = np.random.default_rng(7)
     places = np.concatenate(list(itertools.islice(lidar.sweeps(0), scale.sweeps)))[:, ::-1]
@@ -61,7 +62,7 @@ def scan(scale: Scale) -> np.ndarray:
 
 
 def voxels_of(points: np.ndarray, scale: Scale) -> np.ndarray:
-    """(z, y, x) int32 of points whose first columns are x, y, z, or (-1, -1, -1), in float32 throughout."""
+    """The voxel (z, y, x) int32 of each point, or (-1, -1, -1), computed in float32."""
     low, size = lidar.LOW.astype(np.float32), np.array(scale.voxel, dtype=np.float32)
     voxels = np.floor((points[:, 2::-1] - low) / size)
     inside = np.all((voxels >= 0) & (voxels < scale.grid), axis=1)
@@ -69,15 +70,15 @@ def voxels_of(points: np.ndarray, scale: Scale) -> np.ndarray:
 
 
 def packed(voxels: np.ndarray, grid: tuple[int, ...]) -> np.ndarray:
-    """One int64 for (z, y, x), in the same order."""
+    """(z, y, x) packed into one int64 that has the same order."""
     z, y, x = voxels.astype(np.int64).T
     return (z * grid[1] + y) * grid[2] + x
 
 
 class Points:
-    """Features and coordinates of a scan, in its order or shuffled, and what the operators make of them.
+    """Features and coordinates of a scan, in scan order or shuffled, and the expected results.
 
-    `ties`: features after a ReLU, where half of them are 0; else no two are equal.
+    With `ties` the features are those after a ReLU, half of them 0; otherwise no two are equal.
     """
 
     def __init__(self, scale: Scale, order: str = "scan", ties: bool = False) -> None:
@@ -86,7 +87,7 @@ class Points:
         self.points = scan(scale) if order == "scan" else random.permutation(scan(scale))
         self.coors = voxels_of(self.points, scale)
         count = scale.points * scale.channels
-        assert count <= 2**24  # so many different float32
+        assert count <= 2**24  # float32 has that many different integers
         self.feats = ((random.permutation(count) - count // 2) * np.float32(2**-20)).astype(np.float32)
         self.feats = self.feats.reshape(scale.points, scale.channels)
         if ties:
@@ -97,7 +98,7 @@ class Points:
         assert len(known) == scale.voxels
         self.voxel_coors = np.stack(np.unravel_index(known, scale.grid), axis=1).astype(np.int32)
         self.map, self.count = map_.astype(np.int32), count.astype(np.int32)
-        # Points of a voxel one after the other, in their own order: what the definitions walk along.
+        # The points grouped by voxel, in ascending order within each voxel; the definitions iterate over it.
         self.sorted = np.argsort(self.map, kind="stable")
         self.starts = np.concatenate(([0], np.cumsum(self.count)[:-1]))
 
@@ -110,7 +111,7 @@ class Points:
         return self.voxel_coors, self.map, self.count
 
     def reduced(self, reduce_type: str) -> np.ndarray:
-        """A voxel's points one after the other, in ascending order; sums in float32."""
+        """Reduces the points of each voxel in ascending order; sums in float32."""
         if reduce_type == "max":
             return np.maximum.reduceat(self.feats[self.sorted], self.starts)
         sums = np.zeros((self.scale.voxels, self.scale.channels), dtype=np.float32)
@@ -122,7 +123,7 @@ class Points:
 
     @property
     def argmax(self) -> np.ndarray:
-        """[voxels, channels] int64: the first point that has the maximum; N where none has."""
+        """[voxels, channels] int64: the first point with the maximum; N if there is none."""
         equal = self.feats == self.reduced("max")[self.map]
         candidates = np.where(equal, np.arange(self.scale.points)[:, None], self.scale.points)
         return np.minimum.reduceat(candidates[self.sorted], self.starts)
@@ -137,7 +138,7 @@ class Points:
 
 @dataclass(frozen=True)
 class Hard:
-    """Hard voxelization of a scan: at most so many voxels, of at most so many points."""
+    """Hard voxelization of a scan, with limits for the voxels and for the points of a voxel."""
 
     points: np.ndarray
     scale: Scale
@@ -157,7 +158,7 @@ class Hard:
         return np.concatenate((lidar.LOW[::-1], TOP[::-1])).astype(np.float32)
 
     def results(self) -> Arrays:
-        """Memory for voxels, coordinates and counts; written once, so that its pages are there."""
+        """Memory for voxels, coordinates and counts. It is written once, so that its pages are mapped."""
         return (
             np.full((self.max_voxels, self.max_points, self.points.shape[1]), 1, dtype=np.float32),
             np.full((self.max_voxels, 3), 1, dtype=np.int32),
@@ -165,7 +166,7 @@ class Hard:
         )
 
     def definition(self) -> Arrays:
-        """One point at a time."""
+        """The definition: one point at a time."""
         voxels, coors, counts = (np.zeros_like(x) for x in self.results())
         row_of: dict[tuple[int, ...], int] = {}
         for point, cell in zip(self.points, voxels_of(self.points, self.scale).tolist(), strict=True):

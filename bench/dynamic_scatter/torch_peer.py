@@ -1,4 +1,4 @@
-"""PyTorch: packed unique and scatter_reduce; gradients by a given argmax, or by finding it again."""
+"""PyTorch: unique of packed keys and scatter_reduce; gradients with a known argmax, or recomputing it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def unique(points: Points) -> Entry:
 
 
 def forward(points: Points, reduce_type: str) -> Entry:
-    """Coordinates packed to one key each; the features' output is reused. No point is outside the grid."""
+    """Coordinates are packed into keys. The output of the features is reused. All points are in the grid."""
     coors, feats = torch.from_numpy(points.coors), torch.from_numpy(points.feats)
     room = torch.ones(points.feats.shape)
     kept: list[torch.Tensor] = []
@@ -35,7 +35,7 @@ def forward(points: Points, reduce_type: str) -> Entry:
 
 
 def argmax_given(points: Points) -> Entry:
-    """What torch_scatter does: the forward pass has kept who had the maximum."""
+    """As torch_scatter does: the forward pass has saved the argmax."""
     argmax, grad = torch.from_numpy(points.argmax), torch.from_numpy(points.grad_voxel_feats)
     out = torch.ones(points.feats.shape)
     return Entry(
@@ -46,7 +46,7 @@ def argmax_given(points: Points) -> Entry:
 
 
 def recompute(points: Points) -> Entry:
-    """Nothing is kept but the results of the forward pass: the first point that equals its voxel, again."""
+    """Without a saved argmax: finds the first point that equals its voxel's maximum."""
     n, channels = points.feats.shape
     feats, grad = torch.from_numpy(points.feats), torch.from_numpy(points.grad_voxel_feats)
     voxel_feats = torch.from_numpy(points.reduced("max"))
@@ -55,7 +55,7 @@ def recompute(points: Points) -> Entry:
     of_point, equal = torch.ones_like(feats), torch.ones(n, channels, dtype=torch.bool)
     candidates = torch.ones(n, channels, dtype=torch.int64)
     first = torch.zeros(points.scale.voxels, channels, dtype=torch.int64)
-    out = torch.ones(n + 1, channels)  # the last row is for voxels that no point equals
+    out = torch.ones(n + 1, channels)  # the last row takes the gradients of maxima that no point equals
 
     def run() -> None:
         torch.index_select(voxel_feats, 0, map_, out=of_point)
@@ -79,7 +79,7 @@ def mean_backward(points: Points) -> Entry:
 
 
 def training(points: Points) -> Entry:
-    """Forward and gradient by autograd, which shares a gradient among equal points: not for many ties."""
+    """Forward and gradient by autograd. It divides a gradient among equal points, so use it without ties."""
     coors, feats = torch.from_numpy(points.coors), torch.from_numpy(points.feats).requires_grad_()
     grad = torch.from_numpy(points.grad_voxel_feats)
     kept: list[torch.Tensor] = []
@@ -91,12 +91,12 @@ def training(points: Points) -> Entry:
         voxel_feats = start.scatter_reduce(0, index, feats, "amax", include_self=True)
         kept[:] = torch.autograd.grad(voxel_feats, feats, grad)
 
-    # Some of its zeros are -0.
+    # Adding 0.0 turns -0.0, which autograd returns in places, into 0.0.
     return Entry("torch, the same by its autograd", run, lambda: kept[0].numpy() + 0.0, every=4)
 
 
 def _voxels(coors: torch.Tensor, grid: tuple[int, ...]) -> tuple[torch.Tensor, ...]:
-    """Unique voxels in ascending order, inverse, counts."""
+    """Unique voxels in ascending order, the inverse map, and counts."""
     z, y, x = coors.long().unbind(1)
     keys = (z * grid[1] + y) * grid[2] + x
     known, map_, count = torch.unique(keys, return_inverse=True, return_counts=True)
@@ -108,7 +108,7 @@ def _voxels(coors: torch.Tensor, grid: tuple[int, ...]) -> tuple[torch.Tensor, .
 def _reduce(
     feats: torch.Tensor, map_: torch.Tensor, count: torch.Tensor, out: torch.Tensor, reduce_type: str
 ) -> None:
-    index = map_[:, None].expand(-1, feats.shape[1])  # scatter_reduce_ has a faster way for just this
+    index = map_[:, None].expand(-1, feats.shape[1])  # scatter_reduce_ has a fast path for an expanded index
     out.fill_(FILL[reduce_type])
     if reduce_type == "max":
         out.scatter_reduce_(0, index, feats, "amax")
@@ -117,5 +117,5 @@ def _reduce(
 
 
 def _as_int32(tensors: list[torch.Tensor]) -> Arrays:
-    """What torch gives as int64; the conversion is not timed."""
+    """torch's int64 results as int32; the conversion is not timed."""
     return tuple(x.to(torch.int32).numpy() for x in tensors)

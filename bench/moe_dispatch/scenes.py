@@ -1,4 +1,4 @@
-"""What is compared for moe_dispatch: large scales, threads, a busy machine, beside torch, small calls."""
+"""The comparisons of moe_dispatch: large sizes, threads, a busy core, calls after torch, small calls."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _spin(stop) -> None:
 
 
 def busy_core(routed: Routed, seconds: float) -> Comparison:
-    """Another process takes a core: two threads must not fall far behind one."""
+    """While another process uses one of the cores: two threads must not be much slower than one."""
     dispatch = turnout_entries.keep(routed)
     before = turnout.get_num_threads()
     context = multiprocessing.get_context("spawn")
@@ -108,7 +108,7 @@ def busy_core(routed: Routed, seconds: float) -> Comparison:
 
 
 def after_torch(routed: Routed, seconds: float) -> Comparison:
-    """Right after a two-thread torch operator, whose workers still spin."""
+    """Directly after a torch operator on two threads, while torch's workers still spin."""
     scale = routed.scale
     tensors = [torch.from_numpy(x) for x in (routed.gates, routed.indices, routed.locations, routed.input)]
     a, b = torch.ones(4_000_000), torch.ones(4_000_000)
@@ -117,7 +117,7 @@ def after_torch(routed: Routed, seconds: float) -> Comparison:
     while time.perf_counter() < end:
         for name, samples in rows.items():
             if name == "alone":
-                time.sleep(0.02)  # torch's workers have gone to sleep
+                time.sleep(0.02)  # until torch's workers have gone to sleep
             else:
                 torch.add(a, b, out=b)
             start = time.perf_counter()
@@ -135,7 +135,7 @@ def from_samples(title: str, rows: dict[str, list[float]], target: str) -> Compa
     first = float(np.median(next(iter(rows.values()))))
     for name, samples in rows.items():
         low, median, high = (float(x) for x in np.percentile(samples, [25, 50, 75]))
-        # Each call is a turn of its own, so all of them are first calls.
+        # Each call is a burst of its own, so every call is a first call.
         comparison.rows.append(Row(f"turnout.torch, {name}", median, low, high, median / first, median))
     show(comparison)
     return comparison

@@ -1,4 +1,4 @@
-"""Scales and routing of the dispatch benchmarks."""
+"""Sizes and routing of the moe_dispatch benchmarks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WIDE = Scale(16384, 4096, 64, 288)
 
 
 class Routed:
-    """Random experts; each takes its tokens in order and drops those beyond its capacity."""
+    """Random routing. Each expert takes its tokens in order and drops those beyond its capacity."""
 
     def __init__(self, scale: Scale, seed: int = 1) -> None:
         random = np.random.default_rng(seed)
@@ -44,7 +44,7 @@ class Routed:
         return self.scale.hidden * 4
 
     def definition(self) -> np.ndarray:
-        """The dispatch buffer, starting from zeros."""
+        """The expected dispatch buffer, with zeros in rows without a token."""
         out = np.zeros((self.scale.num_experts * self.scale.capacity, self.scale.hidden), dtype=np.float32)
         out[self.rows] = self.gates[self.kept, None] * self.input[self.kept]
         return out

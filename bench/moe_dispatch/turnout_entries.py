@@ -1,4 +1,4 @@
-"""Turnout itself, and the floor: a streamed copy of the same bytes."""
+"""Turnout, and the floor: a streamed copy of the same bytes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def copy_floor(routed: Routed) -> Entry:
 
 def keep(routed: Routed, name: str = "turnout, rows kept") -> Entry:
     scale = routed.scale
-    # Not np.zeros, whose pages are small and still to be made: all entries write to memory of one kind.
+    # Not np.zeros, whose pages are not mapped yet: all entries must write to the same kind of memory.
     out = np.full((scale.num_experts * scale.capacity, scale.hidden), 0, dtype=np.float32)
 
     def run() -> None:

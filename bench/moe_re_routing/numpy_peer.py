@@ -1,4 +1,4 @@
-"""NumPy: take() with an index that is ready and not timed."""
+"""NumPy: take() with a precomputed index, which is not timed."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ def entry(arrived: Arrived) -> Entry:
     out = np.ones_like(arrived.tokens)
 
     def run() -> None:
-        np.take(arrived.tokens, arrived.order, axis=0, out=out, mode="clip")  # "raise" would copy once more
+        np.take(
+            arrived.tokens, arrived.order, axis=0, out=out, mode="clip"
+        )  # mode="raise" would copy the result once more
 
     return Entry("numpy, take(out=) with a ready index", run, lambda: out)

@@ -1,4 +1,4 @@
-"""What is compared for moe_re_routing: large scales beside a copy and its peers, small calls."""
+"""The comparisons of moe_re_routing: large sizes against a copy and the peers, small calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scales and token counts of the re-routing benchmarks."""
+"""Sizes and token counts of the moe_re_routing benchmarks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Scale:
     hidden: int
     ranks: int
     experts: int
-    most: float = 1.1  # wanted: at most so many times the copy
+    most: float = 1.1  # target: time / time of the copy, at most
 
     @property
     def name(self) -> str:
@@ -29,12 +29,12 @@ SCALES = [
     Scale("i8", 16384, 7168, 64, 32),
     Scale("bf16", 16384, 4096, 16, 32),
     Scale("f16", 8192, 7168, 16, 16),
-    Scale("i8", 16384, 7168, 64, 256, most=1.3),  # runs of one token
+    Scale("i8", 16384, 7168, 64, 256, most=1.3),  # runs of 1 to 3 tokens
 ]
 
 
 class Arrived:
-    """Tokens of any bits, grouped by rank; each went to a random expert."""
+    """Tokens of random bits, grouped by rank, each for a random expert."""
 
     def __init__(self, scale: Scale, seed: int = 1) -> None:
         random = np.random.default_rng(seed)
@@ -45,10 +45,10 @@ class Arrived:
         size = scale.hidden * np.dtype(DTYPES[scale.dtype]).itemsize
         self.bytes = random.integers(0, 256, (scale.rows, size), dtype=np.uint8)
         self.tokens = self.bytes.view(DTYPES[scale.dtype])
-        # A stable sort by expert is the definition in other words.
+        # A stable sort by expert gives the order of the definition.
         experts = np.repeat(np.tile(np.arange(scale.experts), scale.ranks), counts)
         self.order = np.argsort(experts, kind="stable")
 
     def definition(self) -> np.ndarray:
-        """The bytes of permute_tokens."""
+        """The expected permute_tokens, as bytes."""
         return self.bytes[self.order]

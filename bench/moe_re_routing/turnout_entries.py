@@ -1,4 +1,4 @@
-"""Turnout itself: reused and new results, from NumPy and from torch."""
+"""Turnout with reused and with new results, called with NumPy arrays and with torch tensors."""
 
 from __future__ import annotations
 

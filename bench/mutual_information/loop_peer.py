@@ -1,4 +1,4 @@
-"""The plain double loop in C++ (loop_peer.cc), compiled here for this machine; serial or on threads."""
+"""The plain double loop in C++ (loop_peer.cc), compiled with -march=native; serial or on threads."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mutual_information.shapes import Lattices, flat
 SOURCE = Path(__file__).with_suffix(".cc")
 LIBRARY = Path("bench/results/loop_peer.so")
 FLAGS = ["-O3", "-march=native", "-std=c++20", "-shared", "-fPIC", "-pthread"]
-SLOW = 4  # rounds for one of it
+SLOW = 4  # timed in every fourth round
 
 
 @functools.cache

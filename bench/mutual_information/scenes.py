@@ -1,4 +1,4 @@
-"""What is compared for the lattices: each way and both, threads, one lattice, subnormals, small calls."""
+"""The comparisons of mutual_information: each direction, both, one lattice, subnormals, small calls."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from mutual_information.shapes import LONG, ONE, SEED, SPEECH, Lattices, flat
 
 import turnout
 
-# Sum of errors over sum of values: a float32 loop has about 1e-4 in the gradients of long lattices.
+# Sum of errors / sum of values. A float32 loop reaches about 1e-4 in the gradients of long lattices.
 TOLERANCE = 1e-3
-LOOP = {"forward": 30, "backward": 12}  # wanted: the serial loop takes at least so many times one thread
-FLOOR = {"forward": 3.5, "backward": 1.8}  # wanted: at most so many times a memcpy
+LOOP = {"forward": 30, "backward": 12}  # targets: time of the serial loop / ours on one thread, at least
+FLOOR = {"forward": 3.5, "backward": 1.8}  # targets: time / time of a memcpy, at most
 
 
 def run(seconds: float) -> list[Comparison]:
@@ -53,7 +53,9 @@ def run(seconds: float) -> list[Comparison]:
 
 def touched(name: str, lattices: Lattices) -> list[np.ndarray]:
     arrays = [lattices.px, lattices.py, lattices.p]
-    return arrays if name == "forward" else [*arrays, lattices.px, lattices.py]  # and as large gradients
+    return (
+        arrays if name == "forward" else [*arrays, lattices.px, lattices.py]
+    )  # px and py stand for the gradients, which have the same sizes
 
 
 def expected_of(name: str, lattices: Lattices) -> np.ndarray:
@@ -94,7 +96,7 @@ def side_by_side(name: str, lattices: Lattices, threads: int, seconds: float, go
 
 
 def both(lattices: Lattices, threads: int, seconds: float) -> Comparison:
-    """Scores and gradients, as training needs them."""
+    """Scores and gradients together, as in training."""
     entries = [
         turnout_entries.both(lattices),
         turnout_entries.one_after_the_other(lattices),
@@ -113,7 +115,7 @@ def both(lattices: Lattices, threads: int, seconds: float) -> Comparison:
 
 
 def one_lattice(lattices: Lattices, threads: int, seconds: float, goals: Goals) -> Comparison:
-    """No batch to share: the threads share one lattice."""
+    """A batch of one: the threads work on the same lattice."""
     entries = []
     for name in ("forward", "backward"):
         ours = getattr(turnout_entries, name)(lattices, f"turnout {name}")
@@ -133,7 +135,7 @@ def one_lattice(lattices: Lattices, threads: int, seconds: float, goals: Goals) 
 
 
 def subnormals(seconds: float, goals: Goals) -> list[Comparison]:
-    """Numbers that a CPU may take a hundred times as long for: as inputs, and as results."""
+    """Subnormal numbers, which can cost a CPU a hundred cycles each, as inputs and as results."""
     done = []
     lattices = [Lattices(SPEECH, kind) for kind in ("", "subnormal inputs", "subnormal gradients")]
     share = lattices[2].subnormal_share()

@@ -1,4 +1,4 @@
-"""Scales and lattices of the mutual information benchmarks, and what their results should be, in float64."""
+"""Sizes and lattices of the mutual_information benchmarks, and their expected results in float64."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ONE = Scale(1, 200, 1500)
 
 
 def flat(*results: np.ndarray) -> np.ndarray:
-    """Several results as one, to be verified."""
+    """Several results as one array, to be verified."""
     return np.concatenate([np.asarray(x, dtype=np.float64).ravel() for x in results])
 
 
@@ -44,7 +44,7 @@ class Lattices:
         self.px = random.uniform(-3, 0, (batch, symbols, frames + 1)).astype(np.float32)
         self.py = random.uniform(-3, 0, (batch, symbols + 1, frames)).astype(np.float32)
         if kind == "subnormal gradients":
-            # Whoever leaves the first row early pays exp(-95): nearly every cell is that unlikely.
+            # Leaving the first row early costs a factor exp(-95), so nearly all gradients are subnormal.
             self.px[:, 0, : frames - 10] -= 95
         elif kind == "subnormal inputs":
             for x in (self.px, self.py):
@@ -56,7 +56,7 @@ class Lattices:
 
     @cached_property
     def exact_p(self) -> np.ndarray:
-        """One anti-diagonal of all lattices at a time, in float64."""
+        """p in float64, one anti-diagonal of all lattices at a time."""
         _, symbols, frames = self.scale.shape
         px, py = self.px.astype(np.float64), self.py.astype(np.float64)
         p = np.full((len(px), symbols + 1, frames + 1), -np.inf)
@@ -73,7 +73,7 @@ class Lattices:
 
     @cached_property
     def exact_grads(self) -> tuple[np.ndarray, np.ndarray]:
-        """For ans_grad 1."""
+        """The gradients for ans_grad 1."""
         _, symbols, frames = self.scale.shape
         p = self.exact_p
         x = np.exp(p[:, :-1] - p[:, 1:] + self.px)
@@ -92,7 +92,7 @@ class Lattices:
 
     @cached_property
     def p(self) -> np.ndarray:
-        """What the backward functions are given: exact, rounded once."""
+        """The p that the backward operators get: the exact one, rounded to float32."""
         return self.exact_p.astype(np.float32)
 
     @cached_property
@@ -100,6 +100,6 @@ class Lattices:
         return self.p[:, -1, -1].copy()
 
     def subnormal_share(self) -> float:
-        """Of the gradients, by their definition."""
+        """The gradients by their definition, in float64."""
         values = flat(*self.exact_grads)
         return float(np.mean((values > 0) & (values < np.finfo(np.float32).tiny)))

@@ -1,4 +1,4 @@
-"""PyTorch's best formulation: one anti-diagonal of the whole batch at a time, in a layout made for that."""
+"""PyTorch's fastest formulation: one anti-diagonal of the whole batch at a time, in a skewed layout."""
 
 from __future__ import annotations
 
@@ -6,29 +6,29 @@ import torch
 from harness import Entry
 from mutual_information.shapes import Lattices, flat
 
-SLOW = 4  # rounds for one of it
+SLOW = 4  # timed in every fourth round
 NONE = float("-inf")
 
 
 def skewed(x: torch.Tensor, rows: int, diagonals: int) -> torch.Tensor:
-    """[diagonals, batch, rows]: element (d, b, s) is x[b, s, d - s], or -inf where there is none."""
-    length = diagonals + rows  # more than a row is shifted
+    """[diagonals, batch, rows]: element (d, b, s) is x[b, s, d - s], or -inf outside of x."""
+    length = diagonals + rows  # padded so that no row is shifted beyond its end
     padded = torch.full((len(x), rows, length), NONE)
     padded[:, : x.shape[1], : x.shape[2]] = x
-    # A step down and one to the left is length - 1; what is left of a row is the padding of the one before.
+    # One row down and one column left is an offset of length - 1. Left of a row is padding of the previous.
     view = padded.as_strided((diagonals, len(x), rows), (1, rows * length, length - 1))
     return view.contiguous()
 
 
 def straight(x: torch.Tensor, rows: int, columns: int) -> torch.Tensor:
-    """The way back: [batch, rows, columns]."""
+    """The inverse of skewed(): [batch, rows, columns]."""
     x = x.permute(1, 2, 0).contiguous()
     diagonals = x.shape[2]
     return x.as_strided((len(x), rows, columns), (x.shape[1] * diagonals, diagonals + 1, 1))
 
 
 def forward_steps(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    """p in the skewed layout; x and y likewise."""
+    """p; p, x and y are in the skewed layout."""
     p = torch.full_like(x, NONE)
     p[0, :, 0] = 0
     symbol = torch.full_like(p[0], NONE)
@@ -40,7 +40,7 @@ def forward_steps(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 
 
 def backward_steps(p: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Gradients of x and y, in their layout; the terms of all cells at once."""
+    """Gradients of x and y in the skewed layout. The exponentials of all cells are computed at once."""
     p = p.clamp(min=-1e30)
     x, y = x.clone(), y.clone()
     x[:-1, :, :-1] += p[:-1, :, :-1] - p[1:, :, 1:]
@@ -88,7 +88,7 @@ def backward(lattices: Lattices) -> Entry:
 
 
 def both(lattices: Lattices) -> Entry:
-    """The layout is made once."""
+    """Forward and backward, with px and py skewed only once."""
     _, symbols, frames = lattices.scale.shape
     kept: list[torch.Tensor] = []
 

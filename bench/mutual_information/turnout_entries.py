@@ -1,4 +1,4 @@
-"""Turnout itself, from NumPy and from torch."""
+"""Turnout, called with NumPy arrays and with torch tensors."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def one_after_the_other(lattices: Lattices) -> Entry:
 
 
 def training(lattices: Lattices) -> Entry:
-    """The recursion and its gradients by autograd, new tensors each time."""
+    """mutual_information_recursion and its gradients by autograd, with new tensors in each call."""
     px, py = (torch.from_numpy(x).requires_grad_() for x in (lattices.px, lattices.py))
     kept: list[torch.Tensor] = []
 

@@ -1,4 +1,4 @@
-"""What is compared for the index pairs: orders of sites, threads, new memory, growth, small calls."""
+"""The comparisons of get_indice_pairs: orders of sites, threads, new memory, growth, small calls."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def note_goal(goals: Goals, where: str, comparison: Comparison) -> None:
 
 
 def wanted_most(sites: Sites) -> float:
-    """Times the memset. Uniform sites have no neighbours, and every look at one misses the cache."""
+    """Target: time / time of the memset. Uniform sites have no neighbours: each lookup misses the cache."""
     if not sites.scale.subm:
         return 4.5
     if sites.kind == "uniform" or sites.order == "shuffled":
@@ -104,7 +104,7 @@ def note_scratch(comparison: Comparison, sites: Sites) -> None:
 
 
 def new_memory(sites: Sites, spconv: bool, seconds: float, goals: Goals) -> Comparison:
-    """Results on pages that the system has yet to make, for both: turnout's cache of buffers is off."""
+    """Results in newly mapped pages on both sides: turnout's cache of buffers is off."""
     pairs = sites.scale.pairs_shape
     entries = [
         Entry(
@@ -159,7 +159,9 @@ def growth(kind: str, spconv: bool, seconds: float, goals: Goals) -> list[Compar
         sites = Sites(scale, kind, "scan" if kind == "lidar" else "shuffled")
         entries = [*turnout_entries.floors(sites), turnout_entries.warm(sites)]
         if spconv:
-            entries.append(replace(spconv_peer.warm(sites), every=1))  # else 20 rounds, when it takes seconds
+            entries.append(
+                replace(spconv_peer.warm(sites), every=1)
+            )  # timed in every round; every=4 would need 20 rounds of seconds each
         comparison = compare(
             f"growth: {sites.name}, batch {scale.batch}",
             entries,

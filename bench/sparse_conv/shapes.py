@@ -1,4 +1,4 @@
-"""Scales, sites and the definition of the index-pair benchmarks."""
+"""Sizes, sites and the definition of the get_indice_pairs benchmarks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import lidar
 import numpy as np
 
 PER_FRAME = 62159  # voxels of a LiDAR frame: 248636 in a batch of 4
-SPARSE_PER_FRAME = 37275  # and two levels further down: 149100 in a batch of 4
+SPARSE_PER_FRAME = 37275  # voxels after two levels of stride 2: 149100 in a batch of 4
 
 Result = tuple[np.ndarray, np.ndarray, np.ndarray]  # out_indices, indice_pairs, indice_num
 
@@ -49,14 +49,14 @@ SPARSE = Scale(4 * SPARSE_PER_FRAME, 4, (11, 360, 360), subm=False, stride=(2, 2
 
 
 def growing(rows: int, kind: str) -> Scale:
-    """LiDAR: more frames, so that each stays as dense as it is. Uniform: four samples that fill up."""
+    """LiDAR: more frames of constant density. Uniform: four samples of growing density."""
     batch = -(-rows // PER_FRAME) if kind == "lidar" else 4
     return Scale(rows, batch, lidar.SPACE, subm=True)
 
 
 @cache
 def deep_frame(number: int) -> np.ndarray:
-    """Sites of a LiDAR frame after two levels of stride 2, in the order in which the scan reaches them."""
+    """Sites of a LiDAR frame after two levels of stride 2, in scan order."""
     for sites in range(90_000, 200_000, 20_000):
         once, space = lidar.strided(lidar.frame(number, sites), lidar.SPACE)
         twice, space = lidar.strided(once, space)
@@ -82,7 +82,7 @@ def uniform_sites(scale: Scale, random: np.random.Generator) -> np.ndarray:
 
 
 class Sites:
-    """Sites of a kind ("lidar", "uniform") in an order ("scan", "shuffled", "sorted"); no site twice."""
+    """Different sites of a kind ("lidar", "uniform") in an order ("scan", "shuffled", "sorted")."""
 
     def __init__(self, scale: Scale, kind: str, order: str, seed: int = 1) -> None:
         random = np.random.default_rng(seed)
@@ -108,12 +108,12 @@ class Sites:
 
 
 def definition(indices: np.ndarray, scale: Scale) -> Result:
-    """Every kernel offset applied to all sites at once; output rows are found by searching sorted keys."""
+    """Applies each kernel offset to all sites at once and finds output rows by search in sorted keys."""
     pad, stride = np.array(scale.padding), np.array(scale.stride)
     full = (scale.batch, *scale.output_space)
-    order = np.lexsort(indices.T[::-1])  # searches in sorted order are many times faster
+    order = np.lexsort(indices.T[::-1])  # searching for sorted keys is many times faster
     sites = indices[order].astype(np.int64)
-    keys = []  # for each offset the key of the output of each sorted site, or -1
+    keys = []  # per offset: the key of each sorted site's output, or -1
     for offset in np.ndindex(scale.kernel):
         shifted = sites[:, 1:] + pad - np.array(offset)
         outputs = shifted // stride
@@ -129,7 +129,7 @@ def definition(indices: np.ndarray, scale: Scale) -> Result:
         out_indices = np.stack(np.unravel_index(known, full), axis=1).astype(np.int32)
     pairs = np.full(scale.pairs_shape, -1, dtype=np.int32)
     counts = np.zeros(scale.volume, dtype=np.int32)
-    output_of = np.empty(scale.rows, dtype=np.int64)  # of an input row, or -1
+    output_of = np.empty(scale.rows, dtype=np.int64)  # output row of each input row, or -1
     for k, key in enumerate(keys):
         place = np.minimum(np.searchsorted(known, key), len(known) - 1)
         output_of[order] = np.where(known[place] == key, rows[place], -1)
@@ -141,5 +141,5 @@ def definition(indices: np.ndarray, scale: Scale) -> Result:
 
 
 def flat(result: Result) -> np.ndarray:
-    """One array for one comparison."""
+    """All results as one array, to be verified."""
     return np.concatenate([np.asarray(part).reshape(-1) for part in result])

@@ -1,8 +1,8 @@
-"""spconv on the CPU, where it is installed: its Python function, and its loop alone with everything prepared.
+"""spconv on the CPU, if it is installed: its Python function, and its C++ loop alone with reused tensors.
 
-It does a little less than the definition asks for: in submanifold mode it counts only the offsets before the
-centre, and lists the others by output row; outputs are in the order in which they are found. What that leaves
-to do is done in `result` and not timed.
+It does slightly less than the definition: in submanifold mode it counts only the offsets before the centre
+and lists the others by output row, and outputs are in the order in which they are found. `result` does the
+rest, which is not timed. The loop uses one thread.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ import torch
 from harness import Entry, console
 from sparse_conv.shapes import Result, Scale, Sites, flat
 
-SLOW = 4  # rounds for one of it
+SLOW = 4  # timed in every fourth round
 
 
 def load() -> bool:
-    """Whether spconv is there. ./dev bench installs it into .venv/peers, which nothing else looks at."""
+    """Whether spconv can be imported. ./dev bench installs it into .venv/peers, which nothing else uses."""
     peers = str(Path(sys.prefix) / "peers")
     if peers not in sys.path:
-        sys.path.append(peers)  # last: .venv's own packages go first
+        sys.path.append(peers)  # last, so that .venv's own packages take precedence
     try:
         importlib.import_module("spconv.pytorch.ops")
-    except Exception as error:  # its start-up runs much code that may not like this torch
+    except Exception as error:  # its import runs code that may fail with this version of torch
         console.print(f"spconv is left out: {type(error).__name__}: {error}", markup=False)
         return False
     return True
 
 
 def fresh(sites: Sites) -> Entry:
-    """As its modules call it: every tensor is allocated and filled in each call."""
+    """As spconv's modules call it: each call allocates and fills every tensor."""
     scale, indices = sites.scale, torch.from_numpy(sites.indices)
     ops, algorithm = _module("spconv.pytorch.ops"), _module("spconv.core").ConvAlgo.Native
     one, zero = [1] * len(scale.space), [0] * len(scale.space)
@@ -54,16 +54,16 @@ def fresh(sites: Sites) -> Entry:
 
 
 def warm(sites: Sites) -> Entry:
-    """Its best case, which its Python interface does not offer: the loop in C++, its tensors reused.
+    """spconv's best case, which its Python interface does not offer: the C++ loop alone, tensors reused.
 
-    Pairs of the previous call are overwritten by the same ones, so even the fill with -1 is left out.
+    Each call overwrites the pairs of the previous one with the same values, so the fill with -1 is left out.
     """
     scale, indices = sites.scale, torch.from_numpy(sites.indices)
     loops = _module("spconv.core_cc.csrc.sparse.all").SpconvOps
     to_tv = _module("spconv.pytorch.cppcore").torch_tensor_to_tv
     pairs = torch.full((2, scale.volume, scale.rows), -1, dtype=torch.int32)
     counts = torch.zeros(scale.volume, dtype=torch.int32)
-    # Room for every pair to have an output of its own, as its own function makes it.
+    # Room for one output per pair, as spconv's own function allocates it.
     outputs = (
         indices
         if scale.subm
@@ -95,16 +95,16 @@ def _module(name: str) -> ModuleType:
 
 
 def normal(scale: Scale, out_indices: np.ndarray, pairs: np.ndarray, counts: np.ndarray) -> Result:
-    """Its answer in the order of the definition; whatever it got wrong stays wrong."""
+    """spconv's result in the order of the definition. Wrong values stay wrong."""
     counts = counts.copy()
-    if scale.subm:  # offset k before the centre and its mirror image have the same pairs, turned round
+    if scale.subm:  # an offset and its mirror image have the same pairs, with input and output exchanged
         centre = scale.volume // 2
         counts[centre] = scale.rows
         counts[centre + 1 :] = counts[:centre][::-1]
     else:
         order = np.lexsort(out_indices.T[::-1])
         place = np.empty(len(order) + 1, dtype=np.int32)
-        place[order], place[-1] = np.arange(len(order), dtype=np.int32), -1  # the last for -1 itself
+        place[order], place[-1] = np.arange(len(order), dtype=np.int32), -1  # the last entry maps -1 to -1
         out_indices, pairs = out_indices[order], np.stack((pairs[0], place[pairs[1]]))
     ordered = pairs.transpose(1, 0, 2).copy()
     for k, count in enumerate(counts):

@@ -1,4 +1,4 @@
-"""PyTorch: a dense grid of row numbers that is ready and stays, gathered once for each kernel offset."""
+"""PyTorch: a precomputed dense grid of row numbers, from which each kernel offset gathers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sparse_conv.shapes import Sites, flat
 
 
 def dense_grid(sites: Sites) -> Entry:
-    """Submanifold. The grid has a border, so that nothing is compared with it: 1.4 GB at the seed's scale."""
+    """Submanifold mode. A margin around the grid replaces range checks. It takes 1.4 GB for 248636 sites."""
     scale, indices = sites.scale, torch.from_numpy(sites.indices)
     padded = [size + 2 * p for size, p in zip(scale.space, scale.padding, strict=True)]
     steps = np.array([int(np.prod(padded[d:])) for d in range(len(padded) + 1)])

@@ -1,4 +1,4 @@
-"""Turnout itself, from NumPy and from torch, its scratch memory, and the floor: a memset of the pairs."""
+"""Turnout, called from NumPy and torch; its scratch memory; the floor, a memset of the pairs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def arguments(scale: Scale) -> dict:
 
 
 def warm(sites: Sites, name: str = "turnout, out= reused") -> Entry:
-    # np.full: pages are there, of the kind that every entry writes to.
+    # np.full maps the pages: all entries must write to the same kind of memory.
     outputs = len(turnout.get_indice_pairs(sites.indices, **arguments(sites.scale))[0])
     out = (
         np.full((outputs, sites.indices.shape[1]), 0, dtype=np.int32),
@@ -40,7 +40,7 @@ def warm(sites: Sites, name: str = "turnout, out= reused") -> Entry:
 
 
 def fresh(sites: Sites) -> Entry:
-    """New arrays in each call; turnout's cache of buffers, when it is on, has their memory."""
+    """New arrays in each call, from turnout's cache of buffers if that is on."""
     options = arguments(sites.scale)
     kept: list[np.ndarray] = []
 
@@ -68,7 +68,7 @@ def floors(sites: Sites) -> list[Entry]:
 
 
 def scratch_bytes(sites: Sites) -> int:
-    """What one call says in the log about its scratch memory. The log goes to file 2, whoever owns it."""
+    """The scratch memory of one call, from the log, which is written to file descriptor 2."""
     options = arguments(sites.scale)
     stderr = os.dup(2)
     with tempfile.TemporaryFile("w+") as log:
@@ -84,4 +84,4 @@ def scratch_bytes(sites: Sites) -> int:
         steps = re.findall(r"get_indice_pairs\(.* scratch=(\d+) ", log.read())
     if not steps:
         raise SystemExit("the log does not say how much scratch memory get_indice_pairs takes")
-    return sum(map(int, steps))  # the index is kept while the pairs are written
+    return sum(map(int, steps))  # both steps: the index stays allocated while the pairs are written

@@ -1,4 +1,4 @@
-// Where calls run: how many threads, which instruction set, whose threads, who watches.
+// The threads, instruction set and scratch memory that calls use; observers of calls, and the log.
 #pragma once
 
 #include <cstdint>
@@ -9,43 +9,48 @@
 namespace turnout {
 
 // Instruction sets the kernels are compiled for, weakest first. `best` is what this CPU has, capped by
-// TURNOUT_ISA=sse4|avx2|avx512|avx512_dl.
+// TURNOUT_ISA=sse4|avx2|avx512|avx512_dl|neon. A word of these that this CPU lacks caps nothing, which the
+// log says once; another word is an Error when a context is made.
 enum class Isa : std::uint8_t { sse4, avx2, avx512, avx512_dl, neon, best = 255 };
 
 TURNOUT_API const char* name_of(Isa isa);
 TURNOUT_API bool is_supported(Isa isa);  // by this CPU and by this build
 
-// Threads to run on. run() calls work(argument) at most threads() times, from any threads, at the same time
-// or one after the other, at least once, and returns when all calls have returned. work never throws.
+// Threads to run on. run() calls work(argument) at least once and at most `count` times, from any threads, at
+// the same time or one after the other, and returns when all calls have returned. `count` is how many calls
+// find something to do: 2 or more, and at most the context's number of threads. work never throws.
 class TURNOUT_API Executor {
  public:
   virtual ~Executor();
   virtual int threads() const = 0;
-  virtual void run(void (*work)(void* argument), void* argument) = 0;
+  virtual void run(int count, void (*work)(void* argument), void* argument) = 0;
 };
 
-// One finished call, as an observer sees it. All pointers are valid during the callback only.
+// One finished call, as passed to an observer. All pointers are valid only during the callback.
 struct CallRecord {
   const char* op;         // "moe_dispatch_forward"
   const char* arguments;  // "gates f32[18432], ..., capacity 11520"
-  const char* algorithm;  // what the plan chose; "" when it did not get that far
-  const char* error;      // the sentence of a failed call, else nullptr
-  bool skipped;           // nothing to do: no output has an element
+  const char* algorithm;  // chosen by the plan; "" if the call ended before that
+  const char* error;      // the message of a failed call, else nullptr
+  bool skipped;           // true if no output has an element, so nothing was computed
   Isa isa;
-  int threads;  // at most this many took part
+  int threads;  // upper limit of the threads that took part
   std::int64_t scratch_bytes;
   double microseconds;
 };
 using Observer = void (*)(const CallRecord& record, void* user);
 
 struct Options {
-  int threads = 0;  // 0: TURNOUT_NUM_THREADS, or the CPUs this process may use
+  // The most threads that a call uses. 0: TURNOUT_NUM_THREADS, or the CPUs this process may use. With an
+  // executor: the most of its threads; 0: all of them.
+  int threads = 0;
   Isa isa = Isa::best;
-  Executor* executor = nullptr;  // nullptr: the library's own pool; else must outlive the context
+  Executor* executor = nullptr;  // nullptr: the library's own pool; an executor must outlive the context
 };
 
 // Safe to use from several threads at once. Scratch memory is kept between calls, so that a repeated call
-// allocates nothing.
+// allocates nothing: at most 512 MB of it, or a sixteenth of the memory if that is less; the least recently
+// used goes first.
 class TURNOUT_API Context {
  public:
   explicit Context(const Options& options = {});
@@ -53,13 +58,13 @@ class TURNOUT_API Context {
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
 
-  int threads() const;
-  void set_threads(int threads);  // 0: as in Options
+  int threads() const;            // as many as there are, at most those of set_threads()
+  void set_threads(int threads);  // as in Options
   Isa isa() const;
-  void set_observer(Observer observer, void* user);  // nullptr: none
-  void trim();                                       // gives idle scratch memory back to the system
+  void set_observer(Observer observer, void* user);  // nullptr removes the observer
+  void trim();                                       // returns idle scratch memory to the system
 
-  struct State;
+  struct TURNOUT_HIDDEN State;
   State& state() const { return *state_; }
 
  private:
@@ -69,7 +74,8 @@ class TURNOUT_API Context {
 TURNOUT_API Context& default_context();
 
 // The log: one line per call. TURNOUT_LOG=1 starts it on stderr; a sink, when set, gets the lines instead.
-// Levels: 1 calls and failures, 5 also skipped empty calls. 0 is off.
+// Levels: 1 calls and failures, 5 also skipped empty calls. 0 is off. A TURNOUT_LOG that is no level is an
+// Error when a context is made.
 using LogSink = void (*)(int level, const char* line, void* user);
 TURNOUT_API void set_log(int level, LogSink sink = nullptr, void* user = nullptr);
 

@@ -1,5 +1,5 @@
-// Points into voxels: the voxel of each point, the features of a voxel's points reduced to one row, and the
-// gradients back.
+// Points and voxels: finds the voxel of each point, reduces the features of a voxel's points to one row, and
+// computes the gradients of the points.
 #pragma once
 
 #include <cstdint>
@@ -10,17 +10,17 @@
 
 namespace turnout {
 
-// How the features of the points of one voxel become one row.
+// How the features of a voxel's points are reduced to one row.
 enum class Reduce : std::uint8_t { sum, mean, max };
 
 // coors[i] = (z, y, x), each floor((points[i, j] - point_cloud_range[j]) / voxel_size[j]) for j = x, y, z;
 // (-1, -1, -1) unless each is in 0 .. grid_j - 1, where
 // grid_j = round((point_cloud_range[3 + j] - point_cloud_range[j]) / voxel_size[j]), halves away from zero.
 //
-// points [points, features], 3 features or more: x, y, z and whatever else; voxel_size [3] and
-// point_cloud_range [6] (x, y, z at least, x, y, z at most), f32 or f64; coors [points, 3], int32 or int64.
-// Differences and quotients are rounded one by one, in double for f64 points and in float for all others. A
-// point with a NaN coordinate is in no voxel.
+// points [points, features]: x, y, z, then any further features. voxel_size [3] and point_cloud_range [6]
+// (the lower limits of x, y, z, then the upper limits), f32 or f64. coors [points, 3], int32 or int64. Each
+// difference and each quotient is rounded, in double for f64 points and in float for all others. A point with
+// a NaN coordinate is in no voxel.
 TURNOUT_API void voxelize(Context& context, const ConstTensor& points, const ConstTensor& voxel_size,
                           const ConstTensor& point_cloud_range, const Tensor& coors);
 inline void voxelize(const ConstTensor& points, const ConstTensor& voxel_size,
@@ -28,13 +28,13 @@ inline void voxelize(const ConstTensor& points, const ConstTensor& voxel_size,
   voxelize(default_context(), points, voxel_size, point_cloud_range, coors);
 }
 
-// The points themselves, voxel by voxel: voxels[v, k] is the k-th point of voxel v, features and all.
-// Returns how many voxels there are. They are numbered in the order of their first points; the voxels after
-// the first max_voxels are dropped with all their points, and so are the points of a voxel after its first
-// max_points. Coordinates as from voxelize().
+// Groups the points by voxel: voxels[v, k] is the k-th point of voxel v with all its features. Returns the
+// number of voxels. Voxels are numbered in the order of their first points. Voxels after the first max_voxels
+// are dropped with all their points; points of a voxel after its first max_points are dropped. Coordinates
+// are those of voxelize().
 //
 // voxels [max_voxels, max_points, features], dtype of points; coors [max_voxels, 3];
-// num_points_per_voxel [max_voxels], how many points are stored. What is left of the three is zero.
+// num_points_per_voxel [max_voxels], the number of points stored. Unused elements of the three are set to 0.
 TURNOUT_API std::int64_t voxelize_hard(Context& context, const ConstTensor& points,
                                        const ConstTensor& voxel_size, const ConstTensor& point_cloud_range,
                                        const Tensor& voxels, const Tensor& coors,
@@ -46,18 +46,19 @@ inline std::int64_t voxelize_hard(const ConstTensor& points, const ConstTensor& 
                        num_points_per_voxel);
 }
 
-// Points with equal rows of coors are the points of one voxel. Voxels are numbered in ascending (coors[0],
-// coors[1], ..); a point with a negative coordinate is in none. For voxel v with the points x_0 < x_1 < ..:
+// Points with equal rows of coors form one voxel. Voxels are numbered in ascending order of (coors[0],
+// coors[1], ..). A point with a negative coordinate is in no voxel. For voxel v with points x_0 < x_1 < ..:
 //   sum   voxel_feats[v, c] = 0 + feats[x_0, c] + feats[x_1, c] + ..
-//   mean  that, divided by how many they are
-//   max   -inf, or the first of the largest; NaN is passed over
-// Returns how many voxels there are; Error(bad_param), and nothing written, when they are more than `voxels`.
+//   mean  that sum, divided by the number of points of v
+//   max   the largest feats[x_i, c], of equal ones the first; NaN is ignored; -inf if all are NaN
+// Returns the number of voxels. Throws Error(bad_param), and writes nothing, if it exceeds the extent
+// `voxels`.
 //
 // feats [points, channels]; coors [points, dims], int32 or int64, dims 1 .. 4; voxel_feats
-// [voxels, channels]; voxel_coors [voxels, dims]; point2voxel_map [points]: the voxel, or -1;
-// voxel_points_count [voxels]. Rows of voxel_feats after the last voxel become -inf with max, else 0; those
-// of voxel_coors and voxel_points_count keep their content. 16-bit floats are added and divided in float and
-// rounded once. The bits depend on neither threads nor ISA.
+// [voxels, channels]; voxel_coors [voxels, dims]; point2voxel_map [points]: the voxel's number, or -1;
+// voxel_points_count [voxels]. Rows of voxel_feats after the last voxel are set to -inf for max, else to 0;
+// those of voxel_coors and voxel_points_count are not written. 16-bit floats are added and divided in float
+// and rounded once. Results are bit-identical for any thread count and instruction set.
 TURNOUT_API std::int64_t dynamic_scatter_forward(Context& context, const ConstTensor& feats,
                                                  const ConstTensor& coors, const Tensor& voxel_feats,
                                                  const Tensor& voxel_coors, const Tensor& point2voxel_map,
@@ -71,22 +72,22 @@ inline std::int64_t dynamic_scatter_forward(const ConstTensor& feats, const Cons
                                  voxel_points_count, reduce_type);
 }
 
-// What dynamic_scatter_backward() is given; shapes as above.
+// Inputs and results of dynamic_scatter_forward() that dynamic_scatter_backward() needs; shapes as above.
 struct DynamicScatterResult {
-  ConstTensor point2voxel_map;                      // values below -1, or of no voxel, are refused
-  const ConstTensor* feats = nullptr;               // of max
-  const ConstTensor* voxel_feats = nullptr;         // of max
-  const ConstTensor* voxel_points_count = nullptr;  // of mean
-  const ConstTensor* voxel_num = nullptr;           // [1]: how many voxels there are; else all rows
+  ConstTensor point2voxel_map;                      // each -1 (no voxel) or a voxel number, else an error
+  const ConstTensor* feats = nullptr;               // required for Reduce::max
+  const ConstTensor* voxel_feats = nullptr;         // required for Reduce::max
+  const ConstTensor* voxel_points_count = nullptr;  // required for Reduce::mean
+  const ConstTensor* voxel_num = nullptr;           // [1], the number of voxels; nullptr: all rows are voxels
 };
 
-// For point x of voxel v = point2voxel_map[x], or of none (-1: zeros):
+// For each point x with v = point2voxel_map[x] (zeros if v is -1):
 //   sum   grad_feats[x, c] = grad_voxel_feats[v, c]
 //   mean  grad_feats[x, c] = grad_voxel_feats[v, c] / voxel_points_count[v]
 //   max   grad_feats[x, c] = grad_voxel_feats[v, c] where x is the first point of v with
 //         feats[x, c] == voxel_feats[v, c], else 0
-// +0 equals -0, and NaN nothing: where no point is equal, no point has a gradient. Each row of grad_feats is
-// written once.
+// +0 equals -0. NaN equals nothing: if no point is equal, that gradient goes to no point. Each row of
+// grad_feats is written once.
 TURNOUT_API void dynamic_scatter_backward(Context& context, const ConstTensor& grad_voxel_feats,
                                           const DynamicScatterResult& result, const Tensor& grad_feats,
                                           Reduce reduce_type = Reduce::max);
@@ -95,7 +96,7 @@ inline void dynamic_scatter_backward(const ConstTensor& grad_voxel_feats, const 
   dynamic_scatter_backward(default_context(), grad_voxel_feats, result, grad_feats, reduce_type);
 }
 
-// The voxels of points, found once for many reductions and gradients:
+// The voxels of a set of points, computed once and used for many reductions and gradients:
 //
 //   VoxelIndex index(context, coors);
 //   ... room for index.voxels() rows ...
@@ -103,11 +104,11 @@ inline void dynamic_scatter_backward(const ConstTensor& grad_voxel_feats, const 
 //   index.reduce(feats, voxel_feats, Reduce::max);
 //   index.reduce_backward(grad_voxel_feats, &feats, &voxel_feats, grad_feats, Reduce::max);
 //
-// Definitions are those of dynamic_scatter_forward() and dynamic_scatter_backward(), with as many rows as
-// there are voxels. Several threads may use one index at the same time.
+// The definitions are those of dynamic_scatter_forward() and dynamic_scatter_backward(), with exactly
+// voxels() rows. Several threads may use one index at the same time.
 class TURNOUT_API VoxelIndex {
  public:
-  // The context must outlive the object. coors are read again by write().
+  // The context must outlive the object, and coors must stay valid until write(), which reads them again.
   VoxelIndex(Context& context, const ConstTensor& coors);
   explicit VoxelIndex(const ConstTensor& coors) : VoxelIndex(default_context(), coors) {}
   ~VoxelIndex();
@@ -120,12 +121,12 @@ class TURNOUT_API VoxelIndex {
   void write(const Tensor& voxel_coors, const Tensor& point2voxel_map,
              const Tensor& voxel_points_count) const;
   void reduce(const ConstTensor& feats, const Tensor& voxel_feats, Reduce reduce_type = Reduce::max) const;
-  // feats and voxel_feats are needed by max alone.
+  // feats and voxel_feats are required for Reduce::max and may be nullptr otherwise.
   void reduce_backward(const ConstTensor& grad_voxel_feats, const ConstTensor* feats,
                        const ConstTensor* voxel_feats, const Tensor& grad_feats,
                        Reduce reduce_type = Reduce::max) const;
 
-  struct State;
+  struct TURNOUT_HIDDEN State;
 
  private:
   State* state_;

@@ -1,4 +1,4 @@
-// What a failing call throws: a code and one sentence that names argument, position, value and limit.
+// The exception of a failing call: a code, and a sentence that names the argument, position, value and limit.
 #pragma once
 
 #include <exception>

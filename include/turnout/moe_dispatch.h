@@ -1,4 +1,4 @@
-// Mixture of experts: tokens into their experts' buffers.
+// Mixture of experts: copies tokens into the buffers of their experts.
 #pragma once
 
 #include <cstdint>
@@ -8,12 +8,12 @@
 
 namespace turnout {
 
-// What happens to rows of `dispatch` that no token names.
+// Rows of `dispatch` to which no token is routed keep their content, or are set to zero.
 enum class Fill : std::uint8_t { keep, zero };
 
 struct MoeDispatchParams {
-  std::int64_t capacity = 0;     // slots of one expert
-  std::int64_t num_experts = 0;  // experts in all
+  std::int64_t capacity = 0;  // slots per expert
+  std::int64_t num_experts = 0;
   Fill fill = Fill::keep;
 };
 
@@ -23,9 +23,11 @@ struct MoeDispatchParams {
 //
 // gates, indices, locations [samples] or [choices, samples]; input [samples, hidden];
 // dispatch [num_experts * capacity, hidden].
-// A token out of either range is dropped. Of several tokens on one row the last one wins. Rows that no token
-// names keep their content, or become zero with Fill::zero. One multiplication per element, in the tokens'
-// type (16-bit floats: in float, then rounded to nearest even). The bits depend on neither threads nor ISA.
+// A token whose expert or slot is out of range is dropped. If several tokens are routed to one row, the last
+// one wins. Rows without a token keep their content, or are set to zero with Fill::zero. Each element is one
+// multiplication in the tokens' type; 16-bit floats are multiplied in float and rounded to nearest even.
+// Results are bit-identical for any thread count and instruction set. dispatch may share memory with input,
+// wholly or in part: the result is that of a copied input.
 TURNOUT_API void moe_dispatch_forward(Context& context, const ConstTensor& gates, const ConstTensor& indices,
                                       const ConstTensor& locations, const ConstTensor& input,
                                       const Tensor& dispatch, const MoeDispatchParams& params);

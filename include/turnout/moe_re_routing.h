@@ -1,4 +1,5 @@
-// Mixture of experts, after an all-to-all: tokens that arrive grouped by rank, regrouped by expert.
+// Mixture of experts, after an all-to-all: regroups tokens that arrive grouped by rank, so that each expert's
+// tokens are contiguous.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +9,10 @@
 
 namespace turnout {
 
-// What expert_token_num holds: how many tokens each expert has, or the running sum of that (the last is all).
+// Content of expert_token_num: the number of tokens of each expert, or its cumulative sum.
 enum class ExpertTokenNum : std::uint8_t { cumsum, count };
-// What permute_token_idx holds: where each output row came from, or where each input row went.
+// Content of permute_token_idx: the input row of each output row (gather), or the output row of each input
+// row (scatter).
 enum class TokenIdx : std::uint8_t { gather, scatter };
 
 struct MoeReRoutingParams {
@@ -18,21 +20,21 @@ struct MoeReRoutingParams {
   TokenIdx idx_type = TokenIdx::gather;
 };
 
-// With c = expert_token_num_per_rank, and for each rank r and expert e:
+// With c = expert_token_num_per_rank, for each rank r and expert e:
 //   src = tokens of ranks before r                    + tokens of rank r for experts before e
 //   dst = tokens for experts before e, from all ranks + tokens for e from ranks before r
 //   for k in 0 .. c[r,e]-1:
 //     permute_tokens[dst + k, :]           = tokens[src + k, :]
 //     permute_per_token_scales[dst + k, :] = per_token_scales[src + k, :]     when given
-//     permute_token_idx[dst + k]           = src + k     (gather), or  permute_token_idx[src + k] = dst + k
-//     (scatter)
+//     permute_token_idx[dst + k]           = src + k  (gather),  or
+//     permute_token_idx[src + k]           = dst + k  (scatter)
 //   expert_token_num[e] = sum of c[:, e]  (count), or of c[:, 0 .. e]  (cumsum)
 //
 // tokens, permute_tokens [rows, hidden], any dtype; c [ranks, experts] int32 or int64; scales [rows] or
 // [rows, scale_width], any dtype, or nullptr; permute_token_idx [rows] int32; expert_token_num [experts] as
-// c. Counts must be 0 or more and sum to rows; hidden, ranks and experts are at least 1. Without
-// per_token_scales, permute_per_token_scales is not looked at. With no rows expert_token_num is still
-// written. Pure movement: equal bits.
+// c. Counts must be 0 or more and sum to rows; hidden, ranks and experts must be at least 1. Without
+// per_token_scales, permute_per_token_scales is ignored. With 0 rows expert_token_num is still written. Rows
+// are copied bit by bit.
 TURNOUT_API void moe_re_routing(Context& context, const ConstTensor& tokens,
                                 const ConstTensor& expert_token_num_per_rank,
                                 const ConstTensor* per_token_scales, const Tensor& permute_tokens,
@@ -46,11 +48,12 @@ inline void moe_re_routing(const ConstTensor& tokens, const ConstTensor& expert_
                  permute_per_token_scales, permute_token_idx, expert_token_num, params);
 }
 
-// The way back: tokens[permute_token_idx[d], :] = permute_tokens[d, :]  (gather), or
-//               tokens[i, :] = permute_tokens[permute_token_idx[i], :]  (scatter).
+// The inverse of moe_re_routing:
+//   tokens[permute_token_idx[d], :] = permute_tokens[d, :]  (gather), or
+//   tokens[i, :] = permute_tokens[permute_token_idx[i], :]  (scatter)
 // permute_tokens, tokens [rows, hidden], any dtype; permute_token_idx [rows] int32 or int64.
-// The index must be a permutation of 0 .. rows-1: the first entry out of range or named twice is refused. It
-// is also the gradient of moe_re_routing.
+// The index must be a permutation of 0 .. rows-1; an error names the first entry that is out of range or
+// repeated. This operator is also the gradient of moe_re_routing.
 TURNOUT_API void moe_re_routing_inverse(Context& context, const ConstTensor& permute_tokens,
                                         const ConstTensor& permute_token_idx, const Tensor& tokens,
                                         TokenIdx idx_type = TokenIdx::gather);

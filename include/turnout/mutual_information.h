@@ -1,4 +1,4 @@
-// Mutual information: the lattice of the RNN-T loss, forward and backward.
+// Mutual information: the forward and backward recursions over the lattice of the RNN-T loss.
 #pragma once
 
 #include "turnout/context.h"
@@ -11,16 +11,17 @@ namespace turnout {
 //
 // - px [B, S, T + 1] (regular) or [B, S, T] (modified), py [B, S + 1, T]: log-probabilities,
 //   f32, f64, f16 or bf16.
-// - p [B, S + 1, T + 1], ans and ans_grad [B]: f64 beside f64, else f32.
-// - boundary [B, 4] int64, or none: (s_begin, t_begin, s_end, t_end) for each row of the batch, inclusive
-//   positions in p; none is (0, 0, S, T). A component outside 0 .. S or 0 .. T is refused, with its row;
-//   begin beyond end is an empty lattice.
+// - p [B, S + 1, T + 1], ans and ans_grad [B]: f64 if px is f64, else f32.
+// - boundary [B, 4] int64, or nullptr: (s_begin, t_begin, s_end, t_end) for each lattice of the batch, as
+//   inclusive positions in p; nullptr means (0, 0, S, T). A component outside 0 .. S or 0 .. T is an error
+//   that names its row. begin > end is an empty lattice.
 
-// p[s_begin, t_begin] = 0, and elsewhere between the boundaries, with off = 0 (regular) or 1 (modified),
+// p[s_begin, t_begin] = 0. In all other cells within the boundary, with off = 0 (regular) or 1 (modified),
 //   p[s, t] = log_add(p[s-1, t-off] + px[s-1, t-off], p[s, t-1] + py[s, t-1])      missing terms are -inf
 //   ans = p[s_end, t_end]
-// log_add(x, y) = log(exp(x) + exp(y)), and x where y or both are NaN or infinitely far. p outside the
-// boundaries is not written; an empty lattice has ans 0 and no p.
+// log_add(x, y) is log(exp(x) + exp(y)) for finite x and y, NaN if x is NaN, x if y is NaN, and otherwise, if
+// one of them is infinite, the larger of the two. p outside the boundary is not written. An empty lattice has
+// ans 0 and writes no p.
 TURNOUT_API void mutual_information_forward(Context& context, const ConstTensor& px, const ConstTensor& py,
                                             const ConstTensor* boundary, const Tensor& p, const Tensor& ans);
 inline void mutual_information_forward(const ConstTensor& px, const ConstTensor& py,
@@ -32,9 +33,9 @@ inline void mutual_information_forward(const ConstTensor& px, const ConstTensor&
 //   px_grad[s, t] = g[s+1, t+off] * safe_exp(P[s, t] + px[s, t] - P[s+1, t+off])
 //   py_grad[s, t] = g[s, t+1] * safe_exp(P[s, t] + py[s, t] - P[s, t+1])
 //   g[s, t] = px_grad[s, t] + py_grad[s, t]                                        missing terms are 0
-// safe_exp is 0 where its argument or its value is not finite. Outside the boundaries the gradients are 0.
-// overwrite_ans_grad: ans_grad = g[s_begin, t_begin], but of an empty lattice; else it is only read.
-// px_grad and py_grad have the dtype of px.
+// safe_exp(x) is exp(x), or 0 if x or exp(x) is not finite. Gradients outside the boundary are 0. With
+// overwrite_ans_grad, ans_grad is set to g[s_begin, t_begin], except for an empty lattice; otherwise it is
+// only read. px_grad and py_grad have the dtype of px.
 TURNOUT_API void mutual_information_backward(Context& context, const ConstTensor& px, const ConstTensor& py,
                                              const ConstTensor* boundary, const ConstTensor& p,
                                              const Tensor& ans_grad, const Tensor& px_grad,
@@ -47,11 +48,11 @@ inline void mutual_information_backward(const ConstTensor& px, const ConstTensor
                               overwrite_ans_grad);
 }
 
-// Both in one pass, a few lattices at a time while they are in the cache, with ans_grad 1 and without p: what
-// training needs. With x and y the two terms of log_add, each cell passes on
+// Forward and backward in one pass, for training, with ans_grad 1 and without p: a few lattices at a time,
+// while they are in the cache. With x and y the two terms of log_add, each cell passes on
 //   g[s, t] / (1 + exp(y - x)) as px_grad[s-1, t-off] and g[s, t] / (1 + exp(x - y)) as py_grad[s, t-1],
-// two shares that sum to one, and nothing where p is not finite: the gradients of a lattice whose end cannot be
-// reached are 0.
+// two shares that sum to one, and nothing where p is not finite: the gradients of a lattice whose end cannot
+// be reached are 0.
 TURNOUT_API void mutual_information_forward_backward(Context& context, const ConstTensor& px,
                                                      const ConstTensor& py, const ConstTensor* boundary,
                                                      const Tensor& ans, const Tensor& px_grad,

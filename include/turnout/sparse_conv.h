@@ -1,4 +1,4 @@
-// Sparse convolution: which input site meets which output site under which kernel offset.
+// Sparse convolution: the pairs of input and output sites for each kernel offset.
 #pragma once
 
 #include <cstdint>
@@ -10,15 +10,15 @@
 
 namespace turnout {
 
-// One value for each spatial dimension; empty: the default of whoever takes it.
+// One value per spatial dimension. Empty Dims stand for the default of the field they are assigned to.
 class TURNOUT_API Dims {
  public:
   static constexpr int kMax = 4;
 
   Dims() = default;
   Dims(std::initializer_list<std::int64_t> values) : Dims(values.begin(), static_cast<int>(values.size())) {}
-  Dims(const std::int64_t* values, int count);  // Error(bad_param) for more than kMax
-  static Dims filled(int count, std::int64_t value);
+  Dims(const std::int64_t* values, int count);        // throws Error(bad_param) if count > kMax
+  static Dims filled(int count, std::int64_t value);  // likewise
 
   int count() const { return count_; }
   const std::int64_t* data() const { return values_; }
@@ -32,26 +32,28 @@ class TURNOUT_API Dims {
 
 enum class ConvMode : std::uint8_t { sparse, submanifold, transposed };
 
+// A padding that is given is obeyed in submanifold mode too, and the kernel then lies beside its site unless
+// the padding is kernel_size / 2 * dilation. (From Python a padding is ignored there, as mmcv and spconv do.)
 struct IndicePairsParams {
   std::int64_t batch_size = 1;
   Dims spatial_shape;        // of the input
-  Dims kernel_size;          // -1: the whole extent of the input, for one output
+  Dims kernel_size;          // -1: the whole extent of the input, which gives one output
   Dims stride = {};          // default 1
-  Dims padding = {};         // default 0; submanifold: kernel_size / 2 * dilation, which needs odd kernels
+  Dims padding = {};         // default 0; submanifold: kernel_size / 2 * dilation, for odd kernels only
   Dims dilation = {};        // default 1
-  Dims output_shape = {};    // default: by the formula of indice_pairs_output_shape
-  Dims output_padding = {};  // of that formula, for transposed; default 0
+  Dims output_shape = {};    // default: indice_pairs_output_shape()
+  Dims output_padding = {};  // default 0; used by indice_pairs_output_shape() for transposed
   ConvMode mode = ConvMode::sparse;
 };
 
 // sparse       floor((spatial_shape + 2 padding - dilation (kernel_size - 1) - 1) / stride) + 1
 // submanifold  spatial_shape
 // transposed   (spatial_shape - 1) stride - 2 padding + kernel_size + output_padding
-// Checks nothing: where an argument is out of range or of another length, IndicePairs says so.
+// Does not check its arguments; IndicePairs does.
 TURNOUT_API Dims indice_pairs_output_shape(const IndicePairsParams& params);
 
-// Both steps of IndicePairs at once, for results that have room for all outputs. Returns num_act_out;
-// Error(bad_param), and nothing written, when out_indices has fewer rows.
+// Both steps of IndicePairs in one call, for results with room for all outputs. Returns num_act_out. Throws
+// Error(bad_param), and writes nothing, if out_indices has fewer rows.
 TURNOUT_API std::int64_t get_indice_pairs(Context& context, const ConstTensor& indices,
                                           const Tensor& out_indices, const Tensor& indice_pairs,
                                           const Tensor& indice_num, const IndicePairsParams& params);
@@ -61,7 +63,7 @@ inline std::int64_t get_indice_pairs(const ConstTensor& indices, const Tensor& o
   return get_indice_pairs(default_context(), indices, out_indices, indice_pairs, indice_num, params);
 }
 
-// The pairs of a sparse convolution, in two steps because the number of outputs is in the data:
+// The pairs of a sparse convolution, in two steps because the number of outputs depends on the data:
 //
 //   IndicePairs pairs(context, indices, {.batch_size = 4, .spatial_shape = {41, 1440, 1440},
 //                                        .kernel_size = {3, 3, 3}, .mode = ConvMode::submanifold});
@@ -72,15 +74,14 @@ inline std::int64_t get_indice_pairs(const ConstTensor& indices, const Tensor& o
 // dimension and within the output shape,
 //   sparse, submanifold   i + padding - k dilation == o stride
 //   transposed            o == i stride - padding + k dilation
-// Sparse and transposed: every o of a pair is an output; they are numbered in ascending (n, x_0, ..). In
-// submanifold mode the outputs are the input sites, and pairs with any other o are dropped; of equal sites
-// the last one stands for the output, and all are inputs. A batch number or coordinate out of range is
-// refused, with its row.
+// Sparse and transposed: every o of a pair is an output; outputs are numbered in ascending order of
+// (n, x_0, ..). Submanifold: the outputs are the input sites, and pairs with any other o are dropped. If
+// sites are equal, all of them are inputs and the last one is the output. A batch number or coordinate out of
+// range is an error that names its row.
 class TURNOUT_API IndicePairs {
  public:
-  // The context must outlive the object.
-  // indices [rows, 1 + dims] (n, x_0, .., x_{dims-1}), int32 or int64, dims 1 .. 4. They are read again by
-  // write().
+  // indices [rows, 1 + dims] (n, x_0, .., x_{dims-1}), int32 or int64, dims 1 .. 4. The context must outlive
+  // the object, and indices must stay valid until write(), which reads them again.
   IndicePairs(Context& context, const ConstTensor& indices, const IndicePairsParams& params);
   IndicePairs(const ConstTensor& indices, const IndicePairsParams& params)
       : IndicePairs(default_context(), indices, params) {}
@@ -93,11 +94,12 @@ class TURNOUT_API IndicePairs {
   const Dims& output_shape() const;
 
   // out_indices [num_act_out or more, 1 + dims], dtype of indices: the outputs in order, then rows of -1.
-  // indice_pairs [kernel_volume, 2, rows] int32: for each k the pairs in ascending input row, [k][0] the
-  // input rows and [k][1] the output rows, then -1. indice_num [kernel_volume] int32: how many.
+  // indice_pairs [kernel_volume, 2, rows] int32: for each k the pairs in ascending order of the input row,
+  // [k][0] the input rows and [k][1] the output rows, then -1. indice_num [kernel_volume] int32: the number
+  // of pairs for each k.
   void write(const Tensor& out_indices, const Tensor& indice_pairs, const Tensor& indice_num) const;
 
-  struct State;
+  struct TURNOUT_HIDDEN State;
 
  private:
   friend std::int64_t get_indice_pairs(Context& context, const ConstTensor& indices,
@@ -106,5 +108,126 @@ class TURNOUT_API IndicePairs {
   explicit IndicePairs(State* state) : state_(state) {}
   State* state_;
 };
+
+struct IndiceConvolutionParams {
+  bool inverse = false;  // the pairs of an earlier convolution, from its outputs back to its inputs
+  bool subm = false;     // of a submanifold convolution: one offset, the centre, maps every row to itself
+};
+
+// With i = indice_pairs[k][0][j] and o = indice_pairs[k][1][j], exchanged when `inverse`:
+//   features_out = 0
+//   for k, for j < indice_num[k]:  features_out[o] += features[i] filters[k]
+//   features_out += bias                                                      when given
+//
+// features [rows, in_channels], features_out [out_rows, out_channels], bias [out_channels] or nullptr, all
+// f32, f64, f16 or bf16. filters [offsets, in_channels, out_channels] of that dtype with any strides: a view
+// of [k.., in, out] or of [out, k.., in] needs no copy. indice_pairs [offsets, 2, columns] int32; indice_num
+// [offsets] int32 or int64, 0 .. columns. A pair that names a row that is not there is refused, with its k
+// and j, and nothing is written. What is beyond indice_num is not read. Equal rows add up. Rows without a
+// pair are 0, or the bias.
+//
+// subm: features_out has as many rows as features; the offset with the most pairs, the first of equals, maps
+// every row to itself, and its pairs are not read. Without repeated sites that changes nothing.
+//
+// Sums are in f32 (f64 for f64): each product of a row with a matrix is a chain of fused multiply-adds from 0
+// in ascending channel; these are added in ascending k, then j; then the bias; then one rounding. The same
+// bits for any number of threads.
+TURNOUT_API void indice_convolution_forward(Context& context, const ConstTensor& features,
+                                            const ConstTensor& filters, const ConstTensor& indice_pairs,
+                                            const ConstTensor& indice_num, const ConstTensor* bias,
+                                            const Tensor& features_out,
+                                            const IndiceConvolutionParams& params = {});
+inline void indice_convolution_forward(const ConstTensor& features, const ConstTensor& filters,
+                                       const ConstTensor& indice_pairs, const ConstTensor& indice_num,
+                                       const ConstTensor* bias, const Tensor& features_out,
+                                       const IndiceConvolutionParams& params = {}) {
+  indice_convolution_forward(default_context(), features, filters, indice_pairs, indice_num, bias,
+                             features_out, params);
+}
+
+// The gradient of features, for that of features_out:
+//   input_grad = 0
+//   for k, for j < indice_num[k]:  input_grad[i] += output_grad[o] transpose(filters[k])
+// All else as above, with the roles of rows and channels exchanged.
+TURNOUT_API void indice_convolution_backward_data(Context& context, const ConstTensor& output_grad,
+                                                  const ConstTensor& filters, const ConstTensor& indice_pairs,
+                                                  const ConstTensor& indice_num, const Tensor& input_grad,
+                                                  const IndiceConvolutionParams& params = {});
+inline void indice_convolution_backward_data(const ConstTensor& output_grad, const ConstTensor& filters,
+                                             const ConstTensor& indice_pairs, const ConstTensor& indice_num,
+                                             const Tensor& input_grad,
+                                             const IndiceConvolutionParams& params = {}) {
+  indice_convolution_backward_data(default_context(), output_grad, filters, indice_pairs, indice_num,
+                                   input_grad, params);
+}
+
+// The gradient of filters:
+//   filters_grad[k] = sum over j < indice_num[k] of  transpose(features[i]) output_grad[o]
+// filters_grad [offsets, in_channels, out_channels], contiguous; 0 for an offset without pairs. Each element
+// is summed over 512 pairs at a time, a chain of fused multiply-adds from 0, and these sums are added in
+// order.
+TURNOUT_API void indice_convolution_backward_filter(Context& context, const ConstTensor& features,
+                                                    const ConstTensor& output_grad,
+                                                    const ConstTensor& indice_pairs,
+                                                    const ConstTensor& indice_num, const Tensor& filters_grad,
+                                                    const IndiceConvolutionParams& params = {});
+inline void indice_convolution_backward_filter(const ConstTensor& features, const ConstTensor& output_grad,
+                                               const ConstTensor& indice_pairs, const ConstTensor& indice_num,
+                                               const Tensor& filters_grad,
+                                               const IndiceConvolutionParams& params = {}) {
+  indice_convolution_backward_filter(default_context(), features, output_grad, indice_pairs, indice_num,
+                                     filters_grad, params);
+}
+
+// Where the maximum of a window starts: at 0, so that negative windows give 0, or at the lowest finite
+// number.
+enum class PoolInit : std::uint8_t { zero, lowest };
+
+// features_out = init; for k, for j < indice_num[k], each channel:
+//   features_out[o] = features[i]  where features[i] > features_out[o]
+// So NaN never wins. Tensors and pairs as above, with channels [rows, channels] in and out.
+TURNOUT_API void indice_max_pool_forward(Context& context, const ConstTensor& features,
+                                         const ConstTensor& indice_pairs, const ConstTensor& indice_num,
+                                         const Tensor& features_out, PoolInit init = PoolInit::zero);
+inline void indice_max_pool_forward(const ConstTensor& features, const ConstTensor& indice_pairs,
+                                    const ConstTensor& indice_num, const Tensor& features_out,
+                                    PoolInit init = PoolInit::zero) {
+  indice_max_pool_forward(default_context(), features, indice_pairs, indice_num, features_out, init);
+}
+
+// input_grad = 0; for k, for j < indice_num[k], each channel:
+//   input_grad[i] += output_grad[o]  where features[i] == features_out[o]
+// Every input that equals the maximum gets the gradient; NaN equals nothing. Sums in f32 (f64 for f64) in
+// this order, then one rounding.
+TURNOUT_API void indice_max_pool_backward(Context& context, const ConstTensor& features,
+                                          const ConstTensor& features_out, const ConstTensor& output_grad,
+                                          const ConstTensor& indice_pairs, const ConstTensor& indice_num,
+                                          const Tensor& input_grad);
+inline void indice_max_pool_backward(const ConstTensor& features, const ConstTensor& features_out,
+                                     const ConstTensor& output_grad, const ConstTensor& indice_pairs,
+                                     const ConstTensor& indice_num, const Tensor& input_grad) {
+  indice_max_pool_backward(default_context(), features, features_out, output_grad, indice_pairs, indice_num,
+                           input_grad);
+}
+
+// The mean of each window over the pairs it has:
+//   features_out[o] = the sum of features[i] over its pairs, in ascending k, then j, / their number
+// 0 without a pair. Sums and quotients in f32 (f64 for f64), then one rounding.
+TURNOUT_API void indice_avg_pool_forward(Context& context, const ConstTensor& features,
+                                         const ConstTensor& indice_pairs, const ConstTensor& indice_num,
+                                         const Tensor& features_out);
+inline void indice_avg_pool_forward(const ConstTensor& features, const ConstTensor& indice_pairs,
+                                    const ConstTensor& indice_num, const Tensor& features_out) {
+  indice_avg_pool_forward(default_context(), features, indice_pairs, indice_num, features_out);
+}
+
+// Its gradient: input_grad = 0;  input_grad[i] += output_grad[o] / the number of pairs of o.
+TURNOUT_API void indice_avg_pool_backward(Context& context, const ConstTensor& output_grad,
+                                          const ConstTensor& indice_pairs, const ConstTensor& indice_num,
+                                          const Tensor& input_grad);
+inline void indice_avg_pool_backward(const ConstTensor& output_grad, const ConstTensor& indice_pairs,
+                                     const ConstTensor& indice_num, const Tensor& input_grad) {
+  indice_avg_pool_backward(default_context(), output_grad, indice_pairs, indice_num, input_grad);
+}
 
 }  // namespace turnout

@@ -1,4 +1,4 @@
-// Tensors as the library sees them: views of the caller's memory, never owners.
+// Tensors: non-owning views of the caller's memory.
 #pragma once
 
 #include <cstddef>
@@ -31,7 +31,7 @@ enum class DType : std::uint8_t {
 };
 inline constexpr int kDTypeCount = 16;
 
-// Storage of the 16-bit floats. They carry bits; arithmetic happens in float.
+// Storage types of the 16-bit floats. They hold bits only; arithmetic is done in float.
 struct f16 {
   std::uint16_t bits;
 };
@@ -39,9 +39,11 @@ struct bf16 {
   std::uint16_t bits;
 };
 
+// Bytes of an element; 0 for a value that is no DType.
 constexpr std::int64_t size_of(DType dtype) {
   constexpr std::uint8_t kSize[kDTypeCount] = {4, 8, 2, 2, 1, 1, 2, 2, 4, 4, 8, 8, 1, 1, 1, 1};
-  return kSize[static_cast<int>(dtype)];
+  const int i = static_cast<int>(dtype);
+  return i < kDTypeCount ? kSize[i] : 0;
 }
 
 // "f32", "bf16", "i64", ...
@@ -71,7 +73,7 @@ TURNOUT_DTYPE_OF(bool, boolean);
 template <class T>
 inline constexpr DType dtype_of = dtype_of_t<T>::value;
 
-// A view: Data is void* (Tensor) or const void* (ConstTensor). Strides are in elements.
+// A view. Data is void* (Tensor) or const void* (ConstTensor). Strides are in elements.
 template <class Data>
 struct BasicTensor {
   Data data = nullptr;
@@ -82,10 +84,11 @@ struct BasicTensor {
 
   BasicTensor() = default;
 
-  // A contiguous, row-major view. A rank above kMaxRank is kept as said and refused by every operator.
+  // A contiguous, row-major view. A rank above kMaxRank is stored, and every operator then reports it as an
+  // error.
   BasicTensor(Data data_, DType dtype_, const std::int64_t* shape_, int rank_)
       : data(data_), dtype(dtype_), rank(rank_) {
-    std::uint64_t step = 1;  // wraps instead of overflowing; the checks see the shape, not this
+    std::uint64_t step = 1;  // unsigned: huge shapes wrap here, and the operators' checks reject them
     for (int d = (rank_ < kMaxRank ? rank_ : kMaxRank) - 1; d >= 0; --d) {
       shape[d] = shape_[d];
       stride[d] = static_cast<std::int64_t>(step);

@@ -1,4 +1,4 @@
-// The version, stated once: CMake and the Python package read it from here.
+// The version. CMake and the Python package read it from this line.
 #pragma once
 
 #define TURNOUT_VERSION "0.1.0"

@@ -1,7 +1,10 @@
 """The shell command."""
 
+import inspect
+import os
 import subprocess
 import sys
+from operator import attrgetter
 
 import pytest
 
@@ -23,11 +26,73 @@ def test_info(capsys):
 
 def test_ops(capsys):
     text = output_of(capsys, "ops")
-    for signature in _core.signatures():
-        assert signature["op"] in text
+    for signature in _core.functions():
+        assert f"\n{signature['op']}(" in f"\n{text}"
     row = next(line for line in text.splitlines() if line.startswith("  gates "))
     assert row.split(maxsplit=2)[2].split("  ")[0] == "[choices?, samples]"
     assert row.endswith("that of input, or f32")
+
+
+def test_ops_have_the_arguments_of_python():
+    """Every argument of a function has its row, and other rows are results of a tuple `out`."""
+    results = {
+        "voxelize": ["voxels", "coors", "num_points_per_voxel"],
+        "dynamic_scatter_forward": ["voxel_feats", "voxel_coors", "point2voxel_map", "voxel_points_count"],
+        "moe_re_routing": [
+            "permute_tokens",
+            "permute_per_token_scales",
+            "permute_token_idx",
+            "expert_token_num",
+        ],
+        "mutual_information_forward": ["p", "ans"],
+        "mutual_information_backward": ["px_grad", "py_grad"],
+        "mutual_information_forward_backward": ["ans", "px_grad", "py_grad"],
+        "get_indice_pairs": ["out_indices", "indice_pairs", "indice_num"],
+    }
+    seen = set()
+    for function in _core.functions():
+        name = function["op"]
+        rows = [row["name"] for row in function["arguments"] + function["scalars"]]
+        parameters = inspect.signature(attrgetter(name)(turnout)).parameters
+        expected = {parameter for parameter in parameters if parameter != "self"}
+        if "out" not in rows:
+            expected = (expected - {"out"}) | set(results.get(name, ()))
+        elif name == "voxelize":
+            expected -= {"max_points", "max_voxels"}
+        assert set(rows) == expected
+        seen.add(name.split(".")[0])
+    library = {"OutputCache", "__version__", "output_cache", "trim"}
+    library |= {"get_num_threads", "set_log", "set_num_threads", "show_config"}
+    assert seen == set(turnout.__all__) - library
+
+
+def test_a_reader_that_goes(tmp_path):
+    """turnout ops | head"""
+    command = f"{sys.executable} -m turnout ops | head -n 1"
+    done = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {command}"], capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("moe_dispatch_forward(gates, ")
+    # A reader that is gone before the first line.
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "wb") as pipe:
+        done = subprocess.run(
+            [sys.executable, "-m", "turnout", "ops"],
+            stdout=pipe,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+        )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_as_a_module():
+    done = subprocess.run(
+        [sys.executable, "-m", "turnout", "--version"], capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stdout) == (0, f"turnout {turnout.__version__}\n")
 
 
 def test_check(capsys):

@@ -1,5 +1,7 @@
 """dynamic_scatter_forward, dynamic_scatter_backward and VoxelIndex against their definitions, for NumPy."""
 
+import copy
+import pickle
 from functools import partial
 
 import ml_dtypes
@@ -315,3 +317,36 @@ def test_dlpack_and_read_only_inputs(rng):
             *(wrap(x) for x in (expected[0], feats, expected[0], *expected[2:]))
         )
         assert same_bits(grad, voxels.reduce_backward(wrap(expected[0]), wrap(feats), wrap(expected[0])))
+
+
+def test_index_is_pickled(rng):
+    """As a DataLoader's worker sends it, and as deepcopy makes it."""
+    coors = rng.integers(-1, 4, (200, 3)).astype(np.int64)
+    feats, grads = rng.standard_normal((200, 5)), rng.standard_normal((80, 5))
+    index = turnout.VoxelIndex(coors)
+    data = pickle.dumps(index)
+    assert len(data) < 3 * (index.voxel_coors.nbytes + index.point2voxel_map.nbytes)
+    for other in (pickle.loads(data), copy.deepcopy(index), in_forked_child(turnout.VoxelIndex, coors)):
+        assert repr(other) == repr(index)
+        for name in ("voxel_coors", "point2voxel_map", "voxel_points_count"):
+            assert same_bits(getattr(other, name), getattr(index, name))
+        for reduce_type in ("sum", "mean", "max"):
+            reduced = index.reduce(feats, reduce_type)
+            assert same_bits(other.reduce(feats, reduce_type), reduced)
+            arguments = grads[: index.voxels], feats, reduced, reduce_type
+            assert same_bits(other.reduce_backward(*arguments), index.reduce_backward(*arguments))
+
+
+@pytest.mark.parametrize("coors", [np.zeros((0, 3), np.int32), np.full((5, 2), -1, np.int32)])
+def test_index_without_voxels_is_pickled(coors):
+    index = pickle.loads(pickle.dumps(turnout.VoxelIndex(coors)))
+    assert (index.points, index.voxels) == (len(coors), 0)
+    assert index.reduce(np.zeros((len(coors), 2))).shape == (0, 2)
+
+
+def test_state_of_an_index_is_checked():
+    kind = type(turnout.VoxelIndex(np.zeros((1, 1), np.int32))._index)
+    for wrong in (np.zeros((2, 2), np.int32), np.zeros(2), "map"):
+        index = kind.__new__(kind)
+        with pytest.raises((ValueError, TypeError), match="VoxelIndex: point2voxel_map "):
+            index.__setstate__((wrong, False))

@@ -59,7 +59,7 @@ def refusal(name, changes, kind=ValueError):
         getattr(turnout, name.removesuffix("_hard"))(**arguments)
     assert [x.tobytes() for x in arrays] == before
     op, _, sentence = str(caught.value).partition(": ")
-    assert op == name
+    assert op == name.removesuffix("_hard")
     return sentence
 
 
@@ -109,19 +109,11 @@ def test_reduce_type(name):
             "feats has dtype f8_e4m3fn, expected f32, f64, f16, bf16",
         ),
         ({"feats": lambda x: x.astype(complex)}, "feats has dtype complex128, expected f32, f64, f16, bf16"),
-        (
-            {"feats": lambda x: np.ones((5, 4), np.float32)[:, ::2]},
-            "feats is strided, expected contiguous row-major memory for shape [5, 2]",
-        ),
         ({"coors": lambda x: x[:, 0].copy()}, "coors has 1 dimensions, expected [points, dims]"),
         ({"coors": lambda x: x.astype(np.int16)}, "coors has dtype i16, expected i32, i64"),
         ({"coors": lambda x: x[:4]}, "coors.shape[0] is 4, expected points = 5"),
-        ({"coors": np.zeros((5, 0), np.int32)}, "dims is 0, expected 1 or more"),
-        ({"coors": np.zeros((5, 5), np.int32)}, "dims is 5, expected at most 4"),
-        (
-            {"coors": lambda x: np.asfortranarray(x)},
-            "coors is strided, expected contiguous row-major memory for shape [5, 2]",
-        ),
+        ({"coors": np.zeros((5, 0), np.int32)}, "coors.shape[1] is 0, expected 1 or more"),
+        ({"coors": np.zeros((5, 5), np.int32)}, "coors.shape[1] is 5, expected at most 4"),
         (
             {"voxel_feats": lambda x: x[:2]},
             "voxel_feats.shape[0] is 2, expected 3 or more: the voxels that coors has",
@@ -152,7 +144,8 @@ def test_reduce_type(name):
         ({"voxel_feats": read_only}, "voxel_feats is read-only, expected memory that can be written to"),
         (
             {"point2voxel_map": lambda x: np.full(10, 77, np.int32)[::2]},
-            "point2voxel_map is strided, expected contiguous row-major memory for shape [5]",
+            "point2voxel_map is strided, expected contiguous row-major memory for shape [5]: it is written "
+            "in place, and not by way of a copy",
         ),
         (
             {"out": lambda out: (*out[:3], out[2][:3])},
@@ -195,12 +188,12 @@ def test_forward(changes, sentence):
             {"voxel_points_count": with_value(2, 0), "reduce_type": "mean"},
             "voxel_points_count[2] is 0, expected 1 or more: point 3 is in that voxel",
         ),
-        ({"grad_feats": lambda x: x[:4]}, "grad_feats.shape[0] is 4, expected points = 5"),
+        ({"grad_feats": lambda x: x[:4]}, "out.shape[0] is 4, expected points = 5"),
         (
             {"grad_feats": lambda x: x.astype(np.float64)},
-            "grad_feats has dtype f64, expected that of grad_voxel_feats",
+            "out has dtype f64, expected that of grad_voxel_feats",
         ),
-        ({"grad_feats": read_only}, "grad_feats is read-only, expected memory that can be written to"),
+        ({"grad_feats": read_only}, "out is read-only, expected memory that can be written to"),
     ],
 )
 def test_backward(changes, sentence):
@@ -209,7 +202,7 @@ def test_backward(changes, sentence):
 
 GRID = [
     ({"points": lambda x: x[0]}, "points has 1 dimensions, expected [rows, features]"),
-    ({"points": lambda x: x[:, :2].copy(), "out": None}, "features is 2, expected 3 or more"),
+    ({"points": lambda x: x[:, :2].copy(), "out": None}, "points.shape[1] is 2, expected 3 or more"),
     ({"points": lambda x: x.astype(np.int64)}, "points has dtype i64, expected f32, f64, f16, bf16"),
     ({"voxel_size": (1, 1)}, "voxel_size has 2 elements, expected 3"),
     ({"point_cloud_range": (0, 0, 0)}, "point_cloud_range has 3 elements, expected 6"),
@@ -231,9 +224,9 @@ def test_grid(name, changes, sentence):
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"coors": lambda x: x[:4]}, "coors.shape[0] is 4, expected rows = 5"),
-        ({"coors": lambda x: x[:, :2].copy()}, "coors.shape[1] is 2, expected 3"),
-        ({"coors": lambda x: x.astype(np.float32)}, "coors has dtype f32, expected i32, i64"),
+        ({"coors": lambda x: x[:4]}, "out.shape[0] is 4, expected rows = 5"),
+        ({"coors": lambda x: x[:, :2].copy()}, "out.shape[1] is 2, expected 3"),
+        ({"coors": lambda x: x.astype(np.float32)}, "out has dtype f32, expected i32, i64"),
     ],
 )
 def test_voxelize(changes, sentence):
@@ -299,12 +292,11 @@ def test_one_limit_alone(limits):
     ],
 )
 def test_wrong_types(name, changes, sentence):
-    name_in_sentence = "voxelize" if "max_points" in changes else name
     arguments = arguments_of(name)
     arguments.update(changes)
     with pytest.raises(TypeError) as caught:
         getattr(turnout, name.removesuffix("_hard"))(**arguments)
-    assert str(caught.value) == f"{name_in_sentence}: {sentence}"
+    assert str(caught.value) == f"{name.removesuffix('_hard')}: {sentence}"
 
 
 def test_result_beyond_memory():
@@ -313,7 +305,7 @@ def test_result_beyond_memory():
     with pytest.raises(MemoryError) as caught:
         turnout.voxelize(points, (1, 1, 1), (0, 0, 0, 9, 9, 9), **limits)
     needed = (2**31 - 1) * 10**6 * 12
-    assert str(caught.value) == f"voxelize_hard: voxels needs {needed} bytes, which are not available"
+    assert str(caught.value) == f"voxelize: voxels needs {needed} bytes, which are not available"
 
 
 # -- VoxelIndex --------------------------------------------------------------------------------------------
@@ -322,13 +314,9 @@ def test_result_beyond_memory():
 @pytest.mark.parametrize(
     ("coors", "sentence"),
     [
-        (np.zeros((3, 5), np.int32), "dims is 5, expected at most 4"),
+        (np.zeros((3, 5), np.int32), "coors.shape[1] is 5, expected at most 4"),
         (np.zeros(3, np.int32), "coors has 1 dimensions, expected [points, dims]"),
         (np.zeros((3, 2)), "coors has dtype f64, expected i32, i64"),
-        (
-            np.zeros((3, 4), np.int32)[:, ::2],
-            "coors is strided, expected contiguous row-major memory for shape [3, 2]",
-        ),
     ],
 )
 def test_index(coors, sentence):
@@ -366,13 +354,9 @@ def test_index_methods(method, arguments, sentence):
 def test_index_out():
     index = turnout.VoxelIndex(arguments_of("dynamic_scatter_forward")["coors"])
     out = np.full((4, 2), 77.0)
-    with pytest.raises(
-        ValueError, match=r"VoxelIndex\.reduce: voxel_feats\.shape\[0\] is 4, expected voxels = 3"
-    ):
+    with pytest.raises(ValueError, match=r"VoxelIndex\.reduce: out\.shape\[0\] is 4, expected voxels = 3"):
         index.reduce(np.ones((5, 2)), out=out)
-    with pytest.raises(
-        ValueError, match=r"reduce_backward: grad_feats\.shape\[0\] is 4, expected points = 5"
-    ):
+    with pytest.raises(ValueError, match=r"reduce_backward: out\.shape\[0\] is 4, expected points = 5"):
         index.reduce_backward(np.ones((3, 2)), reduce_type="sum", out=out)
     assert (out == 77).all()
 

@@ -48,7 +48,7 @@ def test_point_pillars_gives_the_same_losses_again(point_pillars):
     def losses(seed):
         torch.manual_seed(seed)
         points, on_car = map(torch.from_numpy, point_pillars.scan(500, np.random.default_rng(seed)))
-        coors = turnout.torch.voxelization(points, point_pillars.PILLAR, point_pillars.RANGE, -1)
+        coors = turnout.torch.voxelize(points, point_pillars.PILLAR, point_pillars.RANGE)
         points, coors, on_car = (x[coors[:, 0] >= 0] for x in (points, coors, on_car))
         is_car, _ = turnout.torch.dynamic_scatter(on_car[:, None].float(), coors)
         encoder, head = point_pillars.PillarEncoder(16), torch.nn.Linear(16, 1)

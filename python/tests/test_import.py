@@ -1,13 +1,21 @@
 """``import turnout`` needs NumPy alone, is quiet, and loads neither torch nor NumPy by itself."""
 
+import os
+import shutil
 import subprocess
 import sys
 import textwrap
 
+import pytest
 
-def run(program):
+
+def run(program, **environment):
     return subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", textwrap.dedent(program)],
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
 
 
@@ -36,6 +44,34 @@ def test_import_is_light():
         """
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_symbols_are_its_own(tmp_path):
+    """A libturnout of another version, loaded before, stays out of it."""
+    if shutil.which("cc") is None:
+        pytest.skip("needs a C compiler")
+    other = tmp_path / "other.so"
+    mangled = [
+        "_ZN7turnout15default_contextEv",
+        "_ZN7turnout7ContextC1ERKNS_7OptionsE",
+        "_ZNK7turnout7Context3isaEv",
+        "_ZNK7turnout7Context7threadsEv",
+    ]
+    source = "".join(f"void {name}(void) {{ __builtin_trap(); }}\n" for name in mangled)
+    compiler = ["cc", "-shared", "-fPIC", "-x", "c", "-", "-o", str(other)]
+    subprocess.run(compiler, input=source, text=True, check=True)
+    program = """
+        import ctypes, os
+        ctypes.CDLL(os.environ["OTHER"], ctypes.RTLD_GLOBAL)
+        import numpy as np
+        import turnout
+        ones = np.ones(3, np.float32)
+        slots = np.arange(3)
+        turnout.moe_dispatch_forward(ones, slots * 0, slots, np.eye(3, dtype=np.float32), 3, 1)
+        """
+    for preload in ("", str(other)):
+        done = run(program, OTHER=str(other), LD_PRELOAD=preload)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def test_version_and_names():

@@ -92,6 +92,24 @@ def test_out_keeps_unnamed_rows_and_is_returned(rng):
     assert same_bits(out, expected)
 
 
+@pytest.mark.parametrize("samples", [23, 5000])
+@pytest.mark.parametrize("first_row", [0, 4])
+def test_in_place(rng, samples, first_row):
+    """out may be where input is, wholly or in part."""
+    gates, indices, locations, _, capacity, num_experts = dispatch_arguments(
+        rng, samples=samples, capacity=samples // 3, num_experts=3
+    )
+    memory = rng.standard_normal((samples + first_row, 129)).astype(np.float32)
+    tokens, rows = memory[first_row:], memory[: capacity * num_experts]
+    expected = rows.copy()
+    turnout.moe_dispatch_forward(
+        gates, indices, locations, tokens.copy(), capacity, num_experts, out=expected
+    )
+    result = turnout.moe_dispatch_forward(gates, indices, locations, tokens, capacity, num_experts, out=rows)
+    assert result is rows
+    assert same_bits(rows, expected)
+
+
 def test_read_only_inputs(rng):
     arguments = dispatch_arguments(rng)
     for array in arguments[:4]:

@@ -257,21 +257,15 @@ NAMES = "permute_tokens, permute_per_token_scales, permute_token_idx, expert_tok
             lambda a: np.zeros((2, 3), np.int16),
             "expert_token_num_per_rank has dtype i16, expected i32, i64",
         ),
-        ("expert_token_num_per_rank", lambda a: np.zeros((0, 3), np.int32), "ranks is 0, expected 1 or more"),
         (
             "expert_token_num_per_rank",
-            lambda a: np.zeros((3, 2), np.int32).T,
-            "expert_token_num_per_rank is strided, expected contiguous row-major memory for shape [2, 3]",
+            lambda a: np.zeros((0, 3), np.int32),
+            "expert_token_num_per_rank.shape[0] is 0, expected 1 or more",
         ),
         (
             "tokens",
             lambda a: np.zeros(7, np.int16),
             "tokens has 1 dimensions, expected [rows, hidden]",
-        ),
-        (
-            "tokens",
-            lambda a: np.zeros((7, 10), np.int16)[:, ::2],
-            "tokens is strided, expected contiguous row-major memory for shape [7, 5]",
         ),
         (
             "tokens",
@@ -326,7 +320,8 @@ NAMES = "permute_tokens, permute_per_token_scales, permute_token_idx, expert_tok
         (
             "out",
             out_of(3, lambda o: np.zeros((3, 2), np.int32)[:, 0]),
-            "expert_token_num is strided, expected contiguous row-major memory for shape [3]",
+            "expert_token_num is strided, expected contiguous row-major memory for shape [3]: it is written "
+            "in place, and not by way of a copy",
         ),
         (
             "out",

@@ -42,7 +42,7 @@ def test_strided_tensors(rng):
 def test_same_sentences(rng):
     gates, indices, locations, tokens, *sizes = tensors(dispatch_arguments(rng))
     with pytest.raises(
-        ValueError, match=r"moe_dispatch_forward: indices.shape\[0\] is 23, expected samples = 5"
+        ValueError, match=r"moe_dispatch_forward: gates.shape\[0\] is 5, expected samples = 23"
     ):
         turnout.torch.moe_dispatch_forward(gates[:5], indices, locations, tokens, *sizes)
 

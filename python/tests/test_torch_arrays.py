@@ -76,13 +76,13 @@ def test_results_are_ordinary_tensors(rng):
     assert torch.equal(result.detach().clone(), result)
 
 
-@pytest.mark.parametrize("name", ["gates", "input", "dispatch"])
+@pytest.mark.parametrize("name", ["gates", "input", "out"])
 def test_requires_grad_is_refused(rng, name):
     arguments = dict(
         zip(("gates", "indices", "locations", "input"), tensors(dispatch_arguments(rng)), strict=False)
     )
     arguments["out"] = torch.zeros(15, 17)
-    arguments["out" if name == "dispatch" else name].requires_grad_()
+    arguments[name].requires_grad_()
     with pytest.raises(ValueError) as caught:
         turnout.moe_dispatch_forward(**arguments, capacity=5, num_experts=3)
     assert str(caught.value) == (
@@ -91,20 +91,102 @@ def test_requires_grad_is_refused(rng, name):
     )
 
 
-def test_strided_is_refused(rng):
+def test_requires_grad_without_grad_mode(rng):
+    """Nothing is recorded, so that nothing is dropped: under no_grad, and inside a backward."""
     gates, indices, locations, tokens, *sizes = tensors(dispatch_arguments(rng))
-    tokens = torch.zeros(17, 23).T
-    with pytest.raises(ValueError) as caught:
+    expected = turnout.moe_dispatch_forward(gates, indices, locations, tokens, *sizes)
+    gates.requires_grad_()
+    for mode in (torch.no_grad, torch.inference_mode):
+        with mode():
+            result = turnout.moe_dispatch_forward(gates, indices, locations, tokens, *sizes)
+        assert torch.equal(result, expected)
+        assert not result.requires_grad
+
+    class Function(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x.sum()
+
+        @staticmethod
+        def backward(ctx, grad):
+            (x,) = ctx.saved_tensors
+            assert x.requires_grad
+            assert torch.equal(turnout.moe_dispatch_forward(x, indices, locations, tokens, *sizes), expected)
+            return grad * torch.ones_like(x)
+
+    Function.apply(gates).backward()
+    with pytest.raises(ValueError, match="gates requires grad"):
         turnout.moe_dispatch_forward(gates, indices, locations, tokens, *sizes)
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [
+        lambda x: torch.repeat_interleave(x, 2, dim=-1)[..., ::2],
+        lambda x: x.T.contiguous().T if x.dim() == 2 else x,
+        lambda x: x.flip(0)[:1].expand(x.shape),
+    ],
+)
+def test_strided_tensors(rng, layout):
+    *arrays, capacity, experts = tensors(dispatch_arguments(rng))
+    strided = [layout(x) for x in arrays]
+    expected = turnout.moe_dispatch_forward(*(x.contiguous() for x in strided), capacity, experts)
+    assert torch.equal(turnout.moe_dispatch_forward(*strided, capacity, experts), expected)
+    with pytest.raises(ValueError, match=r"out is strided, expected contiguous .* written in place"):
+        turnout.moe_dispatch_forward(*arrays, capacity, experts, out=torch.zeros(17, 15).T)
+
+
+@pytest.mark.parametrize("name", ["gates", "indices", "locations", "input", "out"])
+def test_other_devices_are_refused(rng, name):
+    names = ("gates", "indices", "locations", "input")
+    arguments = dict(zip(names, tensors(dispatch_arguments(rng)), strict=False))
+    arguments["out"] = torch.zeros(15, 17)
+    arguments[name] = arguments[name].to("meta")
+    with pytest.raises(ValueError) as caught:
+        turnout.moe_dispatch_forward(**arguments, capacity=5, num_experts=3)
     assert str(caught.value) == (
-        "moe_dispatch_forward: input is strided, expected contiguous row-major memory for shape [23, 17]"
+        f"moe_dispatch_forward: {name} is on device meta, expected memory of the CPU"
     )
 
 
-def test_other_devices_are_refused(rng):
-    gates, indices, locations, tokens, *sizes = tensors(dispatch_arguments(rng))
-    with pytest.raises(ValueError, match="moe_dispatch_forward: input "):
-        turnout.moe_dispatch_forward(gates, indices, locations, tokens.to("meta"), *sizes)
+@pytest.mark.filterwarnings("ignore")
+def test_tensors_without_plain_memory():
+    """One sentence each, without the backtrace that torch adds to its own."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    index = torch.arange(2, dtype=torch.int32)
+    ones = torch.ones(2, 3)
+    with FakeTensorMode():
+        fake = torch.ones(2, 3)
+    types = (
+        "expected f32, f64, f16, bf16, i8, u8, i16, u16, i32, u32, i64, u64, bool, f8_e4m3fn, f8_e5m2, "
+        "f8_e8m0"
+    )
+    cases = {
+        "is a FakeTensor without memory, expected one with values": fake,
+        "has layout torch.sparse_coo, expected torch.strided": ones.to_sparse(),
+        "has layout torch.sparse_csr, expected torch.strided": ones.to_sparse_csr(),
+        f"has dtype torch.complex64, {types}": ones.to(torch.complex64),
+        f"has dtype torch.quint8, {types}": torch.quantize_per_tensor(ones, 0.1, 0, torch.quint8),
+        f"has dtype torch.bits8, {types}": torch.empty(2, 3, dtype=torch.bits8),
+        f"has dtype torch.float8_e4m3fnuz, {types}": ones.to(torch.float8_e4m3fnuz),
+    }
+    if hasattr(torch, "float4_e2m1fn_x2"):
+        strange = torch.empty(2, 3, dtype=torch.uint8).view(torch.float4_e2m1fn_x2)
+        cases[f"has dtype torch.float4_e2m1fn_x2, {types}"] = strange
+    for sentence, tensor in cases.items():
+        with pytest.raises(ValueError) as caught:
+            turnout.moe_re_routing_inverse(tensor, index)
+        assert str(caught.value) == f"moe_re_routing_inverse: permute_tokens {sentence}"
+
+    def inside(x):
+        with pytest.raises(ValueError, match=r"^moe_re_routing_inverse: permute_tokens [^\n]*$"):
+            turnout.moe_re_routing_inverse(x, index)
+        return x.sum()
+
+    torch.vmap(inside)(torch.ones(4, 2, 3))
+    torch.func.grad(inside)(ones)
 
 
 def test_unknown_dtype(rng):

@@ -1,6 +1,4 @@
-"""dynamic_scatter for PyTorch: operators, the names of mmcv, gradients, compilation."""
-
-import inspect
+"""dynamic_scatter for PyTorch: operators, gradients, compilation."""
 
 import numpy as np
 import pytest
@@ -13,7 +11,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv, free_unbacked_symbol
 import turnout
 import turnout.torch
 from turnout import _core, check
-from turnout.torch import DynamicScatter, dynamic_scatter
+from turnout.torch import dynamic_scatter
 
 pytestmark = pytest.mark.torch
 
@@ -112,11 +110,11 @@ def test_strided_tensors(rng, reduce_type):
 
 def test_same_sentences(rng):
     feats, coors = tensors(rng)
-    for door in (dynamic_scatter, FORWARD):
+    for door, name in ((dynamic_scatter, "dynamic_scatter"), (FORWARD, "dynamic_scatter_forward")):
         with pytest.raises(ValueError) as caught:
             door(feats, coors, "median")
         wanted = "reduce_type is 'median', expected one of 'sum', 'mean', 'max'"
-        assert str(caught.value) == f"dynamic_scatter_forward: {wanted}"
+        assert str(caught.value) == f"{name}: {wanted}"
         with pytest.raises(ValueError, match="coors has dtype f32, expected i32, i64"):
             door(feats, coors.float())
     index = torch.tensor([0, 1, 5])
@@ -259,59 +257,6 @@ def test_no_point_is_in_a_voxel(rng, reduce_type):
     assert (voxel_feats.shape, voxel_coors.shape) == ((0, 5), (0, 4))
     voxel_feats.sum().backward()
     assert torch.equal(feats.grad, torch.zeros(60, 5))
-
-
-# -- mmcv --------------------------------------------------------------------------------------------------
-
-
-def test_mmcv_signatures():
-    parameters = inspect.signature(dynamic_scatter).parameters
-    assert list(parameters) == ["feats", "coors", "reduce_type"]
-    assert parameters["reduce_type"].default == "max"
-    assert list(inspect.signature(DynamicScatter).parameters) == [
-        *("voxel_size", "point_cloud_range", "average_points")
-    ]
-
-
-def mmcv_loop(points, coors, reduce_type):
-    """One call for each cloud of a batch, whose number comes back in the first column."""
-    feats, rows = [], []
-    for b in range(int(coors[:, 0].max()) + 1):
-        of_cloud = coors[:, 0] == b
-        voxel_feats, voxel_coors = in_torch(points[of_cloud], coors[of_cloud][:, 1:], reduce_type)
-        feats.append(voxel_feats)
-        rows.append(torch.nn.functional.pad(voxel_coors, (1, 0), value=b))
-    return torch.cat(feats), torch.cat(rows)
-
-
-@pytest.mark.parametrize("average_points", [False, True])
-@pytest.mark.parametrize("is_sorted", [False, True])
-def test_module_of_batches(rng, average_points, is_sorted):
-    points, coors = distinct(rng, 90)
-    batch = torch.from_numpy(rng.integers(0, 3, 90)).to(coors.dtype)
-    coors = torch.cat([(batch.sort().values if is_sorted else batch)[:, None], coors, coors[:, :1]], dim=1)
-    module = DynamicScatter([0.5, 0.5, 4], [0, 0, 0, 9, 9, 4], average_points)
-    expected = mmcv_loop(points, coors, "mean" if average_points else "max")
-    for actual, wanted in zip(module(points, coors), expected, strict=True):
-        torch.testing.assert_close(actual, wanted)
-    grads = [torch.autograd.grad((r[0] ** 2).sum(), points)[0] for r in (module(points, coors), expected)]
-    torch.testing.assert_close(*grads)
-
-
-def test_module(rng):
-    module = DynamicScatter([0.5, 0.5, 4], [0, 0, 0, 9, 9, 4], True)
-    assert repr(module) == (
-        "DynamicScatter(voxel_size=[0.5, 0.5, 4], point_cloud_range=[0, 0, 0, 9, 9, 4], average_points=True)"
-    )
-    assert (module.voxel_size, module.point_cloud_range) == ([0.5, 0.5, 4], [0, 0, 0, 9, 9, 4])
-    points, coors = tensors(rng)
-    for call in (module, module.forward_single):
-        for actual, wanted in zip(call(points, coors), dynamic_scatter(points, coors, "mean"), strict=True):
-            assert torch.equal(actual, wanted)
-    voxel_feats, voxel_coors = module(torch.zeros(0, 5), torch.zeros(0, 4, dtype=torch.int32))
-    assert (voxel_feats.shape, voxel_coors.shape) == ((0, 5), (0, 4))
-    voxel_feats, voxel_coors = module(points, torch.full((60, 4), -1))
-    assert (voxel_feats.shape, voxel_coors.shape) == ((0, 5), (0, 4))
 
 
 # -- compilation -------------------------------------------------------------------------------------------

@@ -35,7 +35,31 @@ CALLS = {
         *("grad_voxel_feats", (2, 3)),
         lambda x: OPS.dynamic_scatter_backward(x, None, None, MAP, None, "sum"),
     ),
+    "indice_convolution_forward": (
+        *("features", (4, 3)),
+        lambda x: OPS.indice_convolution_forward(x, FILTERS, *PAIRS, 4),
+    ),
+    "indice_convolution_backward_data": (
+        *("output_grad", (4, 2)),
+        lambda x: OPS.indice_convolution_backward_data(x, FILTERS, *PAIRS, 4),
+    ),
+    "indice_convolution_backward_filter": (
+        *("output_grad", (4, 2)),
+        lambda x: OPS.indice_convolution_backward_filter(torch.zeros(4, 3), x, *PAIRS),
+    ),
+    "indice_avg_pool_forward": ("features", (4, 3), lambda x: OPS.indice_avg_pool_forward(x, *PAIRS, 4)),
+    "indice_avg_pool_backward": (
+        *("output_grad", (4, 3)),
+        lambda x: OPS.indice_avg_pool_backward(x, *PAIRS, 4),
+    ),
+    "indice_max_pool_forward": ("features", (4, 3), lambda x: OPS.indice_max_pool_forward(x, *PAIRS, 4)),
+    "indice_max_pool_backward": (
+        *("output_grad", (4, 3)),
+        lambda x: OPS.indice_max_pool_backward(torch.zeros(4, 3), torch.zeros(4, 3), x, *PAIRS),
+    ),
 }
+FILTERS = torch.rand(2, 3, 2)
+PAIRS = torch.zeros(2, 2, 4, dtype=torch.int32), torch.tensor([1, 3])
 PX, PY = torch.zeros(2, 3, 5), torch.zeros(2, 4, 4)
 
 

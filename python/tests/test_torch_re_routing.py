@@ -117,33 +117,8 @@ def test_absent_scales(rng):
     tokens, counts, _ = tensor_arguments(rng)
     empty = OP(tokens, counts)[1]
     assert (empty.shape, empty.dtype) == ((0,), torch.float32)
-    for function in (turnout.torch.moe_re_routing, turnout.torch.npu_moe_re_routing):
-        assert function(tokens, counts)[1] is None
-        assert_like_definition(function(tokens, counts), tokens, counts)
-
-
-def test_torch_npu_names(rng):
-    tokens, counts, scales = tensor_arguments(rng)
-    results = turnout.torch.npu_moe_re_routing(
-        tokens=tokens,
-        expert_token_num_per_rank=counts,
-        per_token_scales=scales,
-        expert_token_num_type=0,
-        idx_type=1,
-    )
-    assert_like_definition(results, tokens, counts, scales, 0, 1)
-
-
-def test_torch_npu_wants_e8m0_scales_beside_8_bit_floats():
-    tokens = torch.zeros(4, 8, dtype=torch.uint8).view(torch.float8_e4m3fn)
-    counts = torch.tensor([[3, 1]], dtype=torch.int32)
-    with pytest.raises(
-        ValueError, match=r"per_token_scales has dtype torch\.float32, expected torch\.float8_e8m0fnu"
-    ):
-        turnout.torch.npu_moe_re_routing(tokens, counts, per_token_scales=torch.ones(4))
-    scales = torch.zeros(4, dtype=torch.uint8).view(torch.float8_e8m0fnu)
-    turnout.torch.npu_moe_re_routing(tokens, counts, per_token_scales=scales)
-    turnout.torch.moe_re_routing(tokens, counts, per_token_scales=torch.ones(4))
+    assert turnout.torch.moe_re_routing(tokens, counts)[1] is None
+    assert_like_definition(turnout.torch.moe_re_routing(tokens, counts), tokens, counts)
 
 
 def test_absent_scales_do_not_follow_the_default_dtype(rng):

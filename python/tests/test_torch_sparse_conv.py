@@ -1,7 +1,5 @@
 """get_indice_pairs for PyTorch: torch in and out of ``import turnout``, the operator, compilation."""
 
-import inspect
-
 import numpy as np
 import pytest
 import torch
@@ -58,9 +56,10 @@ def test_out(rng):
     assert_like_definition((out[0][:count], *results[1:]), indices, 2, SPACE)
 
 
-def test_strided_is_refused_without_turnout_torch(rng):
-    with pytest.raises(ValueError, match="get_indice_pairs: indices is strided"):
-        turnout.get_indice_pairs(tensor_sites(rng).T.contiguous().T, 2, SPACE)
+def test_strided_without_turnout_torch(rng):
+    indices = tensor_sites(rng)
+    strided = turnout.get_indice_pairs(indices.T.contiguous().T, 2, SPACE)
+    assert all(map(torch.equal, strided, turnout.get_indice_pairs(indices, 2, SPACE)))
 
 
 # -- torch.ops ---------------------------------------------------------------------------------------------
@@ -76,42 +75,6 @@ def test_operator(rng, options, rows):
 def test_strided_tensors(rng):
     indices = tensor_sites(rng).T.contiguous().T
     assert_like_definition(turnout.torch.get_indice_pairs(indices, 2, SPACE), indices, 2, SPACE)
-
-
-# The signature of mmcv.ops.sparse_ops.get_indice_pairs.
-MMCV = {
-    **{"ksize": 3, "stride": 1, "padding": 0, "dilation": 1, "out_padding": 0},
-    **{"subm": False, "transpose": False, "grid": None},
-}
-
-
-def test_mmcv_signature():
-    parameters = inspect.signature(turnout.torch.get_indice_pairs).parameters
-    assert list(parameters) == ["indices", "batch_size", "spatial_shape", *MMCV]
-    assert {name: parameters[name].default for name in MMCV} == MMCV
-    assert all(p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters.values())
-
-
-def test_mmcv_calls(rng):
-    indices = tensor_sites(rng)
-    results = turnout.torch.get_indice_pairs(
-        indices=indices,
-        batch_size=2,
-        spatial_shape=list(SPACE),
-        ksize=[3, 3, 3],
-        stride=[2, 2, 2],
-        padding=[0, 1, 1],
-        dilation=[1, 1, 1],
-        out_padding=0,
-        subm=False,
-        transpose=False,
-        grid=torch.zeros(2, *SPACE, dtype=torch.int32),
-    )
-    assert_like_definition(results, indices, 2, SPACE, stride=2, padding=(0, 1, 1))
-    results = turnout.torch.get_indice_pairs(indices, 2, SPACE, 2, 2, 0, 1, [1, 0, 1], False, True, None)
-    assert_like_definition(
-        results, indices, 2, SPACE, kernel_size=2, stride=2, output_padding=[1, 0, 1], transpose=True
-    )
 
 
 @pytest.mark.parametrize("shape", [np.array(SPACE), torch.Size(SPACE), torch.tensor(SPACE), list(SPACE)])

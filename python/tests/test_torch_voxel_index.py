@@ -1,7 +1,9 @@
 """turnout.torch.VoxelIndex: many differentiable reductions of the same points."""
 
+import copy
 import gc
 import itertools
+import pickle
 import weakref
 
 import numpy as np
@@ -10,6 +12,8 @@ import torch
 from conftest import same_bits
 from scans import REDUCTIONS, coordinates
 from test_torch_dynamic_scatter import DTYPES, distinct, tensors
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import ShapeEnv, free_unbacked_symbols
 
 import turnout
 import turnout.torch
@@ -178,7 +182,7 @@ def test_sentences(rng):
             "VoxelIndex: coors is of type ndarray, expected a torch",
         ),
         (lambda: VoxelIndex(coors.float()), ValueError, "VoxelIndex: coors has dtype f32, expected i32, i64"),
-        (lambda: VoxelIndex(coors[:, :0]), ValueError, "VoxelIndex: dims is 0, expected 1 or more"),
+        (lambda: VoxelIndex(coors[:, :0]), ValueError, "VoxelIndex: coors.shape[1] is 0, expected 1 or more"),
         (lambda: VoxelIndex(coors[0]), ValueError, "VoxelIndex: coors has 1 dimensions, expected"),
         (
             lambda: voxels.reduce([1.0]),
@@ -197,17 +201,169 @@ def test_sentences(rng):
         assert str(caught.value).startswith(sentence)
 
 
-def test_torch_func_is_refused(rng):
-    feats, coors = tensors(rng)
+@pytest.mark.parametrize("reduce_type", REDUCTIONS)
+def test_torch_func(rng, reduce_type):
+    feats, coors = distinct(rng)
+    feats = feats.detach()
     voxels = VoxelIndex(coors)
+
+    def loss(x):
+        return (voxels.reduce(x, reduce_type) ** 3).sum()
+
+    def expected(x):
+        return torch.autograd.grad(loss(x), x, create_graph=True)[0]
+
+    leaf = feats.clone().requires_grad_()
+    assert torch.equal(torch.func.grad(loss)(feats), expected(leaf).detach())
+    second = torch.func.grad(lambda x: (torch.func.grad(loss)(x) ** 2).sum())(feats)
+    torch.testing.assert_close(second, torch.autograd.grad((expected(leaf) ** 2).sum(), leaf)[0])
+    several = torch.stack([feats, -feats])
+    wanted = torch.stack([voxels.reduce(x, reduce_type) for x in several])
+    assert torch.equal(torch.func.vmap(lambda x: voxels.reduce(x, reduce_type))(several), wanted)
     with pytest.raises(NotImplementedError, match=r"VoxelIndex\.reduce: feats has a tangent of forward-mode"):
         torch.func.jvp(voxels.reduce, (feats,), (feats,))
-    for transform, x in (
-        (torch.func.grad(lambda x: voxels.reduce(x).sum()), feats),
-        (torch.func.vmap(voxels.reduce), feats[None]),
+
+
+# -- other processes ---------------------------------------------------------------------------------------
+
+
+def assert_same_index(actual, expected, feats):
+    for name in ("voxel_coors", "point2voxel_map", "voxel_points_count"):
+        assert torch.equal(getattr(actual, name), getattr(expected, name))
+    assert (actual.points, actual.voxels) == (expected.points, expected.voxels)
+    for reduce_type in REDUCTIONS:
+        results = [index.reduce(feats, reduce_type) for index in (actual, expected)]
+        assert torch.equal(*results)
+        assert torch.equal(*(torch.autograd.grad(x.sum(), feats)[0] for x in results))
+
+
+@pytest.mark.parametrize("points", [0, 60])
+@pytest.mark.parametrize("through", [lambda x: pickle.loads(pickle.dumps(x)), copy.deepcopy, copy.copy])
+def test_pickle(rng, through, points):
+    feats, coors = tensors(rng, points=points, dims=4, index=torch.int64, requires_grad=True)
+    voxels = VoxelIndex(coors)
+    assert_same_index(through(voxels), voxels, feats)
+
+
+def test_a_changed_map_is_refused(rng):
+    voxels = VoxelIndex(tensors(rng)[1])
+    voxels.point2voxel_map.fill_(0)
+    with pytest.raises(ValueError, match="VoxelIndex: point2voxel_map has 1 voxels, expected"):
+        pickle.loads(pickle.dumps(voxels))
+
+
+class Scans(torch.utils.data.Dataset):
+    def __init__(self, scans):
+        self.scans = scans
+
+    def __len__(self):
+        return len(self.scans)
+
+    def __getitem__(self, i):
+        return VoxelIndex(self.scans[i])
+
+
+@pytest.mark.parametrize(
+    ("context", "strategy"),
+    [("fork", "file_descriptor"), ("fork", "file_system"), ("spawn", "file_descriptor")],
+)
+def test_data_loader(rng, context, strategy):
+    """An index made by a worker; a loader whose worker cannot send it would wait for ever."""
+    pairs = [tensors(rng, points=n, requires_grad=True) for n in (60, 3000)]
+    before = torch.multiprocessing.get_sharing_strategy()
+    torch.multiprocessing.set_sharing_strategy(strategy)
+    try:
+        loader = torch.utils.data.DataLoader(
+            Scans([coors for _, coors in pairs]),
+            batch_size=None,
+            num_workers=1,
+            multiprocessing_context=context,
+            timeout=60,
+        )
+        for index, (feats, coors) in zip(loader, pairs, strict=True):
+            assert_same_index(index, VoxelIndex(coors), feats)
+    finally:
+        torch.multiprocessing.set_sharing_strategy(before)
+
+
+# -- tracing -----------------------------------------------------------------------------------------------
+
+
+def encoder(feats, coors):
+    voxels = VoxelIndex(coors)
+    means = voxels.reduce(feats, "mean")
+    return torch.cat([voxels.reduce(feats * 2), means], dim=1), voxels.voxel_coors
+
+
+class Encoder(torch.nn.Module):
+    def forward(self, feats, coors):
+        return encoder(feats, coors)
+
+
+def assert_like_encoder(function, feats, coors):
+    for actual, wanted in zip(function(feats, coors), encoder(feats, coors), strict=True):
+        assert torch.equal(actual, wanted)
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_export(rng, strict):
+    exported = torch.export.export(Encoder(), tensors(rng), strict=strict).module()
+    for _ in range(2):
+        assert_like_encoder(exported, *tensors(rng))
+
+
+def test_full_graph(rng):
+    torch.compiler.reset()
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        compiled = torch.compile(encoder, fullgraph=True, backend="aot_eager")
+        for _ in range(2):
+            feats, coors = tensors(rng, requires_grad=True)
+            assert_like_encoder(compiled, feats, coors)
+            grads = [torch.autograd.grad(f(feats, coors)[0].sum(), feats)[0] for f in (compiled, encoder)]
+            assert torch.equal(*grads)
+
+
+def test_full_graph_without_sizes_that_depend_on_data(rng):
+    torch.compiler.reset()
+    with pytest.raises(
+        Exception, match=r"VoxelIndex: the number of voxels depends on values; torch\._dynamo"
     ):
-        with pytest.raises(RuntimeError, match="setup_context"):
-            transform(x)
+        torch.compile(encoder, fullgraph=True, backend="eager")(*tensors(rng))
+
+
+def test_an_index_from_outside_of_the_graph(rng):
+    feats, coors = tensors(rng)
+    voxels = VoxelIndex(coors)
+    torch.compiler.reset()
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        compiled = torch.compile(lambda x: voxels.reduce(x) + 1, fullgraph=True, backend="aot_eager")
+        assert torch.equal(compiled(feats), voxels.reduce(feats) + 1)
+
+
+def test_fake_tensors(rng):
+    feats, coors = tensors(rng)
+    voxels = VoxelIndex(coors)
+    with FakeTensorMode(shape_env=ShapeEnv()) as mode:
+        reduced, rows = encoder(mode.from_tensor(feats), mode.from_tensor(coors))
+        assert free_unbacked_symbols(rows.shape[0])
+        assert (reduced.shape[0], reduced.shape[1], rows.shape[1]) == (rows.shape[0], 10, 3)
+        with pytest.raises(ValueError, match=r"VoxelIndex: coors has dtype f32, expected i32, i64"):
+            VoxelIndex(mode.from_tensor(feats))
+    with FakeTensorMode() as mode, pytest.raises(NotImplementedError) as caught:
+        VoxelIndex(mode.from_tensor(coors))
+    assert str(caught.value) == (
+        "VoxelIndex: a size depends on values, for which fake tensors need a mode with a ShapeEnv"
+    )
+    for function, sentence in (
+        (lambda: VoxelIndex(coors.to("meta")), "VoxelIndex: coors is on the device meta, expected cpu"),
+        (
+            lambda: voxels.reduce(feats.to("meta")),
+            "VoxelIndex.reduce: feats is on the device meta, expected cpu",
+        ),
+    ):
+        with pytest.raises(ValueError) as caught:
+            function()
+        assert str(caught.value) == sentence
 
 
 def test_compile(rng):

@@ -1,6 +1,4 @@
-"""voxelize for PyTorch: operators, the names of mmcv, compilation."""
-
-import inspect
+"""voxelize for PyTorch: operators, compilation."""
 
 import numpy as np
 import pytest
@@ -13,12 +11,13 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv, free_unbacked_symbol
 import turnout
 import turnout.torch
 from turnout import check
-from turnout.torch import DynamicScatter, Voxelization, voxelization
+from turnout.torch import voxelize
 
 pytestmark = pytest.mark.torch
 
 OP = torch.ops.turnout.voxelize.default
 HARD = torch.ops.turnout.voxelize_hard.default
+LIMITS = {"max_points": 3, "max_voxels": 20}
 
 
 def points_of(rng, points=100, dtype=torch.float32):
@@ -45,18 +44,17 @@ def assert_like_definition(results, points, size=SIZE, ends=RANGE, **limits):
 @pytest.mark.parametrize("count", [0, 100])
 def test_definition(rng, dtype, count):
     points = points_of(rng, count, dtype)
-    limits = {"max_points": 3, "max_voxels": 20}
     for results in (OP(points, SIZE, RANGE), turnout.voxelize(points, SIZE, RANGE)):
         assert_like_definition(results, points)
-    for results in (HARD(points, SIZE, RANGE, 3, 20), turnout.voxelize(points, SIZE, RANGE, **limits)):
-        assert_like_definition(results, points, **limits)
+    for results in (HARD(points, SIZE, RANGE, 3, 20), turnout.voxelize(points, SIZE, RANGE, **LIMITS)):
+        assert_like_definition(results, points, **LIMITS)
 
 
 def test_strided_tensors(rng):
     points = points_of(rng).T.contiguous().T
     assert not points.is_contiguous()
-    assert_like_definition(voxelization(points, SIZE, RANGE, -1), points)
-    results = voxelization(points[:, :3], SIZE, RANGE, 3, 20)
+    assert_like_definition(voxelize(points, SIZE, RANGE), points)
+    results = voxelize(points[:, :3], SIZE, RANGE, max_points=3, max_voxels=20)
     assert_like_definition(results, points[:, :3].contiguous(), max_points=3, max_voxels=20)
 
 
@@ -64,9 +62,7 @@ def test_strided_tensors(rng):
 def test_kinds_of_numbers(rng, kind):
     points = points_of(rng)
     assert_like_definition(turnout.voxelize(points, kind(SIZE), kind(RANGE)), points)
-    assert_like_definition(voxelization(points, kind(SIZE), kind(RANGE), -1), points)
-    module = Voxelization(kind(SIZE), kind(RANGE), 3, 20)
-    assert_like_definition(module(points), points, max_points=3, max_voxels=20)
+    assert_like_definition(voxelize(points, kind(SIZE), kind(RANGE)), points)
 
 
 @pytest.mark.parametrize("count", [0, 100])
@@ -92,20 +88,20 @@ def test_fake():
 def test_gradients_are_not_dropped(rng):
     """Coordinates have none; copies of points would have one."""
     points = points_of(rng).requires_grad_()
-    assert not voxelization(points, SIZE, RANGE, -1).requires_grad
+    assert not voxelize(points, SIZE, RANGE).requires_grad
     with pytest.raises(NotImplementedError) as caught:
-        voxelization(points, SIZE, RANGE)
+        voxelize(points, SIZE, RANGE, **LIMITS)
     assert str(caught.value) == (
-        "voxelize_hard: points requires grad, but this operator has no gradient yet; pass points.detach(), "
-        "or call it under torch.no_grad()"
+        "voxelize: points requires grad, but this operator has no gradient yet; pass points.detach(), or "
+        "call it under torch.no_grad()"
     )
     with torch.no_grad():
-        assert not voxelization(points, SIZE, RANGE)[0].requires_grad
+        assert not voxelize(points, SIZE, RANGE, **LIMITS)[0].requires_grad
 
 
 def test_torch_func_is_refused(rng):
     """It hides from kernels what it follows: zeros would come back."""
-    function = lambda points: voxelization(points, SIZE, RANGE)[0].sum()  # noqa: E731
+    function = lambda points: voxelize(points, SIZE, RANGE, **LIMITS)[0].sum()  # noqa: E731
     for differentiate in (torch.func.grad, torch.func.jacrev):
         with pytest.raises(NotImplementedError, match="points requires grad, but this operator has no"):
             differentiate(function)(points_of(rng))
@@ -115,143 +111,20 @@ def test_same_sentences(rng):
     points = points_of(rng)
     with pytest.raises(ValueError, match="voxelize: voxel_size has 2 elements, expected 3"):
         OP(points, SIZE[:2], RANGE)
-    with pytest.raises(ValueError, match="voxelize_hard: features is 2, expected 3 or more"):
-        voxelization(points[:, :2], SIZE, RANGE)
+    with pytest.raises(ValueError, match=r"voxelize: points.shape\[1\] is 2, expected 3 or more"):
+        voxelize(points[:, :2], SIZE, RANGE, **LIMITS)
     with pytest.raises(ValueError, match="max_points is -2 and max_voxels is 5, expected two limits"):
-        voxelization(points, SIZE, RANGE, -2, 5)
-
-
-# -- mmcv --------------------------------------------------------------------------------------------------
-
-
-def test_mmcv_signatures():
-    for function, names, defaults in (
-        (
-            voxelization,
-            ("points", "voxel_size", "coors_range", "max_points", "max_voxels", "deterministic"),
-            (35, 20000, True),
-        ),
-        (
-            Voxelization,
-            ("voxel_size", "point_cloud_range", "max_num_points", "max_voxels", "deterministic"),
-            (20000, True),
-        ),
-    ):
-        parameters = inspect.signature(function).parameters.values()
-        assert tuple(p.name for p in parameters) == names
-        assert tuple(p.default for p in parameters if p.default is not p.empty) == defaults
-        assert all(p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters)
-
-
-@pytest.mark.parametrize("limits", [(-1, 20000), (35, -1), (-1, -1)])
-def test_one_limit_of_minus_one_is_enough(rng, limits):
-    points = points_of(rng)
-    for deterministic in (True, False):
-        assert_like_definition(voxelization(points, SIZE, RANGE, *limits, deterministic), points)
-
-
-def test_module(rng):
-    points = points_of(rng, 300)
-    module = Voxelization(list(SIZE), list(RANGE), 3, (5, 9), deterministic=False)
-    assert_like_definition(module(points), points, max_points=3, max_voxels=5)
-    assert_like_definition(module.eval()(points), points, max_points=3, max_voxels=9)
-    assert repr(module) == (
-        "Voxelization(voxel_size=[0.5, 0.25, 4], point_cloud_range=[0, -1, -3, 4, 1, 1], max_num_points=3, "
-        "max_voxels=(5, 9), deterministic=False)"
-    )
-    assert module.grid_size.tolist() == [8, 8, 1]
-    assert module.grid_size.dtype == torch.int64
-    assert Voxelization(SIZE, RANGE, 3).max_voxels == (20000, 20000)
-    assert Voxelization(SIZE, RANGE, 3, [5, 9]).max_voxels == (5, 9)
-
-
-@pytest.mark.parametrize("kind", [list, tuple, np.array, torch.tensor, range])
-def test_limits_of_the_module(rng, kind):
-    limits = range(5, 7) if kind is range else kind([5, 6])
-    module = Voxelization(SIZE, RANGE, 3, limits)
-    assert module.max_voxels == (5, 6)
-    points = points_of(rng)
-    assert_like_definition(module(points), points, max_points=3, max_voxels=5)
-    for values in ([], [5], [5, 6, 7]):
-        limits = range(len(values)) if kind is range else kind(values)
-        with pytest.raises(ValueError) as caught:
-            Voxelization(SIZE, RANGE, 3, limits)
-        assert str(caught.value) == (
-            f"Voxelization: max_voxels has {len(values)} elements, expected one limit, or 2: "
-            "for training and for all else"
-        )
-
-
-@pytest.mark.parametrize("limit", [5, np.int64(5), np.array(5), torch.tensor(5)])
-def test_one_limit_of_the_module(limit):
-    assert Voxelization(SIZE, RANGE, 3, limit).max_voxels == (5, 5)
-
-
-@pytest.mark.parametrize(
-    ("size", "ends", "sentence"),
-    [
-        ((0, 1, 1), RANGE, "voxel_size[0] is 0, expected a positive finite number"),
-        ((1, float("nan"), 1), RANGE, "voxel_size[1] is nan, expected a positive finite number"),
-        ((1, 1, float("inf")), RANGE, "voxel_size[2] is inf, expected a positive finite number"),
-        (SIZE[:2], RANGE, "voxel_size has 2 elements, expected 3"),
-        (SIZE, RANGE[:5], "point_cloud_range has 5 elements, expected 6"),
-        (
-            (1, 1, 1),
-            (0, 0, 0, 4, float("nan"), 1),
-            "point_cloud_range is 0 .. nan in direction y, which is nan voxels, expected 1 .. 2147483647",
-        ),
-    ],
-)
-def test_module_refuses_a_bad_grid(size, ends, sentence):
-    """When it is made, with the sentence of the operator."""
-    for kind in (list, np.array, torch.tensor):
-        with pytest.raises(ValueError) as caught:
-            Voxelization(kind(size), kind(ends), 3)
-        assert str(caught.value) == f"voxelize: {sentence}"
-
-
-@pytest.mark.parametrize(
-    ("size", "ends", "grid"),
-    [
-        ((0.075, 0.075, 0.2), (-54, -54, -5, 54, 54, 3), [1440, 1440, 40]),
-        ((0.16, 0.16, 4), (0, -39.68, -3, 69.12, 39.68, 1), [432, 496, 1]),
-        ((1, 1, 1), (0, 0, 0, 2.5, 3.5, 0.6), [3, 4, 1]),  # halves away from zero, as the operator
-    ],
-)
-def test_grid_size(size, ends, grid):
-    module = Voxelization(size, ends, -1)
-    assert module.grid_size.tolist() == grid
-    assert [int(extent) for extent in module.pcd_shape] == [1, grid[1], grid[0]]
-    # The last voxel of each direction is there, and the next one is not.
-    for offset, expected in ((-0.5, [n - 1 for n in grid][::-1]), (0.5, [-1, -1, -1])):
-        point = [least + (n + offset) * s for least, n, s in zip(ends, grid, size, strict=False)]
-        assert module(torch.tensor([point])).tolist() == [expected]
-
-
-def test_pillars(rng):
-    """Voxelization and DynamicScatter one after the other, for a batch of clouds."""
-    clouds = [points_of(rng, n) for n in (80, 0, 50)]
-    voxels = Voxelization(SIZE, RANGE, -1)
-    coors = [torch.nn.functional.pad(voxels(p), (1, 0), value=b) for b, p in enumerate(clouds)]
-    mean, rows = DynamicScatter(SIZE, RANGE, True)(torch.cat(clouds), torch.cat(coors))
-    first = 0
-    for b, points in enumerate(clouds):
-        alone, coors_alone = DynamicScatter(SIZE, RANGE, True)(points, voxels(points))
-        part = slice(first, first + len(alone))
-        assert torch.equal(mean[part], alone)
-        assert torch.equal(rows[part], torch.nn.functional.pad(coors_alone, (1, 0), value=b))
-        first = part.stop
-    assert first == len(mean)
+        voxelize(points, SIZE, RANGE, max_points=-2, max_voxels=5)
 
 
 # -- compilation -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("limits", [(-1, -1), (3, 20)])
+@pytest.mark.parametrize("limits", [{}, LIMITS])
 def test_compile(rng, limits):
     def function(points):
-        results = voxelization(points * 1, SIZE, RANGE, *limits)
-        return [x + 1 for x in ([results] if limits[0] == -1 else results)]
+        results = voxelize(points * 1, SIZE, RANGE, **limits)
+        return [x + 1 for x in (results if limits else [results])]
 
     torch.compiler.reset()
     with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):

@@ -10,6 +10,15 @@ from turnout.dynamic_scatter import (
     dynamic_scatter_forward,
     voxelize,
 )
+from turnout.indice_convolution import (
+    indice_avg_pool_backward,
+    indice_avg_pool_forward,
+    indice_convolution_backward_data,
+    indice_convolution_backward_filter,
+    indice_convolution_forward,
+    indice_max_pool_backward,
+    indice_max_pool_forward,
+)
 from turnout.library import (
     OutputCache,
     __version__,
@@ -18,6 +27,7 @@ from turnout.library import (
     set_log,
     set_num_threads,
     show_config,
+    trim,
 )
 from turnout.moe_dispatch import moe_dispatch_forward
 from turnout.moe_re_routing import moe_re_routing, moe_re_routing_inverse
@@ -36,6 +46,13 @@ __all__ = [
     "dynamic_scatter_forward",
     "get_indice_pairs",
     "get_num_threads",
+    "indice_avg_pool_backward",
+    "indice_avg_pool_forward",
+    "indice_convolution_backward_data",
+    "indice_convolution_backward_filter",
+    "indice_convolution_forward",
+    "indice_max_pool_backward",
+    "indice_max_pool_forward",
     "indice_pairs_output_shape",
     "moe_dispatch_forward",
     "moe_re_routing",
@@ -47,5 +64,6 @@ __all__ = [
     "set_log",
     "set_num_threads",
     "show_config",
+    "trim",
     "voxelize",
 ]

@@ -1,4 +1,4 @@
-# Types of the extension module; src/module.cc and src/*/python.cc are its sources.
+# Types of the extension module; src/doors/python/module.cc and src/*/python.cc are its sources.
 from collections.abc import Sequence
 from typing import Any, SupportsIndex, TypedDict
 
@@ -26,25 +26,38 @@ class SignatureRow(TypedDict):
 class Info(TypedDict):
     version: str
     isa: str
+    isa_note: str
     supported_isas: list[str]
     threads: int
     output_cache_limit: int
     output_cache_idle: int
+    scratch_idle: int
 
 class OutputMemory: ...
-class VoxelIndex: ...
+
+class VoxelIndex:
+    def __getstate__(self) -> tuple[Any, bool]: ...
+    def __setstate__(self, state: tuple[Any, bool], /) -> None: ...
 
 def signatures() -> list[SignatureRow]: ...
+def functions() -> list[SignatureRow]: ...
 def info() -> Info: ...
 def get_num_threads() -> int: ...
-def set_num_threads(threads: int, /) -> None: ...
-def set_log(level: int, /) -> None: ...
+def set_num_threads(threads: SupportsIndex, /) -> None: ...
+def set_log(level: SupportsIndex, /) -> None: ...
 def output_cache_limit() -> int: ...
 def output_cache_idle() -> int: ...
-def set_output_cache_limit(limit: int, /) -> None: ...
+def set_output_cache_limit(limit: SupportsIndex, /) -> None: ...
+def trim() -> None: ...
 def use_torch_threads(parallel_for: int, get_num_threads: int, /) -> None: ...
 def torch_runs() -> int: ...
 def stream_copy(to: Any, source: Any, /) -> None: ...
+def check_descriptions(
+    op: str,
+    arguments: dict[str, tuple[str, tuple[int | None, ...]] | None],
+    scalars: dict[str, int | tuple[int | None, ...] | None],
+    /,
+) -> None: ...
 def moe_dispatch_forward(
     gates: Any,
     indices: Any,
@@ -127,6 +140,80 @@ def indice_pairs_output_shape(
     transpose: bool,
     /,
 ) -> tuple[int, ...]: ...
+def indice_convolution_forward(
+    features: Any,
+    filters: Any,
+    indice_pairs: Any,
+    indice_num: Any,
+    num_act_out: SupportsIndex,
+    bias: Any | None,
+    inverse: bool,
+    subm: bool,
+    out: Any | None,
+    torch_team: bool,
+    /,
+) -> Any: ...
+def indice_convolution_backward_data(
+    output_grad: Any,
+    filters: Any,
+    indice_pairs: Any,
+    indice_num: Any,
+    num_act_in: SupportsIndex,
+    inverse: bool,
+    subm: bool,
+    out: Any | None,
+    torch_team: bool,
+    /,
+) -> Any: ...
+def indice_convolution_backward_filter(
+    features: Any,
+    output_grad: Any,
+    indice_pairs: Any,
+    indice_num: Any,
+    inverse: bool,
+    subm: bool,
+    out: Any | None,
+    torch_team: bool,
+    /,
+) -> Any: ...
+def indice_avg_pool_forward(
+    features: Any,
+    indice_pairs: Any,
+    indice_num: Any,
+    num_act_out: SupportsIndex,
+    out: Any | None,
+    torch_team: bool,
+    /,
+) -> Any: ...
+def indice_avg_pool_backward(
+    output_grad: Any,
+    indice_pairs: Any,
+    indice_num: Any,
+    num_act_in: SupportsIndex,
+    out: Any | None,
+    torch_team: bool,
+    /,
+) -> Any: ...
+def indice_max_pool_forward(
+    features: Any,
+    indice_pairs: Any,
+    indice_num: Any,
+    num_act_out: SupportsIndex,
+    init: str,
+    out: Any | None,
+    torch_team: bool,
+    /,
+) -> Any: ...
+def indice_max_pool_backward(
+    features: Any,
+    features_out: Any,
+    output_grad: Any,
+    indice_pairs: Any,
+    indice_num: Any,
+    out: Any | None,
+    torch_team: bool,
+    /,
+) -> Any: ...
 def voxelize(
     points: Any,
     voxel_size: Any,

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import inspect
+import os
+import sys
+from operator import attrgetter
 
+import turnout
 from turnout import _core
 from turnout.library import __version__, show_config
 
 _LARGEST = 2**63 - 1
+_FLAG = "no yes"
 
 
 def _info() -> int:
@@ -16,6 +22,8 @@ def _info() -> int:
 
 
 def _range_of(scalar: _core.ScalarRow) -> str:
+    if scalar["values"] == _FLAG:
+        return "True or False"
     if scalar["values"]:
         return scalar["values"].replace(" ", " or ")
     return f"{scalar['min']} or more" if scalar["max"] == _LARGEST else f"{scalar['min']} .. {scalar['max']}"
@@ -27,9 +35,20 @@ def _print_table(rows: list[tuple[str, ...]]) -> None:
         print("  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
+def _call_of(name: str) -> str:
+    """How the function is called: "voxelize(points, ..., *, max_points=-1, ...)"."""
+    signature = inspect.signature(attrgetter(name)(turnout))
+    parameters = [
+        parameter.replace(annotation=parameter.empty)
+        for parameter in signature.parameters.values()
+        if parameter.name != "self"
+    ]
+    return name + str(signature.replace(parameters=parameters, return_annotation=signature.empty))
+
+
 def _ops() -> int:
-    for signature in _core.signatures():
-        print(signature["op"])
+    for signature in _core.functions():
+        print(_call_of(signature["op"]))
         rows = [
             (a["name"], a["role"] + (", optional" if a["optional"] else ""), a["dims"], a["dtypes"])
             for a in signature["arguments"]
@@ -37,7 +56,7 @@ def _ops() -> int:
         rows += [
             (
                 s["name"],
-                "choice" if s["values"] else "integer",
+                "flag" if s["values"] == _FLAG else "choice" if s["values"] else "integer",
                 f"[{s['length']}]" if s["length"] else "",
                 _range_of(s),
             )
@@ -77,4 +96,14 @@ def main(arguments: list[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
     for name, (_, text) in _COMMANDS.items():
         commands.add_parser(name, help=text, description=text)
-    return _COMMANDS[parser.parse_args(arguments).command][0]()
+    command = _COMMANDS[parser.parse_args(arguments).command][0]
+    try:
+        status = command()
+        sys.stdout.flush()
+    except BrokenPipeError:  # whoever reads has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is still to be flushed
+        return 0
+    except ValueError as error:  # a variable of the environment that cannot be understood
+        print(f"turnout: {error}", file=sys.stderr)
+        return 2
+    return status

@@ -39,7 +39,8 @@ def voxelize(
 
     so voxels are in the order of their first points; what is left of ``voxels`` is 0.
 
-    Arrays are in CPU memory and contiguous; read-only inputs are fine. On an error nothing is written.
+    Arrays are in CPU memory. Inputs may be read-only and strided; strided ones are copied first. ``out`` is
+    contiguous. On an error nothing is written.
 
     Args:
         points: ``[points, features]``: x, y, z and whatever else. float32, float64, float16 or bfloat16.
@@ -63,8 +64,7 @@ def voxelize(
         Each is the array from ``out``, or a new one: torch tensors when ``points`` is one, else NumPy arrays.
 
     Raises:
-        ValueError: arguments that do not fit together, with a sentence that names the first one; with limits
-            the operator is called voxelize_hard there.
+        ValueError: arguments that do not fit together, with a sentence that names the first one.
         TypeError: something that is no array, no number, or no tuple.
     """
     return _core.voxelize(points, voxel_size, point_cloud_range, max_points, max_voxels, out, False)
@@ -90,7 +90,8 @@ def dynamic_scatter_forward(
     The maximum starts at -inf and passes NaN over. 16-bit floats are added and divided in float32 and rounded
     once. Results have the same bits for any number of threads.
 
-    Arrays are in CPU memory and contiguous; read-only inputs are fine. On an error nothing is written.
+    Arrays are in CPU memory. Inputs may be read-only and strided; strided ones are copied first. ``out`` is
+    contiguous. On an error nothing is written.
 
     Args:
         feats: ``[points, channels]``, float32, float64, float16 or bfloat16.
@@ -169,7 +170,7 @@ class VoxelIndex:
         grad = index.reduce_backward(grad_most, feats, most)
 
     Definitions are those of :func:`dynamic_scatter_forward` and :func:`dynamic_scatter_backward`. ``coors``
-    are read here and never again. Several threads may use one index at the same time.
+    are read here and never again. Several threads may use one index at the same time, and it can be pickled.
 
     Attributes:
         points: how many points there are.

@@ -25,10 +25,17 @@ def output_cache(limit: int | None = None) -> OutputCache:
     sixteenth of the memory if that is less; 0 turns the cache off and frees what is idle.
     """
     if limit is not None:
-        if limit < 0:
-            raise ValueError(f"output_cache: limit is {limit}, expected 0 or more")
         _core.set_output_cache_limit(limit)
     return OutputCache(_core.output_cache_limit(), _core.output_cache_idle())
+
+
+def trim() -> None:
+    """Gives idle memory back to the system: scratch memory of calls, and what the output cache holds.
+
+    Both are kept so that repeated calls need no fresh pages; each is at most 512 MB, or a sixteenth of the
+    memory if that is less. What arrays and calls use is not touched.
+    """
+    _core.trim()
 
 
 def set_num_threads(threads: int) -> None:
@@ -50,7 +57,7 @@ def set_log(level: int) -> None:
 
 
 def show_config() -> None:
-    """Prints version, instruction sets, threads, output cache and whether turnout.torch can be imported."""
+    """Prints version, instruction sets, threads, idle memory and whether turnout.torch can be imported."""
     info = _core.info()
     has_torch = importlib.util.find_spec("torch") is not None
     rows = {
@@ -59,8 +66,11 @@ def show_config() -> None:
         "threads": info["threads"],
         "output cache": f"{_megabytes(info['output_cache_idle'])} idle, at most "
         f"{_megabytes(info['output_cache_limit'])}",
+        "scratch memory": f"{_megabytes(info['scratch_idle'])} idle",
         "turnout.torch": "available" if has_torch else "not available: torch is not installed",
     }
+    if info["isa_note"]:
+        rows["note"] = info["isa_note"]
     for name, value in rows.items():
         print(f"{name:16} {value}")
 

@@ -33,7 +33,8 @@ def moe_dispatch_forward(
     content. The product is rounded once, in the tokens' type (16-bit floats: in float32, then to nearest
     even). The bits depend on neither the number of threads nor the instruction set.
 
-    Arrays are in CPU memory and contiguous; read-only inputs are fine. On an error nothing is written.
+    Arrays are in CPU memory. Inputs may be read-only and strided; strided ones are copied first. ``out`` is
+    contiguous. On an error nothing is written.
 
     Args:
         gates: weights, ``[samples]`` or ``[choices, samples]``; of the dtype of ``input``, or float32.
@@ -42,7 +43,8 @@ def moe_dispatch_forward(
         input: tokens, ``[samples, hidden]``, float32, float64, float16 or bfloat16.
         capacity: slots of one expert.
         num_experts: experts in all.
-        out: where to write, ``[num_experts * capacity, hidden]`` of the dtype of ``input``.
+        out: where to write, ``[num_experts * capacity, hidden]`` of the dtype of ``input``. It may share
+            memory with ``input``, which is then copied first.
 
     Returns:
         ``out``, or a new array: a torch tensor when ``input`` is one, else a NumPy array.

@@ -35,7 +35,8 @@ def moe_re_routing(
 
     Pure movement: the bits are those of the input. The order inside each run of ``c[r, e]`` tokens stays.
 
-    Arrays are in CPU memory and contiguous; read-only inputs are fine. On an error nothing is written.
+    Arrays are in CPU memory. Inputs may be read-only and strided; strided ones are copied first. ``out`` is
+    contiguous. On an error nothing is written.
 
     Args:
         tokens: ``[rows, hidden]``, grouped by rank and inside each rank by expert; any dtype of at most 8

@@ -28,7 +28,8 @@ def mutual_information_forward(
     Steps from outside the boundary are missing, -inf. Inputs of -inf are normal: such a step is never taken.
     ``log_add(x, y)`` is x where y is NaN, and NaN where x is.
 
-    Arrays are in CPU memory and contiguous; read-only inputs are fine. On an error nothing is written.
+    Arrays are in CPU memory. Inputs may be read-only and strided; strided ones are copied first. ``out`` is
+    contiguous. On an error nothing is written.
 
     Args:
         px: ``[batch, symbols, frames + 1]``, or ``[batch, symbols, frames]``: modified, where a symbol takes

@@ -43,9 +43,11 @@ def get_indice_pairs(
 
     Submanifold (``subm``): the outputs are the input sites, in their order, and pairs with any other output
     are dropped. Of equal sites the last one is the output; all are inputs. Kernels are odd, the stride is 1,
-    and ``padding`` is taken as ``kernel_size // 2 * dilation``, whatever was given.
+    and ``padding`` is ignored, as mmcv and spconv do: it is ``kernel_size // 2 * dilation``, whatever was
+    given. (From C and C++ a padding that is given is obeyed.)
 
-    Arrays are in CPU memory and contiguous; read-only inputs are fine. On an error nothing is written.
+    Arrays are in CPU memory. Inputs may be read-only and strided; strided ones are copied first. ``out`` is
+    contiguous. On an error nothing is written.
 
     Args:
         indices: ``[rows, 1 + dims]``, int32 or int64: batch number and coordinates of each site, in any
@@ -55,7 +57,7 @@ def get_indice_pairs(
         kernel_size: an integer, or one for each dimension, as for all that follow; -1: the whole extent, for
             one output (not with ``subm`` or ``transpose``).
         stride: between outputs; ``transpose``: between inputs.
-        padding: on both sides.
+        padding: on both sides; ignored with ``subm``.
         dilation: between kernel offsets. It may differ from 1 together with ``stride``.
         output_padding: what ``transpose`` adds to its output shape.
         subm: outputs at the input sites alone.

@@ -3,9 +3,8 @@
 
 #include <algorithm>
 #include <bit>
-#include <charconv>
 
-#include "runtime/context.h"
+#include "core/padding.h"
 
 namespace turnout::core {
 namespace {
@@ -23,10 +22,10 @@ std::int64_t volume_of(const ScalarValue& vector) {
   return volume;
 }
 
-std::string shape_text(const Slot& slot) {
-  std::string text = "[";
-  for (int d = 0; d < slot.rank && d < kMaxRank; ++d) text += concat(d ? ", " : "", slot.shape[d]);
-  return text + "]";
+// A value that is no DType is a mistake of the caller's, whom its number helps.
+std::string dtype_text(DType dtype) {
+  if (is_dtype(dtype) || dtype == kForeign) return name_of(dtype);
+  return concat(std::int64_t{static_cast<std::uint8_t>(dtype)}, ", which is no DType");
 }
 
 std::string range_text(const Scalar& scalar) {
@@ -37,9 +36,20 @@ std::string range_text(const Scalar& scalar) {
   return concat(single ? "" : "one of ", range, " (", scalar.values, ")");
 }
 
+// The name of a value of an enum.
+std::string_view value_name(const Scalar& scalar, std::int64_t value) {
+  std::string_view found;
+  std::int64_t next = scalar.min;
+  split(scalar.values, ' ', [&](std::string_view name) {
+    if (next++ == value) found = name;
+  });
+  return found;
+}
+
 // The bytes an argument can touch: [first, last).
 struct Range {
   std::uintptr_t first, last;
+  bool overlaps(const Range& other) const { return first < other.last && other.first < last; }
 };
 Range range_of(const Slot& slot) {
   std::int64_t low = 0, high = 1;
@@ -56,40 +66,9 @@ Range range_of(const Slot& slot) {
 
 }  // namespace
 
-std::string dims_text(const Argument& argument) {
-  std::string text = "[";
-  for (int d = 0; d < argument.dims.count; ++d)
-    text += concat(d ? ", " : "", argument.dims[d].text, argument.dims[d].optional ? "?" : "");
-  return text + "]";
-}
-
-std::string dtypes_text(const Signature& signature, const Argument& argument) {
-  std::string text;
-  for (int i = 0; i < kDTypeCount; ++i) {
-    if (contains(argument.dtypes, static_cast<DType>(i)))
-      text += concat(text.empty() ? "" : ", ", name_of(static_cast<DType>(i)));
-  }
-  if (argument.like < 0) return text;
-  return concat("that of ", signature.arguments[argument.like].name, text.empty() ? "" : ", or ", text);
-}
-
-namespace {
-
-template <class Real>
-std::string shortest(Real v) {
-  char digits[32];
-  return {digits, std::to_chars(digits, digits + sizeof(digits), v).ptr};
-}
-
-}  // namespace
-
-std::string number_text(float v) { return shortest(v); }
-std::string number_text(double v) { return shortest(v); }
-
-std::string concat_parts(std::initializer_list<std::string> parts) {
-  std::string text;
-  for (const std::string& part : parts) text += part;
-  return text;
+bool share_memory(const Slot& a, const Slot& b) {
+  if (!a.present || !b.present || a.elements() == 0 || b.elements() == 0) return false;
+  return range_of(a).overlaps(range_of(b));
 }
 
 std::int64_t Slot::elements() const {
@@ -163,7 +142,7 @@ bool Arguments::check() {
         break;
       case Check::data:
         for (int i = 0; i < signature_.data_checks.count; ++i)
-          if (step.looks_at(i)) signature_.data_checks[i].check(*this);
+          if (step.looks_at(i)) signature_.data_checks[i].check(*this, signature_.data_checks[i].at);
         break;
       default:
         if (step.only.count == 0) {
@@ -183,6 +162,30 @@ bool Arguments::check() {
   return true;
 }
 
+void Arguments::check_descriptions() {
+  only_descriptions_ = true;
+  for (const Step& step : signature_.order) {
+    switch (step.check) {
+      case Check::present:
+      case Check::ranks:
+      case Check::dtypes:
+      case Check::shapes:
+        for (int i = 0; i < signature_.arguments.count; ++i)
+          if (slots_[i].present || !signature_.arguments[i].is_output()) check_argument(step, i);
+        if (step.check == Check::shapes) check_vector_lengths(step);
+        break;
+      case Check::scalars:
+        for (int i = 0; i < signature_.scalars.count; ++i) check_scalar(step, i);
+        break;
+      case Check::rules:
+        check_rules(step);
+        break;
+      default:
+        break;
+    }
+  }
+}
+
 void Arguments::check_argument(const Step& step, int i) {
   const Argument& argument = signature_.arguments[i];
   const Slot& slot = slots_[i];
@@ -200,10 +203,19 @@ void Arguments::check_argument(const Step& step, int i) {
       bool fits = contains(argument.dtypes, slot.dtype);
       if (argument.like >= 0) {
         const Slot& other = slots_[argument.like];
-        fits |= other.present ? other.dtype == slot.dtype : contains(kAnyDType, slot.dtype);
+        if (argument.is_lane) {
+          const DType lane = other.dtype == DType::f64 ? DType::f64 : DType::f32;
+          if (slot.dtype != lane)
+            fail(step.code, concat(argument.name, " has dtype ", dtype_text(slot.dtype), ", expected ",
+                                   name_of(lane), " beside ", signature_.arguments[argument.like].name,
+                                   " of ", dtype_text(other.dtype)));
+          fits = true;
+        } else {
+          fits |= other.present ? other.dtype == slot.dtype : contains(kAnyDType, slot.dtype);
+        }
       }
       if (!fits)
-        fail(step.code, concat(argument.name, " has dtype ", name_of(slot.dtype), ", expected ",
+        fail(step.code, concat(argument.name, " has dtype ", dtype_text(slot.dtype), ", expected ",
                                dtypes_text(signature_, argument)));
       break;
     }
@@ -239,6 +251,11 @@ void Arguments::check_absent(const Step& step, const Argument& argument, const v
     if (argument.required_with >= 0 && slots_[argument.required_with].present)
       fail(step.code, concat(argument.name, " is missing, expected beside ",
                              signature_.arguments[argument.required_with].name));
+    if (argument.required_when >= 0 && scalars_[argument.required_when].value == argument.when) {
+      const Scalar& scalar = signature_.scalars[argument.required_when];
+      fail(step.code, concat(argument.name, " is missing, expected a tensor with ", scalar.name, " ",
+                             value_name(scalar, argument.when)));
+    }
   }
   if (step.check == Check::pointers && data != nullptr) {
     const bool is_empty = std::any_of(argument.dims.begin(), argument.dims.end(),
@@ -265,6 +282,7 @@ void Arguments::check_shape(const Step& step, int i, int only_dim) {
     const std::int64_t actual = slot.shape[d];
     const int position = d++;
     if (only_dim >= 0 && only_dim != dim) continue;
+    if (only_descriptions_ && actual == kUnknownExtent) continue;
     if (actual < 0)
       fail(step.code,
            concat(argument.name, ".shape[", std::int64_t{position}, "] is ", actual, ", expected 0 or more"));
@@ -277,11 +295,7 @@ void Arguments::check_shape(const Step& step, int i, int only_dim) {
       expected = evaluate(extent);
     }
     if (expected == kUnbound) expected = extent.add;
-    if (actual != expected) {
-      const bool plain = extent.names.count == 0;
-      fail(step.code, concat(argument.name, ".shape[", std::int64_t{position}, "] is ", actual, ", expected ",
-                             plain ? std::string_view() : extent.text, plain ? "" : " = ", expected));
-    }
+    if (actual != expected) refuse_extent(step, i, dim, actual, expected);
   }
 }
 
@@ -301,6 +315,7 @@ void Arguments::check_vector_lengths(const Step& step) const {
   for (int i = 0; i < signature_.scalars.count; ++i) {
     const Scalar& scalar = signature_.scalars[i];
     if (!scalar.is_vector || scalars_[i].value == evaluate(scalar.length)) continue;
+    if (only_descriptions_ && evaluate(scalar.length) == kUnbound) continue;
     fail(step.code, concat(scalar.name, " has ", scalars_[i].value, " elements, expected ",
                            scalar.length.text, " = ", evaluate(scalar.length)));
   }
@@ -311,12 +326,8 @@ void Arguments::check_rules(const Step& step) const {
     if (!step.looks_at(i)) continue;
     const Rule& rule = signature_.rules[i];
     const std::int64_t left = evaluate(rule.left), right = evaluate(rule.right);
-    if (left <= right) continue;
-    if (rule.left.names.count == 0)
-      fail(step.code, concat(rule.right.text, " is ", right, ", expected ", left, " or more"));
-    const bool plain = rule.right.names.count == 0;
-    fail(step.code, concat(rule.left.text, " is ", left, ", expected at most ",
-                           plain ? std::string_view() : rule.right.text, plain ? "" : " = ", right));
+    if (only_descriptions_ && right == kUnbound) continue;
+    if (left > right) refuse_rule(step, rule, left, right);
   }
 }
 
@@ -332,7 +343,7 @@ bool Arguments::is_nothing_to_do(const Step& step) const {
 }
 
 std::size_t Arguments::workspace_bytes() const {
-  const std::size_t bytes = signature_.scratch(*this);
+  const std::size_t bytes = signature_.scratch.bytes(*this, signature_.scratch.at);
   return bytes == 0 ? 0 : bytes + kScratchAlignment - 1;
 }
 
@@ -346,10 +357,10 @@ void Arguments::check_workspace(const Step& step) const {
     fail(step.code, concat("workspace_size is ", static_cast<std::int64_t>(workspace_.size),
                            " bytes, expected ", static_cast<std::int64_t>(required), " or more"));
   const auto first = std::bit_cast<std::uintptr_t>(workspace_.data);
+  const Range lent{first, first + workspace_.size};
   for (int i = 0; i < signature_.arguments.count; ++i) {
     if (!slots_[i].present || slots_[i].data == nullptr || slots_[i].elements() == 0) continue;
-    const Range range = range_of(slots_[i]);
-    if (range.first < first + workspace_.size && first < range.last)
+    if (lent.overlaps(range_of(slots_[i])))
       fail(step.code, concat("workspace overlaps ", signature_.arguments[i].name,
                              " in memory, expected separate buffers"));
   }
@@ -362,9 +373,9 @@ void Arguments::check_overlap(const Step& step) const {
     for (int i = 0; i < signature_.arguments.count; ++i) {
       // Two outputs are compared once; an output is not compared with itself.
       if (i == o || (i < o && signature_.arguments[i].is_output())) continue;
+      if (i == signature_.arguments[o].may_overlap) continue;
       if (!slots_[i].present || slots_[i].elements() == 0) continue;
-      const Range other = range_of(slots_[i]);
-      if (output.first < other.last && other.first < output.last)
+      if (output.overlaps(range_of(slots_[i])))
         fail(step.code, concat(signature_.arguments[o].name, " overlaps ", signature_.arguments[i].name,
                                " in memory, expected separate buffers"));
     }
@@ -377,6 +388,7 @@ std::string Arguments::describe() const {
     if (!slots_[i].present) continue;
     text += concat(text.empty() ? "" : ", ", signature_.arguments[i].name, " ", name_of(slots_[i].dtype),
                    shape_text(slots_[i]));
+    if (slots_[i].layout != nullptr) text += concat(" ", slots_[i].layout);
   }
   for (int i = 0; i < signature_.scalars.count; ++i) {
     text += concat(text.empty() ? "" : ", ", signature_.scalars[i].name, " ");

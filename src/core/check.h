@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <limits>
+#include <optional>
 #include <string>
 
 #include "core/signature.h"
@@ -15,16 +17,24 @@ struct Slot {
   const void* data = nullptr;
   const std::int64_t* shape = nullptr;
   const std::int64_t* stride = nullptr;
-  DType dtype = DType::f32;
+  const char* layout = nullptr;  // its name, where a descriptor has one; for the log
   std::int32_t rank = 0;
+  DType dtype = DType::f32;
   bool present = false;
 
   Slot() = default;  // an optional argument that is not there
   template <class Data>
   Slot(const BasicTensor<Data>& t)  // NOLINT: a tensor is a slot
-      : data(t.data), shape(t.shape), stride(t.stride), dtype(t.dtype), rank(t.rank), present(true) {}
-  Slot(const void* data_, DType dtype_, const std::int64_t* shape_, const std::int64_t* stride_, int rank_)
-      : data(data_), shape(shape_), stride(stride_), dtype(dtype_), rank(rank_), present(true) {}
+      : data(t.data), shape(t.shape), stride(t.stride), rank(t.rank), dtype(t.dtype), present(true) {}
+  Slot(const void* data_, DType dtype_, const std::int64_t* shape_, const std::int64_t* stride_, int rank_,
+       const char* layout_ = nullptr)
+      : data(data_),
+        shape(shape_),
+        stride(stride_),
+        layout(layout_),
+        rank(rank_),
+        dtype(dtype_),
+        present(true) {}
 
   std::int64_t elements() const;  // saturates; 0 for a negative extent
   // An extent is 0, or there is no shape at all. Negative extents are for the checks of shapes to refuse.
@@ -42,6 +52,9 @@ struct ScalarValue {
   ScalarValue(const std::int64_t* data, std::int64_t count) : values(data), value(count) {}
 };
 
+// Whether the bytes that two arguments can touch overlap; those of absent and empty ones do not.
+bool share_memory(const Slot& a, const Slot& b);
+
 // Memory that the caller lends to a call.
 struct Workspace {
   void* data = nullptr;
@@ -52,6 +65,8 @@ inline constexpr std::int64_t kLargeElements = std::int64_t{1} << 31;  // Check:
 
 inline constexpr std::int64_t kUnbound = -1;
 inline constexpr std::int64_t kAbsent = -2;  // bound: the optional dimension is not there, and counts as 1
+// An extent that check_descriptions() cannot judge: it fits every expression.
+inline constexpr std::int64_t kUnknownExtent = std::numeric_limits<std::int64_t>::min();
 
 // The arguments of a call: checked in the signature's order, with every size bound.
 class Arguments {
@@ -62,6 +77,9 @@ class Arguments {
 
   // Runs the steps in order. Throws Error at the first that fails; false: there is nothing to do.
   bool check();
+  // Runs the steps that need no memory: presence, ranks, dtypes, scalars, shapes and rules. Outputs may be
+  // absent, and extents kUnknownExtent: for callers that trace a call instead of making it.
+  void check_descriptions();
 
   const Signature& signature() const { return signature_; }
   const Slot& slot(int argument) const { return slots_[argument]; }
@@ -72,7 +90,7 @@ class Arguments {
   // Bytes of a workspace, wherever it begins, for the plan's scratch; 0 when the plan needs none.
   std::size_t workspace_bytes() const;
 
-  // "gates f32[3], ..., capacity 2": for the log.
+  // "gates f32[3], ..., capacity 2", with the layout behind the shape where there is one: for the log.
   std::string describe() const;
   [[noreturn]] void fail(ErrorCode code, const std::string& what) const;  // "op: what"
 
@@ -80,6 +98,20 @@ class Arguments {
   void check_argument(const Step& step, int argument);
   void check_absent(const Step& step, const Argument& argument, const void* data) const;
   void check_shape(const Step& step, int argument, int only_dim);
+  // Of an extent that disagrees with others: whoever is alone with what it says is to blame.
+  [[noreturn]] void refuse_extent(const Step& step, int argument, int dim, std::int64_t actual,
+                                  std::int64_t expected) const;
+  [[noreturn]] void refuse_rule(const Step& step, const Rule& rule, std::int64_t left,
+                                std::int64_t right) const;
+  // Where an argument has a size as one of its extents, and what it says the size is.
+  struct Said {
+    int argument, dim, position;  // dim: in the signature; position: in the tensor
+    std::int64_t size;
+  };
+  std::optional<Said> said_by(int argument, int name) const;
+  std::optional<Said> first_to_say(int name) const;
+  bool is_transposed(int argument, int name, std::int64_t size) const;
+  bool is_surely_transposed(int argument, int name, std::int64_t size) const;
   void check_scalar(const Step& step, int i) const;
   void check_vector_lengths(const Step& step) const;
   void check_rules(const Step& step) const;
@@ -94,11 +126,13 @@ class Arguments {
   Workspace workspace_;
   int threads_;
   std::int64_t sizes_[kMaxNames];
+  bool only_descriptions_ = false;
 };
 
 // "[choices?, samples]" and "that of input, or f32": for sentences and tables.
 std::string dims_text(const Argument& argument);
 std::string dtypes_text(const Signature& signature, const Argument& argument);
+std::string shape_text(const Slot& slot);  // "[2, 3]"
 
 std::string concat_parts(std::initializer_list<std::string> parts);
 inline std::string text_of(std::string_view s) { return std::string(s); }

@@ -16,7 +16,11 @@ constexpr DTypes dtypes(D... d) {
 }
 // A dtype of another library that has no DType is kForeign: it is in no set.
 inline constexpr DType kForeign = static_cast<DType>(31);
-constexpr bool contains(DTypes set, DType dtype) { return (set >> static_cast<int>(dtype)) & 1; }
+constexpr bool is_dtype(DType dtype) { return static_cast<int>(dtype) < kDTypeCount; }
+// An enum can hold any number: what is no DType is in no set.
+constexpr bool contains(DTypes set, DType dtype) {
+  return is_dtype(dtype) && ((set >> static_cast<int>(dtype)) & 1);
+}
 
 inline constexpr DTypes kFloats = dtypes(DType::f32, DType::f64, DType::f16, DType::bf16);
 inline constexpr DTypes kIndices = dtypes(DType::i32, DType::i64);

@@ -2,20 +2,27 @@
 // sentence of each failure, the negative tests, the signature fuzzer, the argument tables of the docs and the
 // log line.
 //
-//   inline constexpr Signature kScale{
-//       "scale", "rows columns",                                   // sizes that shapes bind, first use binds
-//       {scalar("factor", 1, 64), choice("mode", "keep zero")},    // scalars are names too
-//       {in("x", kFloats, "batch?, rows, columns"),                // `?`: this dimension may be absent
-//        out("y", like("x"), "rows * factor, columns + 1")}};
+//   inline constexpr const Signature& kScale = signature([] {
+//     return Draft{"scale",
+//                  "batch rows columns",                        // sizes that shapes bind: the first use
+//                  binds {scalar("factor", 1, 64), choice("mode", "keep zero")}, {in("x", kFloats, "batch?,
+//                  rows, columns"),  // `?`: this dimension may be absent
+//                   out("y", like("x"), "rows * factor, columns + 1")}};
+//   });
 //
-// volume(v) is the product of the elements of a vector scalar v.
+// Arguments: in, out, inout; optional(..), required_with("x", ..), required_when("mode", "zero", ..);
+// may_overlap("x", out("y", ..)): y may share memory with x, and the plan reads x as it was before the first
+// write. Dtypes: a set, like("x"), like("x", set), lane_of("x"): f64 beside f64, else f32. volume(v) is the
+// product of the elements of a vector scalar v.
 // An order of steps may look at a part of what it checks: {Check::shapes, code, "x.1 y"} at one dimension of
-// x and all of y, {Check::rules, code, "0 2"} at the first rule and the third; likewise data checks.
+// x and all of y, {Check::rules, code, "space limit"} at the rules of these names; likewise data checks.
 // {Check::outputs_empty, code, "y z"} ends the call when y and z have no elements, whatever the other outputs
-// have. A name that is not declared is a compile error. What the grammar cannot say is an ordinary `if` that
+// have. A data check says which names it looks at, and gets their positions.
+// A name that is not declared is a compile error. What the grammar cannot say is an ordinary `if` that
 // throws.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <initializer_list>
@@ -29,14 +36,23 @@
 
 namespace turnout::core {
 
-inline constexpr int kMaxNames = 16;
-inline constexpr int kMaxArguments = 12;
-inline constexpr int kMaxScalars = 12;
-inline constexpr int kMaxRules = 4;
-inline constexpr int kMaxSteps = 24;
+// Room in a Draft, which exists at compile time alone, and in the arrays of one call.
+inline constexpr int kMaxNames = 32;
+inline constexpr int kMaxArguments = 24;
 inline constexpr std::int64_t kSizeMax = std::numeric_limits<std::int64_t>::max();
 
-// A list of at most N values that lives in a constant.
+// Values that lie elsewhere.
+template <class T>
+struct View {
+  const T* items = nullptr;
+  int count = 0;
+
+  constexpr const T& operator[](int i) const { return items[i]; }
+  constexpr const T* begin() const { return items; }
+  constexpr const T* end() const { return items + count; }
+};
+
+// A list of at most N values.
 template <class T, int N>
 struct List {
   std::array<T, N> items{};
@@ -67,9 +83,13 @@ struct Argument {
   Role role = Role::in;
   bool optional = false;
   std::int8_t required_with = -1;  // an optional argument that must be there when that one is
+  std::int8_t required_when = -1;  // or when that scalar has the value `when`
+  std::int64_t when = 0;
   DTypes dtypes = 0;
   std::int8_t like = -1;  // also (or only, when dtypes is empty) the dtype of that argument, if it is there
-  List<Extent, kMaxRank> dims;
+  bool is_lane = false;   // f64 where `like` is f64, else f32: what its values are computed in
+  std::int8_t may_overlap = -1;  // an output that may share memory with that argument
+  View<Extent> dims;
   constexpr bool is_output() const { return role != Role::in; }
 };
 
@@ -85,6 +105,7 @@ struct Scalar {
 
 struct Rule {  // left <= right
   Extent left, right;
+  std::string_view name;  // for an order of steps
 };
 
 enum class Check : std::uint8_t {
@@ -101,7 +122,7 @@ enum class Check : std::uint8_t {
   workspace_null,  // the caller's memory is there when its size is not 0, needed or not
   workspace,       // and as large as the plan's scratch
   pointers,        // not null, aligned to an element; empty tensors pass
-  overlap,         // no output shares memory with another argument
+  overlap,         // no output shares memory with another argument, but where Argument::may_overlap says so
   data,            // the signature's data checks: what only a function can say
 };
 
@@ -113,7 +134,7 @@ struct Selection {            // an argument, or one dimension of it
 struct Step {
   Check check = Check::present;
   ErrorCode code = ErrorCode::bad_param;
-  List<Selection, 16> only;  // empty: all there is, in order
+  View<Selection> only;  // empty: all there is, in order
 
   constexpr bool selects_positions() const { return check == Check::rules || check == Check::data; }
   // Whether the step looks at this dimension of an argument (-1: at any of it), or at the rule or data check
@@ -130,10 +151,13 @@ struct Step {
 struct DTypeSpec {
   DTypes dtypes = 0;
   std::string_view like;
+  bool is_lane = false;
   constexpr DTypeSpec(DTypes set) : dtypes(set) {}  // NOLINT: a set is a spec
-  constexpr DTypeSpec(DTypes set, std::string_view name) : dtypes(set), like(name) {}
+  constexpr DTypeSpec(DTypes set, std::string_view name, bool lane = false)
+      : dtypes(set), like(name), is_lane(lane) {}
 };
 consteval DTypeSpec like(std::string_view name, DTypes or_one_of = 0) { return {or_one_of, name}; }
+consteval DTypeSpec lane_of(std::string_view name) { return {0, name, true}; }
 
 struct ArgumentSpec {
   std::string_view name;
@@ -142,6 +166,9 @@ struct ArgumentSpec {
   std::string_view dims;
   bool is_optional = false;
   std::string_view required_with = {};
+  std::string_view required_when = {};
+  std::string_view when = {};
+  std::string_view may_overlap = {};
 };
 consteval ArgumentSpec in(std::string_view name, DTypeSpec dtype, std::string_view dims) {
   return {name, Role::in, dtype, dims};
@@ -160,6 +187,20 @@ consteval ArgumentSpec optional(ArgumentSpec argument) {
 consteval ArgumentSpec required_with(std::string_view name, ArgumentSpec argument) {
   argument.is_optional = true;
   argument.required_with = name;
+  return argument;
+}
+
+// Optional, unless the scalar of that name has the value of that name.
+consteval ArgumentSpec required_when(std::string_view name, std::string_view value, ArgumentSpec argument) {
+  argument.is_optional = true;
+  argument.required_when = name;
+  argument.when = value;
+  return argument;
+}
+
+// An output that may share memory with the argument of that name.
+consteval ArgumentSpec may_overlap(std::string_view name, ArgumentSpec argument) {
+  argument.may_overlap = name;
   return argument;
 }
 
@@ -183,28 +224,40 @@ consteval ScalarSpec vector(std::string_view name, std::string_view length, std:
 }
 
 struct RuleSpec {
-  std::string_view left, right;
+  std::string_view left, right, name;
 };
-consteval RuleSpec at_most(std::string_view left, std::string_view right) { return {left, right}; }
+consteval RuleSpec at_most(std::string_view left, std::string_view right, std::string_view name = {}) {
+  return {left, right, name};
+}
 
 struct StepSpec {
   Check check;
   ErrorCode code = ErrorCode::bad_param;
-  std::string_view only = {};  // "input.1 dispatch": arguments, or single dimensions; "0 2": positions
+  std::string_view only = {};  // "input.1 dispatch": arguments, or single dimensions; names of rules
 };
 
 class Arguments;
+// Positions, in Arguments, of the names that a function looks at, in the order in which it asks for them.
+using Positions = List<std::int8_t, 12>;
+
 // A check of the data, or of scalars beyond their ranges; throws Error. It sees arguments that passed the
 // steps before its own: all others in the standard order.
 struct DataCheck {
   std::string_view name;
-  void (*check)(const Arguments& arguments) = nullptr;
+  std::string_view text;  // what it expects, for the docs
+  void (*check)(const Arguments& arguments, const Positions& at) = nullptr;
+  std::string_view looks_at = {};  // names of arguments, scalars and sizes
+  Positions at = {};               // of these names
 };
 
 // Bytes of scratch memory that the plan takes for arguments whose shapes agree, on Arguments::threads(): what
 // a workspace is for. A query that looks at no shapes gives it arguments whose shapes do not agree, and no
 // sizes.
-using ScratchBytes = std::size_t (*)(const Arguments& arguments);
+struct ScratchBytes {
+  std::size_t (*bytes)(const Arguments& arguments, const Positions& at) = nullptr;
+  std::string_view looks_at = {};
+  Positions at = {};
+};
 
 // The order of checks of the whole C++ and Python library.
 inline constexpr StepSpec kStandardOrder[] = {{Check::present},    {Check::ranks},         {Check::dtypes},
@@ -212,43 +265,84 @@ inline constexpr StepSpec kStandardOrder[] = {{Check::present},    {Check::ranks
                                               {Check::contiguous}, {Check::outputs_empty}, {Check::pointers},
                                               {Check::overlap},    {Check::data}};
 
-class Signature {
- public:
-  consteval Signature(std::string_view op_name, std::string_view size_names,
-                      std::initializer_list<ScalarSpec> scalar_specs,
-                      std::initializer_list<ArgumentSpec> argument_specs,
-                      std::initializer_list<RuleSpec> rule_specs = {},
-                      std::initializer_list<DataCheck> checks = {},
-                      std::span<const StepSpec> steps = kStandardOrder, ScratchBytes scratch_bytes = nullptr);
+// What an operator accepts. The lists lie beside it, as long as they need to be.
+struct Signature {
+  std::string_view op;
+  View<std::string_view> names;  // the scalars first, then the sizes that shapes bind
+  View<Scalar> scalars;
+  View<Argument> arguments;
+  View<Rule> rules;
+  View<DataCheck> data_checks;
+  View<Step> order;
+  ScratchBytes scratch;  // where there is a workspace, or a query of its size
 
-  constexpr int argument(std::string_view name) const {
+  // Positions in Arguments, of an argument and of a size or scalar. A misspelt name does not compile.
+  consteval int argument(std::string_view name) const {
     for (int i = 0; i < arguments.count; ++i)
       if (arguments[i].name == name) return i;
     throw "no such argument";
+  }
+  consteval int size(std::string_view name) const {
+    for (int i = 0; i < names.count; ++i)
+      if (names[i] == name) return i;
+    throw "no such size";
   }
   constexpr bool has_argument(std::string_view name) const {
     for (const Argument& one : arguments)
       if (one.name == name) return true;
     return false;
   }
-  // Position of a size or scalar in Arguments; a misspelt name does not compile in a constant.
+  // Whether its memory is row-major without gaps; else any view does.
+  constexpr bool needs_contiguous(int position) const {
+    for (const Step& step : order)
+      if (step.check == Check::contiguous && step.looks_at(position)) return true;
+    return false;
+  }
+};
+
+// A signature as it is written down, at compile time: lists with room to spare.
+class Draft {
+ public:
+  consteval Draft(std::string_view op_name, std::string_view size_names,
+                  std::initializer_list<ScalarSpec> scalar_specs,
+                  std::initializer_list<ArgumentSpec> argument_specs,
+                  std::initializer_list<RuleSpec> rule_specs = {},
+                  std::initializer_list<DataCheck> checks = {},
+                  std::span<const StepSpec> steps = kStandardOrder, ScratchBytes scratch_bytes = {});
+
+  // Of the lists of all arguments and steps, which one has.
+  struct Part {
+    int first = 0, count = 0;
+  };
+
+  std::string_view op;
+  List<std::string_view, kMaxNames> names;
+  List<Scalar, kMaxNames> scalars;
+  List<Argument, kMaxArguments> arguments;
+  List<Part, kMaxArguments> dims_of;  // in `dims`
+  List<Extent, 4 * kMaxArguments> dims;
+  List<Rule, 16> rules;
+  List<DataCheck, 16> data_checks;
+  List<Step, 32> order;
+  List<Part, 32> only_of;  // in `only`
+  List<Selection, 96> only;
+  ScratchBytes scratch;
+
+ private:
+  constexpr int argument(std::string_view name) const {
+    for (int i = 0; i < arguments.count; ++i)
+      if (arguments[i].name == name) return i;
+    throw "no such argument";
+  }
   constexpr int size(std::string_view name) const {
     for (int i = 0; i < names.count; ++i)
       if (names[i] == name) return i;
     throw "no such size";
   }
-
-  std::string_view op;
-  List<std::string_view, kMaxNames> names;  // the scalars first, then the sizes that shapes bind
-  List<Scalar, kMaxScalars> scalars;
-  List<Argument, kMaxArguments> arguments;
-  List<Rule, kMaxRules> rules;
-  List<DataCheck, kMaxRules> data_checks;
-  List<Step, kMaxSteps> order;
-  ScratchBytes scratch = nullptr;  // where there is a workspace, or a query of its size
-
- private:
   constexpr Extent parse_extent(std::string_view text) const;
+  constexpr Positions positions(std::string_view list) const;
+  constexpr std::int64_t value_of(int scalar, std::string_view value) const;
+  constexpr Selection selection(Check check, std::string_view text) const;
 };
 
 // -- parsing, at compile time ------------------------------------------------------------------------------
@@ -276,7 +370,7 @@ constexpr std::int64_t number(std::string_view text) {
   return value;
 }
 
-constexpr Extent Signature::parse_extent(std::string_view text) const {
+constexpr Extent Draft::parse_extent(std::string_view text) const {
   Extent extent;
   if (text.back() == '?') {
     extent.optional = true;
@@ -302,54 +396,155 @@ constexpr Extent Signature::parse_extent(std::string_view text) const {
   return extent;
 }
 
-consteval Signature::Signature(std::string_view op_name, std::string_view size_names,
-                               std::initializer_list<ScalarSpec> scalar_specs,
-                               std::initializer_list<ArgumentSpec> argument_specs,
-                               std::initializer_list<RuleSpec> rule_specs,
-                               std::initializer_list<DataCheck> checks, std::span<const StepSpec> steps,
-                               ScratchBytes scratch_bytes)
+constexpr Positions Draft::positions(std::string_view list) const {
+  Positions found;
+  split(list, ' ', [&](std::string_view name) {
+    for (int i = 0; i < names.count; ++i)
+      if (names[i] == name) return found.push(static_cast<std::int8_t>(i));
+    found.push(static_cast<std::int8_t>(argument(name)));
+  });
+  return found;
+}
+
+// What the scalar is when it has the value of this name.
+constexpr std::int64_t Draft::value_of(int scalar, std::string_view value) const {
+  std::int64_t next = scalars[scalar].min, found = -1;
+  split(scalars[scalar].values, ' ', [&](std::string_view name) {
+    if (name == value) found = next;
+    ++next;
+  });
+  if (found < 0) throw "the scalar has no such value";
+  return found;
+}
+
+constexpr Selection Draft::selection(Check check, std::string_view text) const {
+  if (check == Check::rules) {
+    for (int i = 0; i < rules.count; ++i)
+      if (rules[i].name == text) return {static_cast<std::int8_t>(i), -1};
+    throw "no such rule";
+  }
+  if (check == Check::data) {
+    for (int i = 0; i < data_checks.count; ++i)
+      if (data_checks[i].name == text) return {static_cast<std::int8_t>(i), -1};
+    throw "no such data check";
+  }
+  const std::size_t dot = text.find('.');
+  const int position = argument(text.substr(0, dot));
+  if (dot == std::string_view::npos) return {static_cast<std::int8_t>(position), -1};
+  const std::int64_t dim = number(text.substr(dot + 1));
+  if (dim >= dims_of[position].count) throw "no such dimension";
+  return {static_cast<std::int8_t>(position), static_cast<std::int8_t>(dim)};
+}
+
+consteval Draft::Draft(std::string_view op_name, std::string_view size_names,
+                       std::initializer_list<ScalarSpec> scalar_specs,
+                       std::initializer_list<ArgumentSpec> argument_specs,
+                       std::initializer_list<RuleSpec> rule_specs, std::initializer_list<DataCheck> checks,
+                       std::span<const StepSpec> steps, ScratchBytes scratch_bytes)
     : op(op_name), scratch(scratch_bytes) {
   for (const ScalarSpec& spec : scalar_specs) names.push(spec.scalar.name);
   split(size_names, ' ', [&](std::string_view name) { names.push(name); });
   for (const ScalarSpec& spec : scalar_specs) {
-    scalars.push(spec.scalar);
-    if (spec.scalar.is_vector)
-      scalars.items[static_cast<std::size_t>(scalars.count - 1)].length = parse_extent(spec.length);
+    Scalar parsed = spec.scalar;
+    scalars.push(parsed);  // its length may be named by a vector before it
+    if (!parsed.is_vector) continue;
+    parsed.length = parse_extent(spec.length);
+    scalars.items[static_cast<std::size_t>(scalars.count - 1)] = parsed;
   }
   for (const ArgumentSpec& spec : argument_specs) {
-    Argument argument{spec.name, spec.role, spec.is_optional, -1, spec.dtype.dtypes, -1, {}};
-    split(spec.dims, ',', [&](std::string_view dim) { argument.dims.push(parse_extent(dim)); });
-    arguments.push(argument);
+    Argument parsed;
+    parsed.name = spec.name;
+    parsed.role = spec.role;
+    parsed.optional = spec.is_optional;
+    parsed.dtypes = spec.dtype.dtypes;
+    parsed.is_lane = spec.dtype.is_lane;
+    arguments.push(parsed);
+    Part part{dims.count, 0};
+    split(spec.dims, ',', [&](std::string_view dim) { dims.push(parse_extent(dim)), ++part.count; });
+    dims_of.push(part);
   }
-  int position = 0;
+  int i = 0;
   for (const ArgumentSpec& spec : argument_specs) {
-    Argument& parsed = arguments.items[static_cast<std::size_t>(position++)];
-    if (!spec.dtype.like.empty()) parsed.like = static_cast<std::int8_t>(argument(spec.dtype.like));
-    if (!spec.required_with.empty())
-      parsed.required_with = static_cast<std::int8_t>(argument(spec.required_with));
+    Argument& parsed = arguments.items[static_cast<std::size_t>(i++)];
+    const auto position = [&](std::string_view name) {
+      return name.empty() ? std::int8_t{-1} : static_cast<std::int8_t>(argument(name));
+    };
+    parsed.like = position(spec.dtype.like);
+    parsed.required_with = position(spec.required_with);
+    parsed.may_overlap = position(spec.may_overlap);
+    if (!spec.required_when.empty()) {
+      parsed.required_when = static_cast<std::int8_t>(size(spec.required_when));
+      parsed.when = value_of(parsed.required_when, spec.when);
+    }
+    if (parsed.may_overlap < 0) continue;
+    if (!parsed.is_output()) throw "only an output can share memory";
+    if (arguments[parsed.may_overlap].is_output()) throw "two outputs cannot share memory";
   }
-  for (const RuleSpec& spec : rule_specs) rules.push({parse_extent(spec.left), parse_extent(spec.right)});
-  for (const DataCheck& check : checks) data_checks.push(check);
+  for (const RuleSpec& spec : rule_specs)
+    rules.push({parse_extent(spec.left), parse_extent(spec.right), spec.name});
+  for (DataCheck check : checks) {
+    check.at = positions(check.looks_at);
+    data_checks.push(check);
+  }
+  scratch.at = positions(scratch.looks_at);
   for (const StepSpec& spec : steps) {
-    if (spec.check == Check::workspace && scratch == nullptr) throw "no size to compare a workspace with";
-    Step step{spec.check, spec.code, {}};
-    split(spec.only, ' ', [&](std::string_view part) {
-      if (step.selects_positions()) {
-        if (number(part) >= (spec.check == Check::rules ? rules.count : data_checks.count))
-          throw "no such rule or data check";
-        step.only.push({static_cast<std::int8_t>(number(part)), -1});
-        return;
-      }
-      const std::size_t dot = part.find('.');
-      Selection selection{static_cast<std::int8_t>(argument(part.substr(0, dot))), -1};
-      if (dot != std::string_view::npos) {
-        selection.dim = static_cast<std::int8_t>(number(part.substr(dot + 1)));
-        if (selection.dim >= arguments[selection.argument].dims.count) throw "no such dimension";
-      }
-      step.only.push(selection);
-    });
-    order.push(step);
+    if (spec.check == Check::workspace && scratch.bytes == nullptr)
+      throw "no size to compare a workspace with";
+    Part part{only.count, 0};
+    split(spec.only, ' ',
+          [&](std::string_view text) { only.push(selection(spec.check, text)), ++part.count; });
+    order.push({spec.check, spec.code, {}});
+    only_of.push(part);
   }
+}
+
+// -- storage -----------------------------------------------------------------------------------------------
+
+// The lists of one signature, exactly as long as they are. Make is the type of the lambda that drafts it.
+template <class Make>
+struct StoredSignature {
+  static constexpr Draft kDraft = Make{}();
+
+  template <class T, int kCount, int N>
+  static constexpr std::array<T, kCount> exact(const List<T, N>& list) {
+    std::array<T, kCount> items{};
+    for (int i = 0; i < kCount; ++i) items[static_cast<std::size_t>(i)] = list[i];
+    return items;
+  }
+  template <class T, std::size_t kCount>
+  static constexpr View<T> view(const std::array<T, kCount>& items) {
+    return {items.data(), static_cast<int>(kCount)};
+  }
+
+  static constexpr auto kNames = exact<std::string_view, kDraft.names.count>(kDraft.names);
+  static constexpr auto kScalars = exact<Scalar, kDraft.scalars.count>(kDraft.scalars);
+  static constexpr auto kDims = exact<Extent, kDraft.dims.count>(kDraft.dims);
+  static constexpr auto kRules = exact<Rule, kDraft.rules.count>(kDraft.rules);
+  static constexpr auto kDataChecks = exact<DataCheck, kDraft.data_checks.count>(kDraft.data_checks);
+  static constexpr auto kOnly = exact<Selection, kDraft.only.count>(kDraft.only);
+  static constexpr auto kArguments = [] {
+    auto items = exact<Argument, kDraft.arguments.count>(kDraft.arguments);
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      const Draft::Part part = kDraft.dims_of[static_cast<int>(i)];
+      items[i].dims = {kDims.data() + part.first, part.count};
+    }
+    return items;
+  }();
+  static constexpr auto kOrder = [] {
+    auto items = exact<Step, kDraft.order.count>(kDraft.order);
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      const Draft::Part part = kDraft.only_of[static_cast<int>(i)];
+      items[i].only = {kOnly.data() + part.first, part.count};
+    }
+    return items;
+  }();
+  static constexpr Signature kSignature{kDraft.op,    view(kNames),      view(kScalars), view(kArguments),
+                                        view(kRules), view(kDataChecks), view(kOrder),   kDraft.scratch};
+};
+
+template <class Make>
+consteval const Signature& signature(Make) {
+  return StoredSignature<Make>::kSignature;
 }
 
 }  // namespace turnout::core

@@ -14,7 +14,7 @@ namespace {
 
 constexpr StepSpec kQuerySteps[] = {{Check::present}};
 
-// What coors and voxel_num hold is looked at by the operators themselves.
+// The operators themselves check the values of coors and voxel_num.
 constexpr StepSpec kForwardSteps[] = {{Check::present},
                                       {Check::ranks},
                                       {Check::contiguous, ErrorCode::not_supported},
@@ -54,31 +54,34 @@ constexpr StepSpec kVoxelizationSteps[] = {{Check::present},
                                            {Check::contiguous, ErrorCode::not_supported},
                                            {Check::dtypes},
                                            {Check::large, ErrorCode::not_supported, kLimited},
-                                           {Check::rules, ErrorCode::bad_param, "0 1"},
+                                           {Check::rules, ErrorCode::bad_param, "points features"},
                                            {Check::workspace_null},
                                            {Check::any_empty, ErrorCode::bad_param, "voxels"},
-                                           {Check::rules, ErrorCode::bad_param, "2"},
+                                           {Check::rules, ErrorCode::bad_param, "coordinates"},
                                            {Check::workspace},
                                            {Check::pointers},
                                            {Check::overlap}};
 
-// How many points there are, by feats alone: all that one of the queries is given. 0 for what no call
-// accepts, or does nothing for.
-std::int64_t points_of(const Arguments& arguments) {
-  const Slot& feats = arguments.slot(arguments.signature().argument("feats"));
+// The number of points by the shape of feats, the only tensor that one of the queries has. 0 for shapes that
+// a call refuses or skips.
+std::int64_t points_of(const Slot& feats) {
   return feats.rank != 2 || feats.elements() >= kLargeElements || feats.elements() == 0 ? 0 : feats.shape[0];
 }
-std::size_t forward_scratch(const Arguments& arguments) {
-  const std::int64_t points = points_of(arguments);
-  return points == 0 ? 0 : dynamic_scatter_forward_scratch(points);
-}
-std::size_t backward_scratch(const Arguments& arguments) {
-  const std::int64_t points = points_of(arguments);
-  return points == 0 ? 0 : dynamic_scatter_backward_scratch(points, /*voxels=*/points);  // at most
-}
-std::size_t voxelization_scratch(const Arguments& arguments) {
-  return voxelize_hard_scratch(arguments.size(arguments.signature().size("rows")));
-}
+constexpr ScratchBytes kForwardScratch = {[](const Arguments& arguments, const Positions& at) {
+                                            const std::int64_t points = points_of(arguments.slot(at[0]));
+                                            return points == 0 ? 0 : dynamic_scatter_forward_scratch(points);
+                                          },
+                                          "feats"};
+constexpr ScratchBytes kBackwardScratch = {
+    [](const Arguments& arguments, const Positions& at) {
+      const std::int64_t points = points_of(arguments.slot(at[0]));
+      return points == 0 ? 0 : dynamic_scatter_backward_scratch(points, /*voxels=*/points);  // at most
+    },
+    "feats"};
+constexpr ScratchBytes kVoxelizationScratch = {[](const Arguments& arguments, const Positions& at) {
+                                                 return voxelize_hard_scratch(arguments.size(at[0]));
+                                               },
+                                               "rows"};
 
 constexpr DTypes kFloat = dtypes(DType::f32), kInt = dtypes(DType::i32);
 constexpr ArgumentSpec kVoxelNum = in("voxel_num", kInt, "1");
@@ -88,8 +91,8 @@ constexpr ScalarSpec kOnlyMax = choice("reduce_type", "max", MLUOP_REDUCE_DMAX);
 static_assert(static_cast<int>(Reduce::mean) == MLUOP_REDUCE_DMEAN &&
               static_cast<int>(Reduce::max) == MLUOP_REDUCE_DMAX);
 
-consteval Signature backward_c(std::string_view op) {
-  return {
+consteval Draft backward_c(std::string_view op) {
+  return Draft{
       op,
       "voxels channels points",
       {kOnlyMax},
@@ -99,14 +102,15 @@ consteval Signature backward_c(std::string_view op) {
       {at_most("voxels", "points")},
       {},
       kBackwardSteps,
-      &backward_scratch};
+      kBackwardScratch};
 }
 
-// The query has no use for the last rule: it has an answer for what a call then refuses.
-constexpr RuleSpec kSomePoints = at_most("1", "rows"), kSomeFeatures = at_most("1", "features");
-consteval Signature voxelization_c(std::string_view op, std::initializer_list<RuleSpec> rules,
-                                   std::span<const StepSpec> steps) {
-  return {
+// The query leaves out the last rule: it has an answer for shapes that a call then refuses.
+constexpr RuleSpec kSomePoints = at_most("1", "rows", "points"),
+                   kSomeFeatures = at_most("1", "features", "features");
+consteval Draft voxelization_c(std::string_view op, std::initializer_list<RuleSpec> rules,
+                               std::span<const StepSpec> steps) {
+  return Draft{
       op,
       "rows features",
       {choice("deterministic", "true", 1), scalar("max_points", 0), scalar("max_voxels", 0),
@@ -117,16 +121,16 @@ consteval Signature voxelization_c(std::string_view op, std::initializer_list<Ru
       rules,
       {},
       steps,
-      &voxelization_scratch};
+      kVoxelizationScratch};
 }
 
 void write_voxel_num(const Tensor& voxel_num, std::int64_t voxels) {
   *static_cast<std::int32_t*>(voxel_num.data) = static_cast<std::int32_t>(voxels);
 }
 
-// Rows of points that are in no voxel, by what the operator has found.
+// Sets the rows of points in no voxel to -1, as this interface does.
 void mark_without_voxel(Context& context, const Tensor& coors, const Tensor& point2voxel_map) {
-  constexpr std::int64_t kGrain = 65536;  // points that are worth a thread: a megabyte of map and rows
+  constexpr std::int64_t kGrain = 65536;  // points in one range of a thread: a megabyte of map and rows
   auto* rows = static_cast<std::int32_t*>(coors.data);
   const auto* map = static_cast<const std::int32_t*>(point2voxel_map.data);
   parallel_for(context, coors.shape[0], kGrain, [&](std::int64_t begin, std::int64_t end) {
@@ -135,10 +139,81 @@ void mark_without_voxel(Context& context, const Tensor& coors, const Tensor& poi
   });
 }
 
+}  // namespace
+
+constexpr const Signature& kMluOpGetDynamicPointToVoxelForwardWorkspaceSize = signature([] {
+  return Draft{"mluOpGetDynamicPointToVoxelForwardWorkspaceSize",
+               "points channels",
+               {},
+               {in("feats", kFloat, "points, channels"), in("coors", kInt, "points, 3")},
+               {},
+               {},
+               kQuerySteps,
+               kForwardScratch};
+});
+
+constexpr const Signature& kMluOpDynamicPointToVoxelForward = signature([] {
+  return Draft{
+      "mluOpDynamicPointToVoxelForward",
+      "points channels voxels",
+      {choice("reduce_type", "mean max", MLUOP_REDUCE_DMEAN)},
+      {in("feats", kFloat, "points, channels"), inout("coors", kInt, "points, 3"),
+       out("voxel_feats", kFloat, "voxels, channels"), out("voxel_coors", kInt, "voxels, 3"),
+       out("point2voxel_map", kInt, "points"), out("voxel_points_count", kInt, "voxels"), kVoxelNumResult},
+      {at_most("voxels", "points")},
+      {},
+      kForwardSteps,
+      kForwardScratch};
+});
+
+constexpr const Signature& kMluOpGetDynamicPointToVoxelBackwardWorkspaceSize = signature([] {
+  return Draft{"mluOpGetDynamicPointToVoxelBackwardWorkspaceSize",
+               "voxels channels points",
+               {kOnlyMax},
+               {in("grad_voxel_feats", kFloat, "voxels, channels"), in("feats", kFloat, "points, channels"),
+                in("voxel_feats", kFloat, "voxels, channels"), in("point2voxel_map", kInt, "points"),
+                in("voxel_points_count", kInt, "voxels"), kVoxelNum},
+               {},
+               {},
+               kQuerySteps,
+               kBackwardScratch};
+});
+constexpr const Signature& kMluOpGetDynamicScatterBackwardWorkspaceSize = signature([] {
+  return Draft{"mluOpGetDynamicScatterBackwardWorkspaceSize",
+               "points channels",
+               {kOnlyMax},
+               {in("feats", kFloat, "points, channels")},
+               {},
+               {},
+               kQuerySteps,
+               kBackwardScratch};
+});
+
+constexpr const Signature& kMluOpDynamicPointToVoxelBackward =
+    signature([] { return backward_c("mluOpDynamicPointToVoxelBackward"); });
+constexpr const Signature& kMluOpDynamicScatterBackward =
+    signature([] { return backward_c("mluOpDynamicScatterBackward"); });
+
+constexpr const Signature& kMluOpGetVoxelizationWorkspaceSize = signature([] {
+  return voxelization_c("mluOpGetVoxelizationWorkspaceSize", {kSomePoints, kSomeFeatures},
+                        kVoxelizationQuerySteps);
+});
+constexpr const Signature& kMluOpVoxelization = signature([] {
+  return voxelization_c("mluOpVoxelization",
+                        {kSomePoints, kSomeFeatures, at_most("3", "features", "coordinates")},
+                        kVoxelizationSteps);
+});
+
+namespace {
+
+constexpr Renames kForwardNames(kDynamicScatterForward, kMluOpDynamicPointToVoxelForward, "");
+constexpr Renames kBackwardNames(kDynamicScatterBackward, kMluOpDynamicPointToVoxelBackward, "");
+constexpr Renames kVoxelizationNames(kVoxelizeHard, kMluOpVoxelization, "point_cloud_range=coors_range");
+
 mluOpStatus_t call_backward(mluOpHandle_t handle, const Signature& signature, mluOpReduceMode_t reduce_type,
                             const Described (&described)[7], const Workspace& workspace) {
   return call(
-      handle, signature, described, {reduce_type},
+      handle, signature, kBackwardNames, described, {reduce_type},
       [](Context& context, const Tensor* t) {
         const ConstTensor feats = t[1], voxel_feats = t[2], counts = t[4], voxel_num = t[5];
         dynamic_scatter_backward(context, t[0],
@@ -153,57 +228,6 @@ mluOpStatus_t call_backward(mluOpHandle_t handle, const Signature& signature, ml
 }
 
 }  // namespace
-
-extern constexpr Signature kMluOpGetDynamicPointToVoxelForwardWorkspaceSize{
-    "mluOpGetDynamicPointToVoxelForwardWorkspaceSize",
-    "points channels",
-    {},
-    {in("feats", kFloat, "points, channels"), in("coors", kInt, "points, 3")},
-    {},
-    {},
-    kQuerySteps,
-    &forward_scratch};
-
-extern constexpr Signature kMluOpDynamicPointToVoxelForward{
-    "mluOpDynamicPointToVoxelForward",
-    "points channels voxels",
-    {choice("reduce_type", "mean max", MLUOP_REDUCE_DMEAN)},
-    {in("feats", kFloat, "points, channels"), inout("coors", kInt, "points, 3"),
-     out("voxel_feats", kFloat, "voxels, channels"), out("voxel_coors", kInt, "voxels, 3"),
-     out("point2voxel_map", kInt, "points"), out("voxel_points_count", kInt, "voxels"), kVoxelNumResult},
-    {at_most("voxels", "points")},
-    {},
-    kForwardSteps,
-    &forward_scratch};
-
-extern constexpr Signature kMluOpGetDynamicPointToVoxelBackwardWorkspaceSize{
-    "mluOpGetDynamicPointToVoxelBackwardWorkspaceSize",
-    "voxels channels points",
-    {kOnlyMax},
-    {in("grad_voxel_feats", kFloat, "voxels, channels"), in("feats", kFloat, "points, channels"),
-     in("voxel_feats", kFloat, "voxels, channels"), in("point2voxel_map", kInt, "points"),
-     in("voxel_points_count", kInt, "voxels"), kVoxelNum},
-    {},
-    {},
-    kQuerySteps,
-    &backward_scratch};
-extern constexpr Signature kMluOpGetDynamicScatterBackwardWorkspaceSize{
-    "mluOpGetDynamicScatterBackwardWorkspaceSize",
-    "points channels",
-    {kOnlyMax},
-    {in("feats", kFloat, "points, channels")},
-    {},
-    {},
-    kQuerySteps,
-    &backward_scratch};
-
-extern constexpr Signature kMluOpDynamicPointToVoxelBackward = backward_c("mluOpDynamicPointToVoxelBackward");
-extern constexpr Signature kMluOpDynamicScatterBackward = backward_c("mluOpDynamicScatterBackward");
-
-extern constexpr Signature kMluOpGetVoxelizationWorkspaceSize = voxelization_c(
-    "mluOpGetVoxelizationWorkspaceSize", {kSomePoints, kSomeFeatures}, kVoxelizationQuerySteps);
-extern constexpr Signature kMluOpVoxelization = voxelization_c(
-    "mluOpVoxelization", {kSomePoints, kSomeFeatures, at_most("3", "features")}, kVoxelizationSteps);
 
 }  // namespace turnout::families::dynamic_scatter
 
@@ -229,7 +253,7 @@ mluOpStatus_t mluOpDynamicPointToVoxelForward(
     const mluOpTensorDescriptor_t voxel_num_desc, void* voxel_num) {
   bool ran = false;
   const mluOpStatus_t status = call(
-      handle, kMluOpDynamicPointToVoxelForward,
+      handle, kMluOpDynamicPointToVoxelForward, kForwardNames,
       {{feats_desc, feats},
        {coors_desc, coors},
        {voxel_feats_desc, voxel_feats},
@@ -334,7 +358,7 @@ mluOpStatus_t mluOpVoxelization(mluOpHandle_t handle, const mluOpTensorDescripto
                                 void* voxel_num) {
   bool ran = false;
   const mluOpStatus_t status =
-      call(handle, kMluOpVoxelization,
+      call(handle, kMluOpVoxelization, kVoxelizationNames,
            {{points_desc, points},
             {voxel_size_desc, voxel_size},
             {coors_range_desc, coors_range},

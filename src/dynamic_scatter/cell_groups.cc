@@ -1,8 +1,19 @@
-// Points by voxel through bits: a voxel's number is the rank of its cell among all that have points.
+// Groups points by ranks of bits: the number of a voxel is the rank of its cell among all cells that have
+// points.
 //
-// Most of the space is empty, so there are two tables: one with a bit for each block of 64 cells, and one
-// with the cells of those blocks that have points. Several threads mark in tables of their own, which become
-// one.
+// Most cells of the box are empty, so there are two levels. The first has a bit for each block of 64 cells.
+// The second has the 64 bits of each block that has points, and of no other. The rank of a cell is found in
+// two steps, a popcount each. Several threads mark bits in tables of their own, which are then combined.
+//
+// How large the tables are. A box is accepted only if the first level has at most kWords words for each
+// point. The second level has one word for each occupied block, so at most one for each point. A table of
+// kWords * points words is therefore enough for the first level of one thread, and for the second level of
+// kWords threads; the tables of further threads fit if the levels are smaller than that, and group_by_cells()
+// takes no more threads than fit.
+//
+// Points in no voxel are in a cell of their own, number `cells`, behind all others. They need no branch in
+// any loop, and as the last cell they have the last rank, so the voxels keep the numbers 0, 1, .. This cell
+// may be in the same block as real cells; that makes no difference to ranks.
 #include <algorithm>
 #include <bit>
 #include <cstdint>
@@ -16,17 +27,19 @@ namespace turnout::families::dynamic_scatter {
 using namespace core;
 namespace {
 
-// A table of blocks costs less than a sort as long as it has few words for a point; the tables of all threads
-// together have no more.
+// Words of a level for each point. With more, the table costs more than a sort.
 constexpr std::int64_t kWords = 2;
-constexpr std::int64_t kMaxPoints = std::int64_t{1} << 26;  // so that the numbers of their cells fit 32 bits
+// At most 2^26 - 1 blocks are occupied, so numbers of second-level cells fit 32 bits.
+constexpr std::int64_t kMaxCellPoints = std::int64_t{1} << 26;
 
-// Points without a voxel are in the cell behind the last one.
+// Words of the first level. One cell more than the box has: that of points in no voxel.
 std::int64_t words_of_blocks(const Packing& packing) {
   return BitRanks::words_for(static_cast<std::int64_t>(packing.cells / 64) + 1);
 }
 
-// The number of a point's cell, modulo 2^32: its coordinates' weighted sum.
+// The number of a point's cell: the weighted sum of its coordinates, modulo 2^32. Coordinates that have
+// changed since the packing was made may give any sum; those beyond the last cell are taken as `none`, so
+// that every cell has its bit in the tables.
 template <class Index, int kDims>
 struct CellOf {
   std::uint32_t weight[kDims], least = 0, none;
@@ -41,15 +54,16 @@ struct CellOf {
     Index any = 0;
     std::uint32_t cell = 0 - least;
     for (int d = 0; d < kDims; ++d) {
-      any |= row[d];
-      cell += static_cast<std::uint32_t>(row[d]) * weight[d];
+      const Index coordinate = row[d];
+      any |= coordinate;
+      cell += static_cast<std::uint32_t>(coordinate) * weight[d];
     }
-    return any < 0 ? none : cell;
+    return any < 0 ? none : std::min(cell, none);
   }
 };
 
-// Points begin .. end-1: the cell of each, and a mark for its block. Here and below, what is read in a loop
-// is a copy, which stores are known to leave alone.
+// First level: writes the cell of each of the points begin .. end-1 and marks its block. Here and below, what
+// a loop reads are local copies: the compiler knows that stores cannot change them.
 template <class Index, int kDims>
 void mark_blocks(const ConstTensor& coors, const Packing& packing, std::int64_t begin, std::int64_t end,
                  std::uint32_t* cells, BitRanks blocks) {
@@ -65,7 +79,7 @@ template <class Index>
 constexpr decltype(&mark_blocks<Index, 1>) kMarkBlocks[] = {&mark_blocks<Index, 1>, &mark_blocks<Index, 2>,
                                                             &mark_blocks<Index, 3>, &mark_blocks<Index, 4>};
 
-// Cells are numbered anew, as if there were only blocks with points, and marked.
+// Second level: renumbers cells within occupied blocks only, rank(block) * 64 + cell % 64, and marks them.
 void mark_cells(std::int64_t begin, std::int64_t end, std::uint32_t* cells, BitRanks blocks,
                 BitRanks marked) {
   for (std::int64_t x = begin; x < end; ++x) {
@@ -75,6 +89,7 @@ void mark_cells(std::int64_t begin, std::int64_t end, std::uint32_t* cells, BitR
   }
 }
 
+// The ranks of the cells are the voxels, except `none`. Writes the map and counts the points of each voxel.
 void count_points(std::int64_t begin, std::int64_t end, const std::uint32_t* cells, BitRanks marked,
                   std::int32_t none, std::int32_t* map, std::int32_t* counts) {
   for (std::int64_t x = begin; x < end; ++x) {
@@ -85,7 +100,8 @@ void count_points(std::int64_t begin, std::int64_t end, const std::uint32_t* cel
   }
 }
 
-// The tables of all parts, one behind the other, become one. Returns how many bits are set.
+// Combines the tables of all parts, which lie one behind the other, into the first; counts the bits before
+// each word. Returns how many bits are set.
 std::int64_t number(BitRanks ranks, std::int64_t words, std::int64_t parts) {
   std::uint32_t sum = 0;
   for (std::int64_t w = 0; w < words; ++w) {
@@ -102,11 +118,11 @@ std::int64_t number(BitRanks ranks, std::int64_t words, std::int64_t parts) {
 
 bool fits_cells(const Packing& packing, std::int64_t points) {
   return (packing.cells > 0 || packing.valid == 0) && packing.cells < (std::uint64_t{1} << 32) - 1 &&
-         points < kMaxPoints && words_of_blocks(packing) <= kWords * points;
+         points < kMaxCellPoints && words_of_blocks(packing) <= kWords * points;
 }
 
 std::size_t cells_bytes(std::int64_t points) {
-  if (points >= kMaxPoints) return 0;
+  if (points >= kMaxCellPoints) return 0;
   return 2 * array_bytes<std::uint32_t>(points) + array_bytes<std::uint64_t>(kWords * points) +
          array_bytes<std::uint32_t>(kWords * points) + array_bytes<std::uint64_t>(kWords * points) +
          array_bytes<std::int32_t>(CountTables::size(points, kMaxParts));
@@ -140,7 +156,8 @@ VoxelGroups group_by_cells(Context& context, const ConstTensor& coors, const Pac
     mark_cells(begin, end, cells, blocks, own);
   });
   const std::int64_t ranks = number(marked, full_blocks, marking.parts);
-  const std::int64_t voxels = packing.valid < points ? ranks - 1 : ranks;  // the last may be that of none
+  const std::int64_t voxels =
+      packing.valid < points ? ranks - 1 : ranks;  // the last rank may be that of points in no voxel
 
   const CountTables tables{voxels, passing.take<std::int32_t>(CountTables::size(voxels, chunks.parts))};
   chunks.run(context, [&](std::int64_t part, std::int64_t begin, std::int64_t end) {

@@ -1,4 +1,4 @@
-// Voxels of points, and how far coordinates reach, compiled once per instruction set.
+// Computes the voxel of each point, and bounding boxes of coordinates. Compiled once per instruction set.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -14,7 +14,7 @@
 
 TURNOUT_ISA_BEGIN(families::dynamic_scatter)
 
-// Four lanes: x, y, z of a point and whatever lies behind them.
+// One point in four lanes: x, y, z and whatever follows in memory.
 struct PointLanes {
   using D = hn::CappedTag<float, 4>;
   static_assert(HWY_MAX_BYTES >= 16);
@@ -26,15 +26,15 @@ struct PointLanes {
     const float four[4] = {values[0], values[1], values[2], 1};
     return hn::LoadU(D(), four);
   }
-  // Writes four elements: what is behind z, y, x is anything.
+  // Writes four elements: z, y, x and one without meaning.
   HWY_INLINE void voxelize(const float* point, std::int32_t* to) const {
     const D d;
     const hn::RebindToSigned<D> di;
     const auto cell = hn::Floor(hn::Div(hn::Sub(hn::LoadU(d, point), least), voxel_size));
-    const auto inside = hn::And(hn::Ge(cell, hn::Zero(d)), hn::Lt(cell, extent));  // not so of NaN
+    const auto inside = hn::And(hn::Ge(cell, hn::Zero(d)), hn::Lt(cell, extent));  // false for NaN
     std::uint8_t bits[8] = {};
     hn::StoreMaskBits(d, inside, bits);
-    // The conversion of what is not inside would be undefined.
+    // Converting a number outside the range of the integer would be undefined.
     const auto kept = hn::ConvertTo(di, hn::IfThenElse(inside, cell, hn::Set(d, -1.0f)));
     const auto all = (bits[0] & 7) == 7 ? kept : hn::Set(di, -1);
     const std::int32_t order[4] = {2, 1, 0, 3};
@@ -51,7 +51,8 @@ void voxelize(const void* grid_of, const void* points, std::int64_t features, vo
   auto* to = static_cast<Index*>(coors) + first * 3;
   std::int64_t i = first;
   if constexpr (std::is_same_v<T, float> && sizeof(Index) == 4) {
-    // All but the last point: behind that one there may be nothing to read, or another range to write.
+    // All points but the last: the element after that one may be outside the memory, or in another thread's
+    // range.
     const PointLanes lanes(grid);
     for (; i + 1 < last; ++i, point += features, to += 3) lanes.voxelize(point, to);
   }
@@ -60,9 +61,9 @@ void voxelize(const void* grid_of, const void* points, std::int64_t features, vo
     bool is_inside = true;
     for (int j = 0; j < 3; ++j) {
       cell[j] = std::floor((static_cast<Real>(to_float(point[j])) - grid.least[j]) / grid.voxel_size[j]);
-      is_inside &= cell[j] >= 0 && cell[j] < grid.extent[j];  // not so of NaN
+      is_inside &= cell[j] >= 0 && cell[j] < grid.extent[j];  // false for NaN
     }
-    // The conversion of what is not inside would be undefined.
+    // Converting a number outside the range of the integer would be undefined.
     for (int j = 0; j < 3; ++j) to[2 - j] = static_cast<Index>(is_inside ? cell[j] : Real{-1});
   }
 }
@@ -74,8 +75,8 @@ CoordinateKernels::VoxelizeRange pick_voxelize(DType points, DType coors) {
   });
 }
 
-// As many rows at once as a vector has lanes: kDims vectors, in which every lane has a column of its own.
-// Only rows beside a negative coordinate are looked at one by one.
+// Reads kLanes rows at a time, as kDims vectors; each lane of each vector always has the same column. A group
+// of rows with a negative coordinate is read again row by row.
 template <class Index, int kDims>
 Extremes extremes(const void* coors, std::int64_t first, std::int64_t last) {
   const hn::ScalableTag<Index> d;

@@ -42,7 +42,7 @@ void fill_rows(const Tensor& rows, std::int64_t first, Reduce reduce_type) {
   });
 }
 
-// Voxels first .. last-1 of `groups`: as many points in each range as are worth one.
+// Calls f(first, last) for ranges of voxels with about as many points each.
 template <class F>
 void for_voxel_ranges(Context& context, const VoxelGroups& groups, std::int64_t row_bytes, bool parallel,
                       const F& f) {
@@ -94,11 +94,11 @@ void write_counts(Context& context, const VoxelGroups& groups, const Tensor& cou
   });
 }
 
-// Of each voxel those of its first point.
+// The coordinates of a voxel are those of its first point.
 template <class Index, int kDims>
 void write_coors_of(Context& context, const VoxelGroups& groups, const Index* from, Index* to) {
   parallel_for(context, groups.voxels, kPointGrain, [&](std::int64_t begin, std::int64_t end) {
-    constexpr std::int64_t kAhead = 16;  // rows lie wherever the points are
+    constexpr std::int64_t kAhead = 16;  // prefetch: rows lie anywhere in memory
     for (std::int64_t v = begin; v < end; ++v) {
       if (v + kAhead < groups.voxels) __builtin_prefetch(from + groups.first_point(v + kAhead) * kDims);
       std::copy_n(from + groups.first_point(v) * kDims, kDims, to + v * kDims);
@@ -119,10 +119,10 @@ void write_coors(Context& context, const VoxelGroups& groups, const ConstTensor&
 
 // -- gradients ---------------------------------------------------------------------------------------------
 
-// count_of(v) of each voxel, in the type that means are computed in.
+// count_of(v) for each voxel, in the type that means are computed in.
 template <class CountOf>
 const void* lane_counts(DType feats, std::int64_t voxels, Scratch& scratch, const CountOf& count_of) {
-  const FpEnvironment environment;  // the caller's may round otherwise
+  const FpEnvironment environment;  // the caller's rounding mode may be another
   const auto fill = [&](auto* to) -> const void* {
     for (std::int64_t v = 0; v < voxels; ++v)
       to[v] = static_cast<std::remove_reference_t<decltype(*to)>>(count_of(v));
@@ -132,7 +132,7 @@ const void* lane_counts(DType feats, std::int64_t voxels, Scratch& scratch, cons
 }
 std::size_t lane_counts_bytes(std::int64_t voxels) { return array_bytes<double>(voxels); }
 
-// task.counts is there for mean; the rest of the task is filled in here.
+// task.groups is given, and task.counts for mean; the rest of the task is filled in here.
 void spread_rows(Context& context, Call& call, BackwardTask task, const ConstTensor& grad_voxel_feats,
                  const ConstTensor* feats, const ConstTensor* voxel_feats, const Tensor& grad_feats,
                  Reduce reduce_type) {
@@ -176,87 +176,66 @@ void spread_rows(Context& context, Call& call, BackwardTask task, const ConstTen
 
 Slot slot_of(const ConstTensor* tensor) { return tensor == nullptr ? Slot() : Slot(*tensor); }
 
-std::int64_t first_value(const Slot& slot) {
-  return slot.dtype == DType::i64 ? *static_cast<const std::int64_t*>(slot.data)
-                                  : *static_cast<const std::int32_t*>(slot.data);
+[[noreturn]] void refuse_backward(const std::string& what) {
+  throw Error(ErrorCode::bad_param, concat("dynamic_scatter_backward: ", what));
 }
 
 // How many voxels there are: what voxel_num says, or all rows.
-std::int64_t voxels_in(const Arguments& arguments) {
-  const Slot& num = arguments.slot(arguments.signature().argument("voxel_num"));
-  return num.present ? first_value(num) : arguments.size(arguments.signature().size("voxels"));
+std::int64_t read_voxel_num(const ConstTensor* voxel_num, std::int64_t voxels) {
+  if (voxel_num == nullptr) return voxels;
+  const std::int64_t num = visit_index(voxel_num->dtype, [&](auto type) -> std::int64_t {
+    return load_once(static_cast<const typename decltype(type)::type*>(voxel_num->data));
+  });
+  if (num < 0 || num > voxels)
+    refuse_backward(concat("voxel_num[0] is ", num, ", expected 0 .. voxels = ", voxels));
+  return num;
 }
 
-Reduce reduce_type_of(const Arguments& arguments) {
-  return static_cast<Reduce>(arguments.size(arguments.signature().size("reduce_type")));
+// A copy of point2voxel_map whose values are -1 .. voxels - 1. Each value is read once: the copy has what was
+// checked.
+void read_map(const ConstTensor& given, std::int64_t voxels, std::int32_t* map) {
+  constexpr std::int32_t kBad = -2;
+  const std::int64_t points = given.shape[0];
+  visit_index(given.dtype, [&](auto type) {
+    using Index = typename decltype(type)::type;
+    const auto* values = static_cast<const Index*>(given.data);
+    const auto limit = static_cast<Index>(voxels);
+    std::int32_t least = 0;
+    for (std::int64_t x = 0; x < points; ++x) {
+      const Index value = values[x];
+      map[x] = value >= -1 && value < limit ? static_cast<std::int32_t>(value) : kBad;
+      least = std::min(least, map[x]);
+    }
+    if (least > kBad) return;
+    const std::int64_t x = std::find(map, map + points, kBad) - map;
+    refuse_backward(
+        concat("point2voxel_map[", x, "] is ", std::int64_t{values[x]}, ", expected -1 .. ", voxels - 1));
+  });
+}
+
+// A copy of voxel_points_count in the type that means are computed in. The voxels of points have a count of 1
+// or more; a voxel without points may have any.
+const void* read_counts(const ConstTensor& given, DType feats, std::int64_t voxels, const std::int32_t* map,
+                        std::int64_t points, Scratch& scratch) {
+  return visit_index(given.dtype, [&](auto type) {
+    using Index = typename decltype(type)::type;
+    const auto* counts = static_cast<const Index*>(given.data);
+    Index least = 1;
+    const void* copy = lane_counts(feats, voxels, scratch, [&](std::int64_t v) {
+      const Index count = counts[v];
+      least = std::min(least, count);
+      return count;
+    });
+    for (std::int64_t x = 0; x < points && least < 1; ++x)
+      if (map[x] >= 0 && counts[map[x]] < 1)
+        refuse_backward(concat("voxel_points_count[", std::int64_t{map[x]}, "] is ",
+                               std::int64_t{counts[map[x]]}, ", expected 1 or more: point ", x,
+                               " is in that voxel"));
+    return copy;
+  });
 }
 
 }  // namespace
-
-// -- checks ------------------------------------------------------------------------------------------------
-
-void families::dynamic_scatter::check_needed(const Arguments& arguments) {
-  const auto need = [&](std::string_view name, const char* reduce_type) {
-    if (!arguments.slot(arguments.signature().argument(name)).present)
-      arguments.fail(ErrorCode::bad_param,
-                     concat(name, " is missing, expected a tensor with reduce_type ", reduce_type));
-  };
-  if (reduce_type_of(arguments) == Reduce::max) {
-    need("feats", "max");
-    need("voxel_feats", "max");
-  } else if (reduce_type_of(arguments) == Reduce::mean &&
-             arguments.signature().has_argument("voxel_points_count")) {  // a VoxelIndex knows the counts
-    need("voxel_points_count", "mean");
-  }
-}
-
-void families::dynamic_scatter::check_voxel_num(const Arguments& arguments) {
-  const std::int64_t voxels = arguments.size(arguments.signature().size("voxels"));
-  const std::int64_t num = voxels_in(arguments);
-  if (num < 0 || num > voxels)
-    arguments.fail(ErrorCode::bad_param,
-                   concat("voxel_num[0] is ", num, ", expected 0 .. voxels = ", voxels));
-}
-
-void families::dynamic_scatter::check_map(const Arguments& arguments) {
-  const Slot& map = arguments.slot(arguments.signature().argument("point2voxel_map"));
-  const std::int64_t voxels = voxels_in(arguments);
-  visit_index(map.dtype, [&](auto type) {
-    using Index = typename decltype(type)::type;
-    const auto* values = static_cast<const Index*>(map.data);
-    Index least = 0, most = -1;
-    for (std::int64_t x = 0; x < map.shape[0]; ++x) {
-      least = std::min(least, values[x]);
-      most = std::max(most, values[x]);
-    }
-    if (least >= -1 && most < voxels) return;
-    for (std::int64_t x = 0; x < map.shape[0]; ++x)
-      if (values[x] < -1 || values[x] >= voxels)
-        arguments.fail(ErrorCode::bad_param, concat("point2voxel_map[", x, "] is ", std::int64_t{values[x]},
-                                                    ", expected -1 .. ", voxels - 1));
-  });
-}
-
-void families::dynamic_scatter::check_point_counts(const Arguments& arguments) {
-  if (reduce_type_of(arguments) != Reduce::mean) return;
-  const Signature& signature = arguments.signature();
-  const Slot& map = arguments.slot(signature.argument("point2voxel_map"));
-  const Slot& count = arguments.slot(signature.argument("voxel_points_count"));
-  visit_index(count.dtype, [&](auto count_type) {
-    const auto* counts = static_cast<const typename decltype(count_type)::type*>(count.data);
-    const std::int64_t voxels = voxels_in(arguments);
-    if (std::all_of(counts, counts + voxels, [](auto n) { return n >= 1; })) return;
-    visit_index(map.dtype, [&](auto map_type) {  // a voxel without points may have any count
-      const auto* values = static_cast<const typename decltype(map_type)::type*>(map.data);
-      for (std::int64_t x = 0; x < map.shape[0]; ++x)
-        if (values[x] >= 0 && counts[values[x]] < 1)
-          arguments.fail(
-              ErrorCode::bad_param,
-              concat("voxel_points_count[", std::int64_t{values[x]}, "] is ", std::int64_t{counts[values[x]]},
-                     ", expected 1 or more: point ", x, " is in that voxel"));
-    });
-  });
-}
 
 // -- operators ---------------------------------------------------------------------------------------------
 
@@ -303,31 +282,20 @@ void dynamic_scatter_backward(Context& context, const ConstTensor& grad_voxel_fe
             {reduce_type});
   if (call.nothing_to_do()) return;
   const std::int64_t points = given_map.shape[0];
-  const std::int64_t voxels =
-      result.voxel_num != nullptr ? first_value(*result.voxel_num) : grad_voxel_feats.shape[0];
+  std::int64_t voxels = 0;
+  call.check([&] { voxels = read_voxel_num(result.voxel_num, grad_voxel_feats.shape[0]); });
   Scratch& scratch = call.scratch(dynamic_scatter_backward_scratch(points, voxels));
-
-  auto* map = static_cast<const std::int32_t*>(given_map.data);
-  if (given_map.dtype == DType::i64) {
-    const auto* wide = static_cast<const std::int64_t*>(given_map.data);
-    auto* narrow = scratch.take<std::int32_t>(points);
-    parallel_for(context, points, kPointGrain, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t x = begin; x < end; ++x) narrow[x] = static_cast<std::int32_t>(wide[x]);
-    });
-    map = narrow;
-  }
+  auto* map = scratch.take<std::int32_t>(points);
   BackwardTask task{};
+  call.check([&] {
+    read_map(given_map, voxels, map);
+    if (reduce_type == Reduce::mean)
+      task.counts = read_counts(*result.voxel_points_count, grad_feats.dtype, voxels, map, points, scratch);
+  });
   if (reduce_type == Reduce::max) {
     task.groups = group_by_map(context, map, points, voxels, scratch);
   } else {
     task.groups = {.points = points, .voxels = voxels, .map = map};
-    if (reduce_type == Reduce::mean) {
-      const ConstTensor& counts = *result.voxel_points_count;
-      visit_index(counts.dtype, [&](auto type) {
-        const auto* from = static_cast<const typename decltype(type)::type*>(counts.data);
-        task.counts = lane_counts(grad_feats.dtype, voxels, scratch, [&](std::int64_t v) { return from[v]; });
-      });
-    }
   }
   spread_rows(context, call, task, grad_voxel_feats, result.feats, result.voxel_feats, grad_feats,
               reduce_type);

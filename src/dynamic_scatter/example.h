@@ -7,8 +7,6 @@
 
 namespace turnout::families::dynamic_scatter {
 
-using namespace core;
-
 // Voxels of size 1 in a range of 4 x 4 x 4 that begins at the origin.
 inline void fill_grid(const Tensor& voxel_size, const Tensor& point_cloud_range) {
   const auto set = [](const Tensor& t, int i, float value) {

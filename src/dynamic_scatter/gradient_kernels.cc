@@ -1,4 +1,4 @@
-// Gradients spread over the points of a voxel, compiled once per instruction set.
+// Spreads gradients over the points of a voxel. Compiled once per instruction set.
 #include "dynamic_scatter/kernels.h"
 
 #include <algorithm>
@@ -14,8 +14,8 @@
 
 TURNOUT_ISA_BEGIN(families::dynamic_scatter)
 
-// What features are compared and gradients moved as. 16-bit floats are compared by their bits: no conversion
-// is needed, and a gradient keeps all of its own.
+// The type in which features are compared and gradients are copied. 16-bit floats are compared by their bits:
+// that needs no conversion, and gradients are copied exactly.
 template <class T>
 struct Bits {
   using Type = T;
@@ -47,7 +47,7 @@ struct Bits<f16> : HalfBits<f16, 0x7C00> {};
 template <>
 struct Bits<bf16> : HalfBits<bf16, 0x7F80> {};
 
-// Points of a voxel are taken some at a time, in pieces of so many bytes of their rows.
+// Up to kTogether points of a voxel are handled at a time, and kPieceBytes of their rows.
 constexpr std::int64_t kTogether = 8;
 constexpr std::int64_t kPieceBytes = 2 << 10;
 
@@ -65,14 +65,16 @@ struct Taking {
   bool is_last;              // no points of this voxel follow
   const T* from[kTogether];  // their features
   T* to[kTogether];
-  const T* wanted;             // the voxel's features
-  const T* before;             // the voxel's gradient where no point has taken it yet, else 0
-  alignas(64) T left[kPiece];  // the same after these points
+  const T* wanted;  // the voxel's features
+  // The gradient not yet assigned to an earlier point (0 where assigned), before and after this batch of
+  // points.
+  const T* before;
+  alignas(64) T left[kPiece];
 
   static Unsigned* bits(T* p) { return reinterpret_cast<Unsigned*>(p); }
   static const Unsigned* bits(const T* p) { return reinterpret_cast<const Unsigned*>(p); }
 
-  // kVectors vectors of channels from j on.
+  // Handles kVectors vectors of channels from j on.
   template <int kVectors, bool kStream>
   HWY_INLINE void take_vectors(std::int64_t j) {
     const D d;
@@ -100,7 +102,7 @@ struct Taking {
     for (int k = 0; k < kVectors; ++k) hn::StoreU(l[k], du, bits(left + j + k * kLanes));
   }
 
-  // `count` channels. kStream: they are whole lines.
+  // Handles `count` channels. kStream: they fill whole cache lines.
   template <bool kStream>
   void take(std::int64_t count) {
     std::int64_t j = 0;
@@ -129,8 +131,8 @@ struct Taking {
   }
 };
 
-// By voxel: its own rows are read once and in order, its points' rows once from wherever they are. In the
-// order of points, with a bit per voxel and channel, it took up to 1.4 times as long.
+// Voxel by voxel: the rows of voxels are read once and in order, the rows of points once each, from wherever
+// they are.
 template <class T>
 void backward_max(const BackwardTask& task, std::int64_t first, std::int64_t last) {
   constexpr std::int64_t kPiece = Taking<T>::kPiece;
@@ -140,8 +142,8 @@ void backward_max(const BackwardTask& task, std::int64_t first, std::int64_t las
   const auto* const wanted = static_cast<const T*>(task.voxel_feats);
   const auto* const grad = static_cast<const T*>(task.grad_voxel_feats);
   auto* const grads = static_cast<T*>(task.grad_feats);
-  // Rows that do not begin on a line share lines with others: these are stored through the cache, the others
-  // from a copy.
+  // Rows that do not begin on a cache line share lines with other rows. They are computed into a copy, whose
+  // whole lines are then streamed; the shared lines are stored through the cache.
   const bool shares_lines =
       task.stream && (reinterpret_cast<std::uintptr_t>(grads) % kLine != 0 || row_bytes % kLine != 0);
   const Ahead ahead(row_bytes);
@@ -169,7 +171,7 @@ void backward_max(const BackwardTask& task, std::int64_t first, std::int64_t las
           taking.from[i] = feats + place;
           taking.to[i] = shares_lines ? copies[i] : grads + place;
         }
-        // Nothing may be left for the other points: what they have need not be read.
+        // If the whole gradient is assigned, the features of the other points need not be read.
         if (x > begin && taking.is_all_taken(count)) std::fill_n(taking.from, taking.points, taking.wanted);
         if (task.stream && !shares_lines) {
           taking.template take<true>(count);
@@ -185,7 +187,7 @@ void backward_max(const BackwardTask& task, std::int64_t first, std::int64_t las
   }
 }
 
-// Rows of points first .. last-1, in order at `to`.
+// Point by point, for sum and mean.
 template <class T, Reduce kReduce>
 void backward_each(const BackwardTask& task, std::int64_t first, std::int64_t last, void* to) {
   using Lane = typename Block<T>::Lane;
@@ -202,7 +204,7 @@ void backward_each(const BackwardTask& task, std::int64_t first, std::int64_t la
     const T* const from = grads + std::max(v, 0) * channels;
     if (v < 0) {
       std::fill_n(row, channels, T{});
-    } else if (x > first && v == map[x - 1]) {  // as in a scan
+    } else if (x > first && v == map[x - 1]) {  // common in the order of a scan
       std::copy_n(row - channels, channels, row);
     } else if (kReduce == Reduce::mean) {
       const Lane n = static_cast<const Lane*>(task.counts)[v];

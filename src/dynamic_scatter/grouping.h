@@ -1,4 +1,4 @@
-// What the ways to group points by their coordinates share.
+// What the two ways to group points by their coordinates share.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,8 @@ using namespace core;
 
 inline constexpr std::int64_t kMaxChunks = 64;
 
-// `count` items in consecutive parts of about the same size, few enough for tables on the stack.
+// `count` items in consecutive parts of about the same size. There are at most kMaxChunks, so that a value
+// for each part fits an array on the stack.
 struct Chunks {
   std::int64_t count, parts;
 
@@ -32,19 +33,20 @@ struct Chunks {
   }
 };
 
-// Where the points' coordinates lie, and how they become one number that orders like them: that of a cell.
+// The bounding box of the coordinates, and how a point's coordinates become the number of its cell in that
+// box. Numbers of cells are ordered like rows of coordinates.
 struct Packing {
   std::int64_t valid = 0;                      // points that are in a voxel
-  std::int64_t valid_before[kMaxChunks] = {};  // those of them that are before each chunk of all points
+  std::int64_t valid_before[kMaxChunks] = {};  // how many of them come before each chunk of the points
   std::uint64_t weight[kMaxDims] = {};
   std::int64_t least[kMaxDims] = {};
-  std::uint64_t cells = 0;  // how many; 0 also when so many do not fit 64 bits
-  int point_bits = 0;       // of a point's own number
+  std::uint64_t cells = 0;  // cells of the box; 0: no valid points, or more cells than 64 bits can count
+  int point_bits = 0;       // bits of a point's number
 
   int cell_bits() const { return static_cast<int>(std::bit_width(cells - 1)); }
 };
 
-// Memory of the results of a grouping.
+// Memory for the results of a grouping.
 struct GroupMemory {
   std::int32_t *map, *order, *starts;
 
@@ -54,9 +56,9 @@ struct GroupMemory {
         starts(kept.take<std::int32_t>(points + 1)) {}
 };
 
-inline constexpr std::int64_t kMaxParts = 4;  // of the points, which have tables of their own
+inline constexpr std::int64_t kMaxParts = 4;  // parts of the points that have histograms of their own
 
-// What each part has counted, by what the map says: voxels, and -1.
+// Histograms of the map, one for each part of the points. Index -1 counts the points in no voxel.
 struct CountTables {
   std::int64_t voxels;
   std::int32_t* memory;
@@ -68,18 +70,17 @@ struct CountTables {
     return of(part);
   }
 };
-// From full tables, which are used up, to starts and order.
+// Turns the histograms into offsets, in place, and writes `starts` and `order`.
 void put_in_order(Context& context, const Chunks& chunks, const CountTables& tables, const std::int32_t* map,
                   std::int32_t* starts, std::int32_t* order);
 
-// Through a bit for each block of 64 cells, and one for each cell of blocks that have points: for spaces that
-// are not too empty.
+// By ranks of bits, for boxes that are not too empty; cell_groups.cc says how.
 bool fits_cells(const Packing& packing, std::int64_t points);
 std::size_t cells_bytes(std::int64_t points);
 VoxelGroups group_by_cells(Context& context, const ConstTensor& coors, const Packing& packing,
                            const GroupMemory& to, Scratch& passing);
 
-// By a sort: memory is proportional to the points, however large the space.
+// By a sort: memory is proportional to the points, however large the box.
 std::size_t sorting_bytes(std::int64_t points);
 VoxelGroups group_by_sort(Context& context, const ConstTensor& coors, const Packing& packing,
                           const GroupMemory& to, Scratch& passing);

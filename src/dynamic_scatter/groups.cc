@@ -1,4 +1,5 @@
-// Points by voxel: where their coordinates lie decides how; or by a count of a map's values.
+// Groups points by voxel: by coordinates, in one of two ways that their bounding box decides, or by a given
+// map.
 #include "dynamic_scatter/groups.h"
 
 #include <algorithm>
@@ -52,20 +53,19 @@ std::int64_t VoxelGroups::voxel_from(std::int64_t position) const {
   return std::lower_bound(starts, starts + voxels, position) - starts;
 }
 
-// What the parts have counted becomes where their points go.
 void put_in_order(Context& context, const Chunks& chunks, const CountTables& tables, const std::int32_t* map,
                   std::int32_t* starts, std::int32_t* order) {
   std::int32_t sum = 0;
-  const auto put_behind = [&](std::int64_t voxel) {
+  const auto count_to_offset = [&](std::int64_t voxel) {
     for (std::int64_t part = 0; part < chunks.parts; ++part)
       sum += std::exchange(tables.of(part)[voxel], sum);
   };
   for (std::int64_t v = 0; v < tables.voxels; ++v) {
     starts[v] = sum;
-    put_behind(v);
+    count_to_offset(v);
   }
   starts[tables.voxels] = sum;
-  put_behind(-1);
+  count_to_offset(-1);
   chunks.run(context, [=](std::int64_t part, std::int64_t begin, std::int64_t end) {
     std::int32_t* next = tables.of(part);
     for (std::int64_t x = begin; x < end; ++x) order[next[map[x]]++] = static_cast<std::int32_t>(x);

@@ -1,4 +1,4 @@
-// Which points are in which voxel, by voxel: what every reduction and its gradient go through.
+// The points of each voxel: the index that every reduction and its gradient use.
 #pragma once
 
 #include <cstdint>
@@ -10,30 +10,33 @@ namespace turnout::families::dynamic_scatter {
 
 using namespace core;
 
-inline constexpr std::int64_t kPointGrain = 16384;  // points whose indices are worth a thread
+inline constexpr std::int64_t kPointGrain =
+    16384;  // points in one range of a thread, where only indices are read
 
 struct VoxelGroups {
   std::int64_t points = 0;
   std::int64_t voxels = 0;
-  const std::int32_t* map = nullptr;     // [points] the voxel, or -1
-  const std::int32_t* order = nullptr;   // [points] voxel by voxel, ascending within one; then those of none
+  const std::int32_t* map = nullptr;  // [points] the voxel, or -1
+  const std::int32_t* order =
+      nullptr;  // [points] voxel by voxel, ascending within one; then the points in no voxel
   const std::int32_t* starts = nullptr;  // [voxels + 1] where a voxel's points begin in `order`
   const char* found_by = "";             // for the log
 
   std::int64_t grouped() const { return starts[voxels]; }  // points that are in a voxel
   std::int64_t count(std::int64_t voxel) const { return starts[voxel + 1] - starts[voxel]; }
   std::int64_t first_point(std::int64_t voxel) const { return order[starts[voxel]]; }
-  // The first voxel that begins at `position` of the order or behind it.
+  // The first voxel whose points begin at `position` of the order or later.
   std::int64_t voxel_from(std::int64_t position) const;
 };
 
-// By coordinates [points, dims]: voxels in ascending order of their coordinates. What is in `kept` is the
-// result, `passing` is used up on the way.
+// Groups by coordinates [points, dims]: voxels in ascending order of their coordinates. The result lies in
+// `kept`; `passing` is temporary memory. Coordinates that change during the call give other groups, never
+// other memory.
 std::size_t groups_bytes(std::int64_t points);
 std::size_t grouping_bytes(std::int64_t points);
 VoxelGroups group_by_coordinates(Context& context, const ConstTensor& coors, Scratch& kept, Scratch& passing);
 
-// By a map whose values are -1 .. voxels - 1, and which stays where it is.
+// Groups by a map whose values are -1 .. voxels - 1. The result refers to the map, which must not change.
 std::size_t map_groups_bytes(std::int64_t points, std::int64_t voxels);
 VoxelGroups group_by_map(Context& context, const std::int32_t* map, std::int64_t points, std::int64_t voxels,
                          Scratch& scratch);

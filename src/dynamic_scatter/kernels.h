@@ -1,4 +1,4 @@
-// The loops of this family over a range, once per instruction set.
+// The inner loops of this family, compiled once per instruction set.
 #pragma once
 
 #include <cstdint>
@@ -21,42 +21,42 @@ struct BackwardTask {
   VoxelGroups groups;
   std::int64_t channels;
   const void* grad_voxel_feats;  // [voxels, channels]
-  const void* feats;             // [points, channels], of max
-  const void* voxel_feats;       // [voxels, channels], of max
-  const void* counts;            // [voxels] in the type that features are computed in, of mean
-  void* grad_feats;              // [points, channels], of max
-  bool stream;                   // stores bypass the cache, of max
+  const void* feats;             // [points, channels]; only for max
+  const void* voxel_feats;       // [voxels, channels]; only for max
+  const void* counts;            // [voxels] in the type that features are computed in; only for mean
+  void* grad_feats;              // [points, channels]; only for max
+  bool stream;                   // stores bypass the cache; only for max
 };
 
 struct ReduceKernels {
-  // Voxels first .. last-1, to rows that begin at `to`.
+  // Reduces voxels first .. last-1 into consecutive rows that begin at `to`.
   using Range = void (*)(const ReduceTask& task, std::int64_t first, std::int64_t last, void* to);
   Range (*reduce)(DType dtype, Reduce reduce_type);
 };
 const ReduceKernels& reduce_kernels(Isa isa);
 
 struct GradientKernels {
-  // The points of voxels first .. last-1, wherever their rows are.
+  // Max: writes the rows of all points of voxels first .. last-1.
   using MaxRange = void (*)(const BackwardTask& task, std::int64_t first, std::int64_t last);
   MaxRange (*max)(DType dtype);
 
-  // Sum and mean: points first .. last-1, to rows that begin at `to`.
+  // Sum and mean: writes the rows of points first .. last-1 to consecutive rows that begin at `to`.
   using EachRange = void (*)(const BackwardTask& task, std::int64_t first, std::int64_t last, void* to);
   EachRange (*each)(DType dtype, Reduce reduce_type);
 };
 const GradientKernels& gradient_kernels(Isa isa);
 
-// What coordinates are computed from, in the type that this is done in: double for f64, else float.
+// The grid in the type that coordinates are computed in: double for f64 points, else float.
 template <class Real>
 struct GridOf {
   Real voxel_size[3], least[3], extent[3];
 };
 
-// Of the coordinates of points that have no negative one.
+// The bounding box of the points without a negative coordinate.
 inline constexpr int kMaxDims = 4;
 struct Extremes {
   std::int64_t least[kMaxDims], most[kMaxDims];
-  std::int64_t valid;  // how many points those are
+  std::int64_t valid;  // how many such points there are
 };
 
 struct CoordinateKernels {

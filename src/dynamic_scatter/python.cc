@@ -14,31 +14,43 @@ using namespace doors;
 namespace {
 
 // voxelize_hard with its limits as arguments, which in C++ are the shape of its results.
-inline constexpr Signature kVoxelizeWithLimits{
-    "voxelize_hard",
-    "rows features",
-    {scalar("max_points", 0, kMaxPoints), scalar("max_voxels", 0)},
-    {kPoints, kVoxelSize, kPointCloudRange, out("voxels", like("points"), "max_voxels, max_points, features"),
-     out("coors", kIndices, "max_voxels, 3"), out("num_points_per_voxel", kIndices, "max_voxels")}};
+inline constexpr const Signature& kVoxelizeWithLimits = signature([] {
+  return Draft{
+      "voxelize",
+      "rows features",
+      {scalar("max_points", 0, kMaxPoints), scalar("max_voxels", 0)},
+      {kPoints, kVoxelSize, kPointCloudRange,
+       out("voxels", like("points"), "max_voxels, max_points, features"),
+       out("coors", kIndices, "max_voxels, 3"), out("num_points_per_voxel", kIndices, "max_voxels")}};
+});
 
 // What dynamic_scatter_forward is given, checked before there is an index that knows how many voxels it has.
-inline constexpr Signature kScatterInputs{
-    "dynamic_scatter_forward",
-    "points channels dims",
-    {},
-    {in("feats", kFloats, "points, channels"), in("coors", kIndices, "points, dims")},
-    {kLeastDims, kMostDims, kMostPoints},
-    {},
-    kInputsOrder};
+inline constexpr const Signature& kScatterInputs = signature([] {
+  return Draft{"dynamic_scatter_forward",
+               "points channels dims",
+               {},
+               {in("feats", kFloats, "points, channels"), in("coors", kIndices, "points, dims")},
+               {kLeastDims, kMostDims, kMostPoints},
+               {},
+               kInputsOrder};
+});
 
-template <int N>
-void check(const Signature& signature, const Slot (&slots)[N]) {
-  Arguments(signature, slots, N, nullptr, 0).check();
-}
-template <int N, int M>
-void check(const Signature& signature, const Slot (&slots)[N], const ScalarValue (&scalars)[M]) {
-  Arguments(signature, slots, N, scalars, M).check();
-}
+inline constexpr const Signature& kVoxelIndexRestore = signature([] {
+  return Draft{"VoxelIndex",  "points", {},          {in("point2voxel_map", kIndices, "points")},
+               {kMostPoints}, {},       kInputsOrder};
+});
+
+constexpr PythonFunction kVoxelizeAll{"voxelize", kVoxelize, "coors=out"};
+constexpr PythonFunction kVoxelizeLimited{"voxelize", kVoxelizeWithLimits};
+constexpr PythonFunction kForward{"dynamic_scatter_forward", kDynamicScatterForward};
+constexpr PythonFunction kBackward{"dynamic_scatter_backward", kDynamicScatterBackward,
+                                   "grad_feats=out voxel_num="};
+constexpr PythonFunction kIndex{"VoxelIndex", kVoxelIndex};
+constexpr PythonFunction kIndexWrite{"VoxelIndex", kVoxelIndexWrite};
+constexpr PythonFunction kIndexReduce{"VoxelIndex.reduce", kVoxelIndexReduce,
+                                      "voxel_feats=out points= voxels="};
+constexpr PythonFunction kIndexReduceBackward{"VoxelIndex.reduce_backward", kVoxelIndexReduceBackward,
+                                              "grad_feats=out points= voxels="};
 
 const ConstTensor* pointer(const std::optional<ConstTensor>& tensor) { return tensor ? &*tensor : nullptr; }
 
@@ -50,7 +62,7 @@ ConstTensor view_of(const std::vector<double>& values) {
 
 nb::object voxelize_dynamic(nb::handle points, nb::handle voxel_size, nb::handle point_cloud_range,
                             nb::handle out, bool torch_team) {
-  PythonCall call(kVoxelize, torch_team);
+  PythonCall call(kVoxelizeAll, torch_team);
   const ConstTensor from = call.in(points);
   const std::vector<double> size = call.numbers(voxel_size), range = call.numbers(point_cloud_range);
   const Tensor coors = call.out(out, {from.shape[0], 3});
@@ -60,7 +72,7 @@ nb::object voxelize_dynamic(nb::handle points, nb::handle voxel_size, nb::handle
 
 nb::object voxelize_limited(nb::handle points, nb::handle voxel_size, nb::handle point_cloud_range,
                             nb::handle max_points, nb::handle max_voxels, nb::handle out, bool torch_team) {
-  PythonCall call(kVoxelizeWithLimits, torch_team);
+  PythonCall call(kVoxelizeLimited, torch_team);
   const ConstTensor from = call.in(points);
   const std::vector<double> size = call.numbers(voxel_size), range = call.numbers(point_cloud_range);
   const std::int64_t depth = call.scalar(max_points), most = call.scalar(max_voxels);
@@ -70,9 +82,10 @@ nb::object voxelize_limited(nb::handle points, nb::handle voxel_size, nb::handle
   Tensor voxels = call.out(to[0], {room, depth, from.shape[1]});
   Tensor coors = call.out(to[1], {room, 3});
   Tensor num = call.out(to[2], {room});
-  if (!out.is_none())
-    check<6, 2>(kVoxelizeWithLimits, {from, view_of(size), view_of(range), voxels, coors, num},
-                {depth, most});
+  if (!out.is_none()) {
+    call.check(kVoxelizeWithLimits, {from, view_of(size), view_of(range), voxels, coors, num}, {depth, most});
+    for (int result = 0; result < 3; ++result) call.check_rows(result);
+  }
   std::int64_t used = 0;
   call.run([&](Context& context) {
     used = voxelize_hard(context, from, view_of(size), view_of(range), voxels, coors, num);
@@ -86,14 +99,14 @@ nb::object voxelize_limited(nb::handle points, nb::handle voxel_size, nb::handle
 // -1: no limit, and the coordinates of all points.
 nb::object voxelize_points(nb::handle points, nb::handle voxel_size, nb::handle point_cloud_range,
                            nb::handle max_points, nb::handle max_voxels, nb::handle out, bool torch_team) {
-  const PythonCall limits(kVoxelize, torch_team);
+  const PythonCall limits(kVoxelizeAll, torch_team);
   const std::int64_t depth = limits.integer(max_points, "max_points");
   const std::int64_t most = limits.integer(max_voxels, "max_voxels");
   if (depth == -1 && most == -1)
     return voxelize_dynamic(points, voxel_size, point_cloud_range, out, torch_team);
   if (depth < 0 || most < 0)
-    throw Error(ErrorCode::bad_param, concat("voxelize: max_points is ", depth, " and max_voxels is ", most,
-                                             ", expected two limits of 0 or more, or -1 for both"));
+    limits.refuse(concat("max_points is ", depth, " and max_voxels is ", most,
+                         ", expected two limits of 0 or more, or -1 for both"));
   return voxelize_limited(points, voxel_size, point_cloud_range, max_points, max_voxels, out, torch_team);
 }
 
@@ -103,20 +116,19 @@ nb::object voxelize_points(nb::handle points, nb::handle voxel_size, nb::handle 
 void fit(PythonCall& call, int result, Tensor& tensor, std::string_view name, std::int64_t voxels) {
   if (tensor.rank < 1) return;  // for the check of ranks to refuse
   if (tensor.shape[0] < voxels)
-    throw Error(ErrorCode::bad_param,
-                concat(kDynamicScatterForward.op, ": ", name, ".shape[0] is ", tensor.shape[0], ", expected ",
-                       voxels, " or more: the voxels that coors has"));
+    call.refuse(concat(name, ".shape[0] is ", tensor.shape[0], ", expected ", voxels,
+                       " or more: the voxels that coors has"));
   call.shorten(result, tensor, voxels);
 }
 
 nb::object forward(nb::handle feats, nb::handle coors, nb::handle reduce_type, nb::handle out,
                    bool torch_team) {
-  PythonCall call(kDynamicScatterForward, torch_team);
+  PythonCall call(kForward, torch_team);
   const ConstTensor x = call.in(feats);
   const ConstTensor rows = call.in(coors);
   const auto reduce = call.named_choice<Reduce>(reduce_type);
   const auto to = call.outs(out);
-  check<2>(kScatterInputs, {x, rows});
+  call.check(kScatterInputs, {x, rows});
 
   std::optional<VoxelIndex> index;
   call.run([&](Context& context) { index.emplace(context, rows); });
@@ -129,7 +141,7 @@ nb::object forward(nb::handle feats, nb::handle coors, nb::handle reduce_type, n
   fit(call, 1, voxel_coors, "voxel_coors", voxels);
   fit(call, 3, count, "voxel_points_count", voxels);
   // All of it before the first write, which is not of all results.
-  check<6, 1>(kDynamicScatterForward, {x, rows, voxel_feats, voxel_coors, map, count}, {reduce});
+  call.check(kDynamicScatterForward, {x, rows, voxel_feats, voxel_coors, map, count}, {reduce});
   call.run([&](Context&) {
     index->write(voxel_coors, map, count);
     index->reduce(x, voxel_feats, reduce);
@@ -141,7 +153,7 @@ nb::object forward(nb::handle feats, nb::handle coors, nb::handle reduce_type, n
 nb::object backward(nb::handle grad_voxel_feats, nb::handle feats, nb::handle voxel_feats,
                     nb::handle point2voxel_map, nb::handle voxel_points_count, nb::handle reduce_type,
                     nb::handle out, bool torch_team) {
-  PythonCall call(kDynamicScatterBackward, torch_team);
+  PythonCall call(kBackward, torch_team);
   const ConstTensor grad = call.in(grad_voxel_feats);
   const std::optional<ConstTensor> x = call.optional_in(feats);
   const std::optional<ConstTensor> reduced = call.optional_in(voxel_feats);
@@ -162,33 +174,51 @@ struct PythonIndex {
   PythonIndex(const PythonIndex&) = delete;
   PythonIndex& operator=(const PythonIndex&) = delete;
   ~PythonIndex() {
-    const nb::gil_scoped_release release;  // its memory is large, and may be unmapped
+    const WithoutGil release;  // its memory is large, and may be unmapped
     index.reset();
   }
-  const bool torch_team;
+  bool torch_team;
   std::optional<VoxelIndex> index;
+  nb::object map;  // point2voxel_map, which says all that the index knows
 };
 
 constexpr int kIndexScalars = 2;  // points and voxels, which the index knows
 
 nb::object index_new(nb::handle coors, bool torch_team) {
-  PythonCall call(kVoxelIndex, torch_team);
+  PythonCall call(kIndex, torch_team);
   const ConstTensor rows = call.in(coors);
   nb::object made = nb::cast(new PythonIndex(torch_team), nb::rv_policy::take_ownership);
   std::optional<VoxelIndex>& index = nb::inst_ptr<PythonIndex>(made)->index;
   call.run([&](Context& context) { index.emplace(context, rows); });
   // Here and never again: coors may be gone after this call.
-  PythonCall write(kVoxelIndexWrite, torch_team);
-  write.in(coors);  // results are of its kind
+  PythonCall write(kIndexWrite, torch_team);
+  write.kind(coors, rows.dtype);
   const Tensor voxel_coors = write.out(nb::none(), {index->voxels(), rows.shape[1]});
   const Tensor map = write.out(nb::none(), {index->points()});
   const Tensor count = write.out(nb::none(), {index->voxels()});
   write.run([&](Context&) { index->write(voxel_coors, map, count); });
-  return nb::make_tuple(made, write.result());
+  const nb::object arrays = write.result();
+  nb::inst_ptr<PythonIndex>(made)->map = arrays[1];
+  return nb::make_tuple(made, arrays);
+}
+
+// An index is pickled as its map, and made of it again: the voxel numbers are coordinates of one dimension,
+// and since all of them have points, their order is the same.
+nb::tuple index_state(const PythonIndex& on) { return nb::make_tuple(on.map, on.torch_team); }
+
+void restore_index(PythonIndex& on, nb::handle map, bool torch_team) {
+  new (&on) PythonIndex(torch_team);
+  PythonCall call(kVoxelIndexRestore, torch_team);
+  const ConstTensor voxels = call.in(map);
+  call.check(kVoxelIndexRestore, {voxels});
+  call.run([&](Context& context) {
+    on.index.emplace(context, ConstTensor(voxels.data, voxels.dtype, {voxels.shape[0], 1}));
+  });
+  on.map = nb::borrow(map);
 }
 
 nb::object index_reduce(const PythonIndex& on, nb::handle feats, nb::handle reduce_type, nb::handle out) {
-  PythonCall call(kVoxelIndexReduce, on.torch_team, kIndexScalars);
+  PythonCall call(kIndexReduce, on.torch_team, kIndexScalars);
   const ConstTensor x = call.in(feats);
   const auto reduce = call.named_choice<Reduce>(reduce_type);
   const Tensor voxel_feats = call.out(out, {on.index->voxels(), x.shape[1]});
@@ -198,7 +228,7 @@ nb::object index_reduce(const PythonIndex& on, nb::handle feats, nb::handle redu
 
 nb::object index_reduce_backward(const PythonIndex& on, nb::handle grad_voxel_feats, nb::handle feats,
                                  nb::handle voxel_feats, nb::handle reduce_type, nb::handle out) {
-  PythonCall call(kVoxelIndexReduceBackward, on.torch_team, kIndexScalars);
+  PythonCall call(kIndexReduceBackward, on.torch_team, kIndexScalars);
   const ConstTensor grad = call.in(grad_voxel_feats);
   const std::optional<ConstTensor> x = call.optional_in(feats);
   const std::optional<ConstTensor> reduced = call.optional_in(voxel_feats);
@@ -212,7 +242,14 @@ nb::object index_reduce_backward(const PythonIndex& on, nb::handle grad_voxel_fe
 }  // namespace
 
 void bind(nb::module_& module) {
-  const nb::class_<PythonIndex> index_class(module, "VoxelIndex", "The points of each voxel.");
+  for (const PythonFunction* function : {&kVoxelizeAll, &kVoxelizeLimited, &kForward, &kBackward, &kIndex,
+                                         &kIndexReduce, &kIndexReduceBackward})
+    list_function(*function);
+  nb::class_<PythonIndex>(module, "VoxelIndex", "The points of each voxel.")
+      .def("__getstate__", &index_state)
+      .def("__setstate__", [](PythonIndex& on, const nb::tuple& state) {
+        restore_index(on, state[0], nb::cast<bool>(state[1]));
+      });
   define(module, "voxelize", &voxelize_points);
   define(module, "dynamic_scatter_forward", &forward);
   define(module, "dynamic_scatter_backward", &backward);

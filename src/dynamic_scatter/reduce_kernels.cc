@@ -1,4 +1,4 @@
-// Rows reduced by voxel, compiled once per instruction set.
+// Reduces rows by voxel. Compiled once per instruction set.
 #include "dynamic_scatter/kernels.h"
 
 #include <algorithm>
@@ -29,16 +29,17 @@ HWY_INLINE void store_rounded(V v, T* to) {
   }
 }
 
-// Vectors and single lanes take the same steps.
+// The steps of a reduction, the same for vectors and for single lanes.
 template <Reduce kReduce>
 struct Step {
   template <class V>
   static HWY_INLINE V add(V sum, V v) {
     if constexpr (kReduce == Reduce::max) {
 #if HWY_ARCH_X86
-      return hn::Max(v, sum);  // its second operand unless the first is larger, as below
+      return hn::Max(
+          v, sum);  // MAXPS returns its second operand unless the first is larger, like the line below
 #else
-      return hn::IfThenElse(hn::Gt(v, sum), v, sum);  // NaN is passed over, the first zero stays
+      return hn::IfThenElse(hn::Gt(v, sum), v, sum);  // skips NaN, keeps the first of +0 and -0
 #endif
     } else {
       return hn::Add(sum, v);
@@ -60,7 +61,7 @@ struct Step {
   }
 };
 
-// kVectors vectors of channels from j on, of one voxel.
+// Reduces kVectors vectors of channels of one voxel.
 template <class T, Reduce kReduce, int kVectors>
 HWY_INLINE void reduce_columns(const T* feats, std::int64_t channels, const std::int32_t* order,
                                std::int64_t count, T* to) {
@@ -88,8 +89,8 @@ HWY_INLINE void reduce_columns(const T* feats, std::int64_t channels, const std:
   }
 }
 
-// A voxel of so many bytes that its rows would not stay in the cache from one group of channels to the next:
-// each row is read at once, and the sums are in memory.
+// For a voxel with more than kManyBytes of rows, which would not stay in the cache from one group of channels
+// to the next: each row is read whole, and the sums are in memory.
 constexpr std::int64_t kManyBytes = 32 << 10;
 constexpr std::int64_t kSums = 1024;
 template <class T, Reduce kReduce, class Lane>

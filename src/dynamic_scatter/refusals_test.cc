@@ -338,11 +338,31 @@ TEST(DynamicScatterRefusals, RowsOfAnIndex) {
   EXPECT_EQ(sentence([&] {
               const VoxelIndex five(own, view(coors.data(), {0, 5}));
             }),
-            "VoxelIndex: dims is 5, expected at most 4");
+            "VoxelIndex: coors.shape[1] is 5, expected at most 4");
   EXPECT_EQ(sentence([&] {
               const VoxelIndex none(own, view(coors.data(), {4, 0}));
             }),
-            "VoxelIndex: dims is 0, expected 1 or more");
+            "VoxelIndex: coors.shape[1] is 0, expected 1 or more");
+}
+
+// Numbers of voxels are int32 inside: more voxels than those are refused, before any memory is looked at.
+TEST(DynamicScatterRefusals, MoreVoxelsThanNumbers) {
+  constexpr std::int64_t kVoxels = std::int64_t{1} << 31;
+  const std::vector<std::int64_t> map = {kVoxels - 1}, num = {kVoxels};
+  const std::vector<float> grad(1);
+  std::vector<float> grad_feats(1, kOld);
+  const ConstTensor voxel_num = view(num.data(), {1});
+  for (const bool has_num : {false, true}) {
+    EXPECT_EQ(
+        sentence_of([&](Context& context) {
+          dynamic_scatter_backward(
+              context, {grad.data(), DType::f32, {kVoxels, 1}},
+              {.point2voxel_map = view(map.data(), {1}), .voxel_num = has_num ? &voxel_num : nullptr},
+              view(grad_feats.data(), {1, 1}), Reduce::sum);
+        }),
+        "dynamic_scatter_backward: grad_voxel_feats.shape[0] is 2147483648, expected at most 2147483647");
+    EXPECT_TRUE(is_untouched(grad_feats));
+  }
 }
 
 }  // namespace

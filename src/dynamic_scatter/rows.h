@@ -1,4 +1,5 @@
-// What reductions and gradients do with rows. Included after simd.h, like it.
+// Prefetching of rows, and rounding, for reductions and gradients. Included once per instruction set, after
+// simd.h.
 #if defined(TURNOUT_ROWS_PER_ISA) == defined(HWY_TARGET_TOGGLE)
 #ifdef TURNOUT_ROWS_PER_ISA
 #undef TURNOUT_ROWS_PER_ISA
@@ -8,8 +9,8 @@
 
 TURNOUT_ISA_BEGIN(families::dynamic_scatter)
 
-// Rows of features lie wherever the points are. So many bytes are on their way, and of a row no more than
-// those.
+// The rows of a voxel's points lie anywhere in memory, so they are prefetched. About kBytesAhead bytes of
+// prefetches are in flight; of a longer row only the first kBytesAhead bytes are prefetched.
 inline constexpr std::int64_t kBytesAhead = 8 << 10;
 inline constexpr std::int64_t kMostAhead = 32;  // rows
 struct Ahead {
@@ -22,7 +23,7 @@ HWY_INLINE void fetch_ends(const void* from, std::int64_t bytes) {
   fetch_line(from);
   fetch_line(static_cast<const char*>(from) + bytes - 1);
 }
-// The rows of `count` points, so many behind place `from` of the order, by fetch or fetch_ends.
+// Prefetches the rows of order[from + ahead.rows .. from + ahead.rows + count), by fetch or fetch_ends.
 template <class T, class Fetch>
 HWY_INLINE void fetch_rows(const T* rows, const VoxelGroups& groups, std::int64_t channels,
                            const Ahead& ahead, std::int64_t from, std::int64_t count,

@@ -1,6 +1,7 @@
-// Points by voxel through a sort: of cells and points packed into one number each or, where that does not fit
-// 64 bits, of points whose rows are compared.
+// Groups points by a sort. The number of a point's cell and the point's own number are packed into 64 bits
+// and sorted by radix. Where they do not fit, points are sorted by comparing their rows.
 #include <algorithm>
+#include <utility>
 
 #include "core/dtypes.h"
 #include "dynamic_scatter/grouping.h"
@@ -31,21 +32,27 @@ class Sorting {
         to_(to),
         elements_(passing.take<std::uint64_t>(points_)),
         other_(passing.take<std::uint64_t>(points_)),
-        counters_(passing.take<std::int64_t>(sort_counters(points_))) {}
+        counters_(passing.take<std::int64_t>(sort_counters(points_))),
+        row_memory_(passing.take<std::int64_t>(points_ * kDims)) {}
 
   VoxelGroups run() {
     const bool fits = packing_.cells > 0 && packing_.cell_bits() + packing_.point_bits <= 64;
     if (fits) {
       point_bits_ = packing_.point_bits;
-      make_elements([packing = packing_](const Index* row) {
+      // The mask keeps coordinates that have changed within the bits that are sorted by.
+      const std::uint64_t mask = (std::uint64_t{1} << packing_.cell_bits()) - 1;
+      make_elements([packing = packing_, mask](const Index* row) {
         std::uint64_t cell = 0;
         for (int d = 0; d < kDims; ++d)
-          cell += static_cast<std::uint64_t>(row[d] - packing.least[d]) * packing.weight[d];
-        return cell << packing.point_bits;
+          cell += (static_cast<std::uint64_t>(row[d]) - static_cast<std::uint64_t>(packing.least[d])) *
+                  packing.weight[d];
+        return (cell & mask) << packing.point_bits;
       });
-      elements_ = sort_bits(context_, elements_, other_, packing_.valid, point_bits_, packing_.cell_bits(),
-                            counters_);
+      elements_ = sort_bits(context_, {elements_, other_}, packing_.valid, point_bits_, packing_.cell_bits(),
+                            counters_)
+                      .sorted;
     } else {
+      copy_rows();
       make_elements([](const Index*) { return std::uint64_t{0}; });
       sort_rows();
     }
@@ -53,35 +60,54 @@ class Sorting {
   }
 
  private:
-  // Points that are in a voxel become elements, the others go behind them in the order.
+  // Points in a voxel become elements; the others go to the end of the order. Every chunk fills exactly the
+  // places that make_packing() counted for it, also when coordinates have changed since: a point whose kind
+  // has no place left is taken as one of the other kind.
   template <class KeyOf>
   void make_elements(const KeyOf& key_of) {
-    Chunks(points_).run(context_, [&](std::int64_t part, std::int64_t begin, std::int64_t end) {
-      const KeyOf key = key_of;  // here, where stores are known to leave it alone
-      std::uint64_t* next = elements_ + packing_.valid_before[part];
-      std::int32_t* next_none = to_.order + packing_.valid + begin - packing_.valid_before[part];
+    const Chunks chunks(points_);
+    chunks.run(context_, [&](std::int64_t part, std::int64_t begin, std::int64_t end) {
+      const KeyOf key = key_of;  // a local copy: stores cannot change it
+      const std::int64_t before = packing_.valid_before[part];
+      std::uint64_t* next = elements_ + before;
+      std::uint64_t* const last =
+          elements_ + (part + 1 < chunks.parts ? packing_.valid_before[part + 1] : packing_.valid);
+      std::int32_t* next_none = to_.order + packing_.valid + begin - before;
+      std::int32_t* const last_none = next_none + (end - begin) - (last - next);
       const Index* row = coors_ + begin * kDims;
       for (std::int64_t x = begin; x < end; ++x, row += kDims) {
-        if (negative<kDims>(row) != 0) {
+        const bool in_voxel = negative<kDims>(row) == 0 ? next != last : next_none == last_none;
+        if (in_voxel) {
+          *next++ = key(row) | static_cast<std::uint64_t>(x);
+        } else {
           to_.map[x] = -1;
           *next_none++ = static_cast<std::int32_t>(x);
-        } else {
-          *next++ = key(row) | static_cast<std::uint64_t>(x);
         }
       }
     });
   }
 
-  // Coordinates too far apart to be packed: compared one by one. Then the elements have the voxels' numbers.
+  void copy_rows() {
+    auto* rows = reinterpret_cast<Index*>(row_memory_);
+    parallel_for(context_, points_, kPointGrain, [&](std::int64_t begin, std::int64_t end) {
+      std::copy(coors_ + begin * kDims, coors_ + end * kDims, rows + begin * kDims);
+    });
+    coors_ = rows;
+  }
+
+  // Coordinates too far apart to be packed: rows are compared. Then the elements have the voxels' numbers.
+  // The rows are those of a copy: std::sort may leave its array when comparisons contradict each other, which
+  // rows that another thread changes would make them do.
   void sort_rows() {
-    std::sort(elements_, elements_ + packing_.valid, [&](std::uint64_t a, std::uint64_t b) {
+    const std::int64_t count = packing_.valid;
+    std::sort(elements_, elements_ + count, [&](std::uint64_t a, std::uint64_t b) {
       const Index *row_a = coors_ + a * kDims, *row_b = coors_ + b * kDims;
       for (int d = 0; d < kDims; ++d)
         if (row_a[d] != row_b[d]) return row_a[d] < row_b[d];
       return a < b;
     });
     std::uint64_t voxel = 0;
-    for (std::int64_t i = 0; i < packing_.valid; ++i) {
+    for (std::int64_t i = 0; i < count; ++i) {
       const std::uint64_t x = elements_[i];
       if (i > 0) {
         const auto before = elements_[i - 1] & 0xFFFFFFFFu;
@@ -91,16 +117,16 @@ class Sorting {
     }
   }
 
-  // Each run of equal keys is a voxel. Returns how many.
+  // Numbers the voxels: each run of equal keys is one. Returns how many there are.
   std::int64_t number_voxels() {
     const Chunks chunks(packing_.valid);
     const int shift = point_bits_;
     const std::uint64_t* elements = elements_;
-    const auto is_head = [=, valid = packing_.valid](std::int64_t i) {  // or the end of all
+    const auto is_head = [=, valid = packing_.valid](std::int64_t i) {  // also true at the end
       return i == 0 || i == valid || (elements[i] ^ elements[i - 1]) >> shift != 0;
     };
     std::int64_t heads[kMaxChunks + 1] = {};
-    if (chunks.parts > 1) {  // only then must a part know what is before it
+    if (chunks.parts > 1) {  // a single part needs no count of the voxels before it
       chunks.run(context_, [&](std::int64_t part, std::int64_t begin, std::int64_t end) {
         for (std::int64_t i = begin; i < end; ++i) heads[part + 1] += is_head(i);
       });
@@ -110,9 +136,9 @@ class Sorting {
     chunks.run(context_, [&](std::int64_t part, std::int64_t begin, std::int64_t end) {
       const std::uint64_t mask = (std::uint64_t{1} << shift) - 1;
       std::int32_t *map = to_.map, *order = to_.order;
-      std::int32_t* ends = to_.starts + heads[part];  // of the voxel of the element before
+      std::int32_t* ends = to_.starts + heads[part];  // the end of the previous element's voxel
       auto voxel = static_cast<std::int32_t>(heads[part]) - 1;
-      // A run that goes on in the next chunk has its end there.
+      // The end of a run that continues in the next chunk is written there.
       std::int64_t last = end;
       while (last > begin && !is_head(last)) --last;
       for (std::int64_t i = begin; i < end; ++i) {
@@ -122,7 +148,8 @@ class Sorting {
         ends += head;
         order[i] = x;
         map[x] = voxel;
-        // Not only where a run ends, which would be hard to foresee: what its last element says stays.
+        // Store unconditionally: a store per element is cheaper than a mispredicted branch per run. The last
+        // element of the run leaves the right value.
         if (i < last) *ends = static_cast<std::int32_t>(i + 1);
       }
       if (part + 1 == chunks.parts) heads[chunks.parts] = voxel + 1;
@@ -137,7 +164,8 @@ class Sorting {
   GroupMemory to_;
   std::uint64_t *elements_, *other_;
   std::int64_t* counters_;
-  int point_bits_ = 32;  // the low ones of an element
+  std::int64_t* row_memory_;
+  int point_bits_ = 32;  // the low bits of an element are the point's number
 };
 
 template <class Index>
@@ -158,7 +186,8 @@ VoxelGroups sort_typed(Context& context, const ConstTensor& coors, const Packing
 }  // namespace
 
 std::size_t sorting_bytes(std::int64_t points) {
-  return 2 * array_bytes<std::uint64_t>(points) + array_bytes<std::int64_t>(sort_counters(points));
+  return 2 * array_bytes<std::uint64_t>(points) + array_bytes<std::int64_t>(sort_counters(points)) +
+         array_bytes<std::int64_t>(kMaxDims * points);
 }
 
 VoxelGroups group_by_sort(Context& context, const ConstTensor& coors, const Packing& packing,

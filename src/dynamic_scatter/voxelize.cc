@@ -1,7 +1,9 @@
-// Plans of voxelize and voxelize_hard: the voxel of each point.
+// Plans of voxelize and voxelize_hard.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <string_view>
+#include <type_traits>
 
 #include "dynamic_scatter/groups.h"
 #include "dynamic_scatter/kernels.h"
@@ -20,56 +22,55 @@ using namespace families::dynamic_scatter;
 
 // Element i of voxel_size or point_cloud_range.
 template <class Real>
-Real value_at(const Slot& slot, int i) {
-  return slot.dtype == DType::f64 ? static_cast<Real>(static_cast<const double*>(slot.data)[i])
-                                  : static_cast<Real>(static_cast<const float*>(slot.data)[i]);
+Real value_at(const ConstTensor& values, int i) {
+  return values.dtype == DType::f64 ? static_cast<Real>(static_cast<const double*>(values.data)[i])
+                                    : static_cast<Real>(static_cast<const float*>(values.data)[i]);
 }
 
+// Reads the grid once and checks it, in the type that coordinates are computed in: voxel_size is positive and
+// finite, and the range has 1 .. 2^31 - 1 voxels in each direction.
 template <class Real>
-GridOf<Real> grid_of(const Slot& voxel_size, const Slot& range) {
+GridOf<Real> read_grid(std::string_view op, const ConstTensor& voxel_size, const ConstTensor& range) {
   GridOf<Real> grid;
+  const auto refuse = [&](const std::string& what) {
+    throw Error(ErrorCode::bad_param, concat(op, ": ", what));
+  };
   for (int j = 0; j < 3; ++j) {
-    grid.voxel_size[j] = value_at<Real>(voxel_size, j);
-    grid.least[j] = value_at<Real>(range, j);
-    const Real length = value_at<Real>(range, 3 + j) - grid.least[j];
-    grid.extent[j] = std::round(length / grid.voxel_size[j]);
+    const Real size = value_at<Real>(voxel_size, j);
+    const Real least = value_at<Real>(range, j), most = value_at<Real>(range, 3 + j);
+    const Real extent = std::round((most - least) / size);
+    if (!(size > 0) || !std::isfinite(size))
+      refuse(concat("voxel_size[", std::int64_t{j}, "] is ", number_text(size),
+                    ", expected a positive finite number"));
+    if (!(extent >= 1 && extent < Real{0x1p31}))
+      refuse(concat("point_cloud_range is ", number_text(least), " .. ", number_text(most), " in direction ",
+                    std::string_view("xyz").substr(static_cast<std::size_t>(j), 1), ", which is ",
+                    number_text(extent), " voxels, expected 1 .. 2147483647"));
+    grid.voxel_size[j] = size;
+    grid.least[j] = least;
+    grid.extent[j] = extent;
   }
   return grid;
 }
 
-template <class Real>
-void check_grid_in(const Arguments& arguments, const Slot& voxel_size, const Slot& range) {
-  const GridOf<Real> grid = grid_of<Real>(voxel_size, range);
-  for (int j = 0; j < 3; ++j) {
-    const std::int64_t d = j;
-    if (!(grid.voxel_size[j] > 0) || !std::isfinite(grid.voxel_size[j]))
-      arguments.fail(ErrorCode::bad_param, concat("voxel_size[", d, "] is ", number_text(grid.voxel_size[j]),
-                                                  ", expected a positive finite number"));
-    if (!(grid.extent[j] >= 1 && grid.extent[j] < Real{0x1p31}))
-      arguments.fail(ErrorCode::bad_param,
-                     concat("point_cloud_range is ", number_text(grid.least[j]), " .. ",
-                            number_text(value_at<Real>(range, 3 + j)), " in direction ",
-                            std::string_view("xyz").substr(static_cast<std::size_t>(j), 1), ", which is ",
-                            number_text(grid.extent[j]), " voxels, expected 1 .. 2147483647"));
-  }
-}
-
-// Coordinates of all points; `coors` is [points, 3].
-void write_coordinates(Context& context, const ConstTensor& points, const ConstTensor& voxel_size,
-                       const ConstTensor& range, const Tensor& coors) {
+// Coordinates of all points; `coors` is [points, 3]. Refuses a bad grid before the first write; `op` is who
+// was called.
+void write_coordinates(Context& context, Call& call, std::string_view op, const ConstTensor& points,
+                       const ConstTensor& voxel_size, const ConstTensor& range, const Tensor& coors) {
   const FpEnvironment environment;  // the caller's may round otherwise, or trap
   const auto voxelize_range = coordinate_kernels(context.isa()).voxelize(points.dtype, coors.dtype);
-  const auto run = [&](const auto& grid) {
+  const auto run = [&](auto grid) {
+    call.check(
+        [&] { grid = read_grid<std::remove_cvref_t<decltype(grid.extent[0])>>(op, voxel_size, range); });
     parallel_for(context, points.shape[0], kPointGrain, [&](std::int64_t begin, std::int64_t end) {
       voxelize_range(&grid, points.data, points.shape[1], coors.data, begin, end);
     });
   };
-  points.dtype == DType::f64 ? run(grid_of<double>(voxel_size, range))
-                             : run(grid_of<float>(voxel_size, range));
+  points.dtype == DType::f64 ? run(GridOf<double>()) : run(GridOf<float>());
 }
 
-// The voxels in the order of their first points, up to `room` of them. `passing` is memory for as many
-// numbers as there are points. Returns how many they are.
+// Lists the voxels in the order of their first points, `room` of them at most. `passing` is temporary memory
+// for one number for each point. Returns how many voxels are listed.
 std::int64_t order_by_first_point(const VoxelGroups& groups, std::int64_t room, std::int32_t* voxels,
                                   std::int32_t* passing) {
   std::fill_n(passing, groups.points, -1);
@@ -81,14 +82,14 @@ std::int64_t order_by_first_point(const VoxelGroups& groups, std::int64_t room, 
   return count;
 }
 
-// What voxelize_hard makes of its points.
+// The results of voxelize_hard. Result `slot` is voxel voxels[slot] of the groups.
 struct HardTask {
   VoxelGroups groups;
-  const std::int32_t* voxels;  // of the groups, in the order of the results
+  const std::int32_t* voxels;  // in the order of their first points
   const std::byte* points;
   const std::int32_t* coors;  // of each point
   std::int64_t point_bytes, max_points;
-  std::int64_t used = 0;  // how many results there are
+  std::int64_t used = 0;  // how many results have a voxel
 
   std::int64_t voxel_bytes() const { return max_points * point_bytes; }
   std::int64_t stored(std::int64_t slot) const { return std::min(groups.count(voxels[slot]), max_points); }
@@ -96,10 +97,10 @@ struct HardTask {
     return groups.order + groups.starts[voxels[slot]];
   }
 
-  // The points of results first .. last-1, and zeros behind the points of each.
+  // Writes the points of results first .. last-1, and zeros after the points of each.
   void put_points(std::int64_t first, std::int64_t last, std::byte* to) const {
     for (std::int64_t slot = first; slot < last; ++slot, to += voxel_bytes()) {
-      constexpr std::int64_t kAhead = 8;  // points lie wherever they are
+      constexpr std::int64_t kAhead = 8;  // prefetch: points lie anywhere in memory
       if (slot + kAhead < used) {
         const std::int32_t* next = points_of(slot + kAhead);
         for (std::int64_t k = 0; k < stored(slot + kAhead); ++k)
@@ -124,24 +125,12 @@ struct HardTask {
 
 }  // namespace
 
-void families::dynamic_scatter::check_grid(const Arguments& arguments) {
-  const FpEnvironment environment;
-  const Signature& signature = arguments.signature();
-  const Slot& voxel_size = arguments.slot(signature.argument("voxel_size"));
-  const Slot& range = arguments.slot(signature.argument("point_cloud_range"));
-  if (arguments.slot(signature.argument("points")).dtype == DType::f64) {
-    check_grid_in<double>(arguments, voxel_size, range);
-  } else {
-    check_grid_in<float>(arguments, voxel_size, range);
-  }
-}
-
 void voxelize(Context& context, const ConstTensor& points, const ConstTensor& voxel_size,
               const ConstTensor& point_cloud_range, const Tensor& coors) {
   Call call(context, kVoxelize, {points, voxel_size, point_cloud_range, coors}, {});
   if (call.nothing_to_do()) return;
+  write_coordinates(context, call, kVoxelize.op, points, voxel_size, point_cloud_range, coors);
   call.chose("by point", points.shape[0] > kPointGrain ? context.threads() : 1);
-  write_coordinates(context, points, voxel_size, point_cloud_range, coors);
 }
 
 std::size_t families::dynamic_scatter::voxelize_hard_scratch(std::int64_t points) {
@@ -158,7 +147,8 @@ std::int64_t voxelize_hard(Context& context, const ConstTensor& points, const Co
   const std::int64_t rows = points.shape[0], room = voxels.shape[0];
   Scratch& scratch = call.scratch(voxelize_hard_scratch(rows));
   auto* all_coors = scratch.take<std::int32_t>(3 * rows);
-  write_coordinates(context, points, voxel_size, point_cloud_range, view(all_coors, {rows, 3}));
+  write_coordinates(context, call, kVoxelizeHard.op, points, voxel_size, point_cloud_range,
+                    view(all_coors, {rows, 3}));
 
   HardTask task{group_by_coordinates(context, view(all_coors, {rows, 3}), scratch, scratch),
                 nullptr,
@@ -180,7 +170,7 @@ std::int64_t voxelize_hard(Context& context, const ConstTensor& points, const Co
   auto* to = static_cast<std::byte*>(voxels.data);
   const std::int64_t grain =
       parallel ? std::max<std::int64_t>(1, kRangeBytes / std::max<std::int64_t>(voxel_bytes, 1)) : kSizeMax;
-  // Without room for points there may be no memory either.
+  // With max_points 0 there may be no memory to write to.
   parallel_for(context, voxel_bytes > 0 ? used : 0, grain, [&](std::int64_t begin, std::int64_t end) {
     if (!stream) return task.put_points(begin, end, to + begin * voxel_bytes);
     stream_rows(copy, to, voxel_bytes, begin, end,

@@ -1,4 +1,4 @@
-// Which cells of a space there are, a bit for each, and the rank of each among them.
+// A set of cells as bits, and the rank of each cell in the set.
 #pragma once
 
 #include <bit>
@@ -6,15 +6,16 @@
 
 namespace turnout::core {
 
-// A view of memory of the caller: words_for(cells) words, and as many counts.
+// A view of the caller's memory: words_for(cells) words of bits, and as many counts.
 struct BitRanks {
   std::uint64_t* bits;
-  std::uint32_t* before;  // [word] how many bits are set in the words before; known once they are numbered
+  std::uint32_t*
+      before;  // [word] how many bits are set in the words before it; the caller fills it after all marks
 
   static constexpr std::int64_t words_for(std::int64_t cells) { return (cells + 63) / 64; }
 
   void mark(std::uint32_t cell) const { bits[cell >> 6] |= std::uint64_t{1} << (cell & 63); }
-  // For sources that CMakeLists.txt counts among the kernels: popcount is one instruction only there.
+  // Use it in sources that CMakeLists.txt lists as kernels: only there popcount is one instruction.
   std::uint32_t rank(std::uint32_t cell) const {
     const std::uint64_t lower = bits[cell >> 6] & ((std::uint64_t{1} << (cell & 63)) - 1);
     return before[cell >> 6] + static_cast<std::uint32_t>(std::popcount(lower));

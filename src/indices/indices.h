@@ -10,14 +10,24 @@
 
 namespace turnout::core {
 
-// value in 0 .. limit-1, for values of any sign and width.
+// The element *from of a caller's array, read exactly once. Another thread of the caller may write there at
+// any time, so the value that is used must be the value that was checked. A plain read may be repeated by the
+// compiler; the empty assembly makes it forget where the value came from.
+template <class Index>
+std::int64_t load_once(const Index* from) {
+  std::int64_t value = *from;
+  __asm__("" : "+r"(value));
+  return value;
+}
+
+// Whether value is in 0 .. limit-1, for values of any sign and width.
 template <class Index>
 bool in_range(Index value, std::int64_t limit) {
   return static_cast<std::uint64_t>(static_cast<std::int64_t>(value)) < static_cast<std::uint64_t>(limit);
 }
 
-// last[r] = the largest q in 0 .. n-1 with row_of(q) == r, or -1. row_of gives -1 for "none".
-// Returns how many rows are named.
+// Sets last[r] to the largest q in 0 .. n-1 with row_of(q) == r, or to -1 if there is none. row_of(q) is -1
+// for a q without a row. Returns how many rows have a q.
 template <class RowOf>
 std::int64_t last_writers(std::int64_t n, const RowOf& row_of, std::int64_t* last, std::int64_t rows) {
   std::fill_n(last, rows, std::int64_t{-1});
@@ -31,13 +41,13 @@ std::int64_t last_writers(std::int64_t n, const RowOf& row_of, std::int64_t* las
   return named;
 }
 
-// position[index[i]] = i for a permutation of 0 .. n-1. The first entry that is out of range, or that an
-// earlier one has named, is refused; `what` names the argument.
+// Inverts a permutation of 0 .. n-1: position[index[i]] = i. Refuses the first entry that is out of range or
+// equal to an earlier one; `what` names the argument. Each entry is read once.
 template <class Index>
 void invert_permutation(std::string_view what, const Index* index, std::int64_t n, std::int64_t* position) {
   std::fill_n(position, n, std::int64_t{-1});
   for (std::int64_t i = 0; i < n; ++i) {
-    const std::int64_t value = index[i];
+    const std::int64_t value = load_once(index + i);
     if (!in_range(value, n))
       throw Error(ErrorCode::bad_param, concat(what, "[", i, "] is ", value, ", expected 0 .. ", n - 1));
     if (position[value] >= 0)

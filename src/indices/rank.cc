@@ -1,16 +1,15 @@
-// Numbering of leaves: a running count over a bitmap, or sorted unique keys with a hash table beside them.
+// Numbers leaves: by a running count over a bitmap, or as sorted unique keys with a hash table.
 #include "indices/rank.h"
 
 #include <algorithm>
 #include <cstring>
-#include <utility>
 
 #include "indices/sort.h"
 
 namespace turnout::core {
 namespace {
 
-// At most half full.
+// So large that the table is at most half full.
 std::uint64_t table_size(std::int64_t keys) {
   return std::bit_ceil(static_cast<std::uint64_t>(std::max<std::int64_t>(keys, 1)) * 2);
 }
@@ -34,15 +33,14 @@ std::size_t SortedLeaves::bytes(std::int64_t marks) {
 }
 
 void SortedLeaves::start(Scratch& scratch) {
-  capacity_ = count_;
-  keys_ = scratch.take<std::uint64_t>(capacity_);
-  other_ = scratch.take<std::uint64_t>(capacity_);
-  table_ = scratch.take<std::uint32_t>(static_cast<std::int64_t>(table_size(capacity_)));
+  keys_ = scratch.take<std::uint64_t>(count_);
+  other_ = scratch.take<std::uint64_t>(count_);
+  table_ = scratch.take<std::uint32_t>(static_cast<std::int64_t>(table_size(count_)));
   count_ = 0;
 }
 
 std::int64_t SortedLeaves::number() {
-  if (sort_keys(keys_, other_, count_) != keys_) std::swap(keys_, other_);
+  keys_ = sort_keys({keys_, other_}, count_).sorted;
   count_ = unique_keys(keys_, count_);
   const std::uint64_t size = table_size(count_);
   mask_ = size - 1;

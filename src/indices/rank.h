@@ -1,10 +1,13 @@
-// Sets of cells of a large space, and the rank of each among them, without a sort of the cells.
+// Sets of cells of a large space, and the rank of each cell in the set, without sorting the cells.
 //
-// The space is cut into leaves of up to 32 cells. A leaf that has a cell is a RankWord: which cells, and how
-// many lie in the leaves before it; so a cell's rank is one popcount. Which leaves exist, and where, says a
-// BitmapLeaves (a bit per leaf of the space, in RankWords again) or, where that would be too large, a
-// SortedLeaves (memory proportional to the leaves that exist). Both number the leaves 1, 2, .. in ascending
-// order; 0 is "no such leaf", and leaf word 0 an empty one.
+// The space is cut into leaves of up to 32 cells. A leaf with at least one cell of the set has a RankWord:
+// its cells as bits, and how many cells the leaves before it have. The rank of a cell is that number plus one
+// popcount.
+//
+// Two classes say which leaves exist and number them 1, 2, .. in ascending order. BitmapLeaves has a bit for
+// each leaf of the space. SortedLeaves is for spaces where that would be too large: its memory is
+// proportional to the leaves that exist. Number 0 means "no such leaf"; callers keep an empty RankWord there.
+// src/sparse_conv/README.md has an example.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +20,7 @@ namespace turnout::core {
 
 struct RankWord {
   std::uint32_t bits;
-  std::uint32_t base;  // how many bits are set in the words before this one
+  std::uint32_t base;  // how many bits are set in all words before this one
 
   std::uint32_t rank(std::uint32_t position) const {
     return base + static_cast<std::uint32_t>(std::popcount(bits & ((1u << position) - 1)));
@@ -26,16 +29,15 @@ struct RankWord {
 
 class BitmapLeaves {
  public:
-  // Beyond this the table is slower to clear and to scan than keys are to sort, and memory would grow with
-  // the space instead of with the sites.
+  // A larger table is slower to clear and to scan than keys are to sort, and its memory grows with the space
+  // instead of with the sites.
   static constexpr std::int64_t kMaxBytes = 8 << 20;
 
   static constexpr std::int64_t bytes(std::uint64_t leaves) {
     return static_cast<std::int64_t>((leaves / 32 + 1) * sizeof(RankWord));
   }
   static constexpr bool fits(std::uint64_t leaves) {
-    return leaves / 32 <
-           kMaxBytes / sizeof(RankWord);  // so a leaf's number and 5 bits of position fit 32 bits
+    return leaves / 32 < kMaxBytes / sizeof(RankWord);  // so that leaf * 32 + bit fits 32 bits
   }
 
   BitmapLeaves() = default;
@@ -44,13 +46,13 @@ class BitmapLeaves {
 
   void clear();
   void mark(std::uint64_t leaf) { words_[leaf >> 5].bits |= 1u << (leaf & 31); }
-  std::int64_t number();  // after all marks: how many
+  std::int64_t number();  // called after all marks; returns how many leaves there are
   std::uint32_t find(std::uint64_t leaf) const {
     const RankWord word = words_[leaf >> 5];
     const auto position = static_cast<std::uint32_t>(leaf & 31);
     return (word.bits >> position & 1) != 0 ? word.rank(position) : 0;
   }
-  // find() for leaves that mostly ascend.
+  // find() for leaves that mostly ascend; here it is no different.
   class Cursor {
    public:
     explicit Cursor(const BitmapLeaves& leaves) : leaves_(leaves) {}
@@ -60,7 +62,7 @@ class BitmapLeaves {
     const BitmapLeaves& leaves_;
   };
 
-  // f(leaf, number) for each leaf of the words first .. last-1, in order.
+  // Calls f(leaf, number) for each leaf of steps first .. last-1, in order. A step is a word of the bitmap.
   template <class F>
   void for_each(std::int64_t first, std::int64_t last, const F& f) const {
     for (std::int64_t w = first; w < last; ++w) {
@@ -69,7 +71,6 @@ class BitmapLeaves {
         f(static_cast<std::uint64_t>(w) * 32 + static_cast<std::uint64_t>(std::countr_zero(bits)), number++);
     }
   }
-  // What for_each counts in.
   std::int64_t steps() const { return count_; }
 
  private:
@@ -77,12 +78,13 @@ class BitmapLeaves {
   std::int64_t count_ = 0;
 };
 
-// Marks are counted first, then made again with memory for them.
+// Used in two rounds: the first round of marks only counts; start() then takes memory for so many; the second
+// round stores them.
 class SortedLeaves {
  public:
   static std::size_t bytes(std::int64_t marks);
 
-  // A leaf that was the last one marked is not marked again: neighbours come one after the other.
+  // Neighbours come one after the other, so a leaf that equals the one before is skipped.
   void mark(std::uint64_t leaf) {
     if (leaf == last_ && count_ > 0) return;
     last_ = leaf;
@@ -90,7 +92,7 @@ class SortedLeaves {
     ++count_;
   }
   std::int64_t marks() const { return count_; }
-  void start(Scratch& scratch);  // bytes(marks()) of it; the marks begin anew
+  void start(Scratch& scratch);  // takes bytes(marks()) of it and starts the second round
 
   std::int64_t number();
   std::uint32_t find(std::uint64_t leaf) const {
@@ -99,19 +101,35 @@ class SortedLeaves {
       if (number == 0 || keys_[number - 1] == leaf) return number;
     }
   }
-  // find() for leaves that mostly ascend: walks along the keys instead of jumping about in the table. At a
-  // million leaves that is ten times faster.
+  // find() for leaves that mostly ascend: walks along the keys, ten times faster than the hash table at a
+  // million leaves. A far step is searched for in ever larger strides, so that it takes the logarithm of its
+  // length.
   class Cursor {
    public:
     explicit Cursor(const SortedLeaves& leaves) : leaves_(leaves) {}
     std::uint32_t find(std::uint64_t leaf) {
       const std::uint64_t* keys = leaves_.keys_;
+      const std::int64_t count = leaves_.count_;
       if (place_ > 0 && keys[place_ - 1] >= leaf) place_ = std::lower_bound(keys, keys + place_, leaf) - keys;
-      while (place_ < leaves_.count_ && keys[place_] < leaf) ++place_;
-      return place_ < leaves_.count_ && keys[place_] == leaf ? static_cast<std::uint32_t>(place_ + 1) : 0;
+      for (std::int64_t near = std::min(place_ + kNear, count); place_ < near && keys[place_] < leaf;)
+        ++place_;
+      if (place_ < count && keys[place_] < leaf) place_ = search_ahead(leaf);
+      return place_ < count && keys[place_] == leaf ? static_cast<std::uint32_t>(place_ + 1) : 0;
     }
 
    private:
+    static constexpr std::int64_t kNear = 16;  // keys that are looked at one by one
+
+    std::int64_t search_ahead(std::uint64_t leaf) const {
+      const std::uint64_t* keys = leaves_.keys_;
+      std::int64_t low = place_, stride = kNear;  // keys[low] is smaller
+      while (low + stride < leaves_.count_ && keys[low + stride] < leaf) {
+        low += stride;
+        stride *= 2;
+      }
+      return std::lower_bound(keys + low, keys + std::min(low + stride, leaves_.count_), leaf) - keys;
+    }
+
     const SortedLeaves& leaves_;
     std::int64_t place_ = 0;  // all keys before it are smaller than the last leaf
   };
@@ -126,10 +144,9 @@ class SortedLeaves {
   static constexpr std::uint64_t kSpread = 0x9E3779B97F4A7C15;  // 2^64 over the golden ratio
 
   std::uint64_t* keys_ = nullptr;
-  std::uint64_t* other_ = nullptr;  // as many, for the sort
-  std::uint32_t* table_ = nullptr;  // open addressing: numbers of keys
+  std::uint64_t* other_ = nullptr;  // memory for as many, for the sort
+  std::uint32_t* table_ = nullptr;  // a hash table with open addressing: the number of each key
   std::int64_t count_ = 0;
-  std::int64_t capacity_ = 0;
   std::uint64_t last_ = 0;
   std::uint64_t mask_ = 0;
   int shift_ = 0;

@@ -1,5 +1,5 @@
-// Stable sorts of 64-bit elements by some of their bits, by radix. A key in the upper bits carries whatever
-// is in the lower ones along.
+// Stable radix sorts of 64-bit elements by some of their bits. A key in the upper bits carries a payload in
+// the lower ones along.
 #pragma once
 
 #include <cstdint>
@@ -8,20 +8,24 @@
 
 namespace turnout::core {
 
-// Ascending by the bits low .. low + bits - 1, on this thread. `other` is memory for as many elements.
-// Returns which of the two has the result.
-std::uint64_t* sort_bits(std::uint64_t* elements, std::uint64_t* other, std::int64_t count, int low,
-                         int bits);
+// The two arrays of a sort: it moves the elements to and fro between them, and says which one has the result.
+struct SortArrays {
+  std::uint64_t* sorted;  // before a sort: the elements
+  std::uint64_t* spare;   // memory for as many
+};
 
-// The same on all threads of the context, with memory for so many counters. There are no bits set above those
-// that are sorted by.
+// Ascending by the bits low .. low + bits - 1, on this thread.
+SortArrays sort_bits(SortArrays arrays, std::int64_t count, int low, int bits);
+
+// The same on all threads of the context. `counters` is memory for sort_counters(count) numbers. No element
+// has a bit set above those that are sorted by.
 std::int64_t sort_counters(std::int64_t count);
-std::uint64_t* sort_bits(Context& context, std::uint64_t* elements, std::uint64_t* other, std::int64_t count,
-                         int low, int bits, std::int64_t* counters);
+SortArrays sort_bits(Context& context, SortArrays arrays, std::int64_t count, int low, int bits,
+                     std::int64_t* counters);
 
-// By all bits.
-std::uint64_t* sort_keys(std::uint64_t* keys, std::uint64_t* other, std::int64_t count);
-// Equal neighbours become one; returns how many are left.
+// Ascending by all bits.
+SortArrays sort_keys(SortArrays arrays, std::int64_t count);
+// Keeps one of equal neighbours; returns how many keys are left.
 std::int64_t unique_keys(std::uint64_t* keys, std::int64_t count);
 
 }  // namespace turnout::core

@@ -1,5 +1,6 @@
 // The C functions of this family, each with the order of checks that its clients rely on.
 #include "doors/c/call.h"
+#include "moe_dispatch/signature.h"
 #include "turnout/moe_dispatch.h"
 
 namespace turnout::families::moe_dispatch {
@@ -23,16 +24,22 @@ constexpr StepSpec kForwardSteps[] = {
 
 }  // namespace
 
-extern constexpr Signature kMluOpMoeDispatchForward{
-    "mluOpMoeDispatchForward",
-    "",
-    {scalar("samples", 0), scalar("capacity", 0), scalar("hidden", 0), scalar("num_experts", 0)},
-    {in("gates", like("input"), "samples"), in("indices", dtypes(DType::i32), "samples"),
-     in("locations", dtypes(DType::i32), "samples"), in("input", dtypes(DType::f32), "samples, hidden"),
-     inout("dispatch", like("input"), "num_experts * capacity, hidden")},
-    {at_most("samples", "num_experts * capacity")},
-    {},
-    kForwardSteps};
+constexpr const Signature& kMluOpMoeDispatchForward = signature([] {
+  return Draft{
+      "mluOpMoeDispatchForward",
+      "",
+      {scalar("samples", 0), scalar("capacity", 0), scalar("hidden", 0), scalar("num_experts", 0)},
+      {in("gates", like("input"), "samples"), in("indices", dtypes(DType::i32), "samples"),
+       in("locations", dtypes(DType::i32), "samples"), in("input", dtypes(DType::f32), "samples, hidden"),
+       may_overlap("input", inout("dispatch", like("input"), "num_experts * capacity, hidden"))},
+      {at_most("samples", "num_experts * capacity")},
+      {},
+      kForwardSteps};
+});
+
+namespace {
+constexpr Renames kForwardNames(kMoeDispatchForward, kMluOpMoeDispatchForward, "fill=");
+}
 
 }  // namespace turnout::families::moe_dispatch
 
@@ -47,7 +54,7 @@ mluOpStatus_t mluOpMoeDispatchForward(mluOpHandle_t handle, const mluOpTensorDes
                                       const void* input, const int samples, const int capacity,
                                       const int hidden, const int num_experts,
                                       const mluOpTensorDescriptor_t dispatch_desc, void* dispatch) {
-  return call(handle, kMluOpMoeDispatchForward,
+  return call(handle, kMluOpMoeDispatchForward, kForwardNames,
               {{gates_desc, gates},
                {indices_desc, indices},
                {locations_desc, locations},

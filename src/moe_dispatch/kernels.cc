@@ -1,4 +1,4 @@
-// Scaled row copies, compiled once per instruction set.
+// Row copies times a gate, compiled once per instruction set.
 #include "moe_dispatch/kernels.h"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ void scale(Lane gate, const T* from, T* to, std::int64_t n, bool stream) {
   constexpr std::int64_t kPerLine = kLine / static_cast<std::int64_t>(sizeof(T));
   const auto factor = hn::Set(typename B::D(), gate);
   const auto times_gate = [&](auto v) HWY_ATTR { return hn::Mul(factor, v); };
-  // Fewer elements than a block go through a buffer of one block: same instructions, same bits.
+  // A partial block goes through a buffer of one block, so that it is computed by the same instructions.
   const auto partial = [&](std::int64_t first, std::int64_t count) HWY_ATTR {
     alignas(kLine) T buffer[kBlock] = {};
     std::memcpy(buffer, from + first, static_cast<std::size_t>(count) * sizeof(T));
@@ -35,7 +35,7 @@ void scale(Lane gate, const T* from, T* to, std::int64_t n, bool stream) {
     const std::int64_t head = std::min(n, (kLine - misaligned) % kLine / std::int64_t{sizeof(T)});
     for (; j + kBlock <= head; j += kBlock) B::store(B::map(times_gate, from + j), to + j);
     if (j < head) partial(j, head - j);
-    // Whole lines only: a line that is filled by two kinds of stores is slower than either.
+    // Stream whole cache lines only: a line that gets both streamed and plain stores is slower than either.
     for (j = head; j + kPerLine <= n; j += kPerLine)
       for (std::int64_t b = j; b < j + kPerLine; b += kBlock) B::stream(B::map(times_gate, from + b), to + b);
   }
@@ -49,9 +49,9 @@ void tokens(const DispatchTask& task, const std::int64_t* rows, std::int64_t tok
   using Lane = typename Block<T>::Lane;
   const auto* input = static_cast<const T*>(task.input) + columns.first;
   auto* dispatch = static_cast<T*>(task.dispatch) + columns.first;
-  // Rows that do not start on a line share their first and last line with their neighbours. Those lines are
-  // stored through the cache, and fetched some rows ahead: waiting for them costs a fifth of the time at 2 KB
-  // a row.
+  // A row that does not start at a cache line shares its first and last line with its neighbours. These two
+  // lines are stored through the cache and prefetched kAhead rows ahead: without that, rows of 2 KB take a
+  // fifth more time.
   constexpr std::int64_t kAhead = 4;
   const bool shares_lines = task.stream && (reinterpret_cast<std::uintptr_t>(dispatch) % kLine != 0 ||
                                             task.hidden * std::int64_t{sizeof(T)} % kLine != 0);

@@ -1,4 +1,4 @@
-// The loops of this family over a range, once per instruction set.
+// The kernels of this family: loops over a range of tokens, compiled once per instruction set.
 #pragma once
 
 #include <cstdint>
@@ -16,17 +16,17 @@ struct DispatchTask {
   void* dispatch;     // [rows, hidden]
   std::int64_t samples;
   std::int64_t hidden;
-  bool stream;  // stores bypass the cache
+  bool stream;  // use stores that bypass the cache
 };
 
-// Columns first .. first+count-1 of a row.
+// Columns [first, first + count) of a row.
 struct Columns {
   std::int64_t first, count;
 };
 
 struct DispatchKernels {
-  // Tokens token .. token+tokens-1, choices choice .. choice+choices-1: the row of each, -1 for none, is in
-  // rows[tokens][choices].
+  // Copies tokens [token, token + tokens), each once per choice in [choice, choice + choices). The row of
+  // `dispatch` for each copy is in rows[tokens][choices]; -1 means no copy.
   using Tokens = void (*)(const DispatchTask& task, const std::int64_t* rows, std::int64_t token,
                           std::int64_t tokens, std::int64_t choice, std::int64_t choices, Columns columns);
   Tokens (*tokens)(DType token, DType gate);

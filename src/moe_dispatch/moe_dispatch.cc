@@ -3,12 +3,14 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include "indices/indices.h"
 #include "moe_dispatch/kernels.h"
 #include "moe_dispatch/signature.h"
 #include "runtime/call.h"
 #include "runtime/parallel.h"
+#include "runtime/stream_copy.h"
 #include "simd/copy.h"
 
 namespace turnout {
@@ -141,8 +143,19 @@ void moe_dispatch_forward(Context& context, const ConstTensor& gates, const Cons
             {params.capacity, params.num_experts, params.fill});
   if (call.nothing_to_do()) return;
 
+  // In place: tokens are read as they were before the first row is written.
+  const void* tokens = input.data;
+  std::optional<Scratch> copy;
+  if (share_memory(input, dispatch)) {
+    const std::int64_t bytes = Slot(input).elements() * size_of(input.dtype);
+    copy.emplace(call.lease(static_cast<std::size_t>(bytes)));
+    void* const copied = copy->take<std::byte>(bytes);
+    stream_copy(context, copied, input.data, bytes);
+    tokens = copied;
+  }
+
   Dispatch d{context,
-             {gates.data, input.data, dispatch.data, input.shape[0], input.shape[1], false},
+             {gates.data, tokens, dispatch.data, input.shape[0], input.shape[1], false},
              dispatch_kernels(context.isa()).tokens(input.dtype, gates.dtype),
              call.size(kMoeDispatchForward.size("choices")),
              dispatch.shape[0],

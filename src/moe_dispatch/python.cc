@@ -9,9 +9,11 @@ using namespace core;
 using namespace doors;
 namespace {
 
+constexpr PythonFunction kForward{"moe_dispatch_forward", kMoeDispatchForward, "dispatch=out fill="};
+
 nb::object forward(nb::handle gates, nb::handle indices, nb::handle locations, nb::handle input,
                    nb::handle capacity, nb::handle num_experts, nb::handle dispatch, bool torch_team) {
-  PythonCall call(kMoeDispatchForward, torch_team);
+  PythonCall call(kForward, torch_team);
   const ConstTensor g = call.in(gates);
   const ConstTensor i = call.in(indices);
   const ConstTensor l = call.in(locations);
@@ -27,6 +29,9 @@ nb::object forward(nb::handle gates, nb::handle indices, nb::handle locations, n
 
 }  // namespace
 
-void bind(nb::module_& module) { define(module, "moe_dispatch_forward", &forward); }
+void bind(nb::module_& module) {
+  list_function(kForward);
+  define(module, "moe_dispatch_forward", &forward);
+}
 
 }  // namespace turnout::families::moe_dispatch

@@ -1,4 +1,4 @@
-// The definition of each operator of this family: serial, scalar, readable. The tests compare with it.
+// The definition of each operator of this family, as serial scalar code. The tests compare against it.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@ Token scaled(Gate gate, Token token) {
   }
 }
 
-// gates, indices, locations: [choices, samples]; input [samples, hidden]; dispatch [num_experts*capacity,
-// hidden].
+// gates, indices, locations [choices, samples]; input [samples, hidden];
+// dispatch [num_experts * capacity, hidden].
 template <class Token, class Gate, class Index, class Location>
 void moe_dispatch_forward(const Gate* gates, const Index* indices, const Location* locations,
                           const Token* input, Token* dispatch, std::int64_t choices, std::int64_t samples,

@@ -1,4 +1,4 @@
-// moe_dispatch against its definition: shapes x dtypes x ISA x threads x routing patterns, bit for bit.
+// Compares moe_dispatch bit by bit with its definition: shapes x dtypes x ISAs x threads x routing patterns.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -76,7 +76,7 @@ void fill_values(Guarded<T>& values, std::mt19937& random) {
   }
 }
 
-// Equal bits; any NaN equals any NaN, because x86 passes on one of two payloads by operand order.
+// Equal bits, or both NaN: of two NaN factors x86 keeps the payload of the first operand, whichever that is.
 template <class T>
 bool same(T a, T b) {
   if (std::memcmp(&a, &b, sizeof(T)) == 0) return true;
@@ -166,7 +166,7 @@ TEST(MoeDispatchForward, IndexTypes) {
   }
 }
 
-// Large enough for several threads and for streamed stores, with rows that do not end on a line.
+// Large enough for several threads and for streamed stores; rows do not end at a cache line.
 TEST(MoeDispatchForward, SameBitsForEveryThreadCount) {
   for (Routing routing : kRoutings) {
     compare<float, float, std::int32_t, std::int32_t>({1, 700, 1031, 4, 200}, routing, 1, supported_isas(),
@@ -208,7 +208,7 @@ TEST(MoeDispatchForward, NamedScales) {
                                                     34);
 }
 
-// The seed's cases without elements, and the ones beside them: nothing is read, pointers may be null.
+// Calls whose tensors have no elements: nothing is read, and pointers may be null.
 TEST(MoeDispatchForward, ZeroCases) {
   Context context;
   const auto call = [&](const Shape& s, void* dispatch, const void* rest, Fill fill) {
@@ -223,7 +223,7 @@ TEST(MoeDispatchForward, ZeroCases) {
   EXPECT_NO_THROW(call({1, 8192, 0, 2, 8192}, nullptr, nullptr, Fill::keep));
   EXPECT_NO_THROW(call({1, 8192, 2048, 2, 0}, nullptr, nullptr, Fill::zero));
   EXPECT_NO_THROW(call({1, 0, 0, 0, 0}, nullptr, nullptr, Fill::zero));
-  // No token, but rows to keep or to clear.
+  // No tokens; the rows are kept or set to zero.
   call({1, 0, 8, 2, 1}, out.data(), nullptr, Fill::keep);
   EXPECT_EQ(out, std::vector<float>(16, 7.0f));
   call({1, 0, 8, 2, 1}, out.data(), nullptr, Fill::zero);
@@ -231,8 +231,8 @@ TEST(MoeDispatchForward, ZeroCases) {
 }
 
 TEST(MoeDispatchForward, WorkedExample) {
-  // Token 0 and 2 both go to expert 1, slot 0: token 2 wins. Token 1 is beyond the capacity. Expert 0 is not
-  // named.
+  // Tokens 0 and 2 go to expert 1, slot 0: token 2 wins. Token 1 is beyond the capacity. No token goes to
+  // expert 0.
   const float gates[] = {10, 20, 30}, input[] = {1, 2, 3, 4, 5, 6};
   const std::int32_t indices[] = {1, 1, 1}, locations[] = {0, 2, 0};
   std::vector<float> dispatch(8, -1);
@@ -253,11 +253,48 @@ TEST(MoeDispatchForward, ReferenceOfTheWorkedExample) {
   EXPECT_EQ(dispatch, (std::vector<float>{-1, -1, -1, -1, 150, 180, -1, -1}));
 }
 
-// Counts how often work is handed out.
+// dispatch may share memory with input, wholly or in part: the result is that of a copied input.
+TEST(MoeDispatchForward, InPlace) {
+  for (const std::int64_t hidden : {3, 1000}) {  // in order, and by last writer on several threads
+    constexpr std::int64_t kSamples = 600, kRows = 700;
+    std::mt19937 random(7);
+    std::vector<float> gates(2 * kSamples);
+    std::vector<std::int32_t> indices(2 * kSamples), locations(2 * kSamples);
+    for (float& gate : gates) gate = static_cast<float>(random() % 100) / 10;
+    for (std::int32_t& index : indices) index = static_cast<std::int32_t>(random() % 8) - 1;
+    for (std::int32_t& location : locations) location = static_cast<std::int32_t>(random() % 110);
+    const auto row = static_cast<std::size_t>(hidden);
+    std::vector<float> memory(row * (kSamples + kRows) + 8);
+    for (float& x : memory) x = static_cast<float>(random() % 1000);
+    // Where input and dispatch begin: the same place, one inside the other, one element in common, none.
+    const std::size_t places[][2] = {
+        {0, 0}, {0, 5}, {5, 0}, {row, 0}, {0, kSamples * row - 1}, {kRows * row - 1, 0}, {0, kSamples * row}};
+    for (const auto& [from, to] : places) {
+      for (const Fill fill : {Fill::keep, Fill::zero}) {
+        const MoeDispatchParams params{.capacity = 100, .num_experts = 7, .fill = fill};
+        std::vector<float> expected = memory;
+        reference::moe_dispatch_forward(gates.data(), indices.data(), locations.data(), memory.data() + from,
+                                        expected.data() + to, 2, kSamples, hidden, params);
+        for (const int threads : {1, 3}) {
+          Context context({.threads = threads});
+          std::vector<float> actual = memory;
+          moe_dispatch_forward(context, view(gates.data(), {2, kSamples}),
+                               view(indices.data(), {2, kSamples}), view(locations.data(), {2, kSamples}),
+                               view(actual.data() + from, {kSamples, hidden}),
+                               view(actual.data() + to, {kRows, hidden}), params);
+          EXPECT_TRUE(actual == expected) << "input at " << from << ", dispatch at " << to << ", " << threads
+                                          << " threads, hidden " << hidden;
+        }
+      }
+    }
+  }
+}
+
+// Counts the calls of run().
 class CountingExecutor : public Executor {
  public:
   int threads() const override { return 2; }
-  void run(void (*work)(void*), void* argument) override {
+  void run(int, void (*work)(void*), void* argument) override {
     ++runs;
     work(argument);
   }

@@ -17,7 +17,7 @@ constexpr StepSpec kQuerySteps[] = {{Check::present},
                                     {Check::contiguous, ErrorCode::not_supported},
                                     {Check::large, ErrorCode::not_supported}};
 
-// Without a zero rule: no tokens are counted too.
+// Empty inputs are not skipped: without tokens the counts are still written.
 constexpr StepSpec kReRoutingSteps[] = {{Check::present},
                                         {Check::ranks},
                                         {Check::dtypes},
@@ -40,47 +40,58 @@ constexpr StepSpec kInverseSteps[] = {{Check::present},
                                       {Check::any_empty},
                                       {Check::pointers}};
 
-std::size_t scratch_of(const Arguments& arguments) {
-  const auto size = [&](std::string_view name) { return arguments.size(arguments.signature().size(name)); };
-  return moe_re_routing_scratch(size("rows"), size("ranks"), size("experts"));
-}
+constexpr ScratchBytes kScratch = {[](const Arguments& arguments, const Positions& at) {
+                                     return moe_re_routing_scratch(
+                                         arguments.size(at[0]), arguments.size(at[1]), arguments.size(at[2]));
+                                   },
+                                   "rows ranks experts"};
 
 }  // namespace
 
-extern constexpr Signature kMluOpGetMoeReRoutingWorkspaceSize{
-    "mluOpGetMoeReRoutingWorkspaceSize",
-    "rows hidden ranks experts scale_width",
-    {},
-    {in("tokens", kAnyDType, "rows, hidden"), in("counts", kIndices, "ranks, experts"),
-     optional(in("scales", kAnyDType, "rows, scale_width?"))},
-    {at_most("1", "hidden"), at_most("1", "ranks"), at_most("1", "experts")},
-    {},
-    kQuerySteps,
-    &scratch_of};
+constexpr const Signature& kMluOpGetMoeReRoutingWorkspaceSize = signature([] {
+  return Draft{"mluOpGetMoeReRoutingWorkspaceSize",
+               "rows hidden ranks experts scale_width",
+               {},
+               {in("tokens", kAnyDType, "rows, hidden"), in("counts", kIndices, "ranks, experts"),
+                optional(in("scales", kAnyDType, "rows, scale_width?"))},
+               {at_most("1", "hidden"), at_most("1", "ranks"), at_most("1", "experts")},
+               {},
+               kQuerySteps,
+               kScratch};
+});
 
-extern constexpr Signature kMluOpMoeReRouting{
-    "mluOpMoeReRouting",
-    "rows hidden ranks experts scale_width",
-    {choice("expert_token_num_type", "cumsum count"), choice("idx_type", "gather scatter")},
-    {in("tokens", kAnyDType, "rows, hidden"), in("counts", kIndices, "ranks, experts"),
-     optional(in("scales", kAnyDType, "rows, scale_width?")),
-     out("permute_tokens", like("tokens"), "rows, hidden"),
-     required_with("scales", out("permute_scales", like("scales"), "rows, scale_width?")),
-     out("idx", dtypes(DType::i32), "rows"), out("expert_token_num", like("counts"), "experts")},
-    {at_most("1", "hidden"), at_most("1", "ranks"), at_most("1", "experts")},
-    {},
-    kReRoutingSteps,
-    &scratch_of};
+constexpr const Signature& kMluOpMoeReRouting = signature([] {
+  return Draft{"mluOpMoeReRouting",
+               "rows hidden ranks experts scale_width",
+               {choice("expert_token_num_type", "cumsum count"), choice("idx_type", "gather scatter")},
+               {in("tokens", kAnyDType, "rows, hidden"), in("counts", kIndices, "ranks, experts"),
+                optional(in("scales", kAnyDType, "rows, scale_width?")),
+                out("permute_tokens", like("tokens"), "rows, hidden"),
+                required_with("scales", out("permute_scales", like("scales"), "rows, scale_width?")),
+                out("idx", dtypes(DType::i32), "rows"), out("expert_token_num", like("counts"), "experts")},
+               {at_most("1", "hidden"), at_most("1", "ranks"), at_most("1", "experts")},
+               {},
+               kReRoutingSteps,
+               kScratch};
+});
 
-extern constexpr Signature kMluOpMoeReRoutingInverse{
-    "mluOpMoeReRoutingInverse",
-    "rows hidden",
-    {choice("idx_type", "gather scatter")},
-    {in("permute_tokens", kAnyDType, "rows, hidden"), in("idx", dtypes(DType::i32), "rows"),
-     out("tokens", like("permute_tokens"), "rows, hidden")},
-    {at_most("1", "hidden")},
-    {},
-    kInverseSteps};
+constexpr const Signature& kMluOpMoeReRoutingInverse = signature([] {
+  return Draft{"mluOpMoeReRoutingInverse",
+               "rows hidden",
+               {choice("idx_type", "gather scatter")},
+               {in("permute_tokens", kAnyDType, "rows, hidden"), in("idx", dtypes(DType::i32), "rows"),
+                out("tokens", like("permute_tokens"), "rows, hidden")},
+               {at_most("1", "hidden")},
+               {},
+               kInverseSteps};
+});
+
+namespace {
+constexpr Renames kReRoutingNames(kMoeReRouting, kMluOpMoeReRouting,
+                                  "expert_token_num_per_rank=counts per_token_scales=scales "
+                                  "permute_per_token_scales=permute_scales permute_token_idx=idx");
+constexpr Renames kInverseNames(kMoeReRoutingInverse, kMluOpMoeReRoutingInverse, "permute_token_idx=idx");
+}  // namespace
 
 }  // namespace turnout::families::moe_re_routing
 
@@ -106,7 +117,7 @@ mluOpStatus_t mluOpMoeReRouting(mluOpHandle_t handle, const mluOpTensorDescripto
                                 const mluOpTensorDescriptor_t permute_scales_desc, void* permute_scales,
                                 const mluOpTensorDescriptor_t idx_desc, void* idx,
                                 const mluOpTensorDescriptor_t expert_token_num_desc, void* expert_token_num) {
-  return call(handle, kMluOpMoeReRouting,
+  return call(handle, kMluOpMoeReRouting, kReRoutingNames,
               {{tokens_desc, tokens},
                {counts_desc, counts},
                {scales_desc, scales},
@@ -130,7 +141,7 @@ mluOpStatus_t mluOpMoeReRoutingInverse(mluOpHandle_t handle,
                                        const void* permute_tokens, const mluOpTensorDescriptor_t idx_desc,
                                        const void* idx, const int64_t idx_type,
                                        const mluOpTensorDescriptor_t tokens_desc, void* tokens) {
-  return call(handle, kMluOpMoeReRoutingInverse,
+  return call(handle, kMluOpMoeReRoutingInverse, kInverseNames,
               {{permute_tokens_desc, permute_tokens}, {idx_desc, idx}, {tokens_desc, tokens}}, {idx_type},
               [&](turnout::Context& context, const turnout::Tensor* t) {
                 turnout::moe_re_routing_inverse(context, t[0], t[1], t[2],

@@ -7,8 +7,6 @@
 
 namespace turnout::families::moe_re_routing {
 
-using namespace core;
-
 inline void set_index(const Tensor& t, std::int64_t i, std::int64_t value) {
   if (t.dtype == DType::i64) {
     static_cast<std::int64_t*>(t.data)[i] = value;

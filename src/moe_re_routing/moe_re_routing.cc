@@ -1,8 +1,10 @@
-// Plans of the MoE re-routing operators: which rows lie together, and how their bytes are cut into ranges.
+// Plans of the MoE re-routing operators: which rows move together, and how their bytes are cut into ranges.
 #include "turnout/moe_re_routing.h"
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
+#include <utility>
 
 #include "indices/indices.h"
 #include "moe_re_routing/signature.h"
@@ -32,28 +34,28 @@ std::int64_t row_bytes_of(const AnyTensor& t) {
   return (t.rank == 2 ? t.shape[1] : 1) * size_of(t.dtype);
 }
 
-// to[target of row] = from[row] for all rows, read in order and cut by bytes. runs.find(row) is a place whose
-// `run` holds that input row, and whose advance() goes to the run behind it; with_rows(run) does what else
-// there is to do, once for each row; that moves side_bytes more.
-template <class Runs, class WithRows>
+// Moves every row of `from` to its target row of `to`. The bytes of `from` are read in order and cut into
+// ranges. runs.find(row) returns a cursor at the run that contains `row`; cursor.advance() moves to the next
+// run. side_work(run) is called exactly once for each row, and moves side_bytes for each.
+template <class Runs, class SideWork>
 void move_rows(Context& context, Call& call, const ConstTensor& from, const Tensor& to, const Runs& runs,
-               std::int64_t side_bytes, const WithRows& with_rows) {
+               std::int64_t side_bytes, const SideWork& side_work) {
   const std::int64_t row_bytes = row_bytes_of(to), bytes = to.shape[0] * row_bytes;
   const bool stream = bytes >= kStreamBytes;
   const bool parallel = bytes + to.shape[0] * side_bytes >= kParallelBytes;
-  // Ranges are of the rows' own bytes, and smaller where much goes with a row.
+  // A range counts the bytes of rows alone, so it is made smaller where a row has many side bytes.
   const std::int64_t range = std::max<std::int64_t>(1, kRangeBytes / (row_bytes + side_bytes)) * row_bytes;
   call.chose(stream ? "runs, streamed" : "runs", parallel ? context.threads() : 1);
   const CopyKernels& copy = copy_kernels(context.isa());
   const std::int64_t grain = parallel ? std::min(range, kRangeBytes) : bytes;
   parallel_for(context, bytes, grain, [&](std::int64_t begin, std::int64_t end) {
     const std::int64_t last_row = (end - 1) / row_bytes;
-    for (auto place = runs.find(begin / row_bytes); place.run.source <= last_row; place.advance()) {
-      const Run& run = place.run;
+    for (auto cursor = runs.find(begin / row_bytes); cursor.run.source <= last_row; cursor.advance()) {
+      const Run& run = cursor.run;
       // A row belongs to the range in which it starts.
       const std::int64_t first = std::max(run.source, (begin + row_bytes - 1) / row_bytes);
       const std::int64_t count = std::min(run.source + run.count, last_row + 1) - first;
-      if (count > 0) with_rows(Run{first, run.target + first - run.source, count});
+      if (count > 0) side_work(Run{first, run.target + first - run.source, count});
 
       const std::int64_t low = std::max(run.source * row_bytes, begin);
       const std::int64_t high = std::min((run.source + run.count) * row_bytes, end);
@@ -68,119 +70,119 @@ void move_rows(Context& context, Call& call, const ConstTensor& from, const Tens
   });
 }
 
-// The runs of moe_re_routing: a list in input order, with neighbours merged, and one past the end.
+// The runs of moe_re_routing, in input order. Runs whose targets continue each other are merged. An extra run
+// that starts behind the last row ends the list.
 struct RunList {
   const Run* runs;
   std::int64_t count;
 
-  struct Place {
+  struct Cursor {
     const Run* position;
     Run run;
     void advance() { run = *++position; }
   };
-  Place find(std::int64_t row) const {
+  Cursor find(std::int64_t row) const {
     const Run* after =
         std::upper_bound(runs, runs + count, row, [](std::int64_t r, const Run& x) { return r < x.source; });
     return {after - 1, *(after - 1)};
   }
 };
 
-// The runs of the inverse: target(row) read as it goes, neighbours merged.
+// The runs of the inverse, found while rows are moved: target(row) is read once for each row, and neighbours
+// whose targets continue each other are one run. A target that is out of range becomes the last row, and no
+// run goes beyond it: the index may have changed since it was checked, and writes must stay inside the
+// output.
 template <class Target>
 struct IndexedRuns {
   Target& target;
   std::int64_t rows;
-  std::int64_t longest;  // rows in one run at most: no need to look beyond a range
+  std::int64_t longest;  // rows in one run at most: a range never needs more
 
-  struct Place {
+  struct Cursor {
     const IndexedRuns& all;
     Run run;
     void advance() { run = all.run_at(run.source + run.count); }
   };
-  Place find(std::int64_t row) const { return {*this, run_at(row)}; }
+  Cursor find(std::int64_t row) const { return {*this, run_at(row)}; }
   Run run_at(std::int64_t row) const {
     if (row >= rows) return {row, 0, 1};
-    const std::int64_t first = target(row);
+    const std::int64_t given = target(row), first = in_range(given, rows) ? given : rows - 1;
+    const std::int64_t most = std::min(longest, rows - row);
     std::int64_t count = 1;
-    const std::int64_t end = std::min(rows, row + longest);
-    while (row + count < end && target(row + count) == first + count) ++count;
+    while (count < most && target(row + count) == first + count && first + count < rows) ++count;
     return {row, first, count};
   }
 };
 
+// What the counts say: the non-empty (rank, expert) blocks in input order, and the tokens of each expert.
+// Without rows there are no blocks and no memory for them.
+struct Blocks {
+  Run* runs = nullptr;  // [ranks * experts + 1]; the target is the expert until place_blocks()
+  std::int64_t count = 0;
+  std::int64_t* tokens_of_expert = nullptr;
+};
+
+// Reads each count once, checks it and keeps it: the counts are 0 or more and sum to `rows`.
 template <class Count>
-RunList make_runs(const Count* counts, std::int64_t ranks, std::int64_t experts, std::int64_t rows, Run* runs,
-                  std::int64_t* next_of_expert) {
-  std::int64_t target = 0;
-  for (std::int64_t e = 0; e < experts; ++e) {
-    next_of_expert[e] = target;
-    for (std::int64_t r = 0; r < ranks; ++r) target += counts[r * experts + e];
-  }
-  std::int64_t count = 0, source = 0;
+void read_counts(const Count* counts, std::int64_t ranks, std::int64_t experts, std::int64_t rows,
+                 Blocks& blocks) {
+  const auto refuse = [](const std::string& what) {
+    throw Error(ErrorCode::bad_param, concat("moe_re_routing: expert_token_num_per_rank", what));
+  };
+  if (rows > 0) std::fill_n(blocks.tokens_of_expert, experts, std::int64_t{0});
+  std::int64_t sum = 0;
   for (std::int64_t r = 0; r < ranks; ++r) {
     for (std::int64_t e = 0; e < experts; ++e) {
-      const std::int64_t here = counts[r * experts + e];
-      if (here == 0) continue;
-      if (count > 0 && runs[count - 1].target + runs[count - 1].count == next_of_expert[e]) {
-        runs[count - 1].count += here;
-      } else {
-        runs[count++] = {source, next_of_expert[e], here};
-      }
-      next_of_expert[e] += here;
-      source += here;
+      const std::int64_t count = load_once(counts + r * experts + e);
+      if (count < 0) refuse(concat("[", r, ", ", e, "] is ", count, ", expected 0 or more"));
+      if (count > rows - sum)
+        refuse(concat("[", r, ", ", e, "] is ", count, ", expected at most ", rows - sum,
+                      ", what the counts before it leave of the ", rows, " rows of tokens"));
+      if (count == 0) continue;
+      blocks.runs[blocks.count++] = {sum, e, count};
+      blocks.tokens_of_expert[e] += count;
+      sum += count;
+    }
+  }
+  if (sum != rows) refuse(concat(" sums to ", sum, ", expected the ", rows, " rows of tokens"));
+}
+
+template <class Count>
+void write_expert_token_num(const Blocks& blocks, std::int64_t experts, ExpertTokenNum type,
+                            Count* expert_token_num) {
+  std::int64_t sum = 0;
+  for (std::int64_t e = 0; e < experts; ++e) {
+    sum = blocks.tokens_of_expert[e] + (type == ExpertTokenNum::count ? 0 : sum);
+    expert_token_num[e] = static_cast<Count>(sum);
+  }
+}
+
+// Gives each block its target rows and merges neighbours, in place. Uses up tokens_of_expert.
+RunList place_blocks(const Blocks& blocks, std::int64_t experts, std::int64_t rows) {
+  std::int64_t* next_of_expert = blocks.tokens_of_expert;
+  std::exclusive_scan(next_of_expert, next_of_expert + experts, next_of_expert, std::int64_t{0});
+  Run* runs = blocks.runs;
+  std::int64_t count = 0;
+  for (std::int64_t i = 0; i < blocks.count; ++i) {
+    const Run block = runs[i];
+    const std::int64_t target =
+        std::exchange(next_of_expert[block.target], next_of_expert[block.target] + block.count);
+    if (count > 0 && runs[count - 1].target + runs[count - 1].count == target) {
+      runs[count - 1].count += block.count;
+    } else {
+      runs[count++] = {block.source, target, block.count};
     }
   }
   runs[count] = {rows, 0, 1};
   return {runs, count};
 }
 
-template <class Count>
-void write_expert_token_num(const Count* counts, std::int64_t ranks, std::int64_t experts,
-                            ExpertTokenNum type, Count* expert_token_num) {
-  std::int64_t sum = 0;
-  for (std::int64_t e = 0; e < experts; ++e) {
-    if (type == ExpertTokenNum::count) sum = 0;
-    for (std::int64_t r = 0; r < ranks; ++r) sum += counts[r * experts + e];
-    expert_token_num[e] = static_cast<Count>(sum);
-  }
-}
-
 }  // namespace
 
-// The list of runs, and where each expert's next run goes. Nothing for no rows.
 std::size_t families::moe_re_routing::moe_re_routing_scratch(std::int64_t rows, std::int64_t ranks,
                                                              std::int64_t experts) {
-  if (rows == 0) return 0;
-  return padded(static_cast<std::size_t>(ranks * experts + 1) * sizeof(Run)) +
-         padded(static_cast<std::size_t>(experts) * sizeof(std::int64_t));
-}
-
-void families::moe_re_routing::check_counts(const Arguments& arguments) {
-  const Signature& signature = arguments.signature();
-  const int argument = signature.argument("expert_token_num_per_rank");
-  const Slot& slot = arguments.slot(argument);
-  const std::int64_t rows = arguments.size(signature.size("rows"));
-  const std::int64_t ranks = slot.shape[0], experts = slot.shape[1];
-  visit_index(slot.dtype, [&](auto type) {
-    const auto* counts = static_cast<const typename decltype(type)::type*>(slot.data);
-    std::int64_t sum = 0;
-    for (std::int64_t i = 0; i < ranks * experts; ++i) {
-      const std::int64_t count = counts[i];
-      if (count >= 0 && count <= rows - sum) {
-        sum += count;
-        continue;
-      }
-      const std::string where =
-          concat("expert_token_num_per_rank[", i / experts, ", ", i % experts, "] is ", count);
-      if (count < 0) arguments.fail(ErrorCode::bad_param, concat(where, ", expected 0 or more"));
-      arguments.fail(ErrorCode::bad_param,
-                     concat(where, ", expected at most ", rows - sum,
-                            ", what the counts before it leave of the ", rows, " rows of tokens"));
-    }
-    if (sum != rows)
-      arguments.fail(ErrorCode::bad_param, concat("expert_token_num_per_rank sums to ", sum,
-                                                  ", expected the ", rows, " rows of tokens"));
-  });
+  if (rows == 0) return 0;  // no block has a token
+  return array_bytes<Run>(ranks * experts + 1) + array_bytes<std::int64_t>(experts);
 }
 
 void moe_re_routing(Context& context, const ConstTensor& tokens, const ConstTensor& expert_token_num_per_rank,
@@ -199,16 +201,24 @@ void moe_re_routing(Context& context, const ConstTensor& tokens, const ConstTens
   const std::int64_t ranks = expert_token_num_per_rank.shape[0], experts = expert_token_num_per_rank.shape[1];
   const std::int64_t rows = tokens.shape[0];
   Scratch& scratch = call.scratch(moe_re_routing_scratch(rows, ranks, experts));
-  const RunList runs = visit_index(expert_token_num_per_rank.dtype, [&](auto type) -> RunList {
+  Blocks blocks;
+  if (rows > 0) {
+    blocks.runs = scratch.take<Run>(ranks * experts + 1);
+    blocks.tokens_of_expert = scratch.take<std::int64_t>(experts);
+  }
+  visit_index(expert_token_num_per_rank.dtype, [&](auto type) {
     using Count = typename decltype(type)::type;
     const auto* counts = static_cast<const Count*>(expert_token_num_per_rank.data);
-    write_expert_token_num(counts, ranks, experts, params.expert_token_num_type,
-                           static_cast<Count*>(expert_token_num.data));
-    if (rows == 0) return {};
-    auto* run_memory = scratch.take<Run>(ranks * experts + 1);
-    return make_runs(counts, ranks, experts, rows, run_memory, scratch.take<std::int64_t>(experts));
+    call.check([&] { read_counts(counts, ranks, experts, rows, blocks); });
+    auto* num = static_cast<Count*>(expert_token_num.data);
+    if (rows == 0) {
+      std::fill_n(num, experts, Count{0});
+    } else {
+      write_expert_token_num(blocks, experts, params.expert_token_num_type, num);
+    }
   });
   if (rows == 0) return;
+  const RunList runs = place_blocks(blocks, experts, rows);
 
   auto* idx = static_cast<std::int32_t*>(permute_token_idx.data);
   const std::int64_t scale_bytes = scaled ? row_bytes_of(*per_token_scales) : 0;
@@ -240,7 +250,7 @@ void moe_re_routing_inverse(Context& context, const ConstTensor& permute_tokens,
                 0, [](const Run&) {});
     };
     if (idx_type == TokenIdx::gather) {
-      move([&](std::int64_t row) -> std::int64_t { return idx[row]; });
+      move([&](std::int64_t row) -> std::int64_t { return load_once(idx + row); });
     } else {
       move([&](std::int64_t row) { return position[row]; });
     }

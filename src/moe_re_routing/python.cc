@@ -9,10 +9,13 @@ using namespace core;
 using namespace doors;
 namespace {
 
+constexpr PythonFunction kReRouting{"moe_re_routing", kMoeReRouting};
+constexpr PythonFunction kInverse{"moe_re_routing_inverse", kMoeReRoutingInverse, "tokens=out"};
+
 nb::object re_routing(nb::handle tokens, nb::handle expert_token_num_per_rank, nb::handle per_token_scales,
                       nb::handle expert_token_num_type, nb::handle idx_type, nb::handle out,
                       bool torch_team) {
-  PythonCall call(kMoeReRouting, torch_team);
+  PythonCall call(kReRouting, torch_team);
   const ConstTensor x = call.in(tokens);
   const ConstTensor counts = call.in(expert_token_num_per_rank);
   const std::optional<ConstTensor> scales = call.optional_in(per_token_scales);
@@ -38,7 +41,7 @@ nb::object re_routing(nb::handle tokens, nb::handle expert_token_num_per_rank, n
 
 nb::object inverse(nb::handle permute_tokens, nb::handle permute_token_idx, nb::handle idx_type,
                    nb::handle out, bool torch_team) {
-  PythonCall call(kMoeReRoutingInverse, torch_team);
+  PythonCall call(kInverse, torch_team);
   const ConstTensor x = call.in(permute_tokens);
   const ConstTensor idx = call.in(permute_token_idx);
   const auto type = call.choice<TokenIdx>(idx_type);
@@ -50,6 +53,8 @@ nb::object inverse(nb::handle permute_tokens, nb::handle permute_token_idx, nb::
 }  // namespace
 
 void bind(nb::module_& module) {
+  list_function(kReRouting);
+  list_function(kInverse);
   define(module, "moe_re_routing", &re_routing);
   define(module, "moe_re_routing_inverse", &inverse);
 }

@@ -8,32 +8,33 @@ namespace turnout::families::moe_re_routing {
 
 using namespace core;
 
-// Each count is 0 or more, and they sum to rows. Throws Error naming rank and expert.
-void check_counts(const Arguments& arguments);
-
 // Bytes of scratch memory of moe_re_routing's plan.
 std::size_t moe_re_routing_scratch(std::int64_t rows, std::int64_t ranks, std::int64_t experts);
 
-inline constexpr Signature kMoeReRouting{
-    "moe_re_routing",
-    "rows hidden ranks experts scale_width",
-    {choice("expert_token_num_type", "cumsum count"), choice("idx_type", "gather scatter")},
-    {in("tokens", kAnyDType, "rows, hidden"), in("expert_token_num_per_rank", kIndices, "ranks, experts"),
-     optional(in("per_token_scales", kAnyDType, "rows, scale_width?")),
-     out("permute_tokens", like("tokens"), "rows, hidden"),
-     required_with("per_token_scales",
-                   out("permute_per_token_scales", like("per_token_scales"), "rows, scale_width?")),
-     out("permute_token_idx", dtypes(DType::i32), "rows"),
-     out("expert_token_num", like("expert_token_num_per_rank"), "experts")},
-    {at_most("1", "hidden"), at_most("1", "ranks"), at_most("1", "experts"), at_most("rows", "2147483647")},
-    {{"counts are 0 or more and sum to rows", &check_counts}}};
+// What counts and permutations hold is checked by the plans, which keep what they have read: the caller's
+// memory may change during a call.
+inline constexpr const Signature& kMoeReRouting = signature([] {
+  return Draft{
+      "moe_re_routing",
+      "rows hidden ranks experts scale_width",
+      {choice("expert_token_num_type", "cumsum count"), choice("idx_type", "gather scatter")},
+      {in("tokens", kAnyDType, "rows, hidden"), in("expert_token_num_per_rank", kIndices, "ranks, experts"),
+       optional(in("per_token_scales", kAnyDType, "rows, scale_width?")),
+       out("permute_tokens", like("tokens"), "rows, hidden"),
+       required_with("per_token_scales",
+                     out("permute_per_token_scales", like("per_token_scales"), "rows, scale_width?")),
+       out("permute_token_idx", dtypes(DType::i32), "rows"),
+       out("expert_token_num", like("expert_token_num_per_rank"), "experts")},
+      {at_most("1", "hidden"), at_most("1", "ranks"), at_most("1", "experts"),
+       at_most("rows", "2147483647")}};
+});
 
-// The permutation is checked by the plan, which needs scratch memory for it.
-inline constexpr Signature kMoeReRoutingInverse{
-    "moe_re_routing_inverse",
-    "rows hidden",
-    {choice("idx_type", "gather scatter")},
-    {in("permute_tokens", kAnyDType, "rows, hidden"), in("permute_token_idx", kIndices, "rows"),
-     out("tokens", like("permute_tokens"), "rows, hidden")}};
+inline constexpr const Signature& kMoeReRoutingInverse = signature([] {
+  return Draft{"moe_re_routing_inverse",
+               "rows hidden",
+               {choice("idx_type", "gather scatter")},
+               {in("permute_tokens", kAnyDType, "rows, hidden"), in("permute_token_idx", kIndices, "rows"),
+                out("tokens", like("permute_tokens"), "rows, hidden")}};
+});
 
 }  // namespace turnout::families::moe_re_routing

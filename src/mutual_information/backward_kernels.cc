@@ -10,12 +10,12 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <thread>
 #include <type_traits>
 
 #include "core/dtypes.h"
 #include "mutual_information/kernels.h"
 #include "runtime/context.h"
+#include "runtime/yield.h"
 #include "simd/fp_environment.h"
 #include "simd/half.h"
 

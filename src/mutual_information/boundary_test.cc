@@ -58,7 +58,7 @@ struct ChangesBoundary : Executor {
   LatticeCase<float>* c = nullptr;
   int runs = 0;
   int threads() const override { return 2; }
-  void run(void (*work)(void*), void* argument) override {
+  void run(int, void (*work)(void*), void* argument) override {
     ++runs;
     std::fill(c->boundary.begin(), c->boundary.end(), 3);  // another box
     work(argument);

@@ -45,11 +45,12 @@ constexpr StepSpec kBackwardSteps[] = {
     {Check::pointers, ErrorCode::bad_param, "opt_boundary"}};
 
 // By p alone, which has all sizes; a query has not compared it with anything. 0 for what no call accepts.
-std::size_t plan_scratch(const Arguments& arguments) {
-  const Slot& p = arguments.slot(arguments.signature().argument("p"));
+std::size_t scratch_bytes(const Arguments& arguments, const Positions& at) {
+  const Slot& p = arguments.slot(at[0]);
   if (p.rank != 3 || p.elements() == 0 || p.elements() >= kLargeElements) return 0;
   return mutual_information_scratch(p.shape[0], p.shape[1] - 1, p.shape[2] - 1, arguments.threads());
 }
+constexpr ScratchBytes kScratch = {&scratch_bytes, "p"};
 
 constexpr DTypes kFloat = dtypes(DType::f32);
 constexpr std::string_view kPxDims = "batch, symbols, frames + 1";
@@ -57,7 +58,7 @@ constexpr std::string_view kPyDims = "batch, symbols + 1, frames";
 constexpr std::string_view kPDims = "batch, symbols + 1, frames + 1";
 constexpr ArgumentSpec kOptBoundary = optional(in("opt_boundary", dtypes(DType::i64), "batch, 4"));
 
-consteval Signature forward_c(std::string_view op, std::span<const StepSpec> steps) {
+consteval Draft forward_c(std::string_view op, std::span<const StepSpec> steps) {
   return {op,
           "batch symbols frames",
           {},
@@ -66,37 +67,46 @@ consteval Signature forward_c(std::string_view op, std::span<const StepSpec> ste
           {},
           {},
           steps,
-          &plan_scratch};
+          kScratch};
 }
 
 }  // namespace
 
-extern constexpr Signature kMluOpGetMutualInformationForwardWorkspaceSize =
-    forward_c("mluOpGetMutualInformationForwardWorkspaceSize", kQuerySteps);
-extern constexpr Signature kMluOpMutualInformationForward =
-    forward_c("mluOpMutualInformationForward", kForwardSteps);
+constexpr const Signature& kMluOpGetMutualInformationForwardWorkspaceSize =
+    signature([] { return forward_c("mluOpGetMutualInformationForwardWorkspaceSize", kQuerySteps); });
+constexpr const Signature& kMluOpMutualInformationForward =
+    signature([] { return forward_c("mluOpMutualInformationForward", kForwardSteps); });
 
-extern constexpr Signature kMluOpGetMutualInformationBackwardWorkspaceSize{
-    "mluOpGetMutualInformationBackwardWorkspaceSize",
-    "batch symbols frames",
-    {flag("overwrite_ans_grad")},
-    {in("px", kFloat, kPxDims), in("py", kFloat, kPyDims), kOptBoundary, in("p", kFloat, kPDims),
-     in("ans_grad", kFloat, "batch")},
-    {},
-    {},
-    kQuerySteps,
-    &plan_scratch};
+constexpr const Signature& kMluOpGetMutualInformationBackwardWorkspaceSize = signature([] {
+  return Draft{"mluOpGetMutualInformationBackwardWorkspaceSize",
+               "batch symbols frames",
+               {flag("overwrite_ans_grad")},
+               {in("px", kFloat, kPxDims), in("py", kFloat, kPyDims), kOptBoundary, in("p", kFloat, kPDims),
+                in("ans_grad", kFloat, "batch")},
+               {},
+               {},
+               kQuerySteps,
+               kScratch};
+});
 
-extern constexpr Signature kMluOpMutualInformationBackward{
-    "mluOpMutualInformationBackward",
-    "batch symbols frames",
-    {flag("overwrite_ans_grad")},
-    {in("px", kFloat, kPxDims), in("py", kFloat, kPyDims), kOptBoundary, in("p", kFloat, kPDims),
-     inout("ans_grad", kFloat, "batch"), out("px_grad", kFloat, kPxDims), out("py_grad", kFloat, kPyDims)},
-    {},
-    {},
-    kBackwardSteps,
-    &plan_scratch};
+constexpr const Signature& kMluOpMutualInformationBackward = signature([] {
+  return Draft{
+      "mluOpMutualInformationBackward",
+      "batch symbols frames",
+      {flag("overwrite_ans_grad")},
+      {in("px", kFloat, kPxDims), in("py", kFloat, kPyDims), kOptBoundary, in("p", kFloat, kPDims),
+       inout("ans_grad", kFloat, "batch"), out("px_grad", kFloat, kPxDims), out("py_grad", kFloat, kPyDims)},
+      {},
+      {},
+      kBackwardSteps,
+      kScratch};
+});
+
+namespace {
+constexpr std::string_view kChanges = "boundary=opt_boundary";
+constexpr Renames kForwardNames(kMutualInformationForward, kMluOpMutualInformationForward, kChanges);
+constexpr Renames kBackwardNames(kMutualInformationBackward, kMluOpMutualInformationBackward, kChanges);
+}  // namespace
 
 }  // namespace turnout::families::mutual_information
 
@@ -118,7 +128,7 @@ mluOpStatus_t mluOpMutualInformationForward(mluOpHandle_t handle, const mluOpTen
                                             const void* opt_boundary, const mluOpTensorDescriptor_t p_desc,
                                             void* p, void* workspace, const size_t workspace_size,
                                             const mluOpTensorDescriptor_t ans_desc, void* ans) {
-  return call(handle, kMluOpMutualInformationForward,
+  return call(handle, kMluOpMutualInformationForward, kForwardNames,
               {{px_desc, px}, {py_desc, py}, {opt_boundary_desc, opt_boundary}, {p_desc, p}, {ans_desc, ans}},
               {},
               [&](turnout::Context& context, const turnout::Tensor* t) {
@@ -147,7 +157,7 @@ mluOpStatus_t mluOpMutualInformationBackward(mluOpHandle_t handle, const mluOpTe
                                              const size_t workspace_size,
                                              const mluOpTensorDescriptor_t px_grad_desc, void* px_grad,
                                              const mluOpTensorDescriptor_t py_grad_desc, void* py_grad) {
-  return call(handle, kMluOpMutualInformationBackward,
+  return call(handle, kMluOpMutualInformationBackward, kBackwardNames,
               {{px_desc, px},
                {py_desc, py},
                {opt_boundary_desc, opt_boundary},

@@ -12,11 +12,11 @@
 #include <array>
 #include <cmath>
 #include <limits>
-#include <thread>
 
 #include "core/dtypes.h"
 #include "mutual_information/kernels.h"
 #include "runtime/context.h"
+#include "runtime/yield.h"
 #include "simd/fp_environment.h"
 #include "simd/half.h"
 
@@ -324,7 +324,7 @@ struct Engine {
       }
       if (!is_any_live) return;
       if (count == 0) {
-        std::this_thread::yield();
+        yield_core();
         continue;
       }
       for (std::int64_t done = 0; done < kTurnSteps; done += S::kLanes) {

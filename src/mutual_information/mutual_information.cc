@@ -156,20 +156,6 @@ void for_each_wave(Context& context, const Division& division, const Waves& wave
 
 }  // namespace
 
-void families::mutual_information::check_lattice_dtypes(const Arguments& arguments) {
-  const Signature& signature = arguments.signature();
-  const bool wide = arguments.slot(signature.argument("px")).dtype == DType::f64;
-  for (int i = 0; i < signature.arguments.count; ++i) {
-    const Argument& argument = signature.arguments[i];
-    if (argument.name != "p" && argument.name != "ans" && argument.name != "ans_grad") continue;
-    if ((arguments.slot(i).dtype == DType::f64) != wide)
-      arguments.fail(ErrorCode::bad_param,
-                     concat(argument.name, " has dtype ", name_of(arguments.slot(i).dtype), ", expected ",
-                            wide ? "f64" : "f32", " beside px of ",
-                            name_of(arguments.slot(signature.argument("px")).dtype)));
-  }
-}
-
 // Also for f64, whose rows are as wide, and with room for a boundary if there is none.
 std::size_t families::mutual_information::mutual_information_scratch(std::int64_t batch, std::int64_t symbols,
                                                                      std::int64_t frames, int threads) {

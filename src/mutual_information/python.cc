@@ -15,6 +15,11 @@ using namespace core;
 using namespace doors;
 namespace {
 
+constexpr PythonFunction kForward{"mutual_information_forward", kMutualInformationForward};
+constexpr PythonFunction kBackward{"mutual_information_backward", kMutualInformationBackward};
+constexpr PythonFunction kForwardBackward{"mutual_information_forward_backward",
+                                          kMutualInformationForwardBackward};
+
 const ConstTensor* pointer(const std::optional<ConstTensor>& tensor) { return tensor ? &*tensor : nullptr; }
 
 std::int64_t one_more(std::int64_t extent) { return std::min(extent, kSizeMax - 1) + 1; }
@@ -49,7 +54,7 @@ void fill_outside(Context& context, const ConstTensor& boundary, const Tensor& p
 }
 
 nb::object forward(nb::handle px, nb::handle py, nb::handle boundary, nb::handle out, bool torch_team) {
-  PythonCall call(kMutualInformationForward, torch_team);
+  PythonCall call(kForward, torch_team);
   const ConstTensor x = call.in(px);
   const ConstTensor y = call.in(py);
   const std::optional<ConstTensor> box = call.optional_in(boundary);
@@ -71,7 +76,7 @@ nb::object forward(nb::handle px, nb::handle py, nb::handle boundary, nb::handle
 
 nb::object backward(nb::handle px, nb::handle py, nb::handle p, nb::handle ans_grad, nb::handle boundary,
                     nb::handle overwrite_ans_grad, nb::handle out, bool torch_team) {
-  PythonCall call(kMutualInformationBackward, torch_team);
+  PythonCall call(kBackward, torch_team);
   const ConstTensor x = call.in(px);
   const ConstTensor y = call.in(py);
   const std::optional<ConstTensor> box = call.optional_in(boundary);
@@ -89,7 +94,7 @@ nb::object backward(nb::handle px, nb::handle py, nb::handle p, nb::handle ans_g
 
 nb::object forward_backward(nb::handle px, nb::handle py, nb::handle boundary, nb::handle out,
                             bool torch_team) {
-  PythonCall call(kMutualInformationForwardBackward, torch_team);
+  PythonCall call(kForwardBackward, torch_team);
   const ConstTensor x = call.in(px);
   const ConstTensor y = call.in(py);
   const std::optional<ConstTensor> box = call.optional_in(boundary);
@@ -106,6 +111,9 @@ nb::object forward_backward(nb::handle px, nb::handle py, nb::handle boundary, n
 }  // namespace
 
 void bind(nb::module_& module) {
+  list_function(kForward);
+  list_function(kBackward);
+  list_function(kForwardBackward);
   define(module, "mutual_information_forward", &forward);
   define(module, "mutual_information_backward", &backward);
   define(module, "mutual_information_forward_backward", &forward_backward);

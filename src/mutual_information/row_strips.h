@@ -225,7 +225,7 @@ struct RowStrips {
     for (;;) {
       const std::int64_t done = progress(row, strip).load(std::memory_order_acquire);
       if (done > chunk) return done;
-      std::this_thread::yield();
+      yield_core();
     }
   }
   void publish(std::int64_t row, std::int64_t strip, std::int64_t chunks) const {

@@ -8,11 +8,6 @@ namespace turnout::families::mutual_information {
 
 using namespace core;
 
-inline constexpr DTypes kLatticeDTypes = dtypes(DType::f32, DType::f64);
-
-// p, ans and ans_grad are f64 beside f64, else f32.
-void check_lattice_dtypes(const Arguments& arguments);
-
 // An element of the caller's memory that another thread may be writing to: one load, whatever the compiler
 // would rather do.
 inline std::int64_t read_once(const std::int64_t* from) { return __atomic_load_n(from, __ATOMIC_RELAXED); }
@@ -29,32 +24,31 @@ inline constexpr ArgumentSpec kPxGrad = out("px_grad", like("px"), "batch, symbo
 inline constexpr ArgumentSpec kPyGrad = out("py_grad", like("px"), "batch, symbols + 1, frames");
 inline constexpr RuleSpec kFewestColumns = at_most("frames", "columns");
 inline constexpr RuleSpec kMostColumns = at_most("columns", "frames + 1");
-inline constexpr DataCheck kLatticeCheck = {"p and ans are f64 beside f64, else f32", &check_lattice_dtypes};
 
-inline constexpr Signature kMutualInformationForward{
-    "mutual_information_forward",
-    "batch symbols columns frames",
-    {},
-    {kPx, kPy, kBoundary, inout("p", kLatticeDTypes, "batch, symbols + 1, frames + 1"),
-     out("ans", like("p"), "batch")},
-    {kFewestColumns, kMostColumns},
-    {kLatticeCheck}};
+inline constexpr const Signature& kMutualInformationForward = signature([] {
+  return Draft{"mutual_information_forward",
+               "batch symbols columns frames",
+               {},
+               {kPx, kPy, kBoundary, inout("p", lane_of("px"), "batch, symbols + 1, frames + 1"),
+                out("ans", like("p"), "batch")},
+               {kFewestColumns, kMostColumns}};
+});
 
-inline constexpr Signature kMutualInformationBackward{
-    "mutual_information_backward",
-    "batch symbols columns frames",
-    {flag("overwrite_ans_grad")},
-    {kPx, kPy, kBoundary, in("p", kLatticeDTypes, "batch, symbols + 1, frames + 1"),
-     inout("ans_grad", like("p"), "batch"), kPxGrad, kPyGrad},
-    {kFewestColumns, kMostColumns},
-    {kLatticeCheck}};
+inline constexpr const Signature& kMutualInformationBackward = signature([] {
+  return Draft{"mutual_information_backward",
+               "batch symbols columns frames",
+               {flag("overwrite_ans_grad")},
+               {kPx, kPy, kBoundary, in("p", lane_of("px"), "batch, symbols + 1, frames + 1"),
+                inout("ans_grad", like("p"), "batch"), kPxGrad, kPyGrad},
+               {kFewestColumns, kMostColumns}};
+});
 
-inline constexpr Signature kMutualInformationForwardBackward{
-    "mutual_information_forward_backward",
-    "batch symbols columns frames",
-    {},
-    {kPx, kPy, kBoundary, out("ans", kLatticeDTypes, "batch"), kPxGrad, kPyGrad},
-    {kFewestColumns, kMostColumns},
-    {kLatticeCheck}};
+inline constexpr const Signature& kMutualInformationForwardBackward = signature([] {
+  return Draft{"mutual_information_forward_backward",
+               "batch symbols columns frames",
+               {},
+               {kPx, kPy, kBoundary, out("ans", lane_of("px"), "batch"), kPxGrad, kPyGrad},
+               {kFewestColumns, kMostColumns}};
+});
 
 }  // namespace turnout::families::mutual_information

@@ -5,7 +5,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <optional>
 #include <utility>
+
+#include "simd/isa.h"
 
 namespace turnout {
 namespace core {
@@ -21,21 +24,45 @@ WatcherSlot<LogSink>& sink() {
   return slot;
 }
 
-constexpr int kCallLevel = 1;
-constexpr int kSkippedLevel = 5;
-
 unsigned lines_of(int level) {
   if (level >= kSkippedLevel) return kFailures | kCalls | kSkippedCalls;
   return level >= kCallLevel ? kFailures | kCalls : kNoLines;
 }
 
-void log_line(LogLines kind, const std::string& line) {
-  if ((logged_lines() & kind) == 0) return;
+// What TURNOUT_LOG says: a level, or nothing. bad: it is neither.
+struct LogVariable {
+  std::optional<int> level;
+  const char* bad = nullptr;
+};
+LogVariable log_variable() {
+  const char* wanted = std::getenv("TURNOUT_LOG");
+  if (wanted == nullptr || *wanted == '\0') return {};
+  const bool is_level = wanted[0] >= '0' && wanted[0] <= '0' + kSkippedLevel && wanted[1] == '\0';
+  if (!is_level) return {{}, wanted};
+  return {wanted[0] - '0'};
+}
+
+void write_line(int level, const std::string& line) {
   if (const auto* to = sink().get()) {
-    to->call(kind == kSkippedCalls ? kSkippedLevel : kCallLevel, line.c_str(), to->user);
+    to->call(level, line.c_str(), to->user);
   } else {
     std::fprintf(stderr, "%s\n", line.c_str());
   }
+}
+
+// Once, before the first line of a log that has calls: what this process cannot do as its environment asks.
+void write_notes() {
+  static std::atomic<bool> written{false};
+  if (written.exchange(true)) return;
+  const std::string note = isa_note();
+  if (!note.empty()) write_line(kCallLevel, concat("[turnout] ", note));
+}
+
+void log_line(LogLines kind, const std::string& line) {
+  const unsigned lines = logged_lines();
+  if ((lines & kind) == 0) return;
+  if (lines & kCalls) write_notes();
+  write_line(kind == kSkippedCalls ? kSkippedLevel : kCallLevel, line);
 }
 
 void log_call(const CallRecord& record) {
@@ -51,12 +78,18 @@ void log_call(const CallRecord& record) {
 unsigned logged_lines() {
   unsigned lines = chosen_lines.load(std::memory_order_relaxed);
   if (lines == kUnread) {
-    const char* wanted = std::getenv("TURNOUT_LOG");
-    const unsigned read = wanted == nullptr ? kNobodySaid : lines_of(std::atoi(wanted));
+    const std::optional<int> level = log_variable().level;
+    const unsigned read = level ? lines_of(*level) : kNobodySaid;
     // A set_log() at the same time wins.
     if (chosen_lines.compare_exchange_strong(lines, read)) lines = read;
   }
   return lines == kNobodySaid ? default_lines.load(std::memory_order_relaxed) : lines;
+}
+
+void check_log_environment() {
+  if (const char* bad = log_variable().bad)
+    throw Error(ErrorCode::bad_param,
+                concat("TURNOUT_LOG is '", bad, "', expected a level, 0 .. ", std::int64_t{kSkippedLevel}));
 }
 
 void set_default_log(unsigned lines) { default_lines = lines; }
@@ -78,7 +111,7 @@ Call::Call(Context& context, const Signature& signature, std::initializer_list<S
       watched_(logged_lines() != kNoLines || context.state().observer.get() != nullptr) {
   if (watched_) {
     start_ = std::chrono::steady_clock::now();
-    described_ = arguments_.describe();
+    described_ = caller_ == nullptr ? arguments_.describe() : caller_->describe(arguments_);
   }
   check([&] { skipped_ = !arguments_.check(); });
 }
@@ -100,14 +133,14 @@ Scratch Call::lease(std::size_t bytes) {
   return std::move(*memory);
 }
 
-void Call::fail(const char* sentence) {
-  const bool watched = watched_;
-  watched_ = false;  // one line per call
-  if (watched) report(sentence);
+void Call::fail(const Error& error) {
+  const Error named(error.code(), caller_ == nullptr ? error.what() : caller_->in_own_words(error.what()));
+  if (std::exchange(watched_, false)) report(named.what());  // one line per call
+  throw named;
 }
 
 void Call::report(const char* error) {
-  const std::string op(arguments_.signature().op);
+  const std::string op(caller_ == nullptr ? arguments_.signature().op : caller_->op());
   const std::chrono::duration<double, std::micro> spent = std::chrono::steady_clock::now() - start_;
   const CallRecord record{
       op.c_str(),   described_.c_str(), algorithm_, error,

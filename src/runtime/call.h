@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "core/check.h"
+#include "runtime/caller.h"
 #include "runtime/context.h"
 
 namespace turnout::core {
@@ -34,14 +35,14 @@ class Call {
   // Likewise memory that may outlive it.
   Scratch lease(std::size_t bytes);
 
-  // Runs a check that the plan itself makes; a failure is logged like those of the signature.
+  // Runs a check that the plan itself makes; a failure is logged, and names the function that was called,
+  // like those of the signature.
   template <class F>
   void check(const F& f) {
     try {
       f();
     } catch (const Error& error) {
-      fail(error.what());
-      throw;
+      fail(error);
     }
   }
 
@@ -52,11 +53,13 @@ class Call {
   }
 
  private:
-  void fail(const char* sentence);
+  // Logs it and throws it again, in the words of the caller.
+  [[noreturn]] void fail(const Error& error);
   void report(const char* error);
 
   Context& context_;
   Arguments arguments_;
+  const Caller* caller_ = Caller::current();
   bool skipped_ = false;
   bool watched_;
   const int exceptions_ = std::uncaught_exceptions();  // when the call began
@@ -68,9 +71,14 @@ class Call {
   std::chrono::steady_clock::time_point start_;
 };
 
+// Levels of the log: from the first on it has calls and failures, from the second on skipped calls too.
+inline constexpr int kCallLevel = 1, kSkippedLevel = 5;
+
 // The kinds of lines the log has, as bits. TURNOUT_LOG and set_log() choose by level.
 enum LogLines : unsigned { kNoLines = 0, kFailures = 1, kCalls = 2, kSkippedCalls = 4 };
 unsigned logged_lines();
+// Throws Error when TURNOUT_LOG is no level. logged_lines() takes it as if it were not there.
+void check_log_environment();
 // What is logged when neither TURNOUT_LOG nor set_log() says anything.
 void set_default_log(unsigned lines);
 

@@ -1,6 +1,7 @@
 // Contexts and their scratch memory.
 #include "runtime/context.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <limits>
 #include <memory>
@@ -8,7 +9,9 @@
 #include <string>
 #include <utility>
 
+#include "runtime/call.h"
 #include "runtime/parallel.h"
+#include "runtime/thread_pointer.h"
 #include "simd/isa.h"
 #include "turnout/error.h"
 
@@ -17,6 +20,7 @@ namespace turnout {
 Executor::~Executor() = default;
 
 Context::Context(const Options& options) : state_(new State) {
+  core::check_log_environment();
   state_->isa = core::resolve_isa(options.isa);
   state_->executor = options.executor;
   set_threads(options.threads);
@@ -24,14 +28,16 @@ Context::Context(const Options& options) : state_(new State) {
 Context::~Context() = default;
 
 int Context::threads() const {
-  return state_->executor != nullptr ? state_->executor->threads() : state_->threads.load();
+  const int most = state_->threads.load();
+  return state_->executor == nullptr ? most : std::clamp(state_->executor->threads(), 1, most);
 }
 
 void Context::set_threads(int threads) {
   if (threads < 0 || threads > core::kMaxThreads)
     throw Error(ErrorCode::bad_param, "Context: threads is " + std::to_string(threads) +
                                           ", expected 0 (automatic) .. " + std::to_string(core::kMaxThreads));
-  state_->threads = threads > 0 ? threads : core::automatic_threads();
+  if (threads == 0) threads = state_->executor == nullptr ? core::automatic_threads() : core::kMaxThreads;
+  state_->threads = threads;
 }
 
 Isa Context::isa() const { return state_->isa; }
@@ -48,69 +54,126 @@ Context& default_context() {
 namespace core {
 namespace {
 
+// From here on arenas are whole pages: free() could keep them.
+constexpr std::size_t kMappedBytes = std::size_t{1} << 20;
+
+void allocate(Arena& arena, std::size_t bytes) {
+  arena = {};
+  if (bytes > std::numeric_limits<std::size_t>::max() / 2) return;
+  const std::size_t size = bytes < kMappedBytes ? padded(bytes) : in_whole_pages(bytes);
+  arena.data = bytes < kMappedBytes ? std::aligned_alloc(kScratchAlignment, size) : map_pages(size);
+  if (arena.data != nullptr) arena.size = size;
+}
+
+void deallocate(const Arena& arena) {
+  if (arena.size < kMappedBytes) {
+    std::free(arena.data);
+  } else {
+    unmap_pages(arena.data, arena.size);
+  }
+}
+
 void destroy(Arena* arena) {
-  std::free(arena->data);
+  deallocate(*arena);
   delete arena;
 }
 
-thread_local Arena lent;
-
-// An aligned part of what is lent, once; nullptr: nothing is, or too little.
-void* take_lent(std::size_t bytes) {
-  Arena loan = lent;
-  void* aligned = std::align(kScratchAlignment, bytes, loan.data, loan.size);
-  if (aligned != nullptr) lent = {};
-  return aligned;
+// The loans of this thread, the latest first.
+const ThreadPointer& loans() {
+  static const ThreadPointer newest;
+  return newest;
 }
 
 }  // namespace
 
-Loan::Loan(void* data, std::size_t size) : before_(lent) { lent = {data, size}; }
-Loan::~Loan() { lent = before_; }
+Loan::Loan(void* data, std::size_t size)
+    : data_(data), size_(size), before_(static_cast<Loan*>(loans().get())) {
+  loans().set(this);  // where there is no memory for it, nothing is lent
+}
+Loan::~Loan() { loans().set(before_); }
+
+void* Loan::take(std::size_t bytes) {
+  auto* loan = static_cast<Loan*>(loans().get());
+  if (loan == nullptr) return nullptr;
+  void* aligned = std::align(kScratchAlignment, bytes, loan->data_, loan->size_);
+  if (aligned != nullptr) {
+    loan->data_ = nullptr;
+    loan->size_ = 0;
+  }
+  return aligned;
+}
+
+bool ArenaList::put(Arena* arena) {
+  for (auto& slot : idle_) {
+    Arena* empty = nullptr;
+    if (slot.compare_exchange_strong(empty, arena, std::memory_order_release, std::memory_order_relaxed))
+      return true;
+  }
+  return false;
+}
+
+void ArenaList::discard(Arena* idle_one) {
+  if (idle_one == nullptr) return;
+  idle_bytes_.fetch_sub(idle_one->size, std::memory_order_relaxed);
+  destroy(idle_one);
+}
+
+// The arena that is better than all others by is_better(one, other), out of its slot.
+template <class IsBetter>
+Arena* ArenaList::take_best(const IsBetter& is_better) {
+  Arena* best = nullptr;
+  for (auto& slot : idle_) {
+    Arena* one = slot.exchange(nullptr, std::memory_order_acquire);
+    if (one == nullptr) continue;
+    if (best == nullptr || is_better(*one, *best)) std::swap(one, best);
+    if (one != nullptr && !put(one)) discard(one);
+  }
+  return best;
+}
 
 Arena* ArenaList::take(std::size_t bytes) {
   // The smallest that is large enough, else the largest: calls that lease several times get the same ones
   // again.
-  Arena* arena = nullptr;
-  const auto is_better = [&](const Arena& one, const Arena& other) {
+  Arena* arena = take_best([&](const Arena& one, const Arena& other) {
     return one.size >= bytes && other.size >= bytes ? one.size < other.size : one.size > other.size;
-  };
-  for (auto& slot : idle_) {
-    Arena* one = slot.exchange(nullptr, std::memory_order_acquire);
-    if (one == nullptr) continue;
-    if (arena == nullptr || is_better(*one, *arena)) std::swap(one, arena);
-    if (one != nullptr) give_back(one);
-  }
-  if (arena == nullptr) arena = new (std::nothrow) Arena;
-  if (arena == nullptr || arena->size >= bytes) return arena;
-  std::free(arena->data);
-  if (bytes > std::numeric_limits<std::size_t>::max() / 2) {
-    arena->data = nullptr;
+  });
+  if (arena != nullptr) {
+    idle_bytes_.fetch_sub(arena->size, std::memory_order_relaxed);
   } else {
-    arena->data = std::aligned_alloc(kScratchAlignment, padded(bytes));
+    arena = new (std::nothrow) Arena;
   }
-  arena->size = arena->data == nullptr ? 0 : padded(bytes);
+  if (arena == nullptr || arena->size >= bytes) return arena;
+  deallocate(*arena);
+  allocate(*arena, bytes);
   if (arena->data != nullptr) return arena;
   destroy(arena);
   return nullptr;
 }
 
 void ArenaList::give_back(Arena* arena) {
-  for (auto& slot : idle_) {
-    Arena* empty = nullptr;
-    if (slot.compare_exchange_strong(empty, arena, std::memory_order_release, std::memory_order_relaxed))
-      return;
+  if (arena->size > limit_) return destroy(arena);  // it would only drive out the others
+  const auto take_oldest = [&] {
+    return take_best([](const Arena& one, const Arena& other) { return one.last_used < other.last_used; });
+  };
+  arena->last_used = clock_.fetch_add(1, std::memory_order_relaxed);
+  idle_bytes_.fetch_add(arena->size, std::memory_order_relaxed);
+  if (!put(arena)) {
+    discard(take_oldest());
+    if (!put(arena)) return discard(arena);
   }
-  destroy(arena);
+  while (idle_bytes() > limit_) {
+    Arena* oldest = take_oldest();
+    if (oldest == nullptr) return;  // others hold what is idle, and put it back or lease it
+    discard(oldest);
+  }
 }
 
 void ArenaList::trim() {
-  for (auto& slot : idle_)
-    if (Arena* arena = slot.exchange(nullptr, std::memory_order_acquire)) destroy(arena);
+  for (auto& slot : idle_) discard(slot.exchange(nullptr, std::memory_order_acquire));
 }
 
 Scratch::Scratch(Context& context, std::size_t bytes)
-    : context_(context), next_(static_cast<std::byte*>(take_lent(bytes))) {
+    : context_(context), next_(static_cast<std::byte*>(Loan::take(bytes))) {
   if (next_ != nullptr) return;
   arena_ = context.state().arenas.take(bytes);
   if (arena_ == nullptr)

@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/padding.h"
+#include "runtime/pages.h"
 #include "turnout/context.h"
 
 namespace turnout::core {
@@ -12,18 +14,31 @@ namespace turnout::core {
 struct Arena {
   void* data = nullptr;
   std::size_t size = 0;
+  std::uint64_t last_used = 0;
 };
 
-// Idle arenas. Slots are exchanged atomically, so there is no lock that a fork() could leave taken.
+// Idle arenas, at most `limit` bytes of them; the least recently used go first. Slots are exchanged
+// atomically, so there is no lock that a fork() could leave taken.
 class ArenaList {
  public:
+  explicit ArenaList(std::size_t limit = default_idle_bytes()) : limit_(limit) {}
   ~ArenaList() { trim(); }
   Arena* take(std::size_t bytes);  // at least `bytes`, 64-byte aligned; nullptr when memory is out
   void give_back(Arena* arena);
   void trim();
+  std::size_t idle_bytes() const { return idle_bytes_.load(std::memory_order_relaxed); }
 
  private:
-  static constexpr int kSlots = 16;  // more calls at once than this and the extra arenas are freed
+  static constexpr int kSlots = 16;
+
+  bool put(Arena* arena);  // into an empty slot; false: there is none
+  template <class IsBetter>
+  Arena* take_best(const IsBetter& is_better);  // nullptr: none is idle
+  void discard(Arena* idle_one);                // nullptr: nothing
+
+  const std::size_t limit_;
+  std::atomic<std::uint64_t> clock_{0};
+  std::atomic<std::size_t> idle_bytes_{0};  // also of arenas that take_best() looks at
   std::atomic<Arena*> idle_[kSlots] = {};
 };
 
@@ -69,7 +84,7 @@ class WatcherSlot {
 namespace turnout {
 
 struct Context::State {
-  std::atomic<int> threads{1};
+  std::atomic<int> threads{1};  // with an executor: the most of its threads
   Isa isa = Isa::best;
   Executor* executor = nullptr;
   core::ArenaList arenas;
@@ -80,18 +95,6 @@ struct Context::State {
 
 namespace turnout::core {
 
-inline constexpr std::size_t kScratchAlignment = 64;
-
-constexpr std::size_t padded(std::size_t bytes) {
-  return (bytes + kScratchAlignment - 1) / kScratchAlignment * kScratchAlignment;
-}
-
-// Of an array that Scratch::take<T>(count) gives.
-template <class T>
-constexpr std::size_t array_bytes(std::int64_t count) {
-  return padded(static_cast<std::size_t>(count) * sizeof(T));
-}
-
 // Memory that the caller of an operator lends to this thread: the next Scratch lies there if there is room.
 class Loan {
  public:
@@ -100,8 +103,13 @@ class Loan {
   Loan(const Loan&) = delete;
   Loan& operator=(const Loan&) = delete;
 
+  // An aligned part of what is lent to this thread, once; nullptr: nothing is, or too little.
+  static void* take(std::size_t bytes);
+
  private:
-  Arena before_;
+  void* data_;
+  std::size_t size_;
+  Loan* before_;
 };
 
 // Memory for the length of one call. Taken before the first write, so that running out of memory fails

@@ -2,57 +2,32 @@
 #include "runtime/output_cache.h"
 
 #include <pthread.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <new>
+#include <utility>
+
+#include "runtime/pages.h"
 
 namespace turnout::core {
 namespace {
 
-constexpr std::size_t kMostIdleBytes = std::size_t{512} << 20;
-constexpr std::size_t kMemoryShare = 16;
-constexpr std::size_t kHugePage = std::size_t{2} << 20;
-constexpr std::size_t kGranularity = std::size_t{64} << 10;
 // A buffer may serve a request that is smaller by up to a quarter; more would hoard memory.
 constexpr std::size_t kSlackShare = 4;
 
-constexpr std::size_t rounded_up(std::size_t bytes, std::size_t unit) {
-  return (bytes + unit - 1) / unit * unit;
-}
-
-// Starts at a huge page, so that every whole huge page inside can be one.
-void* map_pages(std::size_t bytes) {
-  void* reserved =
-      mmap(nullptr, bytes + kHugePage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (reserved == MAP_FAILED) return nullptr;
-  auto* begin = static_cast<std::byte*>(reserved);
-  const std::size_t offset = reinterpret_cast<std::uintptr_t>(begin) % kHugePage;
-  const std::size_t head = offset == 0 ? 0 : kHugePage - offset;
-  if (head > 0) munmap(begin, head);
-  munmap(begin + head + bytes, kHugePage - head);
-  madvise(begin + head, bytes, MADV_HUGEPAGE);  // advice: without it the pages are just small
-  return begin + head;
-}
-
-void unmap(const OutputBuffer& buffer) { munmap(buffer.data, buffer.capacity); }
+void unmap(const OutputBuffer& buffer) { unmap_pages(buffer.data, buffer.capacity); }
 
 }  // namespace
 
-OutputCache::OutputCache() {
-  const auto pages = static_cast<std::size_t>(std::max(0L, sysconf(_SC_PHYS_PAGES)));
-  const auto page = static_cast<std::size_t>(std::max(0L, sysconf(_SC_PAGESIZE)));
-  limit_ = std::min(kMostIdleBytes, pages * page / kMemoryShare);
-}
+OutputCache::OutputCache() : limit_(default_idle_bytes()) {}
 
 OutputBuffer OutputCache::take(std::size_t bytes) {
   {
     std::lock_guard lock(mutex_);
     auto best = idle_.end();
     for (auto buffer = idle_.begin(); buffer != idle_.end(); ++buffer) {
-      if (buffer->capacity < bytes || buffer->capacity - bytes > bytes / kSlackShare + kGranularity) continue;
+      if (buffer->capacity < bytes || buffer->capacity - bytes > bytes / kSlackShare + kPageGranularity)
+        continue;
       // Of equals the most recently used one: its pages may still be in a cache.
       if (best == idle_.end() || buffer->capacity <= best->capacity) best = buffer;
     }
@@ -64,8 +39,8 @@ OutputBuffer OutputCache::take(std::size_t bytes) {
     }
   }
   if (bytes > SIZE_MAX / 2) return {};
-  const std::size_t capacity = rounded_up(bytes, kGranularity);
-  void* data = map_pages(capacity);
+  const std::size_t capacity = in_whole_pages(bytes);
+  void* data = map_huge_pages(capacity);
   return {data, data == nullptr ? 0 : capacity};
 }
 
@@ -97,6 +72,16 @@ void OutputCache::set_limit(std::size_t bytes) {
 std::size_t OutputCache::idle_bytes() {
   std::lock_guard lock(mutex_);
   return idle_bytes_;
+}
+
+void OutputCache::trim() {
+  std::vector<OutputBuffer> freed;
+  {
+    std::lock_guard lock(mutex_);
+    freed = std::exchange(idle_, {});
+    idle_bytes_ = 0;
+  }
+  for (const OutputBuffer& buffer : freed) unmap(buffer);  // not under the lock, as below
 }
 
 void OutputCache::evict_over_limit() noexcept {

@@ -19,7 +19,7 @@ struct OutputBuffer {
 // a forked child, which starts with an empty cache.
 class OutputCache {
  public:
-  OutputCache();  // the limit is the smaller of 512 MB and a sixteenth of the memory
+  OutputCache();  // the limit is default_idle_bytes()
 
   OutputBuffer take(std::size_t bytes);  // data is nullptr when memory is out; the content is arbitrary
   void give_back(OutputBuffer buffer) noexcept;
@@ -27,6 +27,7 @@ class OutputCache {
   std::size_t limit();
   void set_limit(std::size_t bytes);  // 0: nothing is kept
   std::size_t idle_bytes();
+  void trim();  // frees all idle buffers
 
  private:
   friend OutputCache& output_cache();

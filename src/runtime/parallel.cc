@@ -9,9 +9,11 @@
 #include <csignal>
 #include <cstdlib>
 #include <mutex>
+#include <new>
 #include <string>
 #include <thread>
 
+#include "runtime/thread_pointer.h"
 #include "turnout/error.h"
 
 namespace turnout::core {
@@ -81,10 +83,10 @@ class Pool {
     sigset_t all, before;  // the application's signals are not for these threads
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    try {
-      for (; workers_ < wanted; ++workers_) std::thread([this] { serve(); }).detach();
-    } catch (...) {  // no thread or no memory
-      // The caller does the work with the threads there are.
+    // Where there is no thread or no memory, the caller does the work with the threads there are.
+    for (pthread_t worker; workers_ < wanted; ++workers_) {
+      if (pthread_create(&worker, nullptr, &start, this) != 0) break;
+      pthread_detach(worker);
     }
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }
@@ -97,9 +99,18 @@ class Pool {
     pending_.fetch_sub(1, std::memory_order_relaxed);
   }
 
+  static void* start(void* pool) noexcept {
+    static_cast<Pool*>(pool)->serve();
+    return nullptr;
+  }
+
   void serve() {
-    inside_parallel() = true;
+    const InsideParallel mark;
     std::unique_lock lock(mutex_);
+    if (!mark.is_marked()) {  // no memory: a later call tries again
+      --workers_;
+      return;
+    }
     for (;;) {
       while (jobs_ != nullptr) {
         Job& job = *jobs_;
@@ -127,30 +138,38 @@ class Pool {
   int workers_ = 0;
 };
 
+const ThreadPointer& inside() {  // an InsideParallel, or nullptr
+  static const ThreadPointer mark;
+  return mark;
+}
+
 // A forked child has none of the workers and perhaps a locked mutex: it forgets the pool and makes its own.
 std::atomic<Pool*> the_pool{nullptr};
 
-Pool& pool() {
+// nullptr when memory is out.
+Pool* pool() {
   Pool* current = the_pool.load(std::memory_order_acquire);
-  if (current != nullptr) return *current;
+  if (current != nullptr) return current;
   static const int registered =
       pthread_atfork(nullptr, nullptr, [] { the_pool.store(nullptr, std::memory_order_release); });
   static_cast<void>(registered);
-  auto* fresh = new Pool;  // never destroyed: its threads outlive main()
-  if (the_pool.compare_exchange_strong(current, fresh, std::memory_order_acq_rel)) return *fresh;
+  auto* fresh = new (std::nothrow) Pool;  // never destroyed: its threads outlive main()
+  if (fresh == nullptr) return nullptr;
+  if (the_pool.compare_exchange_strong(current, fresh, std::memory_order_acq_rel)) return fresh;
   delete fresh;
-  return *current;
+  return current;
 }
 
 }  // namespace
 
-bool& inside_parallel() {
-  thread_local bool inside = false;
-  return inside;
+InsideParallel::InsideParallel() : is_marked_(inside().get() == nullptr && inside().set(this)) {}
+InsideParallel::~InsideParallel() {
+  if (is_marked_) inside().set(nullptr);
 }
 
 int automatic_threads() {
-  if (const char* wanted = std::getenv("TURNOUT_NUM_THREADS")) {
+  const char* wanted = std::getenv("TURNOUT_NUM_THREADS");
+  if (wanted != nullptr && *wanted != '\0') {
     char* end = nullptr;
     const long threads = std::strtol(wanted, &end, 10);
     if (end == wanted || *end != '\0' || threads < 1 || threads > kMaxThreads)
@@ -165,8 +184,10 @@ int automatic_threads() {
 }
 
 void run_on_pool(int threads, void (*work)(void*), void* argument) {
+  Pool* const workers = pool();
+  if (workers == nullptr) return work(argument);
   Job job{work, argument, threads - 1, 0, 0, {}, nullptr};
-  pool().run(threads - 1, job);
+  workers->run(threads - 1, job);
 }
 
 }  // namespace turnout::core

@@ -19,10 +19,23 @@ inline constexpr std::int64_t kParallelBytes = std::int64_t{3} << 19;
 
 int automatic_threads();  // TURNOUT_NUM_THREADS, or the CPUs this process may use
 
-// Runs work(argument) on the calling thread and on up to threads - 1 workers of the process-wide pool.
+// Runs work(argument) on the calling thread and on up to threads - 1 workers of the process-wide pool: on
+// fewer when memory or threads are out.
 void run_on_pool(int threads, void (*work)(void*), void* argument);
 
-bool& inside_parallel();  // of this thread
+// Marks this thread while it runs ranges: calls inside them run inline.
+class InsideParallel {
+ public:
+  InsideParallel();
+  ~InsideParallel();
+  InsideParallel(const InsideParallel&) = delete;
+  InsideParallel& operator=(const InsideParallel&) = delete;
+
+  bool is_marked() const { return is_marked_; }  // false: it was before, or there is no memory for the mark
+
+ private:
+  bool is_marked_;
+};
 
 // body(begin, end) for consecutive ranges of `grain` items that cover 0 .. n-1; the last may be shorter. The
 // ranges depend on n and grain alone, never on who runs them. Ranges are handed out one by one, so a thread
@@ -63,21 +76,15 @@ void parallel_for(Context& context, std::int64_t n, std::int64_t grain, const Bo
   job.limit = limit;
   job.body = &body;
 
-  bool& inside = inside_parallel();
   const std::int64_t ranges = (n - 1) / job.grain + 1;
   const auto threads =
       static_cast<int>(std::min({std::int64_t{context.threads()}, std::int64_t{limit}, ranges}));
-  if (threads <= 1 || inside) {
+  if (threads <= 1) return Job::work(&job);
+  const InsideParallel mark;
+  if (!mark.is_marked()) {
     Job::work(&job);
-    return;
-  }
-  struct Inside {  // also when the pool cannot be made
-    explicit Inside(bool& f) : flag(f) { flag = true; }
-    ~Inside() { flag = false; }
-    bool& flag;
-  } const mark(inside);
-  if (Executor* executor = context.state().executor) {
-    executor->run(&Job::work, &job);
+  } else if (Executor* executor = context.state().executor) {
+    executor->run(threads, &Job::work, &job);
   } else {
     run_on_pool(threads, &Job::work, &job);
   }

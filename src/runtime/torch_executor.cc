@@ -26,16 +26,14 @@ class TorchExecutor : public Executor {
     return static_cast<int>(std::clamp<std::uint32_t>(threads, 1, kMaxThreads));
   }
 
-  void run(void (*work)(void*), void* argument) override {
-    const int count = threads();
-    if (count == 1) return work(argument);
+  void run(int count, void (*work)(void*), void* argument) override {
     if (forked.load(std::memory_order_relaxed)) return run_on_pool(count, work, argument);
     struct Job {
       void (*work)(void*);
       void* argument;
     } job{work, argument};
-    // One item per thread, and each pulls ranges until none is left; so items torch puts together cost
-    // nothing.
+    // One item per thread that finds something to do, and each pulls ranges until none is left; so items that
+    // torch puts together cost nothing.
     const auto each = [](std::int64_t begin, std::int64_t end, void* context) {
       const Job& one = *static_cast<const Job*>(context);
       for (std::int64_t i = begin; i < end; ++i) one.work(one.argument);
@@ -54,7 +52,7 @@ void use_torch_threads(const TorchFunctions& functions) {
   if (installed.load() != nullptr) return;
   pthread_atfork(nullptr, nullptr, [] { forked.store(true, std::memory_order_relaxed); });
   // Neither is destroyed: calls may come until the process ends.
-  installed = new Context({.threads = 1, .executor = new TorchExecutor(functions)});
+  installed = new Context({.executor = new TorchExecutor(functions)});
 }
 
 Context& torch_context() {

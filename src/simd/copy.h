@@ -1,7 +1,8 @@
-// Movement of bytes: copies that bypass the cache, and from which size on they pay.
+// Copies that bypass the cache (non-temporal stores), and the sizes from which they pay.
 #pragma once
 
 #include <algorithm>
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -10,16 +11,17 @@
 
 namespace turnout::core {
 
-// From here on an output does not fit the caches it would displace; below, streaming costs twice as much.
+// Outputs of this size or more are streamed: they would evict everything else from the cache. For smaller
+// outputs streaming takes twice as long as plain stores.
 inline constexpr std::int64_t kStreamBytes = 2 << 20;
 
-// One range of input that a thread takes: long enough to amortise handing it out, short enough to balance
-// threads. Movers read in order and write wherever the data says: the hardware fetches ahead what is read in
-// order, and a streamed store waits for nothing. The other way round took 1.1 to 1.3 times as long as a plain
-// copy, this way 1.0.
+// The bytes of input that a thread takes at a time: long enough to amortise the hand-out, short enough to
+// balance the threads. Operators that move rows read in order and write to scattered rows, not the other way
+// round: the hardware prefetches sequential reads, and a streamed store does not wait. That takes 1.0 times
+// as long as a plain copy; scattered reads take 1.1 to 1.3 times as long.
 inline constexpr std::int64_t kRangeBytes = 256 << 10;
 
-// A few bytes, in line: for rows of some elements a call of memcpy takes longer than the copy.
+// Copies a few bytes inline: for rows of a few elements the call of memcpy takes longer than the copy.
 inline void copy_short(void* to, const void* from, std::int64_t bytes) {
   auto* out = static_cast<std::byte*>(to);
   const auto* in = static_cast<const std::byte*>(from);
@@ -29,21 +31,23 @@ inline void copy_short(void* to, const void* from, std::int64_t bytes) {
 }
 
 struct CopyKernels {
-  // to[0 .. bytes-1] = from[0 .. bytes-1]; whole lines are stored past the cache. Any alignment. No overlap.
-  // Call finish() before another thread may look.
+  // to[0 .. bytes-1] = from[0 .. bytes-1]; whole cache lines are streamed. Any alignment, no overlap.
+  // Call finish() before another thread reads the result.
   void (*stream)(void* to, const void* from, std::int64_t bytes);
-  // to[0 .. bytes-1] = 0, likewise.
+  // to[0 .. bytes-1] = 0, under the same conditions.
   void (*clear)(void* to, std::int64_t bytes);
   void (*finish)();
 };
 const CopyKernels& copy_kernels(Isa isa);
 
-// Rows first .. last-1 of `to`, of which make(first, last, there) makes some at a time: in the cache, from
-// where they are streamed. Longer rows than kTileBytes are none of this function's.
+// Fills rows [first, last) of `to` tile by tile: make(begin, end, tile) writes rows [begin, end) into a tile
+// on the stack, which is then streamed. Requires row_bytes <= kTileBytes: with longer rows no row would fit
+// the tile and the loop would not end.
 inline constexpr std::int64_t kTileBytes = 16 << 10;
 template <class Make>
 void stream_rows(const CopyKernels& copy, std::byte* to, std::int64_t row_bytes, std::int64_t first,
                  std::int64_t last, const Make& make) {
+  assert(row_bytes <= kTileBytes);
   alignas(64) std::byte tile[kTileBytes];
   const std::int64_t together = kTileBytes / std::max<std::int64_t>(row_bytes, 1);
   for (std::int64_t row = first; row < last; row += together) {

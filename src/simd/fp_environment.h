@@ -1,4 +1,5 @@
-// The floating-point control register during a range of work: defaults, whatever the caller's thread has set.
+// Sets the floating-point control register to its defaults during a range of work, and restores what the
+// thread had set.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +11,7 @@ namespace turnout::core {
 
 enum class Denormals : std::uint8_t {
   kept,
-  flushed,  // where results do not depend on them and they would cost a hundred cycles each
+  flushed,  // for kernels whose results do not need them: each can cost a hundred cycles
 };
 
 class FpEnvironment {
@@ -22,10 +23,10 @@ class FpEnvironment {
   ~FpEnvironment() { _mm_setcsr(saved_); }
 
  private:
-  static constexpr unsigned kDefault = 0x1F80;  // all exceptions masked, to nearest even, no flush to zero
-  static constexpr unsigned kFlush = 0x8040;    // of results, and of operands
+  static constexpr unsigned kDefault = 0x1F80;  // exceptions masked, round to nearest even, denormals kept
+  static constexpr unsigned kFlush = 0x8040;    // flush-to-zero (results), denormals-are-zero (operands)
   unsigned saved_;
-#elif defined(__aarch64__)  // "memory" keeps what is computed from and to memory in its place
+#elif defined(__aarch64__)  // the "memory" clobber keeps loads and stores on their side of the change
   explicit FpEnvironment(Denormals denormals = Denormals::kept) {
     const std::uint64_t control = denormals == Denormals::kept ? 0 : std::uint64_t{1} << 24;
     __asm__ volatile("mrs %0, fpcr" : "=r"(saved_));

@@ -1,5 +1,5 @@
-// 16-bit floats one at a time: for definitions and for values that are not worth a vector.
-// To nearest even; NaN stays NaN with its sign and upper payload, quiet; subnormals are exact.
+// Scalar conversions of 16-bit floats, for the reference definitions and for single values in kernels.
+// They round to nearest even. NaN becomes quiet and keeps its sign and upper payload. Subnormals are exact.
 #pragma once
 
 #include <bit>
@@ -47,9 +47,9 @@ inline f16 from_float<f16>(float v) {
     half = 0x7E00u | (magnitude >> 13 & 0x3FFu);
   } else if (magnitude >= 143u << 23) {  // 65536 and above, infinity
     half = 0x7C00u;
-  } else if (magnitude >= 113u << 23) {  // a carry out of the mantissa is right, up to infinity
+  } else if (magnitude >= 113u << 23) {  // a carry from the mantissa into the exponent is correct
     half = (magnitude - (112u << 23) + 0xFFFu + (magnitude >> 13 & 1u)) >> 13;
-  } else {  // subnormal: the adder rounds to the last bit of 0.5's mantissa, which is 2^-24
+  } else {  // subnormal: adding 0.5 rounds at 2^-24, the last bit of 0.5's mantissa and of the f16
     half = std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) + 0.5f) - 0x3F000000u;
   }
   return {static_cast<std::uint16_t>(sign | half)};

@@ -1,8 +1,9 @@
-// CPU detection.
+// Detects the instruction sets of this CPU, and applies TURNOUT_ISA.
 #include "simd/isa.h"
 
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <string>
 
 #include "turnout/error.h"
@@ -20,7 +21,7 @@ const char* name_of(Isa isa) {
 
 #if defined(__x86_64__)
 namespace {
-bool has_f16c() {  // not a name clang 14 knows in __builtin_cpu_supports
+bool has_f16c() {  // clang 14's __builtin_cpu_supports does not know "f16c"
   unsigned a = 0, b = 0, c = 0, d = 0;
   return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
 }
@@ -55,29 +56,50 @@ bool is_supported(Isa isa) { return isa == Isa::neon; }
 #endif
 
 namespace core {
-#if defined(__x86_64__)
 namespace {
 
-Isa strongest_up_to(Isa cap) {
-  for (int i = static_cast<int>(cap); i >= 0; --i)
+const char* wanted_word() {
+  const char* word = std::getenv("TURNOUT_ISA");
+  return word == nullptr || *word == '\0' ? nullptr : word;
+}
+
+// The instruction set of that name; best: there is none.
+Isa named(const char* word) {
+  for (int i = 0; i < kIsaCount; ++i)
+    if (std::strcmp(word, name_of(static_cast<Isa>(i))) == 0) return static_cast<Isa>(i);
+  return Isa::best;
+}
+
+// The strongest that is supported, of sets 0 .. last.
+std::optional<Isa> strongest(int last) {
+  for (int i = last; i >= 0; --i)
     if (is_supported(static_cast<Isa>(i))) return static_cast<Isa>(i);
-  throw Error(ErrorCode::not_supported,
-              "turnout: this CPU lacks SSE4.2, POPCNT, PCLMUL or AES, expected x86-64-v2 with AES or newer");
+  return std::nullopt;
 }
 
 }  // namespace
 
 Isa best_isa() {
-  const char* wanted = std::getenv("TURNOUT_ISA");
-  if (wanted == nullptr || *wanted == '\0') return strongest_up_to(Isa::avx512_dl);
-  for (int i = 0; i <= static_cast<int>(Isa::avx512_dl); ++i)
-    if (std::strcmp(wanted, name_of(static_cast<Isa>(i))) == 0) return strongest_up_to(static_cast<Isa>(i));
-  throw Error(ErrorCode::bad_param,
-              std::string("TURNOUT_ISA is '") + wanted + "', expected one of sse4, avx2, avx512, avx512_dl");
+  int cap = kIsaCount - 1;
+  if (const char* word = wanted_word()) {
+    const Isa wanted = named(word);
+    if (wanted == Isa::best)
+      throw Error(ErrorCode::bad_param, std::string("TURNOUT_ISA is '") + word +
+                                            "', expected one of sse4, avx2, avx512, avx512_dl, neon");
+    cap = static_cast<int>(wanted);
+  }
+  if (const auto isa = strongest(cap)) return *isa;
+  if (const auto isa = strongest(kIsaCount - 1)) return *isa;  // of another kind of CPU
+  throw Error(ErrorCode::not_supported,
+              "turnout: this CPU lacks SSE4.2, POPCNT, PCLMUL or AES, expected x86-64-v2 with AES or newer");
 }
-#else
-Isa best_isa() { return Isa::neon; }
-#endif
+
+std::string isa_note() {
+  const char* word = wanted_word();
+  if (word == nullptr || named(word) == Isa::best || is_supported(named(word))) return "";
+  return std::string("TURNOUT_ISA is ") + word +
+         ", which this CPU or this build lacks: " + name_of(best_isa()) + " is used";
+}
 
 Isa resolve_isa(Isa wanted) {
   if (wanted == Isa::best) return best_isa();

@@ -1,7 +1,8 @@
-// Which instruction set a call uses.
+// The choice of the instruction set that a call uses.
 #pragma once
 
 #include <array>
+#include <string>
 
 #include "turnout/context.h"
 
@@ -9,13 +10,17 @@ namespace turnout::core {
 
 inline constexpr int kIsaCount = 5;
 
-// The best this CPU has, capped by TURNOUT_ISA; Error(not_supported) on a CPU below x86-64-v2.
+// The best this CPU has, capped by TURNOUT_ISA; Error(not_supported) on a CPU below x86-64-v2,
+// Error(bad_param) when TURNOUT_ISA is the name of no instruction set.
 Isa best_isa();
+
+// A sentence when TURNOUT_ISA names a set that is not supported here; else empty.
+std::string isa_note();
 
 // `wanted` if this CPU and this build have it, else Error(not_supported).
 Isa resolve_isa(Isa wanted);
 
-// One entry per Isa; nullptr where this build has no code for it.
+// One entry per Isa; nullptr if this build has no code for it.
 template <class Kernels>
 using KernelTable = std::array<const Kernels*, kIsaCount>;
 

@@ -1,5 +1,5 @@
-// Exponentials and logarithms of vectors; include after simd.h, like it. Not bit-equal across instruction
-// sets: those without fused multiply-add round once more.
+// Vector exponentials and logarithms. Include it after simd.h, in the same way. Results are not bit-equal
+// across instruction sets: without a fused multiply-add there is one rounding more.
 #if defined(TURNOUT_SIMD_MATH_PER_ISA) == defined(HWY_TARGET_TOGGLE)
 #ifdef TURNOUT_SIMD_MATH_PER_ISA
 #undef TURNOUT_SIMD_MATH_PER_ISA
@@ -11,7 +11,8 @@
 
 TURNOUT_ISA_BEGIN(core)
 
-// x = k ln 2 + r: 2^k has the bits `scale` of an exponent, |r| <= ln 2 / 2. For |x| below 2^21.
+// Range reduction x = k ln 2 + r with |r| <= ln 2 / 2, for |x| < 2^21. `scale` is k shifted into the exponent
+// field: adding it to the bits of a float multiplies the float by 2^k.
 template <class D>
 struct Reduced {
   hn::Vec<hn::RebindToUnsigned<D>> scale;
@@ -20,7 +21,7 @@ struct Reduced {
 template <class D>
 HWY_INLINE Reduced<D> reduce(D d, hn::Vec<D> x) {
   const hn::RebindToUnsigned<D> du;
-  const auto shifter = hn::Set(d, 12582912.0f);  // 1.5 * 2^23: the sum's low bits are the integer
+  const auto shifter = hn::Set(d, 12582912.0f);  // 1.5 * 2^23: the low mantissa bits of the sum are k
   const auto shifted = hn::MulAdd(x, hn::Set(d, 1.44269504f), shifter);
   return {hn::ShiftLeft<23>(hn::BitCast(du, shifted)), hn::Sub(shifted, shifter)};
 }
@@ -49,9 +50,11 @@ HWY_INLINE hn::Vec<D> falling_exp(D d, hn::Vec<D> x) {
   }
 }
 
-// Polynomials for log(1 + exp(x)): the coefficients of (x + c)^0 .. (x + c)^6, then c, one column for each
-// of eight ranges of x. The index of a range is that of 1 - 15/16 x among the numbers 1, 1.5, 2, 3, 4, 6, 8,
-// 12: two bits of its exponent and one of its fraction.
+// Polynomials for log(1 + exp(x)), one column for each of eight ranges of x. Rows 0 to 6 are the coefficients
+// of (x + c)^0 .. (x + c)^6, row 7 is c.
+// Column = (bits of y) >> 22 & 7 with y = 1 - 15/16 x: the two low bits of the exponent and the top bit of
+// the mantissa. The exponent field of 1.0 is 127, whose two low bits are 11. So the columns are, in order,
+//   y in [2,3) [3,4) [4,6) [6,8) [8,12) [12,16) [1,1.5) [1.5,2)
 alignas(32) inline constexpr float kLog1pExp[8][8] = {
     {0.18495336f, 0.06785584f, 0.013730674f, 0.001649842f, 6.8139394e-05f, 9.4204756e-07f, 0.56237745f,
      0.36724204f},
@@ -70,15 +73,16 @@ alignas(32) inline constexpr float kLog1pExp[8][8] = {
     {1.59375f, 2.65625f, 4.28125f, 6.40625f, 9.59375f, 13.875f, 0.28125f, 0.8125f},
 };
 
-// log(1 + exp(x)) for -15.95 (-36.05) <= x <= 0, with an absolute error below 1.5e-7 (that of double).
+// log(1 + exp(x)) for -15.95 <= x <= 0, absolute error below 1.5e-7. f64: for -36.05 <= x <= 0, to double
+// precision.
 template <class D>
 HWY_INLINE hn::Vec<D> log1p_exp(D d, hn::Vec<D> x) {
   if constexpr (sizeof(hn::TFromD<D>) == 8) {
     return hn::Log1p(d, hn::Exp(d, x));
-  } else if constexpr (hn::MaxLanes(D()) == 8) {  // a register holds a row of the table
+  } else if constexpr (hn::MaxLanes(D()) == 8) {  // one register holds one row of the table
     const hn::RebindToUnsigned<D> du;
     const auto place = hn::MulAdd(x, hn::Set(d, -0.9375f), hn::Set(d, 1.0f));
-    // The instruction looks at three bits, all others are ignored.
+    // The permutation uses the three low bits of each index and ignores the others.
     const auto range = hn::IndicesFromVec(d, hn::ShiftRight<22>(hn::BitCast(du, place)));
     const auto row = [&](int i) HWY_ATTR { return hn::TableLookupLanes(hn::Load(d, kLog1pExp[i]), range); };
     const auto t = hn::Add(x, row(7)), tt = hn::Mul(t, t);
@@ -88,7 +92,7 @@ HWY_INLINE hn::Vec<D> log1p_exp(D d, hn::Vec<D> x) {
     const hn::RebindToUnsigned<D> du;
     const auto by = reduce(d, x);
     const auto r = hn::NegMulAdd(by.k, hn::Set(d, 0.693147181f), x);
-    // Two chains each, to wait less.
+    // Even and odd terms separately: two short dependency chains instead of one long one.
     const auto rr = hn::Mul(r, r);
     auto even = hn::MulAdd(hn::Set(d, 0.041917577385902405f), rr, hn::Set(d, 0.4999886751174927f));
     auto odd = hn::MulAdd(hn::Set(d, 0.00838110875338316f), rr, hn::Set(d, 0.166663259267807f));

@@ -16,15 +16,15 @@ constexpr StepSpec kQuerySteps[] = {
     {Check::ranks},
     {Check::shapes, ErrorCode::bad_param, "indices.1 out_indices.1 indice_pairs.1"},
     {Check::shapes},
-    {Check::rules, ErrorCode::bad_param, "0"},
+    {Check::rules, ErrorCode::bad_param, "input_space"},
     {Check::scalars},
-    {Check::data, ErrorCode::bad_param, "0"},
-    {Check::rules, ErrorCode::bad_param, "1 2"},
+    {Check::data, ErrorCode::bad_param, "dilation"},
+    {Check::rules, ErrorCode::bad_param, "kernel output_space"},
     {Check::contiguous, ErrorCode::not_supported},
-    {Check::rules, ErrorCode::bad_param, "3"},
+    {Check::rules, ErrorCode::bad_param, "limit"},
     {Check::large, ErrorCode::not_supported},
     {Check::dtypes},
-    {Check::data, ErrorCode::bad_param, "1"}};
+    {Check::data, ErrorCode::bad_param, "sub_m"}};
 
 // Sites out of range are refused by the operator itself, in the pass that reads them anyway.
 constexpr StepSpec kPairsSteps[] = {
@@ -32,88 +32,94 @@ constexpr StepSpec kPairsSteps[] = {
     {Check::ranks},
     {Check::shapes, ErrorCode::bad_param, "indices.1 out_indices.1 indice_pairs.1"},
     {Check::shapes},
-    {Check::rules, ErrorCode::bad_param, "0"},
+    {Check::rules, ErrorCode::bad_param, "input_space"},
     {Check::scalars},
-    {Check::data, ErrorCode::bad_param, "0"},
-    {Check::rules, ErrorCode::bad_param, "1 2"},
+    {Check::data, ErrorCode::bad_param, "dilation"},
+    {Check::rules, ErrorCode::bad_param, "kernel output_space"},
     {Check::contiguous, ErrorCode::not_supported},
-    {Check::rules, ErrorCode::bad_param, "3"},
+    {Check::rules, ErrorCode::bad_param, "limit"},
     {Check::large, ErrorCode::not_supported},
     {Check::dtypes},
-    {Check::data, ErrorCode::bad_param, "1"},
+    {Check::data, ErrorCode::bad_param, "sub_m"},
     {Check::any_empty},
     {Check::pointers},
     {Check::workspace}};
 
-const std::int64_t* vector_of(const Arguments& arguments, std::string_view name) {
-  return arguments.scalar(arguments.signature().size(name)).values;
-}
-
-void check_dilation(const Arguments& arguments) {
-  const std::int64_t *stride = vector_of(arguments, "stride"), *dilation = vector_of(arguments, "dilation");
+void check_dilation(const Arguments& arguments, const Positions& at) {
+  const std::int64_t *stride = arguments.scalar(at[0]).values, *dilation = arguments.scalar(at[1]).values;
   for (std::int64_t d = 0; d < mluOpSparseConvolutionStruct::kDims; ++d)
     if (dilation[d] != 1 && stride[d] != 1)
       arguments.fail(ErrorCode::bad_param, concat("dilation[", d, "] is ", dilation[d], " and stride[", d,
                                                   "] is ", stride[d], ", expected 1 for one of them"));
 }
 
-void check_submanifold(const Arguments& arguments) {
-  if (arguments.size(arguments.signature().size("sub_m")) == 0) return;
+void check_submanifold(const Arguments& arguments, const Positions& at) {
+  if (arguments.size(at[0]) == 0) return;
   const std::int64_t ones[] = {1, 1, 1};
-  const auto expect = [&](std::string_view name, const std::int64_t* given, const std::int64_t* expected) {
+  const auto expect = [&](int scalar, const std::int64_t* expected) {
+    const std::int64_t* given = arguments.scalar(scalar).values;
     for (std::int64_t d = 0; d < mluOpSparseConvolutionStruct::kDims; ++d)
       if (given[d] != expected[d])
-        arguments.fail(ErrorCode::bad_param,
-                       concat(name, "[", d, "] is ", given[d], ", expected ", expected[d], " with sub_m"));
+        arguments.fail(ErrorCode::bad_param, concat(arguments.signature().names[scalar], "[", d, "] is ",
+                                                    given[d], ", expected ", expected[d], " with sub_m"));
   };
-  expect("output_space", vector_of(arguments, "output_space"), vector_of(arguments, "input_space"));
-  expect("stride", vector_of(arguments, "stride"), ones);
-  expect("dilation", vector_of(arguments, "dilation"), ones);
+  expect(at[1], arguments.scalar(at[2]).values);
+  expect(at[3], ones);
+  expect(at[4], ones);
 }
 
-std::size_t scratch_of(const Arguments& arguments) {
-  const Signature& signature = arguments.signature();
-  const auto dims = [&](std::string_view name) {
-    return Dims(vector_of(arguments, name), mluOpSparseConvolutionStruct::kDims);
+std::size_t scratch_bytes(const Arguments& arguments, const Positions& at) {
+  const auto dims = [&](int i) {
+    return Dims(arguments.scalar(at[i]).values, mluOpSparseConvolutionStruct::kDims);
   };
   return indice_pairs_scratch(
-      arguments.size(signature.size("rows")),
-      {.batch_size = arguments.size(signature.size("batch_size")),
-       .spatial_shape = dims("input_space"),
-       .kernel_size = dims("filter_space"),
-       .stride = dims("stride"),
-       .padding = dims("pad"),
-       .dilation = dims("dilation"),
-       .output_shape = dims("output_space"),
-       .mode = arguments.size(signature.size("sub_m")) == 0 ? ConvMode::sparse : ConvMode::submanifold});
+      arguments.size(at[0]), {.batch_size = arguments.size(at[1]),
+                              .spatial_shape = dims(2),
+                              .kernel_size = dims(3),
+                              .stride = dims(4),
+                              .padding = dims(5),
+                              .dilation = dims(6),
+                              .output_shape = dims(7),
+                              .mode = arguments.size(at[8]) == 0 ? ConvMode::sparse : ConvMode::submanifold});
 }
+constexpr ScratchBytes kScratch = {
+    &scratch_bytes, "rows batch_size input_space filter_space stride pad dilation output_space sub_m"};
 
-consteval Signature indice_pairs_c(std::string_view op, std::span<const StepSpec> steps) {
-  return Signature{
-      op,
-      "rows out_rows",
-      {scalar("batch_size", 1), vector("pad", "3", 0), vector("stride", "3", 1), vector("dilation", "3", 1),
-       vector("input_space", "3", 1), vector("filter_space", "3", 1), vector("output_space", "3", 1),
-       choice("sub_m", "sparse submanifold")},
-      {in("indices", dtypes(DType::i32), "rows, 4"),
-       out("indice_pairs", dtypes(DType::i32), "volume(filter_space), 2, rows"),
-       out("out_indices", dtypes(DType::i32), "out_rows, 4"),
-       out("indice_num", dtypes(DType::i32), "volume(filter_space)")},
-      {at_most("rows", "batch_size * volume(input_space)"), at_most("volume(filter_space)", "4096"),
-       at_most("out_rows", "batch_size * volume(output_space)"), at_most("rows", "1000000")},
-      {{"in each dimension dilation or stride is 1", &check_dilation},
-       {"with sub_m: output_space is input_space, stride and dilation are 1", &check_submanifold}},
-      steps,
-      &scratch_of};
+consteval Draft indice_pairs_c(std::string_view op, std::span<const StepSpec> steps) {
+  return Draft{op,
+               "rows out_rows",
+               {scalar("batch_size", 1), vector("pad", "3", 0), vector("stride", "3", 1),
+                vector("dilation", "3", 1), vector("input_space", "3", 1), vector("filter_space", "3", 1),
+                vector("output_space", "3", 1), choice("sub_m", "sparse submanifold")},
+               {in("indices", dtypes(DType::i32), "rows, 4"),
+                out("indice_pairs", dtypes(DType::i32), "volume(filter_space), 2, rows"),
+                out("out_indices", dtypes(DType::i32), "out_rows, 4"),
+                out("indice_num", dtypes(DType::i32), "volume(filter_space)")},
+               {at_most("rows", "batch_size * volume(input_space)", "input_space"),
+                at_most("volume(filter_space)", "4096", "kernel"),
+                at_most("out_rows", "batch_size * volume(output_space)", "output_space"),
+                at_most("rows", "1000000", "limit")},
+               {{"dilation", "in each dimension dilation or stride is 1", &check_dilation, "stride dilation"},
+                {"sub_m", "with sub_m: output_space is input_space, stride and dilation are 1",
+                 &check_submanifold, "sub_m output_space input_space stride dilation"}},
+               steps,
+               kScratch};
 }
 
 ScalarValue vector_value(const Dims& dims) { return {dims.data(), dims.count()}; }
 
 }  // namespace
 
-extern constexpr Signature kMluOpGetIndicePairsWorkspaceSize =
-    indice_pairs_c("mluOpGetIndicePairsWorkspaceSize", kQuerySteps);
-extern constexpr Signature kMluOpGetIndicePairs = indice_pairs_c("mluOpGetIndicePairs", kPairsSteps);
+constexpr const Signature& kMluOpGetIndicePairsWorkspaceSize =
+    signature([] { return indice_pairs_c("mluOpGetIndicePairsWorkspaceSize", kQuerySteps); });
+constexpr const Signature& kMluOpGetIndicePairs =
+    signature([] { return indice_pairs_c("mluOpGetIndicePairs", kPairsSteps); });
+
+namespace {
+constexpr Renames kPairsNames(kGetIndicePairs, kMluOpGetIndicePairs,
+                              "spatial_shape=input_space kernel_size=filter_space padding=pad "
+                              "output_shape=output_space mode=sub_m");
+}
 
 }  // namespace turnout::families::sparse_conv
 
@@ -152,7 +158,7 @@ mluOpStatus_t mluOpGetIndicePairs(mluOpHandle_t handle,
   bool ran = false;
   std::int64_t num_act_out = 0;
   const mluOpStatus_t status =
-      call(handle, kMluOpGetIndicePairs,
+      call(handle, kMluOpGetIndicePairs, kPairsNames,
            {{indices_desc, indices},
             {indice_pairs_desc, indice_pairs},
             {out_indices_desc, out_indices},

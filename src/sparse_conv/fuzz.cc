@@ -1,5 +1,5 @@
-// Differential fuzzer: any geometry and any sites; a legal call equals the definition on every instruction
-// set, a site out of range is refused whole.
+// Differential fuzzer: any geometry and any sites, any pairs; a legal call equals the definition on every
+// instruction set, a site or a pair out of range is refused whole.
 #include <cstdint>
 #include <vector>
 
@@ -88,15 +88,105 @@ void run(FuzzInput& in) {
   }
 }
 
+// Convolutions along any pairs. SSE4 rounds products, so numbers are small integers: all sums are exact.
+template <class Index>
+void run_convolution(FuzzInput& in) {
+  const std::int64_t offsets = in.between(0, 5), rows = in.between(0, 40), out_rows = in.between(0, 40);
+  const std::int64_t columns = in.between(0, 30), channels = in.between(0, 20),
+                     out_channels = in.between(0, 35);
+  const IndiceConvolutionParams params{.inverse = in.flag(), .subm = rows == out_rows && in.flag()};
+  const int threads = static_cast<int>(in.between(1, 3));
+  reference::Pairs given;
+  std::vector<std::int32_t> entries(static_cast<std::size_t>(offsets * 2 * columns), -1);
+  std::vector<Index> num;
+  for (std::int64_t k = 0; k < offsets; ++k) {
+    given.in.emplace_back();
+    given.out.emplace_back();
+    const std::int64_t count = rows == 0 || out_rows == 0 ? 0 : in.between(0, columns);
+    for (std::int64_t j = 0; j < count; ++j) {
+      given.in.back().push_back(static_cast<std::int32_t>(in.between(0, rows - 1)));
+      given.out.back().push_back(static_cast<std::int32_t>(in.between(0, out_rows - 1)));
+      entries[static_cast<std::size_t>((2 * k + params.inverse) * columns + j)] = given.in.back().back();
+      entries[static_cast<std::size_t>((2 * k + !params.inverse) * columns + j)] = given.out.back().back();
+    }
+    num.push_back(static_cast<Index>(count));
+  }
+  std::size_t centre = 0;
+  for (std::size_t k = 1; k < num.size(); ++k)
+    if (num[k] > num[centre]) centre = k;
+  // One pair, or one count, that is out of range.
+  bool legal = true;
+  if (offsets > 0 && in.one_in(4)) {
+    const auto k = static_cast<std::size_t>(in.between(0, offsets - 1));
+    if (in.flag()) {
+      num[k] = static_cast<Index>(in.flag() ? -1 : columns + 1);
+      legal = false;
+    } else if (num[k] > 0) {
+      const std::int64_t side = in.between(0, 1), j = in.between(0, static_cast<std::int64_t>(num[k]) - 1);
+      const bool is_input = side == (params.inverse ? 1 : 0);
+      entries[static_cast<std::size_t>((2 * static_cast<std::int64_t>(k) + side) * columns + j)] =
+          in.flag() ? -1 : static_cast<std::int32_t>(is_input ? rows : out_rows);
+      legal = params.subm && k == centre;
+    }
+  }
+  const auto numbers = [&](std::int64_t n, std::int64_t width) {
+    reference::Rows<float> made(static_cast<std::size_t>(n), static_cast<std::size_t>(width));
+    for (std::size_t i = 0; i < made.values.size(); ++i) made.values[i] = static_cast<float>(i * 37 % 17) - 8;
+    return made;
+  };
+  const auto features = numbers(rows, channels), grad = numbers(out_rows, out_channels);
+  const auto filters = numbers(offsets * channels, out_channels), bias = numbers(1, out_channels);
+  const reference::Pairs pairs =
+      params.subm && offsets > 0 ? reference::with_centre(given, static_cast<std::size_t>(rows)) : given;
+  const ConstTensor pairs_view = view(entries.data(), {offsets, 2, columns}),
+                    num_view = view(num.data(), {offsets});
+  const ConstTensor x = view(features.values.data(), {rows, channels});
+  const ConstTensor w = view(filters.values.data(), {offsets, channels, out_channels});
+  const ConstTensor dy = view(grad.values.data(), {out_rows, out_channels});
+  const ConstTensor b = view(bias.values.data(), {out_channels});
+  for (Isa isa : supported_isas()) {
+    Context context({.threads = threads, .isa = isa});
+    const auto compare = [&](const reference::Rows<float>& expected, const auto& call) {
+      std::vector<float> actual(expected.values.size(), 7);
+      bool refused = false;
+      try {
+        call(actual.data());
+      } catch (const Error&) {
+        refused = true;
+      }
+      require(refused == (!legal && !actual.empty()));
+      require(actual == (refused ? std::vector<float>(actual.size(), 7) : expected.values));
+    };
+    compare(reference::indice_convolution_forward(features, filters, bias.values.data(), pairs,
+                                                  static_cast<std::size_t>(out_rows)),
+            [&](float* to) {
+              indice_convolution_forward(context, x, w, pairs_view, num_view, &b,
+                                         view(to, {out_rows, out_channels}), params);
+            });
+    compare(reference::indice_convolution_backward_data(grad, filters, pairs, static_cast<std::size_t>(rows),
+                                                        static_cast<std::size_t>(channels)),
+            [&](float* to) {
+              indice_convolution_backward_data(context, dy, w, pairs_view, num_view,
+                                               view(to, {rows, channels}), params);
+            });
+    compare(reference::indice_convolution_backward_filter(features, grad, pairs), [&](float* to) {
+      indice_convolution_backward_filter(context, x, dy, pairs_view, num_view,
+                                         view(to, {offsets, channels, out_channels}), params);
+    });
+  }
+}
+
 }  // namespace
 }  // namespace turnout::test
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   turnout::test::FuzzInput in(data, size);
-  if (in.flag()) {
-    turnout::test::run<std::int32_t>(in);
+  using namespace turnout::test;
+  const bool is_pairs = in.flag(), is_narrow = in.flag();
+  if (is_pairs) {
+    is_narrow ? run<std::int32_t>(in) : run<std::int64_t>(in);
   } else {
-    turnout::test::run<std::int64_t>(in);
+    is_narrow ? run_convolution<std::int32_t>(in) : run_convolution<std::int64_t>(in);
   }
   return 0;
 }

@@ -1,7 +1,8 @@
-// From strides, paddings and dilations to classes, deltas and windows.
+// Derives classes, deltas and windows from strides, paddings and dilations.
 #include "sparse_conv/geometry.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "core/check.h"
 
@@ -10,8 +11,8 @@ namespace turnout::families::sparse_conv {
 using namespace core;
 namespace {
 
-constexpr std::int64_t kMaxLeaves = std::int64_t{1} << 58;  // a leaf and 5 bits of position fit 64 bits
-constexpr std::int64_t kMaxParts = 4096;                    // a table that stays in the first cache
+constexpr std::int64_t kMaxLeaves = std::int64_t{1} << 58;  // a cell, which is leaf * 32 + bit, fits 64 bits
+constexpr std::int64_t kMaxParts = 4096;                    // entries of a table that stays in the L1 cache
 
 std::int64_t saturating(std::int64_t a, std::int64_t b) {
   std::int64_t product;
@@ -22,7 +23,7 @@ std::int64_t part_count(const IndicePairsParams& p, int d) {
   return has_classes(p) && p.spatial_shape[d] <= kMaxParts ? p.spatial_shape[d] : 0;
 }
 
-// Offsets, classes and extent of one dimension. Returns the least output coordinate that a sum can give.
+// Plans offsets, classes and extent of one dimension. Returns the least output coordinate of any site.
 std::int64_t plan_dim(const IndicePairsParams& p, int d, Scratch& memory, GeometryDim& dim) {
   const std::int64_t kernel = p.kernel_size[d], stride = p.stride[d], padding = p.padding[d];
   const bool transposed = p.mode == ConvMode::transposed;
@@ -37,6 +38,7 @@ std::int64_t plan_dim(const IndicePairsParams& p, int d, Scratch& memory, Geomet
 
   const bool divides = !transposed && stride > 1;
   const std::int64_t last = p.spatial_shape[d] - 1;
+  dim.last_site = last;
   dim.last_base = divides ? (last + padding) / stride - padding / stride : transposed ? last * stride : last;
   std::int64_t low = 0, high = dim.out_size - 1, count = 0;
   for (std::int64_t k = 0; k < kernel; ++k) {
@@ -62,34 +64,43 @@ std::int64_t plan_dim(const IndicePairsParams& p, int d, Scratch& memory, Geomet
   return low;
 }
 
-// The offsets of each class of the last dimension, in windows of at most kMaxWidth cells.
+// Cuts the offsets of each class of the last dimension into windows of at most kMaxWidth cells.
 void plan_windows(const IndicePairsParams& p, Geometry& g) {
   const GeometryDim& x = g.dim[g.dims - 1];
   const std::int64_t kernel = p.kernel_size[g.dims - 1];
-  std::int32_t tap_count = 0;
+  // The taps by class, within a class by ascending delta: a counting sort, with class_windows as its cursors.
+  std::int32_t* next = g.class_windows;
+  std::fill_n(next, x.classes + 1, 0);
+  for (std::int64_t k = 0; k < kernel; ++k)
+    if (x.offsets[k].cls >= 0) ++next[x.offsets[k].cls + 1];
+  std::partial_sum(next, next + x.classes + 1, next);
+  const std::int32_t tap_count = next[x.classes];
+  for (std::int64_t j = 0; j < kernel; ++j) {
+    const std::int64_t k = g.transposed ? j : kernel - 1 - j;  // ascending delta
+    if (x.offsets[k].cls >= 0) g.taps[next[x.offsets[k].cls]++].k = static_cast<std::int32_t>(k);
+  }
+  // A new window begins with each class, and where the next tap does not fit the last window.
   g.width = 1;
-  for (std::int32_t cls = 0; cls < x.classes; ++cls) {
-    g.class_windows[cls] = g.window_count;
-    std::int32_t slot = -1;
-    for (std::int64_t j = 0; j < kernel; ++j) {
-      const std::int64_t k = g.transposed ? j : kernel - 1 - j;  // ascending delta
-      if (x.offsets[k].cls != cls) continue;
-      const std::int64_t delta = x.offsets[k].delta;
-      if (slot < 0 || delta - g.windows[g.window_count - 1].delta >= kMaxWidth)
-        g.windows[g.window_count++] = {delta, cls, ++slot, tap_count, 0, 0};
-      Window& window = g.windows[g.window_count - 1];
-      const auto bit = static_cast<std::int32_t>(delta - window.delta);
-      g.taps[tap_count++] = {bit, static_cast<std::int32_t>(k)};
-      ++window.taps;
-      window.mask |= 1u << bit;
-      g.width = std::max<std::int64_t>(g.width, bit + 1);
-    }
-    g.slots = std::max(g.slots, slot + 1);
+  for (std::int32_t t = 0; t < tap_count; ++t) {
+    const auto [delta, cls] = x.offsets[g.taps[t].k];
+    const Window* before = g.window_count > 0 ? &g.windows[g.window_count - 1] : nullptr;
+    const bool first = before == nullptr || before->cls != cls;
+    if (first) g.class_windows[cls] = g.window_count;
+    if (first || delta - before->delta >= kMaxWidth)
+      g.windows[g.window_count++] = {delta, cls, first ? 0 : before->slot + 1, t, 0, 0};
+    Window& window = g.windows[g.window_count - 1];
+    const auto bit = static_cast<std::int32_t>(delta - window.delta);
+    g.taps[t].bit = bit;
+    ++window.taps;
+    window.mask |= 1u << bit;
+    g.width = std::max<std::int64_t>(g.width, bit + 1);
+    g.slots = std::max(g.slots, window.slot + 1);
   }
   g.class_windows[x.classes] = g.window_count;
 }
 
-// All combinations of the other dimensions' offsets that meet something.
+// Lists the row offsets: all combinations of the other dimensions' offsets under which some site meets an
+// output.
 void plan_rows(const IndicePairsParams& p, Geometry& g) {
   const int last = g.dims - 1;
   std::int64_t combinations = 1;
@@ -122,7 +133,8 @@ bool has_classes(const IndicePairsParams& p) {
 SitePart GeometryDim::computed_part(std::int64_t i) const {
   std::uint64_t base = static_cast<std::uint64_t>(i), residue = 0;
   if (stride > 1) {
-    const auto t = static_cast<std::uint64_t>(i + padding);  // below 2^32: exact with a reciprocal rounded up
+    const auto t =
+        static_cast<std::uint64_t>(i + padding);  // below 2^32: the rounded-up reciprocal divides exactly
     const auto q = static_cast<std::uint64_t>(static_cast<unsigned __int128>(t) * reciprocal >> 64);
     base = q - static_cast<std::uint64_t>(padding / stride);
     residue = t - q * static_cast<std::uint64_t>(stride);
@@ -175,14 +187,14 @@ void make_geometry(const IndicePairsParams& p, Scratch& memory, Geometry& g) {
   x.extent = (x.extent + g.leaf_cells - 1) / g.leaf_cells * g.leaf_cells;
   g.row_leaves = x.extent / g.leaf_cells;
   g.batch_leaves = g.row_leaves;
-  g.bias = g.row_leaves;  // a sum below 0 in the last dimension ends in the row before
+  g.bias = g.row_leaves;  // a negative sum in the last dimension ends in the previous row
   for (int d = last - 1; d >= 0; --d) {
     g.dim[d].leaf_stride = g.batch_leaves;
     g.bias = std::min(kMaxLeaves, g.bias + std::min(kMaxLeaves, saturating(-low[d], g.batch_leaves)));
     g.batch_leaves = saturating(g.batch_leaves, g.dim[d].extent);
   }
   const std::int64_t space = saturating(g.batch_leaves, g.batch_size);
-  // Bases may lie beyond a shape that is smaller than the input.
+  // If the output shape is smaller than the input, bases may lie beyond it.
   std::int64_t beyond = 2 * g.row_leaves + x.last_base / g.leaf_cells + 2;
   for (int d = 0; d < last; ++d)
     beyond = std::min(kMaxLeaves,

@@ -1,19 +1,17 @@
 // The geometry of one convolution as sums: an output coordinate is the site's base plus the offset's delta.
+// The words (cell, leaf, class, row offset, window, tap, slot) are defined in README.md, "The words, and an
+// example".
 //
-// In each dimension, with k dilation = a:
+// In each dimension, with a = k * dilation for kernel offset k:
 //
 // - sparse and submanifold, stride 1: base i, delta padding - a
-// - sparse, stride > 1, i + padding = q stride + r: base q - padding / stride,
+// - sparse, stride > 1, with i + padding = q * stride + r: base q - padding / stride,
 //   delta padding / stride - a / stride, for the k with a % stride == r
-// - transposed: base i stride, delta a - padding
+// - transposed: base i * stride, delta a - padding
 //
-// So the residues r sort the sites into classes, every kernel offset belongs to one class, and within a class
-// all modes look alike. Output coordinates are flattened in an output shape with a margin in each dimension,
-// so that a sum that leaves the shape meets a cell that is never set, and no border is tested.
-//
-// Leaves overlap: leaf l holds cells l * leaf_cells .. l * leaf_cells + 31, so that a window of `width` =
-// 33 - leaf_cells cells lies in one leaf, whatever its first cell. One look at a leaf answers all offsets of
-// the last dimension that a window spans.
+// The residue r decides the class of a site; every kernel offset belongs to one class; within a class all
+// modes look alike. Output coordinates are flattened in an output shape that has a margin in each dimension.
+// A sum that leaves the shape ends in a margin cell, which is never set, so no border is tested.
 #pragma once
 
 #include <cstdint>
@@ -27,37 +25,39 @@ using namespace core;
 
 inline constexpr int kMaxWidth = 17;
 
-struct KernelOffset {  // in one dimension
+struct KernelOffset {  // of one dimension
   std::int64_t delta;
-  std::int32_t cls;  // -1: meets no output, wherever the site is
+  std::int32_t cls;  // -1: no site meets an output under this offset
 };
 
-// What a coordinate of a site adds where strides sort sites into classes.
+// What one coordinate of a site adds to its leaf and to its class, where strides make classes.
 struct SitePart {
-  std::uint64_t leaf;  // to the leaf; to x in the last dimension
-  std::int64_t cls;    // to the class; kNoClass: the site meets no output, whatever the other dimensions say
+  std::uint64_t leaf;  // added to the leaf; in the last dimension added to x
+  std::int64_t
+      cls;  // added to the class; kNoClass: the site meets no output, whatever its other coordinates are
 };
 inline constexpr std::int64_t kNoClass = -(std::int64_t{1} << 56);
 
 struct GeometryDim {
-  std::int64_t out_size, extent;  // of the output, without and with its margin
-  std::int64_t last_base;
+  std::int64_t out_size, extent;      // of the output, without and with its margin
+  std::int64_t last_site, last_base;  // the largest coordinate of a site, and its base
   std::int64_t stride, padding;
-  std::int64_t leaf_stride;  // leaves from one coordinate to the next; 0 in the last dimension
+  std::int64_t leaf_stride;  // leaves between neighbouring coordinates; 0 in the last dimension
   std::uint64_t reciprocal;  // 2^64 / stride, rounded up
   std::int32_t classes;
-  std::int64_t class_radix;      // classes of the dimensions behind this one
+  std::int64_t class_radix;      // the product of `classes` over the later dimensions
   const std::int64_t* residues;  // of the classes, ascending
-  SitePart* parts;               // by coordinate; nullptr: too many, or no strides
+  SitePart* parts;               // table by coordinate; nullptr: too many coordinates, or no strides
   KernelOffset* offsets;
 
   SitePart part(std::int64_t i) const { return parts != nullptr ? parts[i] : computed_part(i); }
   SitePart computed_part(std::int64_t i) const;
 };
 
-struct RowOffset {           // an offset in all dimensions but the last
-  std::uint64_t leaf_delta;  // leaves are counted modulo 2^64: only where a sum ends must be within the space
-  std::int64_t k;            // of its first kernel offset
+struct RowOffset {  // a kernel offset in all dimensions but the last
+  std::uint64_t
+      leaf_delta;  // modulo 2^64: parts of a sum may be negative, the sum itself is a leaf of the space
+  std::int64_t k;  // the first of its kernel offsets
   std::int32_t cls;
 };
 
@@ -67,11 +67,11 @@ struct Tap {  // a kernel offset of the last dimension, as a bit of its window
 };
 
 struct Window {
-  std::int64_t delta;  // of its first cell
+  std::int64_t delta;  // of its first cell, from the base of the site
   std::int32_t cls;    // in the last dimension
-  std::int32_t slot;   // among the windows of that class
+  std::int32_t slot;   // its number among the windows of that class
   std::int32_t first_tap, taps;
-  std::uint32_t mask;  // the taps as bits
+  std::uint32_t mask;  // the bits of all its taps
 };
 
 struct Geometry {
@@ -80,14 +80,14 @@ struct Geometry {
   std::int64_t batch_size, kernel_volume;
   GeometryDim dim[Dims::kMax];
   std::int64_t leaf_cells, width;
-  std::int64_t row_leaves, batch_leaves;  // leaves of a row, of a batch
-  std::int64_t bias;                      // the leaf of cell 0
-  std::uint64_t leaves;                   // of the space
+  std::int64_t row_leaves, batch_leaves;  // leaves of a row of the last dimension, of a batch
+  std::int64_t bias;                      // the leaf of coordinate 0: margins below it have leaves too
+  std::uint64_t leaves;                   // of the whole space
   RowOffset* offsets;
   std::int64_t offset_count;
-  Window* windows;                   // by class of the last dimension
-  std::int32_t* class_windows;       // the first window of each class, and the end
-  std::int32_t window_count, slots;  // slots: windows that a site has, at most
+  Window* windows;                   // ordered by class of the last dimension
+  std::int32_t* class_windows;       // [classes + 1] the first window of each class, and the end
+  std::int32_t window_count, slots;  // slots: the most windows that a class has
   Tap* taps;
   std::int64_t classes;
 
@@ -97,10 +97,10 @@ struct Geometry {
   const GeometryDim& last() const { return dim[dims - 1]; }
 };
 
-// Whether strides sort sites into classes, or leave some without any output.
+// Whether strides make several classes, or leave some sites without any output.
 bool has_classes(const IndicePairsParams& params);
 
-// Memory that a Geometry's arrays take. `params` as checked.
+// Bytes of the arrays of a Geometry. `params` are checked.
 std::size_t geometry_bytes(const IndicePairsParams& params);
 // Error(not_supported) for a space beyond 2^58 leaves.
 void make_geometry(const IndicePairsParams& params, Scratch& memory, Geometry& geometry);

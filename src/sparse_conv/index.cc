@@ -1,4 +1,4 @@
-// Builds the index: sites to cells, cells to leaves, leaves to ranks.
+// Builds the index: from sites to cells, from cells to leaves, from leaves to ranks.
 #include "sparse_conv/index.h"
 
 #include <algorithm>
@@ -15,10 +15,12 @@ namespace turnout::families::sparse_conv {
 using namespace core;
 namespace {
 
-constexpr std::int64_t kSteps = 65536;      // words of a bitmap
-constexpr std::int64_t kBitmapBytes = 256;  // cleared and counted in the time that sorting one site takes
+constexpr std::int64_t kSteps = 65536;  // words of a bitmap in one range of a thread
+constexpr std::int64_t kBitmapBytes =
+    256;  // bytes of a bitmap that are cleared and counted in the time that sorting one site takes
 
-// The cell of coordinate x, counted from leaf_base. 32-bit cells have few enough leaves to multiply.
+// Computes cells: leaf * 32 + bit, of coordinate x of the row that begins with leaf_base. 32-bit cells have
+// so few leaves that the division is a multiplication.
 struct LeafDivider {
   std::uint64_t cells, factor;
   explicit LeafDivider(std::int64_t leaf_cells)
@@ -33,7 +35,7 @@ struct LeafDivider {
 
 std::int64_t blocks_of(std::int64_t rows) { return (rows + kSiteGrain - 1) / kSiteGrain; }
 
-// Residue classes, and windows of one site, at most.
+// Upper bounds that follow from the parameters alone: how many classes, how many slots.
 std::int64_t class_bound(const IndicePairsParams& p) {
   std::int64_t classes = 1;
   for (int d = 0; d < p.kernel_size.count() && p.mode != ConvMode::transposed; ++d)
@@ -44,38 +46,45 @@ std::int64_t slot_bound(const IndicePairsParams& p) {
   const int last = p.kernel_size.count() - 1;
   const std::int64_t stride = p.mode == ConvMode::transposed ? 1 : p.stride[last];
   const std::int64_t common = std::gcd(stride, p.dilation[last]);
-  // Offsets of a class are stride / common apart, and their deltas dilation / common.
+  // Neighbouring offsets of a class are stride / common apart, their deltas dilation / common.
   const std::int64_t taps = (p.kernel_size[last] - 1) * common / stride + 1;
   const std::int64_t taps_of_window = (kMaxWidth - 1) * common / p.dilation[last] + 1;
   return (taps - 1) / taps_of_window + 1;
 }
 
-// Where a site goes when strides sort sites into classes.
-struct Place {
-  std::int64_t cls;  // negative: none
-  std::int64_t x_class;
-  std::uint64_t base, x;
-};
+// A coordinate, or the batch number, of a site: `last` if it is beyond. Indices may have changed since they
+// were checked; everything behind this function relies on the range.
+template <class Index>
+std::int64_t bounded(const Index& given, std::int64_t last) {
+  using Unsigned = std::make_unsigned_t<Index>;  // a negative value is large
+  return static_cast<std::int64_t>(std::min(static_cast<Unsigned>(given), static_cast<Unsigned>(last)));
+}
+
 template <int kDims>
 struct Placer {
   GeometryDim dim[kDims];
   std::uint64_t first, batch_leaves;
+  std::int64_t last_batch;
 
   explicit Placer(const Geometry& g)
       : first(static_cast<std::uint64_t>(g.bias - g.row_leaves)),
-        batch_leaves(static_cast<std::uint64_t>(g.batch_leaves)) {
+        batch_leaves(static_cast<std::uint64_t>(g.batch_leaves)),
+        last_batch(g.batch_size - 1) {
     std::copy_n(g.dim, kDims, dim);
   }
-  template <class Index>
-  Place place(const Index* site) const {
-    const SitePart x = dim[kDims - 1].part(site[kDims]);
-    Place p{x.cls, x.cls, first + static_cast<std::uint64_t>(site[0]) * batch_leaves, x.leaf};
+  template <class Cell, class Index>
+  PairIndex::Place<Cell> place(const Index* site) const {
+    const auto part_of = [&](int d) { return dim[d].part(bounded(site[d + 1], dim[d].last_site)); };
+    const SitePart x = part_of(kDims - 1);
+    std::uint64_t base = first + static_cast<std::uint64_t>(bounded(site[0], last_batch)) * batch_leaves;
+    std::int64_t cls = x.cls;
     for (int d = 0; d < kDims - 1; ++d) {
-      const SitePart part = dim[d].part(site[d + 1]);
-      p.cls += part.cls;
-      p.base += part.leaf;
+      const SitePart part = part_of(d);
+      cls += part.cls;
+      base += part.leaf;
     }
-    return p;
+    return {static_cast<Cell>(base), static_cast<std::uint32_t>(x.leaf),
+            static_cast<std::int32_t>(std::max<std::int64_t>(cls, -1)), static_cast<std::int32_t>(x.cls)};
   }
 };
 
@@ -94,8 +103,8 @@ void visit_dims(int dims, const F& f) {
   }
 }
 
-// Without a branch on the data: one pass at the speed of memory. As many values at once as fill whole vectors
-// and whole rows.
+// One pass without a branch on the data, at the speed of memory. The inner loop covers whole rows and whole
+// vectors.
 template <int kColumns, class Index>
 bool columns_in_range(const Index* data, std::int64_t rows, const std::int64_t* limits) {
   using Unsigned = std::make_unsigned_t<Index>;  // a negative value is large
@@ -124,13 +133,15 @@ bool all_in_range(const ConstTensor& indices, const std::int64_t* limits) {
   return fits;
 }
 
-std::size_t pair_index_bytes(std::int64_t rows, const IndicePairsParams& p) {
+std::size_t PairIndex::bytes(std::int64_t rows, const IndicePairsParams& p) {
   const std::int64_t slots = slot_bound(p) + (p.mode == ConvMode::submanifold);
   const std::int64_t classes = class_bound(p);
   return geometry_bytes(p) + array_bytes<std::uint64_t>(rows * slots) +
          array_bytes<std::uint32_t>(rows * slots) + array_bytes<std::uint8_t>(rows * slots) +
          array_bytes<std::int32_t>(rows) + array_bytes<std::int64_t>(classes + 1) +
-         array_bytes<std::int64_t>(has_classes(p) ? classes * blocks_of(rows) : 0);
+         (has_classes(p)
+              ? array_bytes<std::int64_t>(classes * blocks_of(rows)) + array_bytes<Place<std::uint64_t>>(rows)
+              : 0);
 }
 
 PairIndex::PairIndex(Context& context, Call& call, const ConstTensor& indices,
@@ -148,7 +159,12 @@ PairIndex::PairIndex(Context& context, Call& call, const ConstTensor& indices,
   if (has_classes(params)) position_rows_ = row_memory;  // never submanifold
   const std::int64_t classes = class_bound(params);
   class_start_ = memory.take<std::int64_t>(classes + 1);
-  auto* counts = memory.take<std::int64_t>(has_classes(params) ? classes * blocks_of(rows_) : 0);
+  std::int64_t* counts = nullptr;
+  void* places = nullptr;
+  if (has_classes(params)) {
+    counts = memory.take<std::int64_t>(classes * blocks_of(rows_));
+    places = memory.take<Place<std::uint64_t>>(rows_);
+  }
   if (g.submanifold) {
     const bool in_window = g.window_count > 0 && g.windows[0].delta <= 0 && g.windows[0].delta > -g.width;
     self_slot_ = in_window ? 0 : g.slots;
@@ -159,22 +175,30 @@ PairIndex::PairIndex(Context& context, Call& call, const ConstTensor& indices,
     return;
   }
   if (is_bitmap_) {
-    build<std::uint32_t>(context, call, indices, bitmap_, cells, counts);
+    build<std::uint32_t>(context, call, indices, bitmap_, cells, counts, places);
   } else {
-    build<std::uint64_t>(context, call, indices, sorted_, cells, counts);
+    build<std::uint64_t>(context, call, indices, sorted_, cells, counts, places);
   }
 }
 
-// One class: the position of a site is its row, and its cell a sum of products.
+// There is one class: the position of a site is its row, and its cell is a sum of products. Both parts of the
+// sum are bounded by what the last site has: indices may have changed since they were checked, and every leaf
+// between those of the first and the last site can be looked up under every row offset.
 template <class Cell, int kDims, class Index>
 void PairIndex::place_sites(Context& context, const Index* indices, Cell* cells) {
   const Geometry& g = geometry_;
   const auto scale = [&](int d) { return g.transposed ? static_cast<Cell>(g.dim[d].stride) : Cell{1}; };
-  // A coordinate below 0 is in the row before, where `extent` makes it positive.
+  // A window may start at a negative x. Adding `extent` makes x positive and moves it one row on; `first` is
+  // one row back to make up for that.
   const auto first = static_cast<Cell>(g.bias - g.row_leaves);
   std::array<Cell, kDims> factors = {static_cast<Cell>(g.batch_leaves)};
-  for (int d = 0; d < kDims - 1; ++d) factors[d + 1] = scale(d) * static_cast<Cell>(g.dim[d].leaf_stride);
+  Cell last_base = factors[0] * static_cast<Cell>(g.batch_size - 1);
+  for (int d = 0; d < kDims - 1; ++d) {
+    factors[d + 1] = scale(d) * static_cast<Cell>(g.dim[d].leaf_stride);
+    last_base += factors[d + 1] * static_cast<Cell>(g.dim[d].last_site);
+  }
   const auto x_scale = static_cast<std::uint64_t>(scale(kDims - 1));
+  const std::int64_t last_x = g.last().last_site;
   class_start_[0] = 0;
   class_start_[1] = rows_;
   const bool parallel = rows_ * kPlacedBytes >= kParallelBytes;
@@ -187,27 +211,32 @@ void PairIndex::place_sites(Context& context, const Index* indices, Cell* cells)
       Cell* to = cells + slot * rows_;
       for (std::int64_t i = begin; i < end; ++i) {
         const Index* site = indices + i * (kDims + 1);
-        Cell base = first;
+        Cell base = 0;
         for (int d = 0; d < kDims; ++d) base += factor[d] * static_cast<Cell>(site[d]);
-        to[i] = leaf.cell<Cell>(base, static_cast<std::uint64_t>(site[kDims]) * x_scale + x_first);
+        const auto x = static_cast<std::uint64_t>(bounded(site[kDims], last_x));
+        to[i] = leaf.cell<Cell>(first + std::min(base, last_base), x * x_scale + x_first);
       }
     }
   });
 }
 
-// Sites sorted by class, in their order within each: counted by blocks, then placed.
+// Sorts the sites by class and keeps their order within a class: blocks of sites are placed and counted, then
+// sorted.
 template <class Cell, int kDims, class Index>
-void PairIndex::place_in_classes(Context& context, const Index* indices, Cell* cells, std::int64_t* counts) {
+void PairIndex::place_in_classes(Context& context, const Index* indices, Cell* cells, std::int64_t* counts,
+                                 Place<Cell>* places) {
   const Geometry& g = geometry_;
   const std::int64_t blocks = blocks_of(rows_), classes = g.classes, rows = rows_;
   const Placer<kDims> shared(g);
   parallel_for(context, blocks, 1, [&](std::int64_t block, std::int64_t) {
-    const Placer<kDims> placer = shared;  // in registers, where stores cannot change it
+    const Placer<kDims> placer = shared;  // a local copy: stores cannot change it
+    Place<Cell>* to = places;
     std::int64_t* count = counts + block * classes;
     std::fill_n(count, classes, std::int64_t{0});
     for (std::int64_t i = block * kSiteGrain; i < std::min(rows, (block + 1) * kSiteGrain); ++i) {
-      const std::int64_t cls = placer.place(indices + i * (kDims + 1)).cls;
-      if (cls >= 0) ++count[cls];
+      const Place<Cell> place = placer.template place<Cell>(indices + i * (kDims + 1));
+      to[i] = place;
+      if (place.cls >= 0) ++count[place.cls];
     }
   });
   std::int64_t sum = 0;
@@ -219,15 +248,15 @@ void PairIndex::place_in_classes(Context& context, const Index* indices, Cell* c
   class_start_[classes] = sum;
 
   parallel_for(context, blocks, 1, [&](std::int64_t block, std::int64_t) {
-    const Placer<kDims> placer = shared;
     const LeafDivider leaf(g.leaf_cells);
     const Window* windows = g.windows;
     const std::int32_t* class_windows = g.class_windows;
     const auto extent = static_cast<std::uint64_t>(g.last().extent);
+    const Place<Cell>* from = places;
     std::int32_t* row_at = position_rows_;
     std::int64_t* next = counts + block * classes;
     for (std::int64_t i = block * kSiteGrain; i < std::min(rows, (block + 1) * kSiteGrain); ++i) {
-      const Place p = placer.place(indices + i * (kDims + 1));
+      const Place<Cell> p = from[i];
       if (p.cls < 0) continue;
       const std::int64_t position = next[p.cls]++;
       row_at[position] = static_cast<std::int32_t>(i);
@@ -239,7 +268,8 @@ void PairIndex::place_in_classes(Context& context, const Index* indices, Cell* c
   });
 }
 
-// f(slot, begin, end): positions begin .. end-1 have a window in that slot. Slot by slot, in order.
+// Calls f(slot, begin, end) for ranges of positions that have a window in the slot; in ascending order, slot
+// by slot.
 template <class F>
 void PairIndex::for_each_list(const F& f) const {
   const Geometry& g = geometry_;
@@ -247,7 +277,7 @@ void PairIndex::for_each_list(const F& f) const {
     for (std::int64_t c = 0, first = 0; c < g.classes; ++c) {
       const std::int64_t x_class = c % g.last().classes;
       const bool has_slot = slot < g.class_windows[x_class + 1] - g.class_windows[x_class];
-      // Classes that follow each other are one list.
+      // Classes that follow each other become one range.
       if (!has_slot && first < class_start_[c]) f(slot, first, class_start_[c]);
       if (!has_slot) first = class_start_[c + 1];
       if (c == g.classes - 1 && first < class_start_[c + 1]) f(slot, first, class_start_[c + 1]);
@@ -258,13 +288,13 @@ void PairIndex::for_each_list(const F& f) const {
 
 template <class Cell, class Leaves>
 void PairIndex::build(Context& context, Call& call, const ConstTensor& indices, Sets<Leaves>& sets,
-                      void* cell_memory, std::int64_t* counts) {
+                      void* cell_memory, std::int64_t* counts, void* places) {
   auto* cells = static_cast<Cell*>(cell_memory);
   visit_index(indices.dtype, [&](auto type) {
     const auto* sites = static_cast<const typename decltype(type)::type*>(indices.data);
     visit_dims(geometry_.dims, [&](auto dims) {
       if (position_rows_ != nullptr) {
-        place_in_classes<Cell, dims()>(context, sites, cells, counts);
+        place_in_classes<Cell, dims()>(context, sites, cells, counts, static_cast<Place<Cell>*>(places));
       } else {
         place_sites<Cell, dims()>(context, sites, cells);
       }
@@ -273,7 +303,7 @@ void PairIndex::build(Context& context, Call& call, const ConstTensor& indices, 
   home_count_ = collect(call, sets.homes, home_memory_, [&](Leaves& leaves) { mark_homes(cells, leaves); });
   settle(context, sets.homes, cells);
 
-  // keys, and what rank_outputs needs of the same length
+  // The keys, and two more arrays of the same length for rank_outputs().
   const std::size_t keys = array_bytes<Cell>(home_count_ + 1);
   const std::size_t more = geometry_.submanifold ? 0 : 2 * array_bytes<std::uint32_t>(home_count_ + 1);
   key_memory_.emplace(call.lease(keys + more));
@@ -304,8 +334,8 @@ void PairIndex::build(Context& context, Call& call, const ConstTensor& indices, 
     });
 }
 
-// The leaf of every window; submanifold also the leaves that show the site: its own, and the one before it
-// when windows that start there can reach it.
+// Marks every leaf in which a window starts. Submanifold outputs are the sites themselves, so it also marks
+// each leaf whose 32 bits include the site: its own, and through the overlap its neighbours.
 template <class Cell, class Leaves>
 void PairIndex::mark_homes(const Cell* cells, Leaves& leaves) const {
   const Geometry& g = geometry_;
@@ -325,7 +355,7 @@ void PairIndex::mark_homes(const Cell* cells, Leaves& leaves) const {
   });
 }
 
-// Cells become homes and bits.
+// Turns cells into homes and bits.
 template <class Cell, class Leaves>
 void PairIndex::settle(Context& context, const Leaves& leaves, const Cell* cells) {
   for_each_list([&](std::int32_t slot, std::int64_t first, std::int64_t last) {

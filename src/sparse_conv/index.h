@@ -1,4 +1,5 @@
-// The index behind the pairs of one convolution: where each site looks, and which outputs exist.
+// The index behind the pairs of one convolution: where each site looks, and which outputs exist. The words
+// (leaf, home, window, slot, class, rank) are defined in README.md, "The words, and an example".
 #pragma once
 
 #include <cstdint>
@@ -13,40 +14,50 @@ namespace turnout::families::sparse_conv {
 
 using namespace core;
 
-inline constexpr std::int64_t kSiteGrain = 16384;  // sites that a thread takes
-inline constexpr std::int64_t kPlacedBytes = 24;   // moved for each site, about
-
-// Bytes of scratch memory that depend on the shapes alone; the rest follows the data.
-std::size_t pair_index_bytes(std::int64_t rows, const IndicePairsParams& params);
+inline constexpr std::int64_t kSiteGrain = 16384;               // sites in one range of a thread
+inline constexpr std::int64_t kMaxNumberedLeaves = 4294967294;  // numbers of leaves are uint32
+inline constexpr std::int64_t kPlacedBytes = 24;                // bytes moved for each site, about
 
 // Whether column c of every row of indices is in 0 .. limits[c]-1.
 bool all_in_range(const ConstTensor& indices, const std::int64_t* limits);
 
 inline std::uint32_t low_bits(std::int64_t count) { return count >= 32 ? ~0u : (1u << count) - 1; }
 
-// A home is a leaf in which some site's window starts, when no row offset is added. Sites look up homes, and
-// for each row offset the homes, in ascending order, look up the outputs: fewer searches, and in order.
+// Sites look up their homes once. For each row offset the homes, in ascending order, look up the leaves of
+// the outputs: neighbouring sites share a home, so there are fewer lookups than sites, and they go through
+// memory in order.
 class PairIndex {
  public:
-  // `params` and `indices` as checked.
+  // One site, where strides make classes.
+  template <class Cell>
+  struct Place {
+    Cell base;                  // the first leaf of its row
+    std::uint32_t x;            // its base in the last dimension
+    std::int32_t cls, x_class;  // class in all dimensions, in the last; cls < 0: it meets no output
+  };
+
+  // Bytes of scratch memory that follow from the shapes alone. The rest follows from the data and is leased
+  // later.
+  static std::size_t bytes(std::int64_t rows, const IndicePairsParams& params);
+  // `params` and `indices` are checked. Indices that change afterwards give other pairs, never other memory.
   PairIndex(Context& context, Call& call, const ConstTensor& indices, const IndicePairsParams& params,
             Scratch& memory);
 
   bool is_bitmap() const { return is_bitmap_; }
   const Geometry& geometry() const { return geometry_; }
   std::int64_t active() const { return active_; }
-  // Submanifold: the row of each rank; nullptr when they are the same.
+  // Submanifold: the row of each rank. nullptr: a rank is its row.
   const std::int32_t* row_of() const { return row_of_; }
 
-  // Class c has positions class_start(c) .. class_start(c+1)-1. Where their windows start: which home, which
-  // bit.
+  // Sites are sorted by class: class c has the positions class_start(c) .. class_start(c+1)-1. The window of
+  // a position in a slot starts in leaf homes(slot)[position], at bit bits(slot)[position].
   std::int64_t class_start(std::int64_t c) const { return class_start_[c]; }
   const std::uint32_t* homes(std::int32_t slot) const { return homes_ + slot * rows_; }
   const std::uint8_t* bits(std::int32_t slot) const { return bits_ + slot * rows_; }
-  // The row of each position; nullptr when they are the same.
+  // The row of each position. nullptr: a position is its row.
   const std::int32_t* rows() const { return position_rows_; }
 
-  // words[h] = what home h meets under a row offset, for h = 0 .. home_count().
+  // words[h] = the leaf of the outputs that home h meets under a row offset, for h = 0 .. home_count().
   std::int64_t home_count() const { return home_count_; }
   void look_up(std::uint64_t leaf_delta, RankWord* words) const;
 
@@ -55,17 +66,18 @@ class PairIndex {
 
  private:
   template <class Leaves>
-  struct Sets {  // submanifold: the same leaves are homes and outputs
+  struct Sets {  // in submanifold mode both are the same leaves
     Leaves homes, outputs;
   };
 
   template <class Cell, int kDims, class Index>
   void place_sites(Context& context, const Index* indices, Cell* cells);
   template <class Cell, int kDims, class Index>
-  void place_in_classes(Context& context, const Index* indices, Cell* cells, std::int64_t* counts);
+  void place_in_classes(Context& context, const Index* indices, Cell* cells, std::int64_t* counts,
+                        Place<Cell>* places);
   template <class Cell, class Leaves>
   void build(Context& context, Call& call, const ConstTensor& indices, Sets<Leaves>& sets, void* cells,
-             std::int64_t* counts);
+             std::int64_t* counts, void* places);
   template <class F>
   void for_each_list(const F& f) const;
   template <class Leaves, class Mark>
@@ -85,16 +97,16 @@ class PairIndex {
   Geometry geometry_;
   std::int64_t rows_;
   bool is_bitmap_;
-  // Where a window of a site reaches the site itself, submanifold: the slot of that window, and the bit in
-  // it.
+  // Submanifold: the slot of the window that contains the site itself, and the site's bit in that window.
   std::int32_t self_slot_ = 0;
   std::uint32_t self_bit_ = 0;
   Sets<BitmapLeaves> bitmap_;
   Sets<SortedLeaves> sorted_;
   std::optional<Scratch> home_memory_, output_memory_, word_memory_, key_memory_;
-  const void* home_keys_ = nullptr;  // the leaf of each home: 32 bits with a bitmap, else 64
+  const void* home_keys_ =
+      nullptr;  // [home_count_ + 1] the leaf of each home: 32 bits with a bitmap, else 64
   std::int64_t home_count_ = 0;
-  RankWord* words_ = nullptr;  // of the outputs' leaves
+  RankWord* words_ = nullptr;  // [word_count_ + 1] the leaves of the outputs
   std::int64_t word_count_ = 0;
   std::uint32_t* homes_ = nullptr;
   std::uint8_t* bits_ = nullptr;
@@ -104,7 +116,8 @@ class PairIndex {
   std::int64_t active_ = 0;
 };
 
-// Numbers what mark(leaves) marks; returns how many leaves that are.
+// Numbers the leaves that mark(leaves) marks, and returns how many they are. Error(not_supported) if their
+// numbers do not fit 32 bits.
 template <class Leaves, class Mark>
 std::int64_t PairIndex::collect(Call& call, Leaves& leaves, std::optional<Scratch>& memory,
                                 const Mark& mark) const {
@@ -114,12 +127,19 @@ std::int64_t PairIndex::collect(Call& call, Leaves& leaves, std::optional<Scratc
     leaves = BitmapLeaves(memory->take<RankWord>(bytes / std::int64_t{sizeof(RankWord)}), geometry_.leaves);
     leaves.clear();
   } else {
-    mark(leaves);  // counts only
+    mark(leaves);  // without memory: this only counts
     memory.emplace(call.lease(SortedLeaves::bytes(leaves.marks())));
     leaves.start(*memory);
   }
   mark(leaves);
-  return leaves.number();
+  const std::int64_t count = leaves.number();
+  if (count > kMaxNumberedLeaves)
+    call.check([&] {
+      throw Error(ErrorCode::not_supported,
+                  concat("get_indice_pairs: sites or outputs lie in ", count,
+                         " words of 32 cells, expected at most ", kMaxNumberedLeaves));
+    });
+  return count;
 }
 
 }  // namespace turnout::families::sparse_conv

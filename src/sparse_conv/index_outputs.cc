@@ -1,4 +1,5 @@
-// The outputs of a convolution: which exist, their ranks, their coordinates. Submanifold: they are the sites.
+// The outputs of a convolution: which exist, their ranks, their coordinates. In submanifold mode they are the
+// sites.
 #include <algorithm>
 
 #include "core/dtypes.h"
@@ -10,19 +11,21 @@ namespace turnout::families::sparse_conv {
 using namespace core;
 namespace {
 
-constexpr int kMarkParts = 4;  // of the sites, which are marked at the same time
+constexpr std::int64_t kHomesForASite = 8;  // homes that are looked through in the time one site takes
+constexpr int kMarkParts = 4;               // parts of the sites that are marked at the same time
 
-// Which row of the output a leaf is in; leaves come in ascending order, and mostly in the same row.
+// Finds the output row of a leaf. Leaves come in ascending order, and most are in the same row as the last
+// one.
 class RowDecoder {
  public:
   explicit RowDecoder(const Geometry& geometry) : g_(geometry) {}
 
-  std::int64_t site(int column) const { return site_[column]; }  // all but the last
+  std::int64_t site(int column) const { return site_[column]; }  // of all columns but the last
   std::int64_t first_x(std::uint64_t leaf) {
     find_row(leaf);
     return static_cast<std::int64_t>(leaf - row_begin_) * g_.leaf_cells;
   }
-  // Which cells of a leaf are in the output shape.
+  // The cells of a leaf that are in the output shape, as bits.
   std::uint32_t valid(std::uint64_t leaf) {
     const std::int64_t x = first_x(leaf), left = g_.last().out_size - x;
     if (!is_valid_ || left <= 0) return 0;
@@ -49,7 +52,7 @@ class RowDecoder {
   }
 
   const Geometry& g_;
-  std::uint64_t row_begin_ = std::uint64_t{1} << 63;  // no leaf is in that row
+  std::uint64_t row_begin_ = std::uint64_t{1} << 63;  // no leaf is there
   std::int64_t site_[Dims::kMax] = {};
   bool is_valid_ = false;
 };
@@ -65,7 +68,7 @@ void PairIndex::rank_sites(Context& context, Call& call) {
   const std::int64_t stride = word_count_ + 1;
   const bool in_parts = rows_ * kPlacedBytes >= kParallelBytes;
   const std::int64_t parts = in_parts ? std::clamp(context.threads(), 1, kMarkParts) : 1;
-  // Each part of the sites marks in a table of its own.
+  // Each part of the sites marks its cells in a table of its own.
   Scratch memory = call.lease(array_bytes<std::uint32_t>(parts * stride));
   auto* marks = memory.take<std::uint32_t>(parts * stride);
   bool is_ascending[kMarkParts] = {};
@@ -74,13 +77,13 @@ void PairIndex::rank_sites(Context& context, Call& call) {
     std::fill_n(own, stride, 0u);
     const std::int64_t begin = rows_ * part / parts, end = rows_ * (part + 1) / parts;
     const auto cell_of = [&](std::int64_t i) { return std::uint64_t{home[i]} * 32 + bit[i]; };
-    std::uint64_t before = begin > 0 ? cell_of(begin - 1) : 0;  // the first home is 1
+    std::uint64_t before = begin > 0 ? cell_of(begin - 1) : 0;  // below every cell: the first home is 1
     bool ascending = true;
     for (std::int64_t i = begin; i < end; ++i) {
       const std::uint32_t position = bit[i] + self_bit_;
       std::uint32_t* word = own + home[i];
       *word |= 1u << position;
-      // The neighbours were marked, so they are the next in number.
+      // mark_homes() has marked these neighbouring leaves, so their numbers are the neighbouring ones.
       if (position < overlap) word[-1] |= 1u << (position + leaf_cells);
       if (position >= leaf_cells) word[1] |= 1u << (position - leaf_cells);
       const std::uint64_t cell = cell_of(i);
@@ -102,7 +105,7 @@ void PairIndex::rank_sites(Context& context, Call& call) {
     row_of_ = nullptr;
     return;
   }
-  // Of equal sites the last one stays; where all differ the order does not matter.
+  // Of equal sites the last one wins, so they are written in order. If all differ, the order does not matter.
   const bool parallel = base == rows_ && in_parts;
   parallel_for(context, rows_, parallel ? kSiteGrain : rows_, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i)
@@ -110,27 +113,43 @@ void PairIndex::rank_sites(Context& context, Call& call) {
   });
 }
 
-// f(leaf, bits) for the outputs that the sites of each home meet, window by window: the bits of a leaf, which
-// may go on in the next one.
+// Calls f(leaf, bits) for the outputs that the sites of each home meet, window by window. Bits from
+// leaf_cells on are cells of the next leaf. `starts` is memory for two arrays of home_count_ + 1 elements.
+//
+// A window looks through all homes only if that takes no longer than looking at its sites. A large kernel has
+// many windows, each with homes of its own; going through all of them for each window would take time
+// quadratic in the kernel's size.
 template <class Key, class F>
 void PairIndex::for_each_output(const Key* keys, std::uint32_t* starts, const F& f) const {
   const Geometry& g = geometry_;
-  std::uint32_t* named =
-      starts + padded(static_cast<std::size_t>(home_count_ + 1) * sizeof(*starts)) / sizeof(*starts);
+  std::uint32_t* named = starts + array_bytes<std::uint32_t>(home_count_ + 1) / sizeof(*starts);
+  std::fill_n(starts, home_count_ + 1, 0u);
   for (std::int64_t c = 0; c < g.classes; ++c) {
-    const std::int64_t x_class = c % g.last().classes;
+    const std::int64_t first = class_start_[c], last = class_start_[c + 1], x_class = c % g.last().classes;
+    if (first == last) continue;
     for (std::int32_t w = g.class_windows[x_class]; w < g.class_windows[x_class + 1]; ++w) {
       const Window& window = g.windows[w];
-      std::fill_n(starts, home_count_ + 1, 0u);
-      for (std::int64_t i = class_start_[c]; i < class_start_[c + 1]; ++i)
-        starts[homes(window.slot)[i]] |= 1u << bits(window.slot)[i];
+      const std::uint32_t* home = homes(window.slot);
+      const std::uint8_t* bit = bits(window.slot);
       std::int64_t count = 0;
-      for (std::int64_t h = 1; h <= home_count_; ++h) {
+      if (home_count_ / kHomesForASite <= last - first) {
+        for (std::int64_t i = first; i < last; ++i) starts[home[i]] |= 1u << bit[i];
+        for (std::int64_t h = 1; h <= home_count_; ++h) {
+          named[count] = static_cast<std::uint32_t>(h);
+          count += starts[h] != 0;
+        }
+      } else {
+        for (std::int64_t i = first; i < last; ++i) {
+          if (starts[home[i]] == 0) named[count++] = home[i];
+          starts[home[i]] |= 1u << bit[i];
+        }
+        std::sort(named, named + count);  // leaves are found faster in ascending order
+      }
+      for (std::int64_t n = 0; n < count; ++n) {
         std::uint32_t met = 0;
-        for (std::int32_t t = 0; t < window.taps; ++t) met |= starts[h] << g.taps[window.first_tap + t].bit;
-        starts[h] = met;
-        named[count] = static_cast<std::uint32_t>(h);
-        count += met != 0;
+        for (std::int32_t t = 0; t < window.taps; ++t)
+          met |= starts[named[n]] << g.taps[window.first_tap + t].bit;
+        starts[named[n]] = met;
       }
       for (std::int64_t o = 0; o < g.offset_count; ++o) {
         if (g.offsets[o].cls != c / g.last().classes) continue;
@@ -138,6 +157,7 @@ void PairIndex::for_each_output(const Key* keys, std::uint32_t* starts, const F&
         for (std::int64_t n = 0; n < count; ++n)
           f(static_cast<Key>(keys[named[n]] + delta), starts[named[n]]);
       }
+      for (std::int64_t n = 0; n < count; ++n) starts[named[n]] = 0;
     }
   }
 }
@@ -160,8 +180,8 @@ void PairIndex::rank_outputs(Call& call, Leaves& leaves, const Key* keys) {
   for_each_output(keys, starts,
                   [&](Key leaf, std::uint32_t bits) { words_[cursor.find(leaf)].bits |= bits; });
 
-  // What goes on in the next leaf is handed to it, what lies outside the output shape goes, and the overlap
-  // shows what the next leaf has.
+  // Three fix-ups for each leaf: (1) carry the bits from leaf_cells on into the next leaf; (2) clear the bits
+  // outside the output shape; (3) mirror the first width - 1 bits of the next leaf into this leaf's overlap.
   const std::uint32_t own = low_bits(g.leaf_cells);
   std::uint64_t last_leaf = ~std::uint64_t{0} - 1;
   std::uint32_t beyond = 0;
@@ -171,7 +191,7 @@ void PairIndex::rank_outputs(Call& call, Leaves& leaves, const Key* keys) {
     const bool adjacent = leaf == last_leaf + 1;
     const std::uint32_t set = (word.bits | (adjacent ? beyond : 0)) & rows.valid(leaf) & own;
     beyond = static_cast<std::uint32_t>(std::uint64_t{word.bits} >> leaf_cells);
-    std::uint32_t& before = words_[number - 1].bits;  // word 0 has none
+    std::uint32_t& before = words_[number - 1].bits;  // word 0 stays empty: no leaf comes before the first
     if (adjacent) before |= static_cast<std::uint32_t>(std::uint64_t{set} << leaf_cells);
     word.bits = set;
     word.base = static_cast<std::uint32_t>(active_);

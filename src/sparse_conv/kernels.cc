@@ -12,19 +12,21 @@ TURNOUT_ISA_BEGIN(families::sparse_conv)
 
 using I32 = hn::RebindToSigned<U32>;
 
-// Sites in one go, and how many hits wait in the first cache until they are written out in lines.
+// Sites are searched kChunk at a time. Hits wait in the L1 cache until there are kWaiting: then whole cache
+// lines are written.
 constexpr std::int64_t kChunk = 256;
 constexpr std::int64_t kWaiting = 256;
 constexpr std::int64_t kLineValues = kLine / 4;
-constexpr std::int64_t kSpare = HWY_MAX_BYTES / 4;  // a compressed vector is stored whole
+constexpr std::int64_t kSpare =
+    HWY_MAX_BYTES / 4;  // a compressed vector is stored whole, so it may write this many elements too many
 
-// Values on their way to one row of the pairs.
+// A buffer in front of one row of the pairs.
 struct Outlet {
   alignas(64) std::uint32_t waiting[kWaiting + kChunk + kLineValues + kSpare];
   std::int64_t count;
   std::uint32_t* to;
 
-  // Writes what waits: the whole lines, or all of it.
+  // Writes the buffered values: whole cache lines, or all of them.
   void flush(bool all, bool stream) {
     const U32 d;
     const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
@@ -50,10 +52,10 @@ struct Outlet {
   }
 };
 
-struct Hits {  // of a tap
+struct Hits {  // of one tap
   Outlet row, rank;
-  std::int64_t found;
-  std::int64_t translated;  // in rank.waiting; what follows are ranks
+  std::int64_t found;       // row.count before this chunk
+  std::int64_t translated;  // elements of rank.waiting that are rows already; the others are ranks
 
   void translate(const std::int32_t* row_of) {
     if (row_of != nullptr)
@@ -62,15 +64,15 @@ struct Hits {  // of a tap
   }
 };
 
-// How many of the bits below `position` are set.
+// Counts the set bits below `position`.
 HWY_INLINE hn::Vec<U32> count_below(hn::Vec<U32> bits, hn::Vec<U32> position) {
   const U32 d;
   const auto below = hn::Sub(hn::Shl(hn::Set(d, 1u), position), hn::Set(d, 1u));
   return hn::PopulationCount(hn::And(bits, below));
 }
 
-// Positions begin .. end-1, whole vectors of them. kNeighbours: that many taps, one bit after the other,
-// which is the common case; 0: any taps.
+// Finds the hits of positions begin .. end-1, which are whole vectors. kNeighbours > 0: the taps are the bits
+// 0 .. kNeighbours-1 of the window, the common case; 0: any taps.
 template <int kNeighbours>
 void find_hits(const ProbeTask& task, std::int64_t begin, std::int64_t end, Hits* hits) {
   const U32 d;
@@ -79,7 +81,7 @@ void find_hits(const ProbeTask& task, std::int64_t begin, std::int64_t end, Hits
   const auto* words = reinterpret_cast<const std::uint64_t*>(task.words);
   const auto* rows = reinterpret_cast<const std::uint32_t*>(task.rows);
   const auto mask = hn::Set(d, task.mask);
-  const auto iota = hn::Iota(d, 0);  // once: it goes through memory
+  const auto iota = hn::Iota(d, 0);  // outside the loop: Iota loads from memory
   const auto keep = [&](Hits& out, hn::Vec<U32> row, hn::Vec<U32> rank, hn::Mask<U32> hit) HWY_ATTR {
     hn::StoreU(compress(row, hit), d, out.row.waiting + out.row.count);
     hn::StoreU(compress(rank, hit), d, out.rank.waiting + out.rank.count);
@@ -100,10 +102,11 @@ void find_hits(const ProbeTask& task, std::int64_t begin, std::int64_t end, Hits
       for (int t = 0; t < kNeighbours; ++t) {
         const auto hit = hn::TestBit(window, hn::Set(d, 1u << t));
         keep(hits[t], row, rank, hit);
-        rank = hn::Sub(rank, hn::VecFromMask(d, hit));  // one more where it hit
+        rank = hn::Sub(
+            rank, hn::VecFromMask(d, hit));  // the mask is -1 where it hit: the next tap's rank is one more
       }
     } else {
-      std::uint32_t counted = 0;  // bits of the window that `rank` is past
+      std::uint32_t counted = 0;  // bits of the window that `rank` includes
       for (std::int32_t t = 0; t < task.tap_count; ++t) {
         const std::uint32_t bit = 1u << task.taps[t].bit;
         const std::uint32_t between = (bit - 1) & ~counted;
@@ -123,7 +126,7 @@ FindHits pick_find_hits(const ProbeTask& task) {
   return task.tap_count < 4 ? kOf[task.tap_count] : &find_hits<0>;
 }
 
-// The last positions, fewer than a vector.
+// The same for the last positions, fewer than a vector.
 void find_last_hits(const ProbeTask& task, std::int64_t begin, std::int64_t end, Hits* hits) {
   for (std::int64_t i = begin; i < end; ++i) {
     const RankWord& word = task.words[task.homes[i]];

@@ -1,4 +1,5 @@
-// The search for pairs over a range of sites, once per instruction set.
+// The search for pairs over a range of sites, compiled once per instruction set. The words are defined in
+// README.md.
 #pragma once
 
 #include <cstdint>
@@ -11,25 +12,26 @@ namespace turnout::families::sparse_conv {
 
 using namespace core;
 
-// One window under one row offset: all sites of its class look for the window's taps.
+// One window under one row offset: every site of the window's class tests the window's taps.
 struct ProbeTask {
-  const RankWord* words;       // what each home meets
-  const std::uint32_t* homes;  // of the positions
-  const std::uint8_t* bits;    // where their windows start
-  const std::int32_t* rows;    // of the positions; nullptr: positions are rows
-  const std::int32_t* row_of;  // of the ranks; nullptr: ranks are rows
+  const RankWord* words;       // [homes] the leaf of outputs that each home meets
+  const std::uint32_t* homes;  // of each position: where its window starts,
+  const std::uint8_t* bits;    // and at which bit
+  const std::int32_t* rows;    // the row of each position; nullptr: a position is its row
+  const std::int32_t* row_of;  // the row of each rank; nullptr: a rank is its row
   const Tap* taps;
   std::int32_t tap_count;
-  std::uint32_t mask;   // of all taps
-  std::int32_t* pairs;  // of the window's first kernel offset, k = 0: [..][2][row_count]
+  std::uint32_t mask;   // the bits of all taps
+  std::int32_t* pairs;  // [taps of the row offset][2][row_count], indexed by Tap::k
   std::int64_t row_count;
-  bool stream;  // whole lines are stored past the cache; CopyKernels::finish() when done
+  bool stream;  // store whole cache lines past the cache; the caller then calls CopyKernels::finish()
 };
 
 struct ProbeKernels {
-  // Positions begin .. end-1. The pairs of tap t are appended at[t] behind the start of its two rows.
+  // Finds the pairs of positions begin .. end-1. Those of tap t are written from element at[t] of its two
+  // rows on, and at[t] is advanced.
   void (*probe)(const ProbeTask& task, std::int64_t begin, std::int64_t end, std::int64_t* at);
-  // to[0 .. count-1] = -1, whole lines past the cache when `stream`; CopyKernels::finish() when done.
+  // Sets to[0 .. count-1] = -1. `stream` as above.
   void (*fill)(std::int32_t* to, std::int64_t count, bool stream);
 };
 

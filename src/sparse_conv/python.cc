@@ -11,17 +11,19 @@ using namespace doors;
 namespace {
 
 inline constexpr StepSpec kScalarsOnly[] = {{Check::scalars}};
-inline constexpr Signature kOutputShape{
-    "indice_pairs_output_shape",
-    "dims",
-    {vector("spatial_shape", "dims", 1, kMaxSpatial), vector("kernel_size", "dims", 1, kMaxSpatial),
-     vector("stride", "dims", 1, kMaxSpatial), vector("padding", "dims", 0, kMaxSpatial),
-     vector("dilation", "dims", 1, kMaxSpatial), vector("output_padding", "dims", 0, kMaxSpatial),
-     vector("output_shape", "dims", 1, kMaxSpatial)},
-    {},
-    {},
-    {},
-    kScalarsOnly};
+inline constexpr const Signature& kOutputShape = signature([] {
+  return Draft{
+      "indice_pairs_output_shape",
+      "dims",
+      {vector("spatial_shape", "dims", 1, kMaxSpatial), vector("kernel_size", "dims", 1, kMaxSpatial),
+       vector("stride", "dims", 1, kMaxSpatial), vector("padding", "dims", 0, kMaxSpatial),
+       vector("dilation", "dims", 1, kMaxSpatial), vector("output_padding", "dims", 0, kMaxSpatial),
+       vector("output_shape", "dims", 1, kMaxSpatial)},
+      {},
+      {},
+      {},
+      kScalarsOnly};
+});
 
 // What describes a convolution beside its input, as it comes from Python.
 struct Geometry {
@@ -32,26 +34,33 @@ Dims to_dims(const std::vector<std::int64_t>& values) {
   return {values.data(), static_cast<int>(values.size())};
 }
 
-[[noreturn]] void refuse(std::string_view op, const std::string& why) {
-  throw Error(ErrorCode::bad_param, concat(op, ": ", why));
-}
+constexpr PythonFunction kPairs{
+    "get_indice_pairs",
+    kGetIndicePairs,
+    "output_shape= mode=",
+    {vector("output_padding", "dims", 0, kMaxSpatial), flag("subm"), flag("transpose")}};
+constexpr PythonFunction kShape{
+    "indice_pairs_output_shape", kOutputShape, "output_shape=", {flag("subm"), flag("transpose")}};
+
+// The most offsets a kernel may have, as the operator's own rule says it.
+constexpr std::int64_t kMostOffsets = [] {
+  for (const Rule& rule : kGetIndicePairs.rules)
+    if (rule.left.text == "volume(kernel_size)") return rule.right.factor;
+  throw "no such rule";
+}();
 
 // The scalars from spatial_shape on; those but spatial_shape may be one integer for all dimensions. `dims`:
 // how many `indices` has, if it is there and says so.
-IndicePairsParams read(PythonCall& call, std::string_view op, const Geometry& from,
-                       std::optional<std::int64_t> dims) {
+IndicePairsParams read(PythonCall& call, const Geometry& from, std::optional<std::int64_t> dims) {
   IndicePairsParams p;
   const bool is_subm = call.flag(from.subm, "subm"), is_transposed = call.flag(from.transpose, "transpose");
-  if (is_subm && is_transposed) refuse(op, "subm and transpose are both True, expected one of them at most");
+  if (is_subm && is_transposed) call.refuse("subm and transpose are both True, expected one of them at most");
   if (is_subm) p.mode = ConvMode::submanifold;
   if (is_transposed) p.mode = ConvMode::transposed;
 
-  const std::vector<std::int64_t> shape = call.vector(from.spatial_shape);
+  const std::vector<std::int64_t> shape =
+      call.vector(from.spatial_shape, dims.value_or(1), dims.value_or(Dims::kMax));
   const auto length = static_cast<std::int64_t>(shape.size());
-  if (dims && length != *dims)
-    refuse(op, concat("spatial_shape has ", length, " elements, expected dims = ", *dims));
-  if (length < 1 || length > Dims::kMax)
-    refuse(op, concat("spatial_shape has ", length, " elements, expected 1 .. ", std::int64_t{Dims::kMax}));
   p.spatial_shape = to_dims(shape);
   p.kernel_size = to_dims(call.vector(from.kernel_size, length));
   p.stride = to_dims(call.vector(from.stride, length));
@@ -60,14 +69,15 @@ IndicePairsParams read(PythonCall& call, std::string_view op, const Geometry& fr
   p.output_padding = to_dims(call.vector(from.output_padding, length, "output_padding", "dims"));
   for (int d = 0; d < p.kernel_size.count(); ++d) {
     const auto refuse_kernel = [&](const char* expected) {
-      refuse(op, concat("kernel_size[", std::int64_t{d}, "] is ", p.kernel_size[d], ", expected ", expected));
+      call.refuse(
+          concat("kernel_size[", std::int64_t{d}, "] is ", p.kernel_size[d], ", expected ", expected));
     };
     if (is_subm && (p.kernel_size[d] < 1 || p.kernel_size[d] % 2 == 0))
       refuse_kernel("an odd number in submanifold mode");
     if (is_transposed && p.kernel_size[d] == -1) refuse_kernel("1 or more in transposed mode");
     if (p.output_padding[d] < 0)
-      refuse(op, concat("output_padding[", std::int64_t{d}, "] is ", p.output_padding[d],
-                        ", expected 0 or more"));
+      call.refuse(
+          concat("output_padding[", std::int64_t{d}, "] is ", p.output_padding[d], ", expected 0 or more"));
   }
   // Submanifold: the centre of the kernel lies on its site, whatever padding was given.
   if (is_subm) p.padding = {};
@@ -78,19 +88,18 @@ nb::object indice_pairs(nb::handle indices, nb::handle batch_size, nb::handle sp
                         nb::handle kernel_size, nb::handle stride, nb::handle padding, nb::handle dilation,
                         nb::handle output_padding, nb::handle subm, nb::handle transpose, nb::handle out,
                         bool torch_team) {
-  PythonCall call(kGetIndicePairs, torch_team);
+  PythonCall call(kPairs, torch_team);
   const ConstTensor sites = call.in(indices);
   std::optional<std::int64_t> dims;
   if (sites.rank == 2) {
     dims = sites.shape[1] - 1;
     if (*dims < 1 || *dims > Dims::kMax)
-      refuse(kGetIndicePairs.op, concat("indices.shape[1] is ", sites.shape[1], ", expected 2 .. ",
-                                        std::int64_t{Dims::kMax + 1}, ": a batch number and coordinates"));
+      call.refuse(concat("indices.shape[1] is ", sites.shape[1], ", expected 2 .. ",
+                         std::int64_t{Dims::kMax + 1}, ": a batch number and coordinates"));
   }
   const std::int64_t batches = call.scalar(batch_size);
-  IndicePairsParams params =
-      read(call, kGetIndicePairs.op,
-           {spatial_shape, kernel_size, stride, padding, dilation, output_padding, subm, transpose}, dims);
+  IndicePairsParams params = read(
+      call, {spatial_shape, kernel_size, stride, padding, dilation, output_padding, subm, transpose}, dims);
   params.batch_size = batches;
   const auto to = call.outs(out);
 
@@ -99,6 +108,12 @@ nb::object indice_pairs(nb::handle indices, nb::handle batch_size, nb::handle sp
   for (int d = 0; d < params.kernel_size.count(); ++d) {
     const std::int64_t extent = params.kernel_size[d];
     volume = extent_product(volume, extent == -1 ? params.spatial_shape[d] : extent);
+  }
+  if (volume > kMostOffsets) {
+    std::string kernel;
+    for (int d = 0; d < params.kernel_size.count(); ++d)
+      kernel += concat(d == 0 ? "[" : ", ", params.kernel_size[d]);
+    call.refuse(concat("kernel_size is ", kernel, "], expected at most ", kMostOffsets, " offsets in all"));
   }
   const auto out_place = call.place(to[0]);
   const Tensor pairs = call.out(to[1], {volume, 2, sites.shape[0]});
@@ -117,10 +132,9 @@ nb::object indice_pairs(nb::handle indices, nb::handle batch_size, nb::handle sp
 nb::object output_shape(nb::handle spatial_shape, nb::handle kernel_size, nb::handle stride,
                         nb::handle padding, nb::handle dilation, nb::handle output_padding, nb::handle subm,
                         nb::handle transpose) {
-  PythonCall call(kOutputShape, false);
-  const IndicePairsParams p =
-      read(call, kOutputShape.op,
-           {spatial_shape, kernel_size, stride, padding, dilation, output_padding, subm, transpose}, {});
+  PythonCall call(kShape, false);
+  const IndicePairsParams p = read(
+      call, {spatial_shape, kernel_size, stride, padding, dilation, output_padding, subm, transpose}, {});
   const Dims shape = indice_pairs_output_shape(p);
   Dims kernel = p.kernel_size;
   for (int d = 0; d < kernel.count(); ++d)
@@ -135,11 +149,169 @@ nb::object output_shape(nb::handle spatial_shape, nb::handle kernel_size, nb::ha
   return nb::tuple(extents);
 }
 
+constexpr PythonFunction kConvolution{
+    "indice_convolution_forward", kIndiceConvolutionForward, "features_out=out", {scalar("num_act_out", 0)}};
+constexpr PythonFunction kConvolutionData{"indice_convolution_backward_data",
+                                          kIndiceConvolutionBackwardData,
+                                          "input_grad=out",
+                                          {scalar("num_act_in", 0)}};
+constexpr PythonFunction kConvolutionFilter{"indice_convolution_backward_filter",
+                                            kIndiceConvolutionBackwardFilter, "filters_grad=out"};
+constexpr PythonFunction kMaxPool{
+    "indice_max_pool_forward", kIndiceMaxPoolForward, "features_out=out", {scalar("num_act_out", 0)}};
+constexpr PythonFunction kMaxPoolBackward{"indice_max_pool_backward", kIndiceMaxPoolBackward,
+                                          "input_grad=out"};
+constexpr PythonFunction kAvgPool{
+    "indice_avg_pool_forward", kIndiceAvgPoolForward, "features_out=out", {scalar("num_act_out", 0)}};
+constexpr PythonFunction kAvgPoolBackward{
+    "indice_avg_pool_backward", kIndiceAvgPoolBackward, "input_grad=out", {scalar("num_act_in", 0)}};
+
+// Filters [k.., in, out] as [offsets, in, out], whatever their strides; other ranks stay, to be refused.
+ConstTensor with_one_offset_dimension(const PythonCall& call, const ConstTensor& given) {
+  if (given.rank <= 3 || given.rank > kMaxRank) return given;
+  ConstTensor filters = given;
+  const int last = given.rank - 3;  // of the offsets
+  std::int64_t offsets = 1;
+  for (int d = last; d >= 0; --d) {
+    if (d < last && given.shape[d] != 1 && offsets > 0 &&
+        given.stride[d] != extent_product(given.stride[last], offsets))
+      call.refuse(concat("filters.stride(", std::int64_t{d}, ") is ", given.stride[d],
+                         ", expected kernel dimensions that lie behind each other"));
+    offsets = extent_product(offsets, given.shape[d]);
+  }
+  filters.rank = 3;
+  filters.shape[0] = offsets;
+  filters.stride[0] = given.stride[last];
+  for (int d = 1; d < 3; ++d) {
+    filters.shape[d] = given.shape[last + d];
+    filters.stride[d] = given.stride[last + d];
+  }
+  return filters;
+}
+
+// A number of rows that the caller states, and `result` has.
+std::int64_t read_rows(const PythonCall& call, nb::handle object, const char* name) {
+  const std::int64_t rows = call.integer(object, name);
+  if (rows < 0) call.refuse(concat(name, " is ", rows, ", expected 0 or more"));
+  return rows;
+}
+void check_rows(const PythonCall& call, const Tensor& result, std::int64_t rows, const char* name) {
+  if (result.rank > 0 && result.shape[0] != rows)
+    call.refuse(concat("out.shape[0] is ", result.shape[0], ", expected ", name, " = ", rows));
+}
+
+IndiceConvolutionParams read_params(const PythonCall& call, nb::handle inverse, nb::handle subm) {
+  return {.inverse = call.flag(inverse, "inverse"), .subm = call.flag(subm, "subm")};
+}
+
+nb::object convolution_forward(nb::handle features, nb::handle filters, nb::handle indice_pairs_,
+                               nb::handle indice_num, nb::handle num_act_out, nb::handle bias,
+                               nb::handle inverse, nb::handle subm, nb::handle out, bool torch_team) {
+  PythonCall call(kConvolution, torch_team);
+  const ConstTensor x = call.in(features);
+  const ConstTensor w = with_one_offset_dimension(call, call.in(filters));
+  const ConstTensor pairs = call.in(indice_pairs_), num = call.in(indice_num);
+  const std::optional<ConstTensor> b = call.optional_in(bias);
+  const std::int64_t rows = read_rows(call, num_act_out, "num_act_out");
+  const IndiceConvolutionParams params = read_params(call, inverse, subm);
+  const Tensor y = call.out(out, {rows, w.shape[2]});
+  check_rows(call, y, rows, "num_act_out");
+  call.run([&](Context& context) {
+    indice_convolution_forward(context, x, w, pairs, num, b ? &*b : nullptr, y, params);
+  });
+  return call.result();
+}
+
+nb::object convolution_backward_data(nb::handle output_grad, nb::handle filters, nb::handle indice_pairs_,
+                                     nb::handle indice_num, nb::handle num_act_in, nb::handle inverse,
+                                     nb::handle subm, nb::handle out, bool torch_team) {
+  PythonCall call(kConvolutionData, torch_team);
+  const ConstTensor dy = call.in(output_grad);
+  const ConstTensor w = with_one_offset_dimension(call, call.in(filters));
+  const ConstTensor pairs = call.in(indice_pairs_), num = call.in(indice_num);
+  const std::int64_t rows = read_rows(call, num_act_in, "num_act_in");
+  const IndiceConvolutionParams params = read_params(call, inverse, subm);
+  const Tensor dx = call.out(out, {rows, w.shape[1]});
+  check_rows(call, dx, rows, "num_act_in");
+  call.run(
+      [&](Context& context) { indice_convolution_backward_data(context, dy, w, pairs, num, dx, params); });
+  return call.result();
+}
+
+nb::object convolution_backward_filter(nb::handle features, nb::handle output_grad, nb::handle indice_pairs_,
+                                       nb::handle indice_num, nb::handle inverse, nb::handle subm,
+                                       nb::handle out, bool torch_team) {
+  PythonCall call(kConvolutionFilter, torch_team);
+  const ConstTensor x = call.in(features), dy = call.in(output_grad);
+  const ConstTensor pairs = call.in(indice_pairs_), num = call.in(indice_num);
+  const IndiceConvolutionParams params = read_params(call, inverse, subm);
+  const Tensor dw = call.out(out, {num.shape[0], x.shape[1], dy.shape[1]});
+  call.run(
+      [&](Context& context) { indice_convolution_backward_filter(context, x, dy, pairs, num, dw, params); });
+  return call.result();
+}
+
+nb::object max_pool_forward(nb::handle features, nb::handle indice_pairs_, nb::handle indice_num,
+                            nb::handle num_act_out, nb::handle init, nb::handle out, bool torch_team) {
+  PythonCall call(kMaxPool, torch_team);
+  const ConstTensor x = call.in(features), pairs = call.in(indice_pairs_), num = call.in(indice_num);
+  const std::int64_t rows = read_rows(call, num_act_out, "num_act_out");
+  const auto start = call.named_choice<PoolInit>(init);
+  const Tensor y = call.out(out, {rows, x.shape[1]});
+  check_rows(call, y, rows, "num_act_out");
+  call.run([&](Context& context) { indice_max_pool_forward(context, x, pairs, num, y, start); });
+  return call.result();
+}
+
+nb::object max_pool_backward(nb::handle features, nb::handle features_out, nb::handle output_grad,
+                             nb::handle indice_pairs_, nb::handle indice_num, nb::handle out,
+                             bool torch_team) {
+  PythonCall call(kMaxPoolBackward, torch_team);
+  const ConstTensor x = call.in(features), y = call.in(features_out), dy = call.in(output_grad);
+  const ConstTensor pairs = call.in(indice_pairs_), num = call.in(indice_num);
+  const Tensor dx = call.out(out, {x.shape[0], x.shape[1]});
+  call.run([&](Context& context) { indice_max_pool_backward(context, x, y, dy, pairs, num, dx); });
+  return call.result();
+}
+
+nb::object avg_pool_forward(nb::handle features, nb::handle indice_pairs_, nb::handle indice_num,
+                            nb::handle num_act_out, nb::handle out, bool torch_team) {
+  PythonCall call(kAvgPool, torch_team);
+  const ConstTensor x = call.in(features), pairs = call.in(indice_pairs_), num = call.in(indice_num);
+  const std::int64_t rows = read_rows(call, num_act_out, "num_act_out");
+  const Tensor y = call.out(out, {rows, x.shape[1]});
+  check_rows(call, y, rows, "num_act_out");
+  call.run([&](Context& context) { indice_avg_pool_forward(context, x, pairs, num, y); });
+  return call.result();
+}
+
+nb::object avg_pool_backward(nb::handle output_grad, nb::handle indice_pairs_, nb::handle indice_num,
+                             nb::handle num_act_in, nb::handle out, bool torch_team) {
+  PythonCall call(kAvgPoolBackward, torch_team);
+  const ConstTensor dy = call.in(output_grad), pairs = call.in(indice_pairs_), num = call.in(indice_num);
+  const std::int64_t rows = read_rows(call, num_act_in, "num_act_in");
+  const Tensor dx = call.out(out, {rows, dy.shape[1]});
+  check_rows(call, dx, rows, "num_act_in");
+  call.run([&](Context& context) { indice_avg_pool_backward(context, dy, pairs, num, dx); });
+  return call.result();
+}
+
 }  // namespace
 
 void bind(nb::module_& module) {
+  for (const PythonFunction* function :
+       {&kPairs, &kShape, &kConvolution, &kConvolutionData, &kConvolutionFilter, &kMaxPool, &kMaxPoolBackward,
+        &kAvgPool, &kAvgPoolBackward})
+    list_function(*function);
   define(module, "get_indice_pairs", &indice_pairs);
   define(module, "indice_pairs_output_shape", &output_shape);
+  define(module, "indice_convolution_forward", &convolution_forward);
+  define(module, "indice_convolution_backward_data", &convolution_backward_data);
+  define(module, "indice_convolution_backward_filter", &convolution_backward_filter);
+  define(module, "indice_max_pool_forward", &max_pool_forward);
+  define(module, "indice_max_pool_backward", &max_pool_backward);
+  define(module, "indice_avg_pool_forward", &avg_pool_forward);
+  define(module, "indice_avg_pool_backward", &avg_pool_backward);
 }
 
 }  // namespace turnout::families::sparse_conv

@@ -2,9 +2,13 @@
 // tests compare with it.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <map>
+#include <numeric>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "turnout/sparse_conv.h"
@@ -78,6 +82,160 @@ inline Pairs indice_pairs(const std::vector<Site>& sites, const IndicePairsParam
     }
   }
   return pairs;
+}
+
+// The pairs from the outputs back to the inputs.
+inline Pairs exchanged(Pairs pairs) {
+  std::swap(pairs.in, pairs.out);
+  return pairs;
+}
+
+// The offset with the most pairs, the first of equals, maps every row to itself.
+inline Pairs with_centre(Pairs pairs, std::size_t rows) {
+  std::size_t centre = 0;
+  for (std::size_t k = 1; k < pairs.in.size(); ++k)
+    if (pairs.in[k].size() > pairs.in[centre].size()) centre = k;
+  pairs.in[centre].resize(rows);
+  std::iota(pairs.in[centre].begin(), pairs.in[centre].end(), 0);
+  pairs.out[centre] = pairs.in[centre];
+  return pairs;
+}
+
+// Rows of numbers that sums are made in: float, or double for f64.
+template <class Lane>
+struct Rows {
+  std::size_t columns = 0;
+  std::vector<Lane> values;
+  Rows(std::size_t rows, std::size_t columns_, Lane value = 0)
+      : columns(columns_), values(rows * columns_, value) {}
+  std::size_t count() const { return columns == 0 ? 0 : values.size() / columns; }
+  Lane* operator[](std::size_t row) { return values.data() + row * columns; }
+  const Lane* operator[](std::size_t row) const { return values.data() + row * columns; }
+};
+
+// filters: one [in, out] after the other. bias may be null.
+template <class Lane>
+Rows<Lane> indice_convolution_forward(const Rows<Lane>& features, const Rows<Lane>& filters, const Lane* bias,
+                                      const Pairs& pairs, std::size_t out_rows) {
+  Rows<Lane> out(out_rows, filters.columns);
+  for (std::size_t k = 0; k < pairs.in.size(); ++k) {
+    for (std::size_t j = 0; j < pairs.in[k].size(); ++j) {
+      const Lane* from = features[static_cast<std::size_t>(pairs.in[k][j])];
+      Lane* to = out[static_cast<std::size_t>(pairs.out[k][j])];
+      for (std::size_t c = 0; c < filters.columns; ++c) {
+        Lane sum = 0;
+        for (std::size_t d = 0; d < features.columns; ++d)
+          sum = std::fma(from[d], filters[k * features.columns + d][c], sum);
+        to[c] += sum;
+      }
+    }
+  }
+  for (std::size_t row = 0; row < out_rows && bias != nullptr; ++row)
+    for (std::size_t c = 0; c < out.columns; ++c) out[row][c] += bias[c];
+  return out;
+}
+
+// The same along the pairs from the outputs back, with transposed filters.
+template <class Lane>
+Rows<Lane> indice_convolution_backward_data(const Rows<Lane>& output_grad, const Rows<Lane>& filters,
+                                            const Pairs& pairs, std::size_t rows, std::size_t channels) {
+  Rows<Lane> transposed(pairs.in.size() * filters.columns, channels);
+  for (std::size_t k = 0; k < pairs.in.size(); ++k)
+    for (std::size_t d = 0; d < channels; ++d)
+      for (std::size_t c = 0; c < filters.columns; ++c)
+        transposed[k * filters.columns + c][d] = filters[k * channels + d][c];
+  return indice_convolution_forward<Lane>(output_grad, transposed, nullptr, exchanged(pairs), rows);
+}
+
+template <class Lane>
+Rows<Lane> indice_convolution_backward_filter(const Rows<Lane>& features, const Rows<Lane>& output_grad,
+                                              const Pairs& pairs) {
+  constexpr std::size_t kChunk = 512;
+  const std::size_t channels = features.columns;
+  Rows<Lane> grad(pairs.in.size() * channels, output_grad.columns);
+  for (std::size_t k = 0; k < pairs.in.size(); ++k) {
+    for (std::size_t d = 0; d < channels; ++d) {
+      for (std::size_t c = 0; c < output_grad.columns; ++c) {
+        for (std::size_t first = 0; first < pairs.in[k].size(); first += kChunk) {
+          Lane sum = 0;
+          for (std::size_t j = first; j < std::min(first + kChunk, pairs.in[k].size()); ++j)
+            sum = std::fma(features[static_cast<std::size_t>(pairs.in[k][j])][d],
+                           output_grad[static_cast<std::size_t>(pairs.out[k][j])][c], sum);
+          grad[k * channels + d][c] += sum;
+        }
+      }
+    }
+  }
+  return grad;
+}
+
+// init: where a maximum starts.
+template <class Lane>
+Rows<Lane> indice_max_pool_forward(const Rows<Lane>& features, const Pairs& pairs, std::size_t out_rows,
+                                   Lane init) {
+  Rows<Lane> out(out_rows, features.columns, init);
+  for (std::size_t k = 0; k < pairs.in.size(); ++k) {
+    for (std::size_t j = 0; j < pairs.in[k].size(); ++j) {
+      const Lane* from = features[static_cast<std::size_t>(pairs.in[k][j])];
+      Lane* to = out[static_cast<std::size_t>(pairs.out[k][j])];
+      for (std::size_t c = 0; c < features.columns; ++c)
+        if (from[c] > to[c]) to[c] = from[c];
+    }
+  }
+  return out;
+}
+
+// How many pairs each output row has; 1 where it has none.
+template <class Lane>
+std::vector<Lane> pair_counts(const Pairs& pairs, std::size_t out_rows) {
+  std::vector<Lane> counts(out_rows, 0);
+  for (const auto& list : pairs.out)
+    for (std::int32_t o : list) ++counts[static_cast<std::size_t>(o)];
+  for (Lane& count : counts) count = std::max(count, Lane{1});
+  return counts;
+}
+
+template <class Lane>
+Rows<Lane> indice_avg_pool_forward(const Rows<Lane>& features, const Pairs& pairs, std::size_t out_rows) {
+  Rows<Lane> out(out_rows, features.columns);
+  for (std::size_t k = 0; k < pairs.in.size(); ++k)
+    for (std::size_t j = 0; j < pairs.in[k].size(); ++j)
+      for (std::size_t c = 0; c < features.columns; ++c)
+        out[static_cast<std::size_t>(pairs.out[k][j])][c] +=
+            features[static_cast<std::size_t>(pairs.in[k][j])][c];
+  const auto counts = pair_counts<Lane>(pairs, out_rows);
+  for (std::size_t row = 0; row < out_rows; ++row)
+    for (std::size_t c = 0; c < features.columns; ++c) out[row][c] /= counts[row];
+  return out;
+}
+
+template <class Lane>
+Rows<Lane> indice_avg_pool_backward(const Rows<Lane>& output_grad, const Pairs& pairs, std::size_t rows) {
+  Rows<Lane> grad(rows, output_grad.columns);
+  const auto counts = pair_counts<Lane>(pairs, output_grad.count());
+  for (std::size_t k = 0; k < pairs.in.size(); ++k) {
+    for (std::size_t j = 0; j < pairs.in[k].size(); ++j) {
+      const auto o = static_cast<std::size_t>(pairs.out[k][j]);
+      for (std::size_t c = 0; c < output_grad.columns; ++c)
+        grad[static_cast<std::size_t>(pairs.in[k][j])][c] += output_grad[o][c] / counts[o];
+    }
+  }
+  return grad;
+}
+
+template <class Lane>
+Rows<Lane> indice_max_pool_backward(const Rows<Lane>& features, const Rows<Lane>& features_out,
+                                    const Rows<Lane>& output_grad, const Pairs& pairs) {
+  Rows<Lane> grad(features.count(), features.columns);
+  for (std::size_t k = 0; k < pairs.in.size(); ++k) {
+    for (std::size_t j = 0; j < pairs.in[k].size(); ++j) {
+      const auto in = static_cast<std::size_t>(pairs.in[k][j]);
+      const auto out = static_cast<std::size_t>(pairs.out[k][j]);
+      for (std::size_t c = 0; c < features.columns; ++c)
+        if (features[in][c] == features_out[out][c]) grad[in][c] += output_grad[out][c];
+    }
+  }
+  return grad;
 }
 
 }  // namespace turnout::reference

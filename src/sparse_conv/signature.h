@@ -9,17 +9,17 @@ namespace turnout::families::sparse_conv {
 
 using namespace core;
 
-inline constexpr std::int64_t kMaxSpatial = 2147483647;  // coordinates and offsets multiply within int64
+inline constexpr std::int64_t kMaxSpatial = 2147483647;  // so products of two such numbers fit int64
 
 // Submanifold: stride 1, the output shape is that of the input.
-void check_mode(const Arguments& arguments);
+void check_mode(const Arguments& arguments, const Positions& at);
 // Every batch number and coordinate is in range. Throws Error naming the first row that is not.
-void check_coordinates(const Arguments& arguments);
+void check_coordinates(const Arguments& arguments, const Positions& at);
 
-// Bytes of the plan's first scratch memory: what the shapes alone decide.
+// Bytes of the plan's first scratch memory, which follow from the shapes alone.
 std::size_t indice_pairs_scratch(std::int64_t rows, const IndicePairsParams& params);
 
-// The order of checks when only `indices` is known: IndicePairs checks its results when it gets them.
+// The order of checks when only `indices` is known. IndicePairs::write() checks the results.
 inline constexpr StepSpec kIndexOrder[] = {{Check::present, ErrorCode::bad_param, "indices"},
                                            {Check::ranks},
                                            {Check::dtypes},
@@ -33,8 +33,8 @@ inline constexpr StepSpec kResultOrder[] = {{Check::present},  {Check::ranks},  
                                             {Check::shapes},   {Check::contiguous}, {Check::outputs_empty},
                                             {Check::pointers}, {Check::overlap}};
 
-consteval Signature indice_pairs_signature(std::span<const StepSpec> order) {
-  return Signature{
+consteval Draft indice_pairs_signature(std::span<const StepSpec> order) {
+  return Draft{
       "get_indice_pairs",
       "rows dims out_rows",
       {scalar("batch_size", 1, kMaxSpatial), vector("spatial_shape", "dims", 1, kMaxSpatial),
@@ -46,12 +46,135 @@ consteval Signature indice_pairs_signature(std::span<const StepSpec> order) {
        out("indice_num", dtypes(DType::i32), "volume(kernel_size)")},
       {at_most("1", "dims"), at_most("dims", "4"), at_most("rows", "2147483647"),
        at_most("volume(kernel_size)", "16777216")},
-      {{"submanifold: stride is 1, output_shape is spatial_shape", &check_mode},
-       {"batch numbers and coordinates are in range", &check_coordinates}},
+      {{"mode", "submanifold: stride is 1, output_shape is spatial_shape", &check_mode,
+        "mode stride spatial_shape output_shape"},
+       {"coordinates", "batch numbers and coordinates are in range", &check_coordinates,
+        "indices batch_size spatial_shape"}},
       order};
 }
-inline constexpr Signature kGetIndicePairs = indice_pairs_signature(kStandardOrder);
-inline constexpr Signature kIndicePairsIndex = indice_pairs_signature(kIndexOrder);
-inline constexpr Signature kIndicePairsResult = indice_pairs_signature(kResultOrder);
+inline constexpr const Signature& kGetIndicePairs =
+    signature([] { return indice_pairs_signature(kStandardOrder); });
+inline constexpr const Signature& kIndicePairsIndex =
+    signature([] { return indice_pairs_signature(kIndexOrder); });
+inline constexpr const Signature& kIndicePairsResult =
+    signature([] { return indice_pairs_signature(kResultOrder); });
+
+// Submanifold: as many rows come out as go in.
+void check_same_rows(const Arguments& arguments, const Positions& at);
+
+inline constexpr std::int64_t kMaxOffsets = 16777216;
+
+// The standard order, but filters may have any strides.
+inline constexpr StepSpec kConvolutionOrder[] = {
+    {Check::present},
+    {Check::ranks},
+    {Check::dtypes},
+    {Check::scalars},
+    {Check::shapes},
+    {Check::rules},
+    {Check::contiguous, ErrorCode::bad_param, "features indice_pairs indice_num bias features_out"},
+    {Check::outputs_empty},
+    {Check::pointers},
+    {Check::overlap},
+    {Check::data}};
+inline constexpr StepSpec kConvolutionDataOrder[] = {
+    {Check::present},
+    {Check::ranks},
+    {Check::dtypes},
+    {Check::scalars},
+    {Check::shapes},
+    {Check::rules},
+    {Check::contiguous, ErrorCode::bad_param, "output_grad indice_pairs indice_num input_grad"},
+    {Check::outputs_empty},
+    {Check::pointers},
+    {Check::overlap},
+    {Check::data}};
+
+inline constexpr const Signature& kIndiceConvolutionForward = signature([] {
+  return Draft{
+      "indice_convolution_forward",
+      "rows in_channels offsets out_channels columns out_rows",
+      {flag("inverse"), flag("subm")},
+      {in("features", kFloats, "rows, in_channels"),
+       in("filters", like("features"), "offsets, in_channels, out_channels"),
+       in("indice_pairs", dtypes(DType::i32), "offsets, 2, columns"), in("indice_num", kIndices, "offsets"),
+       optional(in("bias", like("features"), "out_channels")),
+       out("features_out", like("features"), "out_rows, out_channels")},
+      {at_most("offsets", "16777216"), at_most("rows", "2147483647"), at_most("out_rows", "2147483647")},
+      {{"rows", "subm: features_out has the rows of features", &check_same_rows, "subm rows out_rows"}},
+      kConvolutionOrder};
+});
+
+inline constexpr const Signature& kIndiceConvolutionBackwardData = signature([] {
+  return Draft{
+      "indice_convolution_backward_data",
+      "out_rows out_channels offsets in_channels columns rows",
+      {flag("inverse"), flag("subm")},
+      {in("output_grad", kFloats, "out_rows, out_channels"),
+       in("filters", like("output_grad"), "offsets, in_channels, out_channels"),
+       in("indice_pairs", dtypes(DType::i32), "offsets, 2, columns"), in("indice_num", kIndices, "offsets"),
+       out("input_grad", like("output_grad"), "rows, in_channels")},
+      {at_most("offsets", "16777216"), at_most("rows", "2147483647"), at_most("out_rows", "2147483647")},
+      {{"rows", "subm: input_grad has the rows of output_grad", &check_same_rows, "subm rows out_rows"}},
+      kConvolutionDataOrder};
+});
+
+inline constexpr const Signature& kIndiceConvolutionBackwardFilter = signature([] {
+  return Draft{
+      "indice_convolution_backward_filter",
+      "rows in_channels out_rows out_channels offsets columns",
+      {flag("inverse"), flag("subm")},
+      {in("features", kFloats, "rows, in_channels"),
+       in("output_grad", like("features"), "out_rows, out_channels"),
+       in("indice_pairs", dtypes(DType::i32), "offsets, 2, columns"), in("indice_num", kIndices, "offsets"),
+       out("filters_grad", like("features"), "offsets, in_channels, out_channels")},
+      {at_most("offsets", "16777216"), at_most("rows", "2147483647"), at_most("out_rows", "2147483647")},
+      {{"rows", "subm: output_grad has the rows of features", &check_same_rows, "subm rows out_rows"}}};
+});
+
+inline constexpr const Signature& kIndiceMaxPoolForward = signature([] {
+  return Draft{
+      "indice_max_pool_forward",
+      "rows channels offsets columns out_rows",
+      {choice("init", "zero lowest")},
+      {in("features", kFloats, "rows, channels"),
+       in("indice_pairs", dtypes(DType::i32), "offsets, 2, columns"), in("indice_num", kIndices, "offsets"),
+       out("features_out", like("features"), "out_rows, channels")},
+      {at_most("offsets", "16777216"), at_most("rows", "2147483647"), at_most("out_rows", "2147483647")}};
+});
+
+inline constexpr const Signature& kIndiceAvgPoolForward = signature([] {
+  return Draft{
+      "indice_avg_pool_forward",
+      "rows channels offsets columns out_rows",
+      {},
+      {in("features", kFloats, "rows, channels"),
+       in("indice_pairs", dtypes(DType::i32), "offsets, 2, columns"), in("indice_num", kIndices, "offsets"),
+       out("features_out", like("features"), "out_rows, channels")},
+      {at_most("offsets", "16777216"), at_most("rows", "2147483647"), at_most("out_rows", "2147483647")}};
+});
+
+inline constexpr const Signature& kIndiceAvgPoolBackward = signature([] {
+  return Draft{
+      "indice_avg_pool_backward",
+      "out_rows channels offsets columns rows",
+      {},
+      {in("output_grad", kFloats, "out_rows, channels"),
+       in("indice_pairs", dtypes(DType::i32), "offsets, 2, columns"), in("indice_num", kIndices, "offsets"),
+       out("input_grad", like("output_grad"), "rows, channels")},
+      {at_most("offsets", "16777216"), at_most("rows", "2147483647"), at_most("out_rows", "2147483647")}};
+});
+
+inline constexpr const Signature& kIndiceMaxPoolBackward = signature([] {
+  return Draft{
+      "indice_max_pool_backward",
+      "rows channels out_rows offsets columns",
+      {},
+      {in("features", kFloats, "rows, channels"), in("features_out", like("features"), "out_rows, channels"),
+       in("output_grad", like("features"), "out_rows, channels"),
+       in("indice_pairs", dtypes(DType::i32), "offsets, 2, columns"), in("indice_num", kIndices, "offsets"),
+       out("input_grad", like("features"), "rows, channels")},
+      {at_most("offsets", "16777216"), at_most("rows", "2147483647"), at_most("out_rows", "2147483647")}};
+});
 
 }  // namespace turnout::families::sparse_conv

@@ -1,4 +1,4 @@
-// The plan of the index pairs.
+// The plan of the index pairs. Words like tap and row offset are defined in README.md.
 #include "turnout/sparse_conv.h"
 
 #include <algorithm>
@@ -23,7 +23,7 @@ using namespace core;
 using namespace families::sparse_conv;
 
 constexpr std::int64_t kPairBytes = 2 * sizeof(std::int32_t);
-constexpr std::int64_t kLeastBlock = 8192;  // sites that are worth a block of their own
+constexpr std::int64_t kLeastBlock = 8192;  // fewer sites are not worth a block of their own
 
 // floor(a / b) for b > 0.
 std::int64_t floor_divide(std::int64_t a, std::int64_t b) { return a / b - (a % b < 0); }
@@ -37,7 +37,8 @@ std::int64_t output_size(const IndicePairsParams& p, int d) {
   return p.stride[d] > 0 ? floor_divide(reach, p.stride[d]) + 1 : 0;
 }
 
-// Defaults filled in; what has another length than spatial_shape stays, for the checks to refuse.
+// Fills in the defaults. Arguments whose length is not that of spatial_shape are left for the checks to
+// refuse.
 IndicePairsParams resolved(const IndicePairsParams& given) {
   IndicePairsParams p = given;
   const int dims = p.spatial_shape.count();
@@ -50,7 +51,7 @@ IndicePairsParams resolved(const IndicePairsParams& given) {
   fill(p.padding, 0);
   fill(p.dilation, 1);
   if (p.output_padding.count() != dims) p.output_padding = Dims::filled(dims, 0);
-  bool in_range = true;  // else the checks complain about an argument before they see what is derived here
+  bool in_range = true;  // if not, the checks refuse an argument before they look at derived ones
   for (const Dims* values :
        {&p.spatial_shape, &p.kernel_size, &p.stride, &p.padding, &p.dilation, &p.output_padding}) {
     if (values->count() != dims) return p;
@@ -65,7 +66,7 @@ IndicePairsParams resolved(const IndicePairsParams& given) {
   return p;
 }
 
-// What the signature does not see: it is used up in what resolved() derives.
+// Checks what the signature does not see, because resolved() has turned it into other arguments.
 void check_given(Call& call, const IndicePairsParams& given) {
   const Dims &kernel = given.kernel_size, &beyond = given.output_padding;
   const std::int64_t dims = given.spatial_shape.count();
@@ -88,23 +89,28 @@ void check_given(Call& call, const IndicePairsParams& given) {
   });
 }
 
-// In the order of the signature. The values stay where they are.
+// The scalars in the order of the signature. They point into `p`.
 std::array<ScalarValue, 8> scalars_of(const IndicePairsParams& p) {
   const auto values = [](const Dims& dims) { return ScalarValue(dims.data(), dims.count()); };
   return {p.batch_size,      values(p.spatial_shape), values(p.kernel_size),  values(p.stride),
           values(p.padding), values(p.dilation),      values(p.output_shape), p.mode};
 }
 
+void check_count(int count) {
+  if (count < 0 || count > Dims::kMax)
+    throw Error(ErrorCode::bad_param, concat("Dims: ", std::int64_t{count}, " values, expected at most ",
+                                             std::int64_t{Dims::kMax}));
+}
+
 }  // namespace
 
 Dims::Dims(const std::int64_t* values, int count) : count_(count) {
-  if (count < 0 || count > kMax)
-    throw Error(ErrorCode::bad_param,
-                concat("Dims: ", std::int64_t{count}, " values, expected at most ", std::int64_t{kMax}));
+  check_count(count);
   std::copy(values, values + count, values_);
 }
 
 Dims Dims::filled(int count, std::int64_t value) {
+  check_count(count);
   Dims dims;
   dims.count_ = count;
   std::fill(dims.values_, dims.values_ + count, value);
@@ -117,13 +123,12 @@ Dims indice_pairs_output_shape(const IndicePairsParams& params) {
   return resolved(p).output_shape;
 }
 
-void families::sparse_conv::check_mode(const Arguments& arguments) {
-  const Signature& signature = arguments.signature();
-  const auto vector = [&](std::string_view name) { return arguments.scalar(signature.size(name)).values; };
-  if (static_cast<ConvMode>(arguments.size(signature.size("mode"))) != ConvMode::submanifold) return;
-  const std::int64_t* stride = vector("stride");
-  const std::int64_t *in = vector("spatial_shape"), *out = vector("output_shape");
-  for (std::int64_t d = 0; d < arguments.size(signature.size("dims")); ++d) {
+void families::sparse_conv::check_mode(const Arguments& arguments, const Positions& at) {
+  if (static_cast<ConvMode>(arguments.size(at[0])) != ConvMode::submanifold) return;
+  const std::int64_t* stride = arguments.scalar(at[1]).values;
+  const std::int64_t* in = arguments.scalar(at[2]).values;
+  const std::int64_t* out = arguments.scalar(at[3]).values;
+  for (std::int64_t d = 0; d < arguments.scalar(at[2]).value; ++d) {
     if (stride[d] != 1)
       arguments.fail(ErrorCode::bad_param,
                      concat("stride[", d, "] is ", stride[d], ", expected 1 in submanifold mode"));
@@ -133,13 +138,12 @@ void families::sparse_conv::check_mode(const Arguments& arguments) {
   }
 }
 
-void families::sparse_conv::check_coordinates(const Arguments& arguments) {
-  const Signature& signature = arguments.signature();
-  const Slot& indices = arguments.slot(signature.argument("indices"));
+void families::sparse_conv::check_coordinates(const Arguments& arguments, const Positions& at) {
+  const Slot& indices = arguments.slot(at[0]);
   const std::int64_t rows = indices.shape[0];
   const int columns = static_cast<int>(indices.shape[1]);
-  std::int64_t limits[Dims::kMax + 1] = {arguments.size(signature.size("batch_size"))};
-  std::copy_n(arguments.scalar(signature.size("spatial_shape")).values, columns - 1, limits + 1);
+  std::int64_t limits[Dims::kMax + 1] = {arguments.size(at[1])};
+  std::copy_n(arguments.scalar(at[2]).values, columns - 1, limits + 1);
   if (all_in_range({indices.data, indices.dtype, indices.shape, indices.rank}, limits)) return;
   visit_index(indices.dtype, [&](auto type) {
     const auto* data = static_cast<const typename decltype(type)::type*>(indices.data);
@@ -180,10 +184,11 @@ struct IndicePairs::State {
 
   void write(Call& call, const Tensor& out_indices, const Tensor& indice_pairs,
              const Tensor& indice_num) const;
-  // How the pairs are written: decided once, because the number of threads may change at any time.
+  // How the pairs are written. Decided once per call: another thread may change the number of threads
+  // meanwhile.
   struct Plan {
-    std::int64_t blocks;  // parts that the sites of a window are cut into
-    int workers;          // that look for pairs at the same time, at most
+    std::int64_t blocks;  // the sites of a window are cut into so many blocks
+    int workers;          // threads that search at the same time, at most
     bool parallel, stream;
     std::int64_t begin(std::int64_t sites, std::int64_t block) const { return sites * block / blocks; }
   };
@@ -197,21 +202,22 @@ struct IndicePairs::State {
 };
 
 std::size_t families::sparse_conv::indice_pairs_scratch(std::int64_t rows, const IndicePairsParams& params) {
-  return padded(sizeof(IndicePairs::State)) + pair_index_bytes(rows, params);
+  return padded(sizeof(IndicePairs::State)) + PairIndex::bytes(rows, params);
 }
 
 IndicePairs::State::Plan IndicePairs::State::plan() const {
   const std::int64_t threads = context.threads(), offsets = index.geometry().offset_count;
   const bool parallel = pair_bytes() >= kParallelBytes, stream = pair_bytes() >= kStreamBytes;
   if (!parallel || offsets == 0 || threads == 1) return {1, 1, parallel, stream};
-  // Enough for all threads, when there are few row offsets.
+  // With few row offsets there must be several blocks to keep all threads busy.
   const std::int64_t wanted = (4 * threads - 1) / offsets + 1;
   const std::int64_t blocks = std::clamp<std::int64_t>(wanted, 1, indices.shape[0] / kLeastBlock + 1);
   return {blocks, static_cast<int>(std::min(threads, offsets * blocks)), parallel, stream};
 }
 
-// Every window under every row offset; counts [row offsets, blocks, taps]. A block's pairs are put where they
-// would be if every site before it had one.
+// Searches every window under every row offset; counts is [row offsets, blocks, taps]. The pairs of a block
+// are written where they would be if every site of the earlier blocks had one; join_blocks() moves them
+// together.
 void IndicePairs::State::find_pairs(const Plan& plan, std::int32_t* pairs, std::int64_t* counts,
                                     RankWord* words) const {
   const Geometry& g = index.geometry();
@@ -232,7 +238,8 @@ void IndicePairs::State::find_pairs(const Plan& plan, std::int32_t* pairs, std::
             const std::int64_t begin = plan.begin(sites, task % block_count);
             const std::int64_t end = plan.begin(sites, task % block_count + 1);
             std::int64_t* at = counts + task * taps + window.first_tap;
-            std::fill_n(at, window.taps, begin);
+            std::fill_n(at, window.taps, begin < end ? begin : 0);
+            if (begin == end) continue;
             const ProbeTask probe{met,
                                   index.homes(window.slot) + start,
                                   index.bits(window.slot) + start,
@@ -253,7 +260,7 @@ void IndicePairs::State::find_pairs(const Plan& plan, std::int32_t* pairs, std::
       plan.workers);
 }
 
-// The blocks of each kernel offset one behind the other, and how many pairs that makes.
+// Moves the blocks of each kernel offset together and writes how many pairs it has.
 void IndicePairs::State::join_blocks(const Plan& plan, std::int32_t* pairs, const std::int64_t* counts,
                                      std::int32_t* num) const {
   const Geometry& g = index.geometry();
@@ -282,7 +289,7 @@ void IndicePairs::State::join_blocks(const Plan& plan, std::int32_t* pairs, cons
                });
 }
 
-// -1 behind the pairs of each kernel offset.
+// Fills the rest of each row of pairs with -1.
 void IndicePairs::State::fill_tails(const Plan& plan, std::int32_t* pairs, const std::int32_t* num) const {
   const std::int64_t rows = indices.shape[0], all = index.geometry().kernel_volume * 2 * rows;
   const bool stream = plan.stream;

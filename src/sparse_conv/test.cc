@@ -42,6 +42,19 @@ Dims small_space(int dims) {
   return dims == 1 ? Dims{70} : dims == 2 ? Dims{9, 37} : dims == 3 ? Dims{5, 6, 9} : Dims{3, 4, 3, 6};
 }
 
+// The example of README.md: the window of x = 29 crosses from the first leaf into the second.
+TEST(IndicePairs, ReadmeExample) {
+  const std::int32_t sites[] = {0, 29, 0, 30};
+  std::int32_t out[4] = {}, pairs[12] = {}, num[3] = {};
+  const IndicePairsParams params{.spatial_shape = {64}, .kernel_size = {3}, .mode = ConvMode::submanifold};
+  EXPECT_EQ(get_indice_pairs(default_context(), view(sites, {2, 2}), view(out, {2, 2}),
+                             view(pairs, {3, 2, 2}), view(num, {3}), params),
+            2);
+  using Ints = std::vector<std::int32_t>;
+  EXPECT_EQ(Ints(num, num + 3), (Ints{1, 2, 1}));
+  EXPECT_EQ(Ints(pairs, pairs + 12), (Ints{0, -1, 1, -1, 0, 1, 0, 1, 1, -1, 0, -1}));
+}
+
 TEST(IndicePairs, EqualsTheDefinition) {
   unsigned seed = 0;
   for (ConvMode mode : kModes) {

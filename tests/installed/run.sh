@@ -1,38 +1,58 @@
 #!/usr/bin/env bash
-# Installs the library into an empty folder, then builds a C++ and a C99 program against that copy, through CMake
-# and through pkg-config, shared and static, and runs them. Argument: the source tree.
+# Installs the library by the README's own commands, into an empty folder that is then moved. Builds a C++ and a
+# C99 program against that copy, through CMake and through pkg-config, shared and static, and runs them; then
+# looks at what the libraries export. Argument: the source tree.
 set -euo pipefail
 source=$1
 here=$source/tests/installed
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-build=$source/build/installed  # beside the others, so that ccache finds what they compiled
-cmake -S "$source" --preset release -B "$build" -DCMAKE_INSTALL_PREFIX="$work/prefix" >/dev/null
-cmake --build "$build" -- --quiet
-cmake --install "$build" >/dev/null
+fail() { echo "$*"; exit 1; }
+passed=0
+run() { LD_LIBRARY_PATH=${libdir:-} "$1"; passed=$((passed + 1)); }
+
+commands=$(grep -E '^cmake .*--prefix /opt/turnout$' "$source/README.md") || fail "the README says nothing of an installation"
+(cd "$source" && eval "${commands//\/opt\/turnout/$work/first}") >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
+mv "$work/first" "$work/prefix"
 
 cmake -S "$here" -B "$work/client" -G Ninja -DCMAKE_PREFIX_PATH="$work/prefix" >/dev/null
 cmake --build "$work/client" -- --quiet
 for program in client_cpp client_cpp_static client_c client_c_static; do
-  "$work/client/$program"
+  run "$work/client/$program"
 done
 
 PKG_CONFIG_PATH=$(dirname "$(find "$work/prefix" -name turnout.pc)")
 export PKG_CONFIG_PATH
 libdir=$(dirname "$PKG_CONFIG_PATH")
-g++ -std=c++20 "$here/client.cc" $(pkg-config --cflags --libs turnout) -o "$work/pkg_cpp"
-gcc -std=c99 -pedantic-errors -Wall -Wextra -Werror "$here/client.c" $(pkg-config --cflags --libs turnout-mluop) \
-  -o "$work/pkg_c"
-g++ -std=c++20 "$here/client.cc" $(pkg-config --cflags turnout) "$libdir/libturnout.a" -pthread -o "$work/pkg_cpp_static"
-for program in pkg_cpp pkg_c pkg_cpp_static; do
-  LD_LIBRARY_PATH=$libdir "$work/$program"
+cpp() { g++ -std=c++20 "$here/client.cc" "$@"; }
+c() { gcc -std=c99 -pedantic-errors -Wall -Wextra -Werror "$here/client.c" "$@"; }
+cpp $(pkg-config --cflags --libs turnout) -o "$work/cpp"
+c $(pkg-config --cflags --libs turnout-mluop) -o "$work/c"
+cpp -static $(pkg-config --static --cflags --libs turnout) -o "$work/cpp_static"
+c -static $(pkg-config --static --cflags --libs turnout-mluop) -o "$work/c_static"
+for program in cpp c cpp_static c_static; do
+  run "$work/$program"
 done
 
-# The C library exports the C names alone, and both libraries carry their version in the SONAME.
-extra=$(nm -D --defined-only "$libdir/libturnout_mluop.so" | awk '{print $3}' | grep -vE '^(mluOp|mluop|turnoutLastError)' || true)
-[ -z "$extra" ] || { echo "libturnout_mluop.so exports more than the C interface: $extra"; exit 1; }
+# Symbols that a file defines and lets others bind to.
+exports() { nm -DC --defined-only "$1" | cut -d' ' -f3-; }
+expect_none() { [ -z "$2" ] || fail "$1: $2"; passed=$((passed + 1)); }
+expect_none "libturnout_mluop.so exports more than the C interface" \
+  "$(exports "$libdir/libturnout_mluop.so" | grep -vE '^(mluOp|mluop|turnoutLastError)' || true)"
+expect_none "libturnout.so exports what is inside" \
+  "$(exports "$libdir/libturnout.so" | grep -E '::State\b|turnout::(core|doors|families)::' || true)"
+g++ -shared -o "$work/plugin.so" -Wl,--whole-archive "$libdir/libturnout_mluop.a" "$libdir/libturnout.a" \
+  -Wl,--no-whole-archive -pthread
+expect_none "a library that links the static ones exports them in turn" \
+  "$(exports "$work/plugin.so" | grep -iE 'turnout|mluop' || true)"
+
+# The SONAME has the version that programs rely on: before 1.0 that is the minor one.
+version=$(sed -n 's/.*TURNOUT_VERSION "\([0-9]*\)\.\([0-9]*\).*/\1.\2/p' "$source/include/turnout/version.h")
+soversion=${version%.*}
+[ "$soversion" != 0 ] || soversion=$version
 for library in turnout turnout_mluop; do
-  readelf -d "$libdir/lib$library.so" | grep -q "SONAME.*lib$library\.so\.0" ||
-    { echo "lib$library.so has no versioned SONAME"; exit 1; }
+  soname=$(readelf -d "$libdir/lib$library.so" | sed -n 's/.*SONAME.*\[\(.*\)\]/\1/p')
+  [ "$soname" = "lib$library.so.$soversion" ] || fail "lib$library.so has the SONAME $soname"
+  passed=$((passed + 1))
 done
-echo "7 passed, 0 failed"
+echo "$passed passed, 0 failed"

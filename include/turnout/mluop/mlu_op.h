@@ -17,7 +17,9 @@ extern "C" {
  * that cleaning up does not hide it. Valid until the thread's next call. */
 TURNOUT_MLUOP_API const char* MLUOP_WIN_API turnoutLastError(void);
 
-/* ---- Handle. Its number of threads is fixed at creation: TURNOUT_NUM_THREADS, or one per CPU. ---- */
+/* ---- Handle. Its number of threads is fixed at creation: TURNOUT_NUM_THREADS, or one per CPU. Clients that
+ * look into it find { int32_t device; cnrtQueue_t queue; int32_t arch; } at its beginning: 0, the queue that
+ * was set, and 592, the newest device that MLU-OPS knows. ---- */
 
 TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpCreate(mluOpHandle_t* handle);
 TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpDestroy(mluOpHandle_t handle);
@@ -51,11 +53,11 @@ TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpGetSizeOfDataType(mluOpDataTy
 /* Each pointer may be NULL. */
 TURNOUT_MLUOP_API void MLUOP_WIN_API mluOpGetLibVersion(int* major, int* minor, int* patch);
 
-/* Recording of test cases: accepted, and nothing is recorded. The directory is always "". */
+/* Recording of test cases: accepted, and nothing is recorded. The directory is kept for the whole process and
+ * given back, at first ""; NULL: BAD_PARAM. What was given back stays valid. */
 TURNOUT_MLUOP_API void MLUOP_WIN_API mluOpSetGenCaseMode(int mode);
-TURNOUT_MLUOP_API void MLUOP_WIN_API mluOpSetGenCaseDirectory(const char* directory);
-TURNOUT_MLUOP_API void MLUOP_WIN_API mluOpGetGenCaseDirectory(char* buffer, size_t size, size_t* length,
-                                                              mluOpStatus_t* status);
+TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpSetGenCaseDirectory(const char* directory);
+TURNOUT_MLUOP_API const char* MLUOP_WIN_API mluOpGetGenCaseDirectory(void);
 
 /* ---- Tensor descriptors. A call reads them; they may be changed or destroyed right after it. ---- */
 

@@ -17,6 +17,7 @@ extern "C" {
  *
  * A token out of either range is dropped. Of several tokens on one row the last one wins. Rows that no token
  * names keep their content. Every product is one IEEE multiplication, whatever the number of threads.
+ * dispatch may share memory with input, wholly or in part: the result is that of a copied input.
  *
  * In this order:
  *   BAD_PARAM      handle or a descriptor is NULL; number of dimensions; dtype; a scalar is negative; a shape
@@ -24,7 +25,7 @@ extern "C" {
  *   NOT_SUPPORTED  a tensor is strided; a tensor has 2^31 elements or more
  *   SUCCESS        a tensor has no elements: nothing is read or written, data pointers may be NULL
  *   BAD_PARAM      samples > num_experts * capacity; a data pointer is NULL or not aligned to its element;
- *                  dispatch overlaps another tensor
+ *                  dispatch overlaps gates, indices or locations
  */
 TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpMoeDispatchForward(
     mluOpHandle_t handle, const mluOpTensorDescriptor_t gates_desc, const void* gates,

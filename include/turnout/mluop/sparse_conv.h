@@ -59,7 +59,9 @@ TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpGetIndicePairsWorkspaceSize(
  *
  * Without sub_m: the sites o of all pairs are the outputs, numbered in ascending (n, d, h, w).
  * With sub_m:    the outputs are the input sites in their order, and pairs with any other o are dropped. Of
- *                equal sites the last one stands for the output; all of them are inputs.
+ *                equal sites the last one stands for the output; all of them are inputs. pad is obeyed all
+ *                the same: unless it is filter_space / 2, the kernel lies beside its site. (From Python a
+ *                padding is ignored there, as mmcv and spconv do.)
  *
  *   for each k, for the j-th of its pairs in ascending input row:
  *     indice_pairs[k, 0, j] = input row

@@ -6,6 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "queue.h"
+
 #ifndef MLUOP_WIN_API
 #ifdef _WIN32
 #define MLUOP_WIN_API __stdcall
@@ -14,7 +16,8 @@
 #endif
 #endif
 
-#if defined(__GNUC__)
+/* TURNOUT_STATIC: for the static library, which marks nothing for export. */
+#if defined(__GNUC__) && !defined(TURNOUT_STATIC)
 #define TURNOUT_MLUOP_API __attribute__((visibility("default")))
 #else
 #define TURNOUT_MLUOP_API
@@ -124,9 +127,6 @@ typedef enum TURNOUT_MLUOP_INT {
 /* Other spellings that clients use. */
 typedef mluOpStatus_t mluopStatus_t;
 #define MLUOP_REDUCEMODE_MAX MLUOP_REDUCE_DMAX
-
-/* Queues are kept and given back, never used: every call has finished when it returns. */
-typedef struct cnrtQueueSt* cnrtQueue_t;
 
 typedef struct mluOpContext* mluOpHandle_t;
 typedef struct mluOpTensorStruct* mluOpTensorDescriptor_t;

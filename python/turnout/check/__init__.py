@@ -1,11 +1,21 @@
 """The operators in plain NumPy, slow and readable, and a check of the installed ones against them."""
 
 from turnout.check import dynamic_scatter as _dynamic_scatter
+from turnout.check import indice_convolution as _indice_convolution
 from turnout.check import moe_dispatch as _moe_dispatch
 from turnout.check import moe_re_routing as _moe_re_routing
 from turnout.check import mutual_information as _mutual_information
 from turnout.check import sparse_conv as _sparse_conv
 from turnout.check.dynamic_scatter import dynamic_scatter_backward, dynamic_scatter_forward, voxelize
+from turnout.check.indice_convolution import (
+    indice_avg_pool_backward,
+    indice_avg_pool_forward,
+    indice_convolution_backward_data,
+    indice_convolution_backward_filter,
+    indice_convolution_forward,
+    indice_max_pool_backward,
+    indice_max_pool_forward,
+)
 from turnout.check.moe_dispatch import moe_dispatch_forward
 from turnout.check.moe_re_routing import moe_re_routing, moe_re_routing_inverse
 from turnout.check.mutual_information import (
@@ -17,6 +27,7 @@ from turnout.check.sparse_conv import get_indice_pairs
 
 CHECKS = {
     **_dynamic_scatter.CHECKS,
+    **_indice_convolution.CHECKS,
     **_moe_dispatch.CHECKS,
     **_moe_re_routing.CHECKS,
     **_mutual_information.CHECKS,
@@ -28,6 +39,13 @@ __all__ = [
     "dynamic_scatter_backward",
     "dynamic_scatter_forward",
     "get_indice_pairs",
+    "indice_avg_pool_backward",
+    "indice_avg_pool_forward",
+    "indice_convolution_backward_data",
+    "indice_convolution_backward_filter",
+    "indice_convolution_forward",
+    "indice_max_pool_backward",
+    "indice_max_pool_forward",
     "moe_dispatch_forward",
     "moe_re_routing",
     "moe_re_routing_inverse",

@@ -1,31 +1,27 @@
 """The operators for PyTorch: ``torch.ops.turnout.*``, ready for ``torch.compile``, on torch's threads."""
 
-from turnout.torch.dynamic_scatter import (
-    DynamicScatter,
-    VoxelIndex,
-    Voxelization,
-    dynamic_scatter,
-    voxelization,
-)
+from turnout.torch.convolution import indice_avg_pool, indice_convolution, indice_max_pool
+from turnout.torch.dynamic_scatter import dynamic_scatter, voxelize
 from turnout.torch.moe_dispatch import moe_dispatch_forward
-from turnout.torch.moe_re_routing import moe_re_routing, moe_re_routing_inverse, npu_moe_re_routing
+from turnout.torch.moe_re_routing import moe_re_routing, moe_re_routing_inverse
 from turnout.torch.mutual_information import (
     joint_mutual_information_recursion,
     mutual_information_recursion,
 )
 from turnout.torch.sparse_conv import get_indice_pairs
+from turnout.torch.voxel_index import VoxelIndex
 
 __all__ = [
-    "DynamicScatter",
     "VoxelIndex",
-    "Voxelization",
     "dynamic_scatter",
     "get_indice_pairs",
+    "indice_avg_pool",
+    "indice_convolution",
+    "indice_max_pool",
     "joint_mutual_information_recursion",
     "moe_dispatch_forward",
     "moe_re_routing",
     "moe_re_routing_inverse",
     "mutual_information_recursion",
-    "npu_moe_re_routing",
-    "voxelization",
+    "voxelize",
 ]

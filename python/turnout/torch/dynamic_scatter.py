@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import torch
-from torch.autograd import forward_ad
 
 from turnout import _core
-from turnout.torch.library import define, refuse_tangents
+from turnout.torch.library import define
+from turnout.torch.sentences import own_sentences
+from turnout.torch.tracing import unknown_size, value_of
 
 Numbers = Any  # a sequence of numbers, an array or a tensor
-Limits = Any  # an integer, or two of them as a sequence, an array or a tensor
 
 
 def _contiguous(tensor):
@@ -37,7 +36,13 @@ def _hard_cpu(points, voxel_size, point_cloud_range, max_points, max_voxels):
 
 
 def _hard_fake(points, voxel_size, point_cloud_range, max_points, max_voxels):
-    voxels = torch.library.get_ctx().new_dynamic_size()
+    limits = value_of(max_points), value_of(max_voxels)
+    if any(limit is not None and limit < 0 for limit in limits):
+        raise ValueError(
+            f"voxelize: max_points is {limits[0]} and max_voxels is {limits[1]}, expected two limits of 0 or "
+            "more, or -1 for both"
+        )
+    voxels = unknown_size("voxelize_hard", "voxels")
     return (
         points.new_empty((voxels, max_points, points.shape[1])),
         points.new_empty((voxels, 3), dtype=torch.int32),
@@ -53,7 +58,7 @@ def _forward_cpu(feats, coors, reduce_type="max"):
 
 
 def _forward_fake(feats, coors, reduce_type="max"):
-    voxels = torch.library.get_ctx().new_dynamic_size()
+    voxels = unknown_size("dynamic_scatter_forward", "voxels")
     return (
         feats.new_empty((voxels, feats.shape[1])),
         coors.new_empty((voxels, coors.shape[1])),
@@ -145,97 +150,41 @@ _forward = define(
 )
 
 
-# -- an index for many reductions --------------------------------------------------------------------------
+# -- functions ---------------------------------------------------------------------------------------------
 
 
-def _plain(name: str, tensor: torch.Tensor) -> torch.Tensor:
-    """Row by row in memory, without the sign that a view may add: no dispatcher has looked at this one."""
-    if not isinstance(tensor, torch.Tensor):
-        raise TypeError(f"{name} is of type {type(tensor).__name__}, expected a torch.Tensor")
-    return tensor.resolve_neg().contiguous()
-
-
-class _Reduce(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, feats, index, reduce_type):
-        voxel_feats = _core.voxel_index_reduce(
-            index._index, _plain("VoxelIndex.reduce: feats", feats), reduce_type, None
+def _numbers(name: str, values: Numbers, count: int) -> list[float]:
+    plain = values.tolist() if hasattr(values, "tolist") else values
+    if isinstance(plain, str) or not hasattr(plain, "__iter__"):
+        raise TypeError(
+            f"voxelize: {name} is of type {type(values).__name__}, expected a sequence of {count} numbers"
         )
-        ctx.index, ctx.reduce_type = index, reduce_type
-        ctx.save_for_backward(*((feats, voxel_feats) if reduce_type == "max" else (None, None)))
-        return voxel_feats
-
-    @staticmethod
-    def backward(ctx, grad):
-        return _ReduceBackward.apply(grad, *ctx.saved_tensors, ctx.index, ctx.reduce_type), None, None
+    return [float(value) for value in plain]
 
 
-class _ReduceBackward(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, grad_voxel_feats, feats, voxel_feats, index, reduce_type):
-        ctx.index, ctx.reduce_type = index, reduce_type
-        ctx.save_for_backward(feats, voxel_feats)
-        return index._spread(grad_voxel_feats, feats, voxel_feats, reduce_type)
+@own_sentences()
+def voxelize(
+    points: torch.Tensor,
+    voxel_size: Numbers,
+    point_cloud_range: Numbers,
+    *,
+    max_points: int = -1,
+    max_voxels: int = -1,
+) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """The voxel that each point is in; with two limits, the points themselves, voxel by voxel.
 
-    @staticmethod
-    def backward(ctx, grad):
-        """As in :func:`_backward_grad`: rows are gathered where they have been spread."""
-        reduce_type = ctx.reduce_type
-        if reduce_type == "max":
-            feats, voxel_feats = ctx.saved_tensors
-            is_taken = ctx.index._spread(torch.ones_like(voxel_feats), feats, voxel_feats, "max") != 0
-            grad, reduce_type = torch.where(is_taken, grad, 0), "sum"
-        return ctx.index.reduce(grad, reduce_type), None, None, None, None
-
-
-class VoxelIndex:
-    """The voxels of points, found once for many reductions, each of which is differentiable.
-
-    ::
-
-        index = turnout.torch.VoxelIndex(coors)
-        mean = index.reduce(points, "mean")
-        most = index.reduce(feats)                      # the same points, with other features
-
-    :class:`turnout.VoxelIndex` for autograd, on torch's threads. ``coors`` are read here and never again, and
-    may be strided. A recorded gradient keeps the index. ``torch.compile`` runs it outside of its graphs.
-
-    Attributes:
-        points: how many points there are.
-        voxels: how many voxels there are.
-        voxel_coors: ``[voxels, dims]``, ascending.
-        point2voxel_map: ``[points]``, int32: the voxel of each point, or -1.
-        voxel_points_count: ``[voxels]``, int32.
+    Returns coors ``[points, 3]``: z, y, x; or with limits voxels ``[voxels, max_points, features]``, coors
+    ``[voxels, 3]`` and num_points_per_voxel. The definition is that of :func:`turnout.voxelize`. ``points``
+    may be strided. There is no gradient: with limits, points that require grad are refused while grad mode is
+    on.
     """
-
-    def __init__(self, coors: torch.Tensor) -> None:
-        self._index, tensors = _core.voxel_index(_plain("VoxelIndex: coors", coors), True)
-        self.voxel_coors, self.point2voxel_map, self.voxel_points_count = tensors
-        self.points: int = len(self.point2voxel_map)
-        self.voxels: int = len(self.voxel_points_count)
-
-    def reduce(self, feats: torch.Tensor, reduce_type: str = "max") -> torch.Tensor:
-        """voxel_feats ``[voxels, channels]``, the first of the results of ``dynamic_scatter_forward``.
-
-        Differentiable with respect to ``feats``, as often as needed; no gradient sorts anything. With 'max'
-        the first of the equal points has the whole gradient. ``feats`` may be strided.
-        """
-        if forward_ad._current_level >= 0:
-            refuse_tangents("VoxelIndex.reduce", {"feats": feats})
-        return _Reduce.apply(feats, self, reduce_type)
-
-    def _spread(self, grad_voxel_feats, feats, voxel_feats, reduce_type):
-        tensors = (grad_voxel_feats, feats, voxel_feats)
-        rows = (x if x is None else _plain("VoxelIndex.reduce_backward", x) for x in tensors)
-        return _core.voxel_index_reduce_backward(self._index, *rows, reduce_type, None)
-
-    def __repr__(self) -> str:
-        return f"VoxelIndex({self.points} points in {self.voxels} voxels)"
+    size, range_ = _numbers("voxel_size", voxel_size, 3), _numbers("point_cloud_range", point_cloud_range, 6)
+    if max_points == -1 and max_voxels == -1:
+        return _voxelize(points, size, range_)
+    return _voxelize_hard(points, size, range_, max_points, max_voxels)
 
 
-# -- the names and signatures that users of mmcv know ------------------------------------------------------
-
-
+@own_sentences()
 def dynamic_scatter(
     feats: torch.Tensor, coors: torch.Tensor, reduce_type: str = "max"
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -253,133 +202,3 @@ def dynamic_scatter(
     """
     voxel_feats, voxel_coors, _, _ = _forward(feats, coors, reduce_type)
     return voxel_feats, voxel_coors
-
-
-class DynamicScatter(torch.nn.Module):
-    """:func:`dynamic_scatter` of the points of one cloud, or of a batch of them.
-
-    Args:
-        voxel_size, point_cloud_range: kept as attributes; the coordinates say it all.
-        average_points: 'mean', else 'max'.
-    """
-
-    def __init__(self, voxel_size: Numbers, point_cloud_range: Numbers, average_points: bool) -> None:
-        super().__init__()
-        self.voxel_size = voxel_size
-        self.point_cloud_range = point_cloud_range
-        self.average_points = average_points
-
-    def forward_single(self, points: torch.Tensor, coors: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """:func:`dynamic_scatter`, with the reduction of this module."""
-        return dynamic_scatter(points, coors, "mean" if self.average_points else "max")
-
-    def forward(self, points: torch.Tensor, coors: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Features and coordinates of the voxels of ``points [points, channels]``.
-
-        ``coors`` is ``[points, 3]``: z, y, x; with another number of columns the first one is the number of
-        the cloud in the batch. Points of a batch come in any order; voxels are ascending in all columns.
-        """
-        # The number of the cloud is the most significant coordinate, so that one call is a call for each.
-        return self.forward_single(points, coors)
-
-    def __repr__(self) -> str:
-        return (
-            f"{type(self).__name__}(voxel_size={self.voxel_size}, "
-            f"point_cloud_range={self.point_cloud_range}, average_points={self.average_points})"
-        )
-
-
-def _numbers(values: Numbers) -> list[float]:
-    return [float(value) for value in (values.tolist() if hasattr(values, "tolist") else values)]
-
-
-def _limits(max_voxels: Limits) -> tuple[int, int]:
-    """The limit for training and that for all else."""
-    limits = max_voxels.tolist() if hasattr(max_voxels, "tolist") else max_voxels
-    if not hasattr(limits, "__len__"):
-        return limits, limits
-    if len(limits) != 2:
-        raise ValueError(
-            f"Voxelization: max_voxels has {len(limits)} elements, expected one limit, or 2: "
-            "for training and for all else"
-        )
-    return tuple(limits)
-
-
-def voxelization(
-    points: torch.Tensor,
-    voxel_size: Numbers,
-    coors_range: Numbers,
-    max_points: int = 35,
-    max_voxels: int = 20000,
-    deterministic: bool = True,
-) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """The points of each voxel, or with a limit of -1 the voxel of each point.
-
-    Returns voxels ``[voxels, max_points, features]``, coors ``[voxels, 3]`` and num_points_per_voxel; or
-    coors ``[points, 3]`` alone when ``max_points`` or ``max_voxels`` is -1. The definition is that of
-    :func:`turnout.voxelize`, also for ``deterministic=False``. ``points`` may be strided; there is no
-    gradient.
-    """
-    del deterministic
-    size, range_ = _numbers(voxel_size), _numbers(coors_range)
-    if max_points == -1 or max_voxels == -1:
-        return _voxelize(points, size, range_)
-    return _voxelize_hard(points, size, range_, max_points, max_voxels)
-
-
-class Voxelization(torch.nn.Module):
-    """:func:`voxelization` with fixed voxels.
-
-    Args:
-        voxel_size: three numbers, x, y, z.
-        point_cloud_range: six numbers: x, y, z at least, x, y, z at most.
-        max_num_points: of a voxel; -1: only coordinates, of all points.
-        max_voxels: one limit, or one for training and one for all else.
-        deterministic: accepted; results always are.
-
-    Attributes:
-        grid_size: how many voxels there are in the directions x, y, z, a tensor.
-        pcd_shape: ``[1, grid_size[1], grid_size[0]]``.
-    """
-
-    def __init__(
-        self,
-        voxel_size: Numbers,
-        point_cloud_range: Numbers,
-        max_num_points: int,
-        max_voxels: Limits = 20000,
-        deterministic: bool = True,
-    ) -> None:
-        super().__init__()
-        self.voxel_size = voxel_size
-        self.point_cloud_range = point_cloud_range
-        self.max_num_points = max_num_points
-        self.max_voxels = _limits(max_voxels)
-        self.deterministic = deterministic
-        # One point, for the operator to say what is wrong with the grid now and not in the first call.
-        _core.voxelize(torch.zeros(1, 3, device="cpu"), voxel_size, point_cloud_range, -1, -1, None, True)
-        size, ends = (torch.tensor(_numbers(x), dtype=torch.float32) for x in (voxel_size, point_cloud_range))
-        # Halves away from zero, as in the operator; torch.round takes them to the even number.
-        self.grid_size = torch.tensor(
-            [math.floor(extent + 0.5) for extent in ((ends[3:] - ends[:3]) / size).tolist()]
-        )
-        self.pcd_shape = [1, *self.grid_size[:2].flip(0)]
-
-    def forward(self, input: torch.Tensor) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """What :func:`voxelization` returns for these points."""
-        return voxelization(
-            input,
-            self.voxel_size,
-            self.point_cloud_range,
-            self.max_num_points,
-            self.max_voxels[0 if self.training else 1],
-            self.deterministic,
-        )
-
-    def __repr__(self) -> str:
-        return (
-            f"{type(self).__name__}(voxel_size={self.voxel_size}, "
-            f"point_cloud_range={self.point_cloud_range}, max_num_points={self.max_num_points}, "
-            f"max_voxels={self.max_voxels}, deterministic={self.deterministic})"
-        )

@@ -6,6 +6,7 @@ import torch
 
 from turnout import _core
 from turnout.torch.library import define
+from turnout.torch.sentences import own_sentences
 
 
 def _forward_cpu(gates, indices, locations, input, capacity, num_experts):
@@ -34,6 +35,7 @@ _forward = define(
 )
 
 
+@own_sentences()
 def moe_dispatch_forward(
     gates: torch.Tensor,
     indices: torch.Tensor,

@@ -6,6 +6,7 @@ import torch
 
 from turnout import _core
 from turnout.torch.library import define
+from turnout.torch.sentences import own_sentences
 
 _empty = torch.empty
 
@@ -96,6 +97,7 @@ _inverse = define(
 )
 
 
+@own_sentences()
 def moe_re_routing(
     tokens: torch.Tensor,
     expert_token_num_per_rank: torch.Tensor,
@@ -116,31 +118,7 @@ def moe_re_routing(
     return permuted, None if per_token_scales is None else scales, idx, num
 
 
-# The name that users of torch_npu know; its arguments and their order are the same.
-def npu_moe_re_routing(
-    tokens: torch.Tensor,
-    expert_token_num_per_rank: torch.Tensor,
-    *,
-    per_token_scales: torch.Tensor | None = None,
-    expert_token_num_type: int = 1,
-    idx_type: int = 0,
-) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor, torch.Tensor]:
-    """:func:`moe_re_routing` under torch_npu's name, with its rule that scales of 8-bit floats are E8M0."""
-    is_fp8 = tokens.dtype in (torch.float8_e4m3fn, torch.float8_e5m2)
-    if is_fp8 and per_token_scales is not None and per_token_scales.dtype != torch.float8_e8m0fnu:
-        raise ValueError(
-            f"npu_moe_re_routing: per_token_scales has dtype {per_token_scales.dtype}, expected "
-            f"torch.float8_e8m0fnu beside tokens of {tokens.dtype}"
-        )
-    return moe_re_routing(
-        tokens,
-        expert_token_num_per_rank,
-        per_token_scales=per_token_scales,
-        expert_token_num_type=expert_token_num_type,
-        idx_type=idx_type,
-    )
-
-
+@own_sentences()
 def moe_re_routing_inverse(
     permute_tokens: torch.Tensor, permute_token_idx: torch.Tensor, *, idx_type: int = 0
 ) -> torch.Tensor:

@@ -8,6 +8,7 @@ import torch
 
 from turnout import _core
 from turnout.torch.library import define
+from turnout.torch.sentences import own_sentences
 
 
 def _lattice_dtype(px):
@@ -91,16 +92,22 @@ def _product(grad, weight):
     return (grad * weight.reshape(-1, 1, 1)).to(grad.dtype)
 
 
-class _Weighted(torch.autograd.Function):
+class WeightedMutualInformation(torch.autograd.Function):
     """Gradients for ans_grad 1, times ans_grad.
 
     `ans` is there to be differentiated: without it the part of a second derivative that comes through the
     lattice would be missing in silence.
     """
 
+    generate_vmap_rule = True
+
     @staticmethod
-    def forward(ctx, ans, px_grad, py_grad, weight):
+    def forward(ans, px_grad, py_grad, weight):
         return _product(px_grad, weight), _product(py_grad, weight)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        pass
 
     @staticmethod
     def backward(ctx, *grads):
@@ -109,7 +116,7 @@ class _Weighted(torch.autograd.Function):
 
 def _weighted(ans, px_grad, py_grad, weight):
     if torch.is_grad_enabled():  # create_graph=True
-        return _Weighted.apply(ans, px_grad, py_grad, weight)
+        return WeightedMutualInformation.apply(ans, px_grad, py_grad, weight)
     return _product(px_grad, weight), _product(py_grad, weight)
 
 
@@ -141,6 +148,7 @@ _both = define(
 # -- the signatures that users of k2 know ------------------------------------------------------------------
 
 
+@own_sentences()
 def mutual_information_recursion(
     px: torch.Tensor, py: torch.Tensor, boundary: torch.Tensor | None = None, return_grad: bool = False
 ) -> torch.Tensor | tuple[torch.Tensor, tuple[torch.Tensor, torch.Tensor]]:
@@ -160,15 +168,20 @@ def mutual_information_recursion(
     return _forward(px, py, boundary)[1]
 
 
-class _Share(torch.autograd.Function):
+class JointMutualInformationRecursion(torch.autograd.Function):
     """What one pair of terms adds to the score: each times how often its step is taken."""
 
+    generate_vmap_rule = True
+
     @staticmethod
-    def forward(ctx, px, py, px_grad, py_grad):
-        share = _expectation(px, px_grad) + _expectation(py, py_grad)
-        ctx.save_for_backward(share, px_grad, py_grad)
+    def forward(px, py, px_grad, py_grad):
+        return _expectation(px, px_grad) + _expectation(py, py_grad)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        px, py, px_grad, py_grad = inputs
+        ctx.save_for_backward(output, px_grad, py_grad)
         ctx.dtypes = px.dtype, py.dtype
-        return share
 
     @staticmethod
     def backward(ctx, grad):
@@ -181,6 +194,7 @@ def _expectation(term, taken):
     return torch.where(taken == 0, 0, term * taken).sum(dim=(1, 2))
 
 
+@own_sentences()
 def joint_mutual_information_recursion(
     px: Sequence[torch.Tensor], py: Sequence[torch.Tensor], boundary: torch.Tensor | None = None
 ) -> torch.Tensor:
@@ -209,6 +223,8 @@ def joint_mutual_information_recursion(
     with torch.no_grad():
         sums = (sum(term.to(dtype) for term in terms) for terms in (px, py))
         score, px_grad, py_grad = _both(*sums, boundary)
-    shares = [_Share.apply(x, y, px_grad, py_grad) for x, y in zip(px, py, strict=True)]
+    shares = [
+        JointMutualInformationRecursion.apply(x, y, px_grad, py_grad) for x, y in zip(px, py, strict=True)
+    ]
     rest = score - sum(share.detach() for share in shares)
     return torch.stack([shares[0] + rest, *shares[1:]])

@@ -9,6 +9,13 @@ import torch
 
 from turnout import _core
 from turnout.torch.library import define
+from turnout.torch.sentences import add_speaker, own_sentences
+from turnout.torch.tracing import Scalars, unknown_size, value_of, values_of
+
+Ints = int | Sequence[int]  # one for each spatial dimension; or one for all
+
+_VECTORS = ("kernel_size", "stride", "padding", "dilation", "output_padding")
+add_speaker("indice_pairs_output_shape")
 
 
 def _pairs_cpu(
@@ -45,18 +52,40 @@ def _pairs_fake(
     subm=False,
     transpose=False,
 ):
-    dims = len(spatial_shape)
-    kernel = kernel_size * dims if len(kernel_size) == 1 else kernel_size
-    if len(kernel) != dims:
-        raise ValueError(f"get_indice_pairs: kernel_size has {len(kernel)} elements, expected dims = {dims}")
+    kernel = kernel_size * len(spatial_shape) if len(kernel_size) == 1 else kernel_size
     volume = math.prod(i if k == -1 else k for k, i in zip(kernel, spatial_shape, strict=True))
     rows, columns = indices.shape
-    outputs = rows if subm else torch.library.get_ctx().new_dynamic_size()
+    outputs = rows if subm else unknown_size("get_indice_pairs", "outputs")
     return (
         indices.new_empty((outputs, columns)),
         indices.new_empty((volume, 2, rows), dtype=torch.int32),
         indices.new_empty((volume,), dtype=torch.int32),
     )
+
+
+@own_sentences("get_indice_pairs")
+def _scalars(bound: Scalars) -> Scalars:
+    """Those of the signature: one value for each dimension, and the output shape."""
+    indices, space = bound["indices"], values_of(bound["spatial_shape"])
+    dims, columns = len(space), value_of(indices.shape[1]) if indices.dim() == 2 else None
+    if columns is not None and columns != dims + 1:  # which the check of the signature refuses
+        return {"spatial_shape": space, **dict.fromkeys((*_VECTORS[:-1], "output_shape"), ())}
+    vectors = {name: bound[name] * dims if len(bound[name]) == 1 else bound[name] for name in _VECTORS}
+    output_shape: tuple[int | None, ...] = (None,) * dims
+    if None not in space:
+        output_shape = _core.indice_pairs_output_shape(
+            space, *vectors.values(), bound["subm"], bound["transpose"]
+        )
+    kernel = [extent if k == -1 else k for k, extent in zip(vectors["kernel_size"], space, strict=True)]
+    if bound["subm"]:
+        vectors["padding"] = [0] * dims  # whatever was given
+    return {
+        "batch_size": bound["batch_size"],
+        "spatial_shape": space,
+        **{name: vectors[name] for name in _VECTORS[:-1]},
+        "kernel_size": kernel,
+        "output_shape": output_shape,
+    }
 
 
 _pairs = define(
@@ -65,6 +94,7 @@ _pairs = define(
     "bool transpose=False) -> (Tensor, Tensor, Tensor)",
     _pairs_cpu,
     _pairs_fake,
+    scalars=_scalars,
 )
 
 
@@ -72,31 +102,30 @@ def _plain(values):
     return values.tolist() if hasattr(values, "tolist") else values  # of NumPy, whose arrays torch refuses
 
 
-# The signature that users of mmcv know.
+@own_sentences()
 def get_indice_pairs(
     indices: torch.Tensor,
     batch_size: int,
-    spatial_shape: Sequence[int],
-    ksize: int | Sequence[int] = 3,
-    stride: int | Sequence[int] = 1,
-    padding: int | Sequence[int] = 0,
-    dilation: int | Sequence[int] = 1,
-    out_padding: int | Sequence[int] = 0,
+    spatial_shape: Ints,
+    kernel_size: Ints = 3,
+    stride: Ints = 1,
+    padding: Ints = 0,
+    dilation: Ints = 1,
+    output_padding: Ints = 0,
+    *,
     subm: bool = False,
     transpose: bool = False,
-    grid: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """The pairs of input and output sites of a sparse convolution, for each offset of its kernel.
 
-    Returns outids, indice_pairs and indice_pair_num. The definition is that of
-    :func:`turnout.get_indice_pairs`; arguments are those of mmcv's function of this name, whose results this
-    has in a fixed order: outputs ascending, the pairs of an offset in ascending input row. Stride and
-    dilation may both differ from 1, and dilated submanifold kernels keep their centre. ``grid``, a buffer
-    for mmcv, is not used. ``indices`` may be strided.
+    Returns out_indices, indice_pairs and indice_num. The definition is that of
+    :func:`turnout.get_indice_pairs`. With ``subm``, ``padding`` is ignored, as mmcv and
+    spconv do (C and C++ obey it). ``indices`` may be strided.
 
     Under ``torch.compile`` the number of outputs is a size that depends on data, except with ``subm``; some
     releases of torch want ``torch._dynamo.config.capture_dynamic_output_shape_ops = True`` for that.
     """
-    del grid
-    vectors = (_plain(values) for values in (spatial_shape, ksize, stride, padding, dilation, out_padding))
+    vectors = (
+        _plain(values) for values in (spatial_shape, kernel_size, stride, padding, dilation, output_padding)
+    )
     return _pairs(indices, batch_size, *vectors, subm, transpose)

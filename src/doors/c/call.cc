@@ -4,13 +4,17 @@
 #include <strings.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <iterator>
+#include <mutex>
 #include <new>
+#include <set>
+#include <string>
 
 #include "runtime/call.h"
 
@@ -75,7 +79,7 @@ void log_quietly(const char* sentence) noexcept {
   }
 }
 
-Slot slot_of(const Described& described) {
+Slot slot_of(const Described& described, bool logged) {
   if (described.desc == nullptr) {
     Slot absent;
     absent.data = described.data;  // for the check that refuses data without a descriptor
@@ -86,8 +90,12 @@ Slot slot_of(const Described& described) {
   const mluOpTensorStruct& desc = *described.desc;
   const std::int64_t* shape = desc.shape.data();
   if (desc.shape.empty()) shape = desc.elements == 0 ? nullptr : kScalar;
-  return {described.data, dtype_of_c(desc.dtype), shape, desc.stride.data(),
-          static_cast<int>(desc.shape.size())};
+  return {described.data,
+          dtype_of_c(desc.dtype),
+          shape,
+          desc.stride.data(),
+          static_cast<int>(desc.shape.size()),
+          logged ? mluOpGetNameOfTensorLayout(desc.layout) : nullptr};
 }
 
 void fill(Tensor& tensor, const Slot& slot) {
@@ -98,6 +106,16 @@ void fill(Tensor& tensor, const Slot& slot) {
     tensor.shape[d] = slot.shape[d];
     tensor.stride[d] = slot.stride[d];
   }
+}
+
+std::atomic<const char*> gen_case_directory{""};
+
+// A copy that any thread may hold: each text is kept once, until the process ends.
+const char* kept_for_ever(const char* text) {
+  static auto& mutex = *new std::mutex;
+  static auto& texts = *new std::set<std::string>;
+  const std::lock_guard lock(mutex);
+  return texts.emplace(text).first->c_str();
 }
 
 // The operator behind the door writes the log line of a call that gets that far; the others are logged here.
@@ -152,17 +170,20 @@ mluOpStatus_t fail_as_thrown(bool logged) noexcept {
   }
 }
 
-mluOpStatus_t call_erased(mluOpHandle_t handle, const Signature& signature, const Described* described,
-                          int count, std::initializer_list<ScalarValue> scalars, const Workspace& workspace,
-                          Slot* slots, Tensor* tensors, ErasedBody run, const void* body) noexcept {
+mluOpStatus_t call_erased(mluOpHandle_t handle, const Signature& signature, const Renames& renames,
+                          const Described* described, int count, std::initializer_list<ScalarValue> scalars,
+                          const Workspace& workspace, Slot* slots, Tensor* tensors, ErasedBody run,
+                          const void* body) noexcept {
   if (handle == nullptr) return refuse_null(signature.op, "handle");
   try {
-    for (int i = 0; i < count; ++i) slots[i] = slot_of(described[i]);
+    const bool logged = logged_lines() != kNoLines;
+    for (int i = 0; i < count; ++i) slots[i] = slot_of(described[i], logged);
     Arguments arguments(signature, slots, count, scalars.begin(), static_cast<int>(scalars.size()), workspace,
                         handle->context.threads());
     if (!check_and_log(arguments)) return succeed();
     for (int i = 0; i < count; ++i) fill(tensors[i], slots[i]);
     const Loan loan(workspace.data, workspace.size);
+    const Caller caller(arguments, renames);
     run(body, handle->context, tensors);
     return succeed();
   } catch (...) {
@@ -176,7 +197,8 @@ mluOpStatus_t query_erased(mluOpHandle_t handle, const Signature& signature, con
   if (handle == nullptr) return refuse_null(signature.op, "handle");
   if (workspace_size == nullptr) return refuse_null(signature.op, "workspace_size");
   try {
-    for (int i = 0; i < count; ++i) slots[i] = slot_of(described[i]);
+    const bool logged = logged_lines() != kNoLines;
+    for (int i = 0; i < count; ++i) slots[i] = slot_of(described[i], logged);
     Arguments arguments(signature, slots, count, scalars.begin(), static_cast<int>(scalars.size()), {},
                         handle->context.threads());
     *workspace_size = check_and_log(arguments) ? arguments.workspace_bytes() : 0;
@@ -249,9 +271,13 @@ void mluOpGetLibVersion(int* major, int* minor, int* patch) {
 }
 
 void mluOpSetGenCaseMode(int) {}
-void mluOpSetGenCaseDirectory(const char*) {}
-void mluOpGetGenCaseDirectory(char* buffer, size_t size, size_t* length, mluOpStatus_t* status) {
-  if (buffer != nullptr && size > 0) buffer[0] = '\0';
-  if (length != nullptr) *length = 0;
-  if (status != nullptr) *status = MLUOP_STATUS_SUCCESS;
+mluOpStatus_t mluOpSetGenCaseDirectory(const char* directory) {
+  if (directory == nullptr) return refuse_null(__func__, "directory");
+  try {
+    gen_case_directory = kept_for_ever(directory);
+    return succeed();
+  } catch (...) {
+    return fail_as_thrown();
+  }
 }
+const char* mluOpGetGenCaseDirectory(void) { return gen_case_directory; }

@@ -7,11 +7,13 @@
 #include <vector>
 
 #include "core/check.h"
+#include "runtime/caller.h"
 #include "turnout/context.h"
 #include "turnout/mluop/mlu_op.h"
 
-// Clients look at the first two members.
+// Clients look at the first three members, by a declaration of their own.
 struct mluOpContext {
+  std::int32_t device = 0;
   cnrtQueue_t queue = nullptr;
   std::int32_t arch = 592;  // the newest device MLU-OPS knows: none of its operators is refused there
   mluOpQuantizeRoundMode_t round_mode = MLUOP_ROUND_HALF_TO_EVEN;
@@ -73,17 +75,19 @@ mluOpStatus_t give(const char* function, const char* owner_name, const Owner* ow
 }
 
 using ErasedBody = void (*)(const void* body, Context& context, const Tensor* tensors);
-mluOpStatus_t call_erased(mluOpHandle_t handle, const Signature& signature, const Described* described,
-                          int count, std::initializer_list<ScalarValue> scalars, const Workspace& workspace,
-                          Slot* slots, Tensor* tensors, ErasedBody run, const void* body) noexcept;
+mluOpStatus_t call_erased(mluOpHandle_t handle, const Signature& signature, const Renames& renames,
+                          const Described* described, int count, std::initializer_list<ScalarValue> scalars,
+                          const Workspace& workspace, Slot* slots, Tensor* tensors, ErasedBody run,
+                          const void* body) noexcept;
 
 // Checks the arguments by the signature, in its order of steps, and then runs body(context, tensors) with one
 // Tensor per argument. Without the body: when a check fails, or finds that there is nothing to do. The
-// scratch memory of the operator that the body calls lies in the workspace, where there is one.
+// scratch memory of the operator that the body calls lies in the workspace, where there is one; its log line
+// and its errors have the names of the signature, by `renames`.
 template <int kCount, class Body>
-mluOpStatus_t call(mluOpHandle_t handle, const Signature& signature, const Described (&described)[kCount],
-                   std::initializer_list<ScalarValue> scalars, const Body& body,
-                   const Workspace& workspace = {}) noexcept {
+mluOpStatus_t call(mluOpHandle_t handle, const Signature& signature, const Renames& renames,
+                   const Described (&described)[kCount], std::initializer_list<ScalarValue> scalars,
+                   const Body& body, const Workspace& workspace = {}) noexcept {
   // Here and not behind the call, where their number is unknown: clearing room for the most there can be
   // costs as much as all checks of a call.
   Slot slots[kCount];
@@ -91,7 +95,8 @@ mluOpStatus_t call(mluOpHandle_t handle, const Signature& signature, const Descr
   const ErasedBody run = [](const void* erased, Context& context, const Tensor* t) {
     (*static_cast<const Body*>(erased))(context, t);
   };
-  return call_erased(handle, signature, described, kCount, scalars, workspace, slots, tensors, run, &body);
+  return call_erased(handle, signature, renames, described, kCount, scalars, workspace, slots, tensors, run,
+                     &body);
 }
 
 // Functions that ask for the size of a workspace: the arguments are checked likewise, and *workspace_size is

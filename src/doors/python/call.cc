@@ -5,36 +5,94 @@
 #include <bit>
 
 #include "core/check.h"
+#include "doors/python/strided.h"
+#include "doors/python/text.h"
 #include "runtime/torch_executor.h"
 
 namespace turnout::doors {
 
 using namespace core;
 
+namespace {
+
+bool is_aligned(const Tensor& tensor) {
+  return std::bit_cast<std::uintptr_t>(tensor.data) % static_cast<std::uintptr_t>(size_of(tensor.dtype)) == 0;
+}
+
+}  // namespace
+
 Tensor PythonCall::import(nb::handle object, int position, bool for_writing) {
   const Argument& argument = signature_.arguments[position];
-  const std::string_view what[2] = {signature_.op, argument.name};
-  const auto refuse = [&](const std::string& why) {
-    throw Error(ErrorCode::bad_param, concat(what[0], ": ", what[1], why));
-  };
+  const std::string_view what[2] = {op_, name_of(argument)};
+  const auto refuse_it = [&](const std::string& why) { refuse(concat(what[1], why)); };
   ImportedArray array = import_array(object, what, for_writing);
-  if (array.requires_grad && !torch_team_)
-    refuse(" requires grad, which only turnout.torch follows; use that, or pass " + text_of(argument.name) +
-           ".detach()");
-  if (!torch_team_ && array.type.is_torch && has_tangent(object))
-    refuse(
-        concat(" has a tangent of forward-mode differentiation, which nothing here follows; pass "
-               "torch.autograd.forward_ad.unpack_dual(",
-               argument.name, ").primal"));
-  // torch itself resolves such a tensor before it calls a kernel of ours.
-  if (!torch_team_ && array.type.is_torch && is_negated(object))
-    refuse(concat(" is a negated view, expected a plain tensor; pass ", argument.name, ".resolve_neg()"));
+  if (!torch_team_ && array.type.is_torch) {
+    if (array.requires_grad && is_grad_enabled())
+      refuse_it(concat(" requires grad, which only turnout.torch follows; use that, or pass ", what[1],
+                       ".detach()"));
+    if (has_tangent(object))
+      refuse_it(
+          concat(" has a tangent of forward-mode differentiation, which nothing here follows; pass "
+                 "torch.autograd.forward_ad.unpack_dual(",
+                 what[1], ").primal"));
+    // torch itself resolves such a tensor before it calls a kernel of ours.
+    if (is_negated(object))
+      refuse_it(concat(" is a negated view, expected a plain tensor; pass ", what[1], ".resolve_neg()"));
+  }
   if (array.tensor.dtype == kForeign)
-    refuse(
-        concat(" has dtype ", foreign_dtype_name(object), ", expected ", dtypes_text(signature_, argument)));
-  if (for_writing && array.read_only) refuse(" is read-only, expected memory that can be written to");
+    refuse_it(concat(" has dtype ", foreign_dtype_name(object, array), ", expected ",
+                     renames_.words_of(dtypes_text(signature_, argument))));
+  if (for_writing && array.read_only) refuse_it(" is read-only, expected memory that can be written to");
+  if (const Slot slot(array.tensor); slot.rank <= kMaxRank && !slot.is_empty()) {
+    const bool is_strided =
+        array.odd_strides != nullptr || (signature_.needs_contiguous(position) && !slot.is_contiguous());
+    if (is_strided || !is_aligned(array.tensor)) {
+      if (for_writing)
+        refuse_it(concat(is_strided ? " is strided" : ".data is not aligned to its element size",
+                         ", expected contiguous row-major memory for shape ", shape_text(slot),
+                         ": it is written in place, and not by way of a copy"));
+      copy(array, argument.name);
+    }
+  }
   seen_[position] = {object, array.type, array.tensor.dtype, std::move(array.keep)};
   return array.tensor;
+}
+
+void PythonCall::copy(ImportedArray& array, std::string_view name) {
+  Tensor& tensor = array.tensor;
+  const std::int64_t size = size_of(tensor.dtype), bytes = Slot(tensor).elements() * size;
+  const auto refuse_it = [&](ErrorCode code, const std::string& why) {
+    throw Error(code, concat(op_, ": ", renames_(name), why));
+  };
+  std::int64_t stride[kMaxRank], reach = 0;
+  for (int d = 0; d < tensor.rank; ++d) {
+    stride[d] = 0;
+    if (tensor.shape[d] == 1) continue;  // whose stride may be anything
+    std::int64_t step = array.odd_strides == nullptr ? tensor.stride[d] : array.odd_strides[d];
+    std::int64_t length = 0;
+    const bool overflows = (array.odd_strides == nullptr && __builtin_mul_overflow(step, size, &step)) ||
+                           __builtin_mul_overflow(step, tensor.shape[d], &length) ||
+                           (length < 0 ? __builtin_sub_overflow(reach, length, &reach)
+                                       : __builtin_add_overflow(reach, length, &reach));
+    if (overflows)
+      refuse_it(ErrorCode::bad_param,
+                concat(".strides[", std::int64_t{d}, "] reaches beyond the address space"));
+    stride[d] = step;
+  }
+  Context& where = context();
+  try {
+    copies_.emplace_back(where, static_cast<std::size_t>(bytes));
+  } catch (const Error&) {
+    refuse_it(ErrorCode::alloc_failed,
+              concat(" is strided, and ", bytes, " bytes for a copy of it are not available"));
+  }
+  void* plain = copies_.back().take<std::byte>(bytes);
+  {
+    const WithoutGil release;
+    copy_strided(where, tensor.data, tensor.shape, stride, tensor.rank, size, plain);
+  }
+  tensor = Tensor(plain, tensor.dtype, tensor.shape, tensor.rank);
+  copied_ += concat(copied_.empty() ? "copied " : " ", renames_(name));
 }
 
 ConstTensor PythonCall::in(nb::handle object) { return import(object, next_argument_++, false); }
@@ -52,7 +110,8 @@ Tensor PythonCall::out(const Place& where, const std::int64_t* shape, int rank, 
     return import(where.object, where.argument, true);
   }
   const Argument& argument = signature_.arguments[where.argument];
-  const std::string_view what[2] = {signature_.op, argument.name};
+  const std::string_view name = name_of(argument);
+  const std::string_view what[2] = {op_, name == "out" ? "the result" : name};
   const Seen& like = seen_[std::max<int>(argument.like, 0)];
   const DType dtype =
       chosen.value_or(argument.like < 0 ? static_cast<DType>(std::countr_zero(argument.dtypes)) : like.dtype);
@@ -65,12 +124,27 @@ Tensor PythonCall::out(const Place& where, const std::int64_t* shape, int rank, 
   return made.tensor;
 }
 
+void PythonCall::kind(nb::handle object, DType dtype) {
+  seen_[next_argument_++] = {object, array_type_of(object), dtype, {}};
+}
+
+nb::object PythonCall::first_rows(int result, std::int64_t rows) const {
+  const nb::object& whole = results_[result];
+  PyObject* first = PySequence_GetSlice(whole.ptr(), 0, static_cast<Py_ssize_t>(rows));
+  if (first == nullptr) {
+    const std::string message = take_message();
+    refuse(concat("out has an array of type ", type_text(whole),
+                  " whose first rows cannot be taken: ", message));
+  }
+  return nb::steal(first);
+}
+
+void PythonCall::check_rows(int result) const { first_rows(result, 0); }
+
 void PythonCall::shorten(int result, Tensor& tensor, std::int64_t rows) {
   if (tensor.shape[0] == rows) return;
   tensor.shape[0] = rows;
-  PyObject* first = PySequence_GetSlice(results_[result].ptr(), 0, static_cast<Py_ssize_t>(rows));
-  if (first == nullptr) nb::raise_python_error();
-  results_[result] = nb::steal(first);
+  results_[result] = first_rows(result, rows);
 }
 
 void PythonCall::no_out() {
@@ -93,13 +167,10 @@ std::array<nb::handle, kMaxArguments> PythonCall::outs(nb::handle tuple) const {
     return concat(", expected a tuple of ", names, "; None allocates");
   };
   if (!nb::isinstance<nb::tuple>(tuple))
-    throw nb::type_error(
-        concat(signature_.op, ": out is of type ", nb::str(tuple.type().attr("__name__")).c_str(), expected())
-            .c_str());
+    throw nb::type_error(concat(op_, ": out is of type ", type_text(tuple), expected()).c_str());
   const auto given = nb::borrow<nb::tuple>(tuple);
   if (given.size() != count)
-    throw Error(ErrorCode::bad_param,
-                concat(signature_.op, ": out has ", std::to_string(given.size()), " entries", expected()));
+    refuse(concat("out has ", static_cast<std::int64_t>(given.size()), " entries", expected()));
   for (std::size_t i = 0; i < count; ++i) entries[i] = given[i];
   return entries;
 }
@@ -112,50 +183,70 @@ nb::object PythonCall::result() const {
   return nb::steal(tuple);
 }
 
-void PythonCall::refuse_type(nb::handle object, const std::string& name, const char* expected) const {
-  throw nb::type_error(concat(signature_.op, ": ", name, " is of type ",
-                              nb::str(object.type().attr("__name__")).c_str(), ", expected ", expected)
-                           .c_str());
+void PythonCall::check(const Signature& signature, std::initializer_list<Slot> slots,
+                       std::initializer_list<ScalarValue> scalars) const {
+  try {
+    Arguments(signature, slots.begin(), static_cast<int>(slots.size()), scalars.begin(),
+              static_cast<int>(scalars.size()))
+        .check();
+  } catch (const Error& error) {
+    throw Error(error.code(), Caller(op_, renames_, "").in_own_words(error.what()));
+  }
 }
 
-std::int64_t PythonCall::integer(nb::handle object, const std::string& name) const {
+void PythonCall::refuse(const std::string& why) const {
+  throw Error(ErrorCode::bad_param, concat(op_, ": ", why));
+}
+
+void PythonCall::refuse_type(nb::handle object, std::string_view name, std::string_view expected) const {
+  throw nb::type_error(
+      concat(op_, ": ", name, " is of type ", type_text(object), ", expected ", expected).c_str());
+}
+
+std::int64_t PythonCall::integer(nb::handle object, std::string_view name) const {
   const nb::object number = nb::steal(PyNumber_Index(object.ptr()));
   if (!number.is_valid()) {
-    PyErr_Clear();
+    expect_pending(PyExc_TypeError);
     refuse_type(object, name, "an integer");
   }
   int overflow = 0;
   const long long value = PyLong_AsLongLongAndOverflow(number.ptr(), &overflow);
-  if (overflow != 0)
-    throw Error(ErrorCode::bad_param, concat(signature_.op, ": ", name, " is ", nb::str(number).c_str(),
-                                             ", expected an integer of 64 bits"));
+  if (overflow != 0) refuse(concat(name, " is ", integer_text(number), ", expected an integer of 64 bits"));
   return value;
 }
 
 std::int64_t PythonCall::scalar(nb::handle object) {
-  return integer(object, text_of(signature_.scalars[next_scalar_++].name));
+  return integer(object, signature_.scalars[next_scalar_++].name);
 }
 
 std::vector<std::int64_t> PythonCall::integers(nb::handle object, std::string_view name,
-                                               std::optional<std::int64_t> length,
-                                               std::string_view length_name) const {
-  const std::string whole(name);
-  const auto one = [&](nb::handle entry, const std::string& where) {
+                                               const Length& length) const {
+  const auto one = [&](nb::handle entry, std::string_view where) {
     if (PyBool_Check(entry.ptr())) refuse_type(entry, where, "an integer");  // a flag in the wrong place
     return integer(entry, where);
   };
-  // An array without dimensions looks like a sequence until it is asked for its length.
-  const Py_ssize_t count = PySequence_Check(object.ptr()) ? PySequence_Size(object.ptr()) : -1;
-  if (count < 0) {
-    PyErr_Clear();
-    if (!length) refuse_type(object, whole, "a sequence of integers");
-    if (PyBool_Check(object.ptr()) || !PyIndex_Check(object.ptr()))
-      refuse_type(object, whole, "an integer or a sequence of them");
-    return std::vector<std::int64_t>(static_cast<std::size_t>(*length), one(object, whole));
+  const auto refuse_count = [&](const std::string& count) {
+    refuse(concat(name, " has ", count, " elements, expected ",
+                  length.least == length.most ? concat(length.name, " = ", length.most)
+                                              : concat(length.least, " .. ", length.most)));
+  };
+  Py_ssize_t count = -1;
+  if (PySequence_Check(object.ptr())) {
+    count = PySequence_Size(object.ptr());
+    if (count < 0 && PyErr_ExceptionMatches(PyExc_OverflowError)) {
+      PyErr_Clear();
+      refuse_count("too many");
+    }
+    // An array without dimensions looks like a sequence until it is asked for its length.
+    if (count < 0) expect_pending(PyExc_TypeError);
   }
-  if (length && count != *length)
-    throw Error(ErrorCode::bad_param, concat(signature_.op, ": ", name, " has ", std::int64_t{count},
-                                             " elements, expected ", length_name, " = ", *length));
+  if (count < 0) {
+    if (!length.may_be_single) refuse_type(object, name, "a sequence of integers");
+    if (PyBool_Check(object.ptr()) || !PyIndex_Check(object.ptr()))
+      refuse_type(object, name, "an integer or a sequence of them");
+    return std::vector<std::int64_t>(static_cast<std::size_t>(length.most), one(object, name));
+  }
+  if (count < length.least || count > length.most) refuse_count(concat(std::int64_t{count}));
   std::vector<std::int64_t> values;
   for (Py_ssize_t i = 0; i < count; ++i) {
     const nb::object entry = nb::steal(PySequence_GetItem(object.ptr(), i));
@@ -165,53 +256,68 @@ std::vector<std::int64_t> PythonCall::integers(nb::handle object, std::string_vi
   return values;
 }
 
-std::vector<std::int64_t> PythonCall::vector(nb::handle object, std::optional<std::int64_t> length) {
+std::vector<std::int64_t> PythonCall::vector(nb::handle object, std::int64_t least, std::int64_t most) {
   const Scalar& scalar = signature_.scalars[next_scalar_++];
-  return integers(object, scalar.name, length, scalar.length.text);
+  return integers(object, scalar.name, {least, most, scalar.length.text, false});
+}
+
+std::vector<std::int64_t> PythonCall::vector(nb::handle object, std::int64_t length) {
+  const Scalar& scalar = signature_.scalars[next_scalar_++];
+  return vector(object, length, scalar.name, scalar.length.text);
 }
 
 std::vector<std::int64_t> PythonCall::vector(nb::handle object, std::int64_t length, std::string_view name,
                                              std::string_view length_name) const {
-  return integers(object, name, length, length_name);
+  return integers(object, name, {length, length, length_name, true});
 }
 
 std::vector<double> PythonCall::numbers(nb::handle object) {
   const Argument& argument = signature_.arguments[next_argument_++];
+  const std::string_view name = name_of(argument);
   const std::int64_t length = argument.dims[0].factor;
   // Tensors of torch have elements but are no sequences; sets have them in no order.
   const bool is_ordered =
       PySequence_Check(object.ptr()) != 0 || array_type_of(object).protocol != Protocol::none;
-  const nb::object entries = nb::steal(is_ordered ? PySequence_Tuple(object.ptr()) : nullptr);
+  const nb::object entries = nb::steal(is_ordered ? PyObject_GetIter(object.ptr()) : nullptr);
   if (!entries.is_valid()) {
-    PyErr_Clear();
-    refuse_type(object, text_of(argument.name), concat("a sequence of ", length, " numbers").c_str());
+    if (is_ordered) take_message();
+    refuse_type(object, name, concat("a sequence of ", length, " numbers"));
   }
-  const auto given = nb::borrow<nb::tuple>(entries);
-  const auto count = static_cast<std::int64_t>(given.size());
-  if (count != length)
-    throw Error(ErrorCode::bad_param,
-                concat(signature_.op, ": ", argument.name, " has ", count, " elements, expected ", length));
   std::vector<double> values;
-  for (std::int64_t i = 0; i < count; ++i) {
-    const nb::object entry = given[static_cast<std::size_t>(i)];
+  // One more than there may be is enough to see: a sequence may have no end.
+  std::int64_t count = 0;
+  for (; count <= length; ++count) {
+    const nb::object entry = nb::steal(PyIter_Next(entries.ptr()));
+    if (!entry.is_valid()) break;
+    if (count == length) continue;
     values.push_back(PyFloat_AsDouble(entry.ptr()));
     if (PyErr_Occurred() == nullptr) continue;
-    PyErr_Clear();
-    refuse_type(entry, concat(argument.name, "[", i, "]"), "a number");
+    const std::string where = concat(name, "[", count, "]");
+    if (PyErr_ExceptionMatches(PyExc_TypeError)) {
+      PyErr_Clear();
+      refuse_type(entry, where, "a number");
+    }
+    refuse(concat(where, " is not to be had as a number: ", take_message()));
   }
-  return values;
+  if (PyErr_Occurred() != nullptr) refuse(concat(name, " does not give its elements: ", take_message()));
+  if (count == length) return values;
+  const Py_ssize_t all = count < length ? static_cast<Py_ssize_t>(count) : PyObject_Size(object.ptr());
+  if (all < 0) take_message();
+  refuse(concat(name, " has ", all < 0 ? concat("more than ", length) : concat(std::int64_t{all}),
+                " elements, expected ", length));
 }
 
 bool PythonCall::flag(nb::handle object, std::string_view name) const {
+  if (PyBool_Check(object.ptr())) return object.is(Py_True);
   // NumPy's own bool is no integer; its type is called bool, or bool_ before NumPy 2.
-  const bool is_bool =
-      std::string_view(nb::str(object.type().attr("__name__")).c_str()).substr(0, 4) == "bool";
-  if (is_bool) return PyObject_IsTrue(object.ptr()) == 1;
-  if (!PyIndex_Check(object.ptr())) refuse_type(object, text_of(name), "True or False");
-  const std::int64_t value = integer(object, text_of(name));
-  if (value != 0 && value != 1)
-    throw Error(ErrorCode::bad_param,
-                concat(signature_.op, ": ", name, " is ", value, ", expected True or False"));
+  if (type_text(object).substr(0, 4) == "bool") {
+    const int is_true = PyObject_IsTrue(object.ptr());
+    if (is_true < 0) nb::raise_python_error();
+    return is_true == 1;
+  }
+  if (!PyIndex_Check(object.ptr())) refuse_type(object, name, "True or False");
+  const std::int64_t value = integer(object, name);
+  if (value != 0 && value != 1) refuse(concat(name, " is ", value, ", expected True or False"));
   return value == 1;
 }
 
@@ -219,9 +325,8 @@ std::int64_t PythonCall::choice_value(nb::handle object) {
   const std::int64_t value = scalar(object);
   const Scalar& choice = signature_.scalars[next_scalar_ - 1];
   if (value < choice.min || value > choice.max)
-    throw Error(ErrorCode::bad_param,
-                concat(signature_.op, ": ", choice.name, " is ", value, ", expected one of 0 .. ", choice.max,
-                       " (", choice.values, ")"));
+    refuse(
+        concat(choice.name, " is ", value, ", expected one of 0 .. ", choice.max, " (", choice.values, ")"));
   return value;
 }
 
@@ -234,10 +339,8 @@ std::int64_t PythonCall::named_value(nb::handle object) {
     if (is_text && PyUnicode_CompareWithASCIIString(object.ptr(), text_of(name).c_str()) == 0) found = value;
     expected += concat(value++ == 0 ? " '" : ", '", name, "'");
   });
-  if (!is_text) refuse_type(object, text_of(choice.name), expected.c_str());
-  if (found < 0)
-    throw Error(ErrorCode::bad_param, concat(signature_.op, ": ", choice.name, " is ",
-                                             nb::repr(object).c_str(), ", expected ", expected));
+  if (!is_text) refuse_type(object, choice.name, expected);
+  if (found < 0) refuse(concat(choice.name, " is ", repr_of(object), ", expected ", expected));
   return found;
 }
 

@@ -1,7 +1,7 @@
 // One call from Python: objects become tensors, the operator runs without the GIL, the result goes back.
 //
 //   nb::object scale(nb::handle x, nb::handle factor, nb::handle y, bool torch_team) {
-//     PythonCall call(kScale, torch_team);                  // arguments in the order of the signature
+//     PythonCall call(kScaleFunction, torch_team);          // arguments in the order of its signature
 //     const ConstTensor from = call.in(x);
 //     const std::int64_t by = call.scalar(factor);
 //     const Tensor to = call.out(y, {from.shape[0] * by});  // None: a new array, like the signature says
@@ -15,12 +15,17 @@
 #include <array>
 #include <initializer_list>
 #include <optional>
+#include <span>
+#include <utility>
 #include <vector>
 
+#include "core/check.h"
 #include "core/signature.h"
 #include "doors/python/export.h"
+#include "doors/python/function.h"
+#include "doors/python/gil.h"
 #include "doors/python/import.h"
-#include "turnout/context.h"
+#include "runtime/context.h"
 
 namespace turnout::doors {
 
@@ -30,11 +35,25 @@ class PythonCall {
  public:
   // torch_team: the call comes from turnout.torch, which uses torch's threads and looks after gradients
   // itself. The first `known_scalars` of the signature come from an object, and not from the caller.
-  PythonCall(const Signature& signature, bool torch_team, int known_scalars = 0)
-      : signature_(signature), torch_team_(torch_team), next_scalar_(known_scalars) {}
+  PythonCall(const PythonFunction& function, bool torch_team, int known_scalars = 0)
+      : signature_(function.signature),
+        op_(function.name),
+        renames_(function.renames),
+        torch_team_(torch_team),
+        next_scalar_(known_scalars) {}
+  // By the names of the signature.
+  PythonCall(const Signature& signature, bool torch_team)
+      : signature_(signature),
+        op_(signature.op),
+        renames_(kOwnNames),
+        torch_team_(torch_team),
+        next_scalar_(0) {}
 
+  // Inputs that do not lie row by row in memory are copied.
   ConstTensor in(nb::handle object);
   std::optional<ConstTensor> optional_in(nb::handle object);  // None: absent
+  // An input that has been read before: results are of its kind.
+  void kind(nb::handle object, DType dtype);
   std::int64_t scalar(nb::handle object);
   // A scalar that is an enum. Refused here when out of range: the enum's type could not carry it further.
   template <class Enum>
@@ -47,14 +66,15 @@ class PythonCall {
     return static_cast<Enum>(named_value(object));
   }
 
-  // A vector scalar: a sequence of integers. With a length, the sequence has it, and one integer stands for
-  // that many.
-  std::vector<std::int64_t> vector(nb::handle object, std::optional<std::int64_t> length = {});
+  // A vector scalar: a sequence of least .. most integers.
+  std::vector<std::int64_t> vector(nb::handle object, std::int64_t least, std::int64_t most);
+  // Of this length, where one integer stands for that many.
+  std::vector<std::int64_t> vector(nb::handle object, std::int64_t length);
   // The same for a value that the signature does not have; `length_name` is what sentences call its length.
   std::vector<std::int64_t> vector(nb::handle object, std::int64_t length, std::string_view name,
                                    std::string_view length_name) const;
-  bool flag(nb::handle object, std::string_view name) const;               // True or False, also as 1 or 0
-  std::int64_t integer(nb::handle object, const std::string& name) const;  // that the signature does not have
+  bool flag(nb::handle object, std::string_view name) const;             // True or False, also as 1 or 0
+  std::int64_t integer(nb::handle object, std::string_view name) const;  // that the signature does not have
 
   // An argument that is a vector of fixed length: a sequence of numbers, or an array of any dtype.
   std::vector<double> numbers(nb::handle object);
@@ -84,7 +104,9 @@ class PythonCall {
   Tensor out(const Place& where, std::initializer_list<std::int64_t> shape) {
     return out(where, shape.begin(), static_cast<int>(shape.size()));
   }
-  // Of a result with more rows the caller gets the first ones; `tensor` is what out() gave for it.
+  // Of a result with more rows the caller gets the first ones; `tensor` is what out() gave for it. Where that
+  // comes after the work, check_rows() refuses an array that has no such slices before it.
+  void check_rows(int result) const;
   void shorten(int result, Tensor& tensor, std::int64_t rows);
   // An optional result that this call does not have: None.
   void no_out();
@@ -92,11 +114,17 @@ class PythonCall {
   // results are the outputs among the arguments that are left.
   std::array<nb::handle, kMaxArguments> outs(nb::handle tuple) const;
 
+  // What a signature says about these arguments, in the caller's words.
+  void check(const Signature& signature, std::initializer_list<Slot> slots,
+             std::initializer_list<ScalarValue> scalars = {}) const;
+  [[noreturn]] void refuse(const std::string& why) const;  // "function: why"
+
   // An operator that says first how large its results are runs twice, with out() in between.
   template <class Body>
   void run(const Body& body) const {
     Context& where = context();
-    const nb::gil_scoped_release release;
+    const WithoutGil release;
+    const Caller caller(op_, renames_, copied_);
     body(where);
   }
 
@@ -111,28 +139,46 @@ class PythonCall {
   };
 
   Context& context() const;
+  std::string_view name_of(const Argument& argument) const { return renames_(argument.name); }
   Tensor import(nb::handle object, int position, bool for_writing);
-  std::vector<std::int64_t> integers(nb::handle object, std::string_view name,
-                                     std::optional<std::int64_t> length, std::string_view length_name) const;
-  [[noreturn]] void refuse_type(nb::handle object, const std::string& name, const char* expected) const;
+  void copy(ImportedArray& array, std::string_view name);
+  nb::object first_rows(int result, std::int64_t rows) const;
+  // How many elements a vector has, and whether one integer stands for all.
+  struct Length {
+    std::int64_t least, most;
+    std::string_view name;
+    bool may_be_single;
+  };
+  std::vector<std::int64_t> integers(nb::handle object, std::string_view name, const Length& length) const;
+  [[noreturn]] void refuse_type(nb::handle object, std::string_view name, std::string_view expected) const;
   std::int64_t choice_value(nb::handle object);
   std::int64_t named_value(nb::handle object);
   Tensor out(const Place& where, const std::int64_t* shape, int rank, std::optional<DType> chosen = {});
 
+  static constexpr Renames kOwnNames = {};
   const Signature& signature_;
+  const std::string_view op_;
+  const Renames& renames_;
   const bool torch_team_;
   int next_argument_ = 0;
   int next_scalar_;
   Seen seen_[kMaxArguments];
   nb::object results_[kMaxArguments];
   int result_count_ = 0;
+  std::vector<Scratch> copies_;  // of strided inputs
+  std::string copied_;           // their names, for the log: "copied points coors"
 };
 
 // Adds a function whose arguments come by position, the names being the business of python/turnout. None
 // reaches it like any other object, so that it is our sentence that says what was expected.
 template <class Result, class... Arguments>
 void define(nb::module_& module, const char* name, Result (*function)(Arguments...)) {
-  module.def(name, function, (static_cast<void>(sizeof(Arguments)), nb::arg().none())...);
+  module.def(
+      name,
+      [function](Arguments... arguments) -> Result {
+        return staying_at_exit([&]() -> Result { return function(std::forward<Arguments>(arguments)...); });
+      },
+      (static_cast<void>(sizeof(Arguments)), nb::arg().none())...);
 }
 
 // rows * columns for a shape; saturates, and a negative product is 0.

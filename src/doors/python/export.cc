@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/check.h"
+#include "doors/python/gil.h"
 #include "runtime/context.h"
 #include "runtime/output_cache.h"
 
@@ -31,7 +32,7 @@ struct OutputMemory {
   OutputMemory(const OutputMemory&) = delete;
   OutputMemory& operator=(const OutputMemory&) = delete;
   ~OutputMemory() {
-    const nb::gil_scoped_release release;  // the cache may unmap an older buffer, which takes milliseconds
+    const WithoutGil release;  // the cache may unmap an older buffer, which takes milliseconds
     output_cache().give_back(buffer);
   }
   OutputBuffer buffer;
@@ -49,19 +50,31 @@ nb::tuple python_shape(const std::int64_t* shape, int rank) {
   return nb::steal<nb::tuple>(tuple);
 }
 
-// The names of our dtypes in NumPy and its extension package ml_dtypes, and in torch.
-constexpr const char* kLibraryNames[kDTypeCount] = {
-    "float32", "float64", "float16", "bfloat16", "int8", "uint8",         "int16",       "uint16",
-    "int32",   "uint32",  "int64",   "uint64",   "bool", "float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu"};
+// Found when the first result is made and not before: to import NumPy takes a tenth of a second. No function
+// static, which another thread would wait for with the GIL while the import here waits for the GIL.
+struct NumPy {
+  nb::object empty = nb::module_::import_("numpy").attr("empty");
+  nb::object ndarray = nb::module_::import_("numpy").attr("ndarray");
+  std::array<nb::object, kDTypeCount> dtypes;
+};
+NumPy* loaded_numpy = nullptr;
+NumPy& numpy() {
+  if (loaded_numpy == nullptr) {
+    auto* made = new NumPy;  // another thread may come here meanwhile; either's is good
+    loaded_numpy = made;
+  }
+  return *loaded_numpy;
+}
 
 nb::object make_numpy_dtype(DType dtype, What what) {
-  const char* name = kLibraryNames[static_cast<int>(dtype)];
+  const char* name = library_name(dtype);
   const nb::object make = nb::module_::import_("numpy").attr("dtype");
   const bool is_extension = dtype == DType::bf16 || dtype >= DType::f8_e4m3fn;
   if (!is_extension) return make(name);
   try {
     return make(nb::module_::import_("ml_dtypes").attr(name));
-  } catch (const nb::python_error&) {
+  } catch (nb::python_error& error) {
+    if (!error.matches(PyExc_Exception)) throw;  // an interrupt
     throw Error(ErrorCode::not_supported,
                 concat(what[0], ": ", what[1], " has dtype ", name_of(dtype),
                        ", which NumPy has with the package ml_dtypes only; install it, or pass out="));
@@ -69,26 +82,23 @@ nb::object make_numpy_dtype(DType dtype, What what) {
 }
 
 const nb::object& numpy_dtype(DType dtype, What what) {
-  static auto& made = *new std::array<nb::object, kDTypeCount>;
-  nb::object& one = made[static_cast<std::size_t>(dtype)];
+  nb::object& one = numpy().dtypes[static_cast<std::size_t>(dtype)];
   if (!one.is_valid()) one = make_numpy_dtype(dtype, what);
   return one;
 }
 
 NewArray new_numpy(DType dtype, const std::int64_t* shape, int rank, std::size_t bytes, What what) {
-  static const nb::object& empty = *new nb::object(nb::module_::import_("numpy").attr("empty"));
-  static const nb::object& ndarray = *new nb::object(nb::module_::import_("numpy").attr("ndarray"));
   const nb::object& type = numpy_dtype(dtype, what);
   const nb::tuple dims = python_shape(shape, rank);
   if (bytes < kCachedOutputBytes) {
-    nb::object object = empty(dims, type);
+    nb::object object = numpy().empty(dims, type);
     const Tensor tensor = import_array(object, what, true).tensor;
     return {std::move(object), tensor};
   }
   const OutputBuffer buffer = output_cache().take(bytes);
   if (buffer.data == nullptr) out_of_memory(what, bytes);
   const nb::object owner = nb::cast(new OutputMemory(buffer), nb::rv_policy::take_ownership);
-  return {ndarray(dims, type, owner), Tensor(buffer.data, dtype, shape, rank)};
+  return {numpy().ndarray(dims, type, owner), Tensor(buffer.data, dtype, shape, rank)};
 }
 
 // -- torch -------------------------------------------------------------------------------------------------
@@ -159,9 +169,9 @@ NewArray new_array(nb::handle like, const ArrayType& like_type, DType dtype, con
     throw Error(ErrorCode::alloc_failed, concat(what[0], ": ", what[1], " is larger than the address space"));
   }
   if (!like_type.is_torch) return new_numpy(dtype, shape, rank, bytes, what);
-  if (like_type.api != nullptr)
+  if (like_type.api != nullptr && like_type.api->object_from_managed != nullptr)
     return new_torch(*like_type.api, Tensor(nullptr, dtype, shape, rank), bytes, what);
-  const nb::object torch_dtype = nb::module_::import_("torch").attr(kLibraryNames[static_cast<int>(dtype)]);
+  const nb::object torch_dtype = nb::module_::import_("torch").attr(library_name(dtype));
   nb::object object = like.attr("new_empty")(python_shape(shape, rank), nb::arg("dtype") = torch_dtype);
   const Tensor tensor = import_array(object, what, true).tensor;
   return {std::move(object), tensor};

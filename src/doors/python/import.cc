@@ -7,6 +7,7 @@
 
 #include "core/check.h"
 #include "core/dtypes.h"
+#include "doors/python/text.h"
 
 namespace turnout::doors {
 
@@ -20,7 +21,7 @@ template <class... T>
   throw Error(ErrorCode::bad_param, concat(what[0], ": ", what[1], words...));
 }
 
-// Attribute names are made once. Never released: modules are not unloaded.
+// Never released: modules are not unloaded.
 struct Names {
   nb::object array_struct = nb::steal(PyUnicode_InternFromString("__array_struct__"));
   nb::object exchange_api = nb::steal(PyUnicode_InternFromString("__dlpack_c_exchange_api__"));
@@ -29,27 +30,32 @@ struct Names {
   nb::object current_level = nb::steal(PyUnicode_InternFromString("_current_level"));
   nb::object is_neg = nb::steal(PyUnicode_InternFromString("is_neg"));
   nb::object dtype = nb::steal(PyUnicode_InternFromString("dtype"));
+  nb::object no_arguments = nb::steal(PyTuple_New(0));
 };
-const Names& names() {
-  static const Names& all = *new Names;
-  return all;
+const Names* loaded_names = nullptr;
+const Names& names() { return *loaded_names; }
+
+// What torch is asked for, when there is a tensor of it.
+struct Torch {
+  nb::object is_grad_enabled = nb::module_::import_("torch").attr("is_grad_enabled");
+  nb::object forward_ad = nb::module_::import_("torch.autograd.forward_ad");
+  nb::object unpack_dual = forward_ad.attr("unpack_dual");
+  PyObject* globals = PyModule_GetDict(forward_ad.ptr());
+};
+const Torch* loaded_torch = nullptr;
+const Torch& torch() {
+  if (loaded_torch == nullptr) {
+    const auto* made = new Torch;  // another thread may come here meanwhile; either's is good
+    loaded_torch = made;
+  }
+  return *loaded_torch;
 }
 
 // The attribute, or nothing; another exception than AttributeError passes through.
 nb::object attribute(nb::handle object, const nb::object& name) {
   PyObject* found = PyObject_GetAttr(object.ptr(), name.ptr());
-  if (found == nullptr) {
-    if (!PyErr_ExceptionMatches(PyExc_AttributeError)) nb::raise_python_error();
-    PyErr_Clear();
-  }
+  if (found == nullptr) expect_pending(PyExc_AttributeError);
   return nb::steal(found);
-}
-
-// What the pending Python exception says; clears it.
-std::string pending_message() {
-  const nb::python_error error;
-  const nb::str text(error.value());
-  return text.c_str();
 }
 
 // -- types -------------------------------------------------------------------------------------------------
@@ -103,6 +109,14 @@ DType dtype_of(const dlpack::DataType& type) {
   return kForeign;
 }
 
+// The name an array's own library has for its dtype.
+std::string dtype_name(nb::handle array) {
+  const nb::object dtype = attribute(array, names().dtype);
+  if (!dtype.is_valid()) return "unknown";
+  const nb::object name = attribute(dtype, nb::str("name"));  // NumPy: "complex64"; others print well
+  return str_of(name.is_valid() ? name : dtype);
+}
+
 // Types of the package ml_dtypes: NumPy sees bytes of kind 'V' (or 'f'), only the dtype's name tells them
 // apart. Asking for a name takes a microsecond, so answers are kept by dtype object, which NumPy has one of
 // per type.
@@ -117,7 +131,7 @@ DType extension_dtype(nb::handle array) {
                                                                        {"float8_e4m3fn", DType::f8_e4m3fn},
                                                                        {"float8_e5m2", DType::f8_e5m2},
                                                                        {"float8_e8m0fnu", DType::f8_e8m0}};
-  const std::string name = foreign_dtype_name(array);
+  const std::string name = dtype_name(array);
   DType found = kForeign;
   for (const auto& [extension, type] : kExtensions)
     if (name == extension) found = type;
@@ -126,18 +140,24 @@ DType extension_dtype(nb::handle array) {
 }
 
 DType numpy_dtype(nb::handle array, char kind, int size) {
+  const auto named = [&] {
+    const DType dtype = extension_dtype(array);
+    return dtype != kForeign && size_of(dtype) == size ? dtype : kForeign;
+  };
   switch (kind) {
     case 'f':
-      if (size == 1) return extension_dtype(array);
+      if (size == 1) return named();
       return size == 4 ? DType::f32 : size == 8 ? DType::f64 : size == 2 ? DType::f16 : kForeign;
     case 'i':
-      return size == 4 ? DType::i32 : size == 8 ? DType::i64 : size == 2 ? DType::i16 : DType::i8;
+      if (size == 1) return DType::i8;
+      return size == 4 ? DType::i32 : size == 8 ? DType::i64 : size == 2 ? DType::i16 : kForeign;
     case 'u':
-      return size == 4 ? DType::u32 : size == 8 ? DType::u64 : size == 2 ? DType::u16 : DType::u8;
+      if (size == 1) return DType::u8;
+      return size == 4 ? DType::u32 : size == 8 ? DType::u64 : size == 2 ? DType::u16 : kForeign;
     case 'b':
-      return DType::boolean;
+      return size == 1 ? DType::boolean : kForeign;
     case 'V':
-      return extension_dtype(array);
+      return named();
     default:
       return kForeign;
   }
@@ -165,7 +185,9 @@ void read_array_struct(nb::handle object, What what, ImportedArray& array) {
   const auto* from = array.keep.is_valid() && PyCapsule_CheckExact(array.keep.ptr())
                          ? static_cast<ArrayInterface*>(PyCapsule_GetPointer(array.keep.ptr(), nullptr))
                          : nullptr;
-  if (from == nullptr || from->two != 2) {
+  const bool is_whole = from != nullptr && from->two == 2 && from->rank >= 0 && from->item_size >= 0 &&
+                        (from->rank == 0 || (from->shape != nullptr && from->strides != nullptr));
+  if (!is_whole) {
     PyErr_Clear();
     refuse(what, ".__array_struct__ is not what NumPy's protocol says");
   }
@@ -175,48 +197,76 @@ void read_array_struct(nb::handle object, What what, ImportedArray& array) {
   to.dtype = numpy_dtype(object, from->kind, from->item_size);
   array.read_only = (from->flags & kWriteable) == 0;
   if ((from->flags & kNativeByteOrder) == 0 && from->item_size > 1)
-    refuse(what, " has the byte order of another kind of machine, expected this machine's");
+    refuse(what, " has the byte order of another kind of machine, expected this machine's; pass ", what[1],
+           ".astype(", what[1], ".dtype.newbyteorder('='))");
   for (int d = 0; d < std::min(from->rank, kMaxRank); ++d) {
     to.shape[d] = from->shape[d];
     to.stride[d] = from->item_size == 0 ? 0 : from->strides[d] / from->item_size;
     if (from->shape[d] > 1 && from->strides[d] != to.stride[d] * from->item_size)
-      refuse(what, ".strides[", std::int64_t{d}, "] is ", std::int64_t{from->strides[d]},
-             " bytes, expected a multiple of the element size ", std::int64_t{from->item_size});
+      array.odd_strides = from->strides;
   }
 }
 
-void read_dlpack(const dlpack::DLTensor& from, What what, ImportedArray& array) {
+[[noreturn]] void refuse_device(What what, const std::string& device) {
+  refuse(what, " is on ", device, ", expected memory of the CPU");
+}
+
+void read_dlpack(nb::handle object, const dlpack::DLTensor& from, What what, ImportedArray& array) {
   if (from.device.type != dlpack::kCpu && from.device.type != dlpack::kCudaHost &&
-      from.device.type != dlpack::kRocmHost)
-    refuse(what, " is on a device of DLPack type ", std::int64_t{from.device.type},
-           ", expected memory of the CPU");
+      from.device.type != dlpack::kRocmHost) {
+    if (array.type.is_torch) refuse_device(what, "device " + str_of(object.attr("device")));
+    refuse_device(what, concat("a device of DLPack type ", std::int64_t{from.device.type}));
+  }
+  if (from.ndim < 0 || (from.ndim > 0 && from.shape == nullptr))
+    refuse(what, " comes with ", std::int64_t{from.ndim}, " dimensions",
+           from.ndim < 0 ? ", expected 0 or more" : " and without a shape");
   // A data pointer that is null stays so: it is legal for an array without elements.
   auto* data = static_cast<std::byte*>(from.data);
-  const dlpack::DataType type = from.dtype;
-  Tensor tensor(data == nullptr ? nullptr : data + from.byte_offset, dtype_of(type), from.shape, from.ndim);
+  Tensor tensor(data == nullptr ? nullptr : data + from.byte_offset, dtype_of(from.dtype), from.shape,
+                from.ndim);
   if (from.strides != nullptr)
     for (int d = 0; d < std::min(from.ndim, kMaxRank); ++d) tensor.stride[d] = from.strides[d];
   array.tensor = tensor;
+  array.dlpack_type = from.dtype;
+}
+
+// Why torch does not give access to a tensor. Its own words go on with a backtrace, and are about DLPack.
+// Returns for a dtype that is not ours.
+void explain_torch(nb::handle object, const std::string& message, What what, ImportedArray& array) {
+  if (str_of(object.attr("device").attr("type")) != "cpu")
+    refuse_device(what, "device " + str_of(object.attr("device")));
+  const std::string layout = str_of(object.attr("layout")), dtype = str_of(object.attr("dtype"));
+  if (layout != "torch.strided") refuse(what, " has layout ", layout, ", expected torch.strided");
+  for (int i = 0; i < kDTypeCount; ++i)
+    if (dtype == concat("torch.", library_name(static_cast<DType>(i))))
+      refuse(what, " does not give access to its memory: ", message);
+  array.tensor = Tensor(nullptr, kForeign, {});
 }
 
 void read_exchange(nb::handle object, What what, ImportedArray& array) {
   dlpack::DLTensor tensor;
-  if (array.type.api->tensor_from_object(object.ptr(), &tensor) != 0)
-    refuse(what, " does not give access to its memory: ", pending_message());
-  read_dlpack(tensor, what, array);
+  if (array.type.api->tensor_from_object(object.ptr(), &tensor) == 0)
+    return read_dlpack(object, tensor, what, array);
+  const std::string message = take_message();
+  if (!array.type.is_torch) refuse(what, " does not give access to its memory: ", message);
+  explain_torch(object, message, what, array);
 }
 
 void read_capsule(nb::handle object, What what, ImportedArray& array) {
   const nb::object export_ = attribute(object, names().dlpack);
-  static const nb::object& arguments = *new nb::object(nb::steal(PyTuple_New(0)));
+  if (!export_.is_valid()) refuse(what, " does not give access to its memory: it has no __dlpack__");
   nb::dict versioned;
   versioned["max_version"] = nb::make_tuple(dlpack::kMajor, 0);
-  PyObject* capsule = PyObject_Call(export_.ptr(), arguments.ptr(), versioned.ptr());
+  PyObject* capsule = PyObject_Call(export_.ptr(), names().no_arguments.ptr(), versioned.ptr());
   if (capsule == nullptr && PyErr_ExceptionMatches(PyExc_TypeError)) {  // a producer before DLPack 1.0
     PyErr_Clear();
     capsule = PyObject_CallNoArgs(export_.ptr());
   }
-  if (capsule == nullptr) refuse(what, " does not give access to its memory: ", pending_message());
+  if (capsule == nullptr) {
+    const std::string message = take_message();
+    if (!array.type.is_torch) refuse(what, " does not give access to its memory: ", message);
+    return explain_torch(object, message, what, array);
+  }
   // The capsule keeps its name, so that its own destructor gives the memory back after the call.
   array.keep = nb::steal(capsule);
   if (PyCapsule_IsValid(capsule, "dltensor_versioned")) {
@@ -225,13 +275,33 @@ void read_capsule(nb::handle object, What what, ImportedArray& array) {
     if (managed->version.major != dlpack::kMajor)
       refuse(what, " comes as DLPack version ", std::int64_t{managed->version.major}, ", expected 1");
     array.read_only = (managed->flags & dlpack::kReadOnly) != 0;
-    read_dlpack(managed->tensor, what, array);
+    read_dlpack(object, managed->tensor, what, array);
   } else if (PyCapsule_IsValid(capsule, "dltensor")) {
-    read_dlpack(static_cast<dlpack::ManagedTensor*>(PyCapsule_GetPointer(capsule, "dltensor"))->tensor, what,
+    read_dlpack(object,
+                static_cast<dlpack::ManagedTensor*>(PyCapsule_GetPointer(capsule, "dltensor"))->tensor, what,
                 array);
   } else {
     refuse(what, ".__dlpack__() returned something else than a DLPack capsule");
   }
+}
+
+// What no array can have, whatever its producer says.
+void check_extents(nb::handle object, What what, const ImportedArray& array) {
+  const Tensor& tensor = array.tensor;
+  if (tensor.rank > kMaxRank || tensor.dtype == kForeign) return;  // refused for that
+  std::int64_t bytes = size_of(tensor.dtype);
+  bool is_empty = false, overflows = false;
+  for (int d = 0; d < tensor.rank; ++d) {
+    const std::int64_t extent = tensor.shape[d];
+    if (extent < 0) refuse(what, ".shape[", std::int64_t{d}, "] is ", extent, ", expected 0 or more");
+    is_empty |= extent == 0;
+    overflows |= __builtin_mul_overflow(bytes, extent, &bytes);
+  }
+  if (overflows && !is_empty) refuse(what, " is larger than the address space");
+  if (tensor.data != nullptr || is_empty) return;
+  if (array.type.is_torch)
+    refuse(what, " is a ", type_text(object), " without memory, expected one with values");
+  refuse(what, ".data is null, expected memory");
 }
 
 }  // namespace
@@ -273,35 +343,44 @@ ImportedArray import_array(nb::handle object, What what, bool for_writing) {
       read_capsule(array.requires_grad ? object.attr("detach")() : nb::borrow(object), what, array);
       break;
     case Protocol::none:
-      throw nb::type_error(concat(what[0], ": ", what[1], " is of type ",
-                                  nb::str(object.type().attr("__name__")).c_str(),
+      throw nb::type_error(concat(what[0], ": ", what[1], " is of type ", type_text(object),
                                   ", expected an array of NumPy or one with __dlpack__")
                                .c_str());
   }
+  check_extents(object, what, array);
   return array;
 }
 
+bool is_grad_enabled() { return torch().is_grad_enabled().is(Py_True); }
+
 bool is_negated(nb::handle tensor) {
-  return nb::steal(PyObject_CallMethodNoArgs(tensor.ptr(), names().is_neg.ptr())).is(Py_True);
+  return nb::steal(PyObject_CallMethodObjArgs(tensor.ptr(), names().is_neg.ptr(), nullptr)).is(Py_True);
 }
 
 bool has_tangent(nb::handle tensor) {
-  static const nb::object& forward_ad = *new nb::object(nb::module_::import_("torch.autograd.forward_ad"));
-  static PyObject* const globals = PyModule_GetDict(forward_ad.ptr());
   // Without a level, which is the usual case, there are no tangents. Each tensor of each call comes here, and
   // an attribute of the module would take 0.05 us.
-  PyObject* level = PyDict_GetItem(globals, names().current_level.ptr());
+  PyObject* level = PyDict_GetItem(torch().globals, names().current_level.ptr());
   if (level == nullptr || PyLong_AsLong(level) < 0) return false;
-  return !forward_ad.attr("unpack_dual")(tensor).attr("tangent").is_none();
+  return !torch().unpack_dual(tensor).attr("tangent").is_none();
 }
 
-std::string foreign_dtype_name(nb::handle object) {
-  const nb::object dtype = attribute(object, names().dtype);
-  if (!dtype.is_valid()) return "unknown";
-  const nb::object name = attribute(dtype, nb::str("name"));  // NumPy: "complex64"; others print well
-  return nb::str(name.is_valid() ? name : dtype).c_str();
+std::string foreign_dtype_name(nb::handle object, const ImportedArray& array) {
+  const dlpack::DataType& type = array.dlpack_type;
+  if (array.type.is_torch || type.lanes == 0) return dtype_name(object);
+  return concat("of DLPack code ", std::int64_t{type.code}, " with ", std::int64_t{type.bits}, " bits and ",
+                std::int64_t{type.lanes}, " lanes");
 }
 
 dlpack::DataType dlpack_type_of(DType dtype) { return kDlpackTypes[static_cast<int>(dtype)]; }
+
+const char* library_name(DType dtype) {
+  static constexpr const char* kNames[kDTypeCount] = {
+      "float32", "float64", "float16", "bfloat16", "int8", "uint8",         "int16",       "uint16",
+      "int32",   "uint32",  "int64",   "uint64",   "bool", "float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu"};
+  return kNames[static_cast<int>(dtype)];
+}
+
+void load_import() { loaded_names = new Names; }
 
 }  // namespace turnout::doors

@@ -31,15 +31,22 @@ struct ArrayType {
 ArrayType array_type_of(nb::handle object);
 
 struct ImportedArray {
-  Tensor tensor;  // dtype is kForeign when Turnout has no such type
+  Tensor tensor;                      // dtype is kForeign when Turnout has no such type
+  dlpack::DataType dlpack_type = {};  // as the producer says it, where it came by DLPack
   ArrayType type;
   bool read_only = false;
   bool requires_grad = false;
+  // Strides in bytes, nullptr when those of `tensor` say it all: NumPy's need not be multiples of an element.
+  const Py_intptr_t* odd_strides = nullptr;
   nb::object keep;  // must live as long as the tensor is used
 };
 
-// Throws turnout::Error about `what` ("moe_dispatch_forward: gates"), or TypeError for what is no array.
+// Throws turnout::Error about `what` ("moe_dispatch_forward: gates"), or TypeError for what is no array. The
+// tensor has no negative extent, and no more bytes than an int64 can count.
 ImportedArray import_array(nb::handle object, const std::string_view (&what)[2], bool for_writing);
+
+// Whether torch records gradients now.
+bool is_grad_enabled();
 
 // Whether a torch tensor stands for the negative of what its memory holds.
 bool is_negated(nb::handle tensor);
@@ -47,9 +54,16 @@ bool is_negated(nb::handle tensor);
 // Whether forward-mode differentiation follows a torch tensor.
 bool has_tangent(nb::handle tensor);
 
-// The name an array's own library has for its dtype.
-std::string foreign_dtype_name(nb::handle object);
+// The name of a dtype that Turnout does not have.
+std::string foreign_dtype_name(nb::handle object, const ImportedArray& array);
 
 dlpack::DataType dlpack_type_of(DType dtype);
+// The name of a dtype in NumPy and its extension package ml_dtypes, and in torch.
+const char* library_name(DType dtype);
+
+// Makes the Python objects that imports need. Called when the module loads: what runs Python must not wait
+// for a lock of C++ that another thread holds while it waits for the GIL, and function statics have such a
+// lock.
+void load_import();
 
 }  // namespace turnout::doors

@@ -4,36 +4,26 @@
 
 #include <bit>
 
+#include "core/check.h"
 #include "doors/python/call.h"
-#include "registry.h"
+#include "doors/python/descriptions.h"
+#include "doors/python/listing.h"
 #include "runtime/call.h"
 #include "runtime/output_cache.h"
+#include "runtime/parallel.h"
 #include "runtime/stream_copy.h"
 #include "runtime/torch_executor.h"
 #include "simd/copy.h"
 #include "simd/isa.h"
 #include "turnout/version.h"
 
-namespace turnout::families {
-
 // Each family's bindings, in its python.cc.
-namespace dynamic_scatter {
-void bind(nanobind::module_& module);
-}
-namespace moe_dispatch {
-void bind(nanobind::module_& module);
-}
-namespace moe_re_routing {
-void bind(nanobind::module_& module);
-}
-namespace mutual_information {
-void bind(nanobind::module_& module);
-}
-namespace sparse_conv {
-void bind(nanobind::module_& module);
-}
-
-}  // namespace turnout::families
+#define TURNOUT_FAMILY(family)          \
+  namespace turnout::families::family { \
+  void bind(nanobind::module_& module); \
+  }
+#include "families.inc"
+#undef TURNOUT_FAMILY
 
 namespace turnout::doors {
 
@@ -41,37 +31,11 @@ using namespace core;
 
 namespace {
 
-nb::list signatures() {
-  nb::list all;
-  for (const Operator& op : operators()) {
-    const Signature& signature = *op.signature;
-    nb::list scalars, arguments;
-    for (const Scalar& scalar : signature.scalars) {
-      nb::dict row;
-      row["name"] = text_of(scalar.name);
-      row["min"] = scalar.min;
-      row["max"] = scalar.max;
-      row["values"] = text_of(scalar.values);
-      row["length"] = scalar.is_vector ? text_of(scalar.length.text) : "";
-      scalars.append(row);
-    }
-    for (const Argument& argument : signature.arguments) {
-      static constexpr const char* kRoles[] = {"in", "out", "inout"};
-      nb::dict row;
-      row["name"] = text_of(argument.name);
-      row["role"] = kRoles[static_cast<int>(argument.role)];
-      row["optional"] = argument.optional;
-      row["dtypes"] = dtypes_text(signature, argument);
-      row["dims"] = dims_text(argument);
-      arguments.append(row);
-    }
-    nb::dict entry;
-    entry["op"] = text_of(signature.op);
-    entry["scalars"] = scalars;
-    entry["arguments"] = arguments;
-    all.append(entry);
-  }
-  return all;
+// Bytes of scratch memory that no call uses, in the contexts that Python has.
+std::size_t idle_scratch() {
+  std::size_t bytes = default_context().state().arenas.idle_bytes();
+  if (&torch_context() != &default_context()) bytes += torch_context().state().arenas.idle_bytes();
+  return bytes;
 }
 
 nb::dict info() {
@@ -81,11 +45,49 @@ nb::dict info() {
   nb::dict entry;
   entry["version"] = TURNOUT_VERSION;
   entry["isa"] = name_of(default_context().isa());
+  entry["isa_note"] = isa_note();
   entry["supported_isas"] = supported;
   entry["threads"] = default_context().threads();
   entry["output_cache_limit"] = output_cache().limit();
   entry["output_cache_idle"] = output_cache().idle_bytes();
+  entry["scratch_idle"] = idle_scratch();
   return entry;
+}
+
+// What the functions accept that have no tensors.
+constexpr const Signature& kSetNumThreads = signature([] {
+  return Draft{"set_num_threads", "", {scalar("threads", 0, kMaxThreads)}, {}};
+});
+constexpr const Signature& kSetLog = signature([] {
+  return Draft{"set_log", "", {scalar("level", 0, kSkippedLevel)}, {}};
+});
+constexpr const Signature& kOutputCache = signature([] {
+  return Draft{"output_cache", "", {scalar("limit", 0)}, {}};
+});
+
+std::int64_t only_scalar(const Signature& signature, nb::handle object) {
+  const ScalarValue value = PythonCall(signature, false).scalar(object);
+  Arguments(signature, nullptr, 0, &value, 1).check();
+  return value.value;
+}
+
+void set_num_threads(nb::handle threads) {
+  default_context().set_threads(static_cast<int>(only_scalar(kSetNumThreads, threads)));
+}
+
+void set_log_level(nb::handle level) { set_log(static_cast<int>(only_scalar(kSetLog, level))); }
+
+void set_output_cache_limit(nb::handle limit) {
+  const auto bytes = static_cast<std::size_t>(only_scalar(kOutputCache, limit));
+  const WithoutGil release;
+  output_cache().set_limit(bytes);
+}
+
+void trim() {
+  const WithoutGil release;
+  default_context().trim();
+  torch_context().trim();
+  output_cache().trim();
 }
 
 // The floor of the benchmarks: the bytes of one array to another, past the cache, on all threads.
@@ -104,29 +106,29 @@ void copy_bytes(nb::handle to, nb::handle from) {
   if (bytes != source_bytes)
     throw Error(ErrorCode::bad_param,
                 concat("stream_copy: from has ", source_bytes, " bytes, expected ", bytes, " as to"));
-  const nb::gil_scoped_release release;
+  const WithoutGil release;
   stream_copy(default_context(), target.tensor.data, source.tensor.data, bytes);
 }
 
 void bind_library(nb::module_& module) {
   module.attr("__version__") = TURNOUT_VERSION;
   module.def("signatures", &signatures);
+  module.def("functions", &functions);
   module.def("info", &info);
   module.def("get_num_threads", [] { return default_context().threads(); });
-  module.def("set_num_threads", [](int threads) { default_context().set_threads(threads); });
-  module.def("set_log", [](int level) { set_log(level); });
+  define(module, "set_num_threads", &set_num_threads);
+  define(module, "set_log", &set_log_level);
   module.def("output_cache_limit", [] { return output_cache().limit(); });
   module.def("output_cache_idle", [] { return output_cache().idle_bytes(); });
-  module.def("set_output_cache_limit", [](std::size_t bytes) {
-    const nb::gil_scoped_release release;
-    output_cache().set_limit(bytes);
-  });
+  define(module, "set_output_cache_limit", &set_output_cache_limit);
+  define(module, "trim", &trim);
   module.def("use_torch_threads", [](std::uintptr_t parallel_for, std::uintptr_t get_num_threads) {
     use_torch_threads({std::bit_cast<decltype(TorchFunctions::parallel_for)>(parallel_for),
                        std::bit_cast<decltype(TorchFunctions::get_num_threads)>(get_num_threads)});
   });
   module.def("torch_runs", &torch_runs);
   define(module, "stream_copy", &copy_bytes);
+  module.def("check_descriptions", &check_descriptions);
 }
 
 }  // namespace
@@ -136,12 +138,11 @@ NB_MODULE(_core, module) {
   using namespace turnout;
   using namespace turnout::doors;
   nb::set_leak_warnings(false);  // nothing is printed unasked, not even about arrays alive at exit
+  load_import();
   register_errors();
   bind_library(module);
   bind_output_memory(module);
-  families::dynamic_scatter::bind(module);
-  families::moe_dispatch::bind(module);
-  families::moe_re_routing::bind(module);
-  families::mutual_information::bind(module);
-  families::sparse_conv::bind(module);
+#define TURNOUT_FAMILY(family) families::family::bind(module);
+#include "families.inc"
+#undef TURNOUT_FAMILY
 }

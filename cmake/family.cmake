@@ -1,0 +1,41 @@
+# turnout_family(): called by a family's CMakeLists.txt to declare its source files. The libraries, the tests
+# and the Python module are built from the files of all families.
+#
+#   turnout_family(
+#     SOURCES         plans and their parts, compiled once
+#     KERNELS         loops, compiled once per instruction set
+#     C_SOURCES       the C interface
+#     TESTS           sources of the program <family>_test
+#     C_TESTS         added to the program c_api_test
+#     C_ORDER_TESTS   added to the program c_order_test, which tests the order of checks)
+#
+# The files operators.cc, c_operators.cc, python.cc, fuzz.cc and bench.cc are added without being listed; every
+# family must have them.
+function(turnout_family)
+  set(kinds SOURCES KERNELS C_SOURCES TESTS C_TESTS C_ORDER_TESTS)
+  cmake_parse_arguments(PARSE_ARGV 0 given "" "" "${kinds}")
+  if(given_UNPARSED_ARGUMENTS)
+    message(FATAL_ERROR "turnout_family: ${given_UNPARSED_ARGUMENTS} is none of ${kinds}")
+  endif()
+  set(given_OPERATORS operators.cc)
+  set(given_C_OPERATORS c_operators.cc)
+  set(given_BINDINGS python.cc)
+  foreach(kind ${kinds} OPERATORS C_OPERATORS BINDINGS)
+    list(TRANSFORM given_${kind} PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/)
+    set_property(GLOBAL APPEND PROPERTY turnout_${kind} ${given_${kind}})
+  endforeach()
+  get_filename_component(family ${CMAKE_CURRENT_SOURCE_DIR} NAME)
+  file(GLOB tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*test.cc)
+  foreach(test ${tests})
+    if(NOT test IN_LIST given_TESTS AND NOT test IN_LIST given_C_TESTS AND NOT test IN_LIST given_C_ORDER_TESTS)
+      message(FATAL_ERROR "${test} is in no list of turnout_family(): it would not run")
+    endif()
+  endforeach()
+  set_property(GLOBAL PROPERTY turnout_TESTS_of_${family} ${given_TESTS})
+endfunction()
+
+# turnout_sources(KIND variable): sets the variable to the files that all families have declared as KIND.
+function(turnout_sources kind variable)
+  get_property(all GLOBAL PROPERTY turnout_${kind})
+  set(${variable} ${all} PARENT_SCOPE)
+endfunction()

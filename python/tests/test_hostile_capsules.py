@@ -1,0 +1,148 @@
+"""Arrays whose description of their memory is wrong: one sentence each."""
+
+import pytest
+from hostile import run
+
+
+def test_strided_capsules_without_numpy():
+    """Strides are undone without NumPy, which is imported for the result alone."""
+    run(
+        """
+        import sys
+        for out in (Producer(dlpack(memory([0] * 4), [2, 2])), None):
+            result = call(Producer(dlpack(ROWS, [2, 2], strides=[1, 2])), out=out)
+            assert ("numpy" in sys.modules) == (out is None)
+        assert result.tolist() == [[1, 3], [2, 4]]
+        last = ROWS + 12
+        assert call(Producer(dlpack(last, [2, 2], strides=[-2, -1]))).tolist() == [[4, 3], [2, 1]]
+        assert call(Producer(dlpack(ROWS, [2, 2], strides=[0, 0]))).tolist() == [[1, 1], [1, 1]]
+        assert call(Producer(dlpack(ROWS, [2, 2], offset=0))).tolist() == [[1, 2], [3, 4]]
+        """
+    )
+
+
+@pytest.mark.parametrize(
+    ("capsule", "sentence"),
+    [
+        ("dlpack(ROWS, [2, 2], ndim=-1)", " comes with -1 dimensions, expected 0 or more"),
+        ("dlpack(ROWS, [2, 2], ndim=-(2**31))", " comes with -2147483648 dimensions, expected 0 or more"),
+        ("dlpack(ROWS, None, ndim=2)", " comes with 2 dimensions and without a shape"),
+        ("dlpack(ROWS, [1] * 40, ndim=40)", " has 40 dimensions, expected [rows, hidden]"),
+        ("dlpack(ROWS, [], ndim=0)", " has 0 dimensions, expected [rows, hidden]"),
+        ("dlpack(ROWS, [-2, 2])", ".shape[0] is -2, expected 0 or more"),
+        ("dlpack(ROWS, [2, -(2**63)])", ".shape[1] is -9223372036854775808, expected 0 or more"),
+        ("dlpack(ROWS, [2**62, 2**62])", " is larger than the address space"),
+        ("dlpack(ROWS, [2**61, 1])", " is larger than the address space"),
+        ("dlpack(None, [2, 2])", ".data is null, expected memory"),
+        ("dlpack(ROWS, [2, 2], strides=[2**62, 1])", ".strides[0] reaches beyond the address space"),
+        ("dlpack(ROWS, [2, 2], strides=[-(2**63), 1])", ".strides[0] reaches beyond the address space"),
+        ("dlpack(ROWS, [2, 2], device=2)", " is on a device of DLPack type 2, expected memory of the CPU"),
+        ("dlpack(ROWS, [2, 2], device=-5)", " is on a device of DLPack type -5, expected memory of the CPU"),
+        (
+            "dlpack(ROWS, [2, 2], lanes=4)",
+            " has dtype of DLPack code 2 with 32 bits and 4 lanes, expected f32, f64, f16, bf16, i8, u8, "
+            "i16, u16, i32, u32, i64, u64, bool, f8_e4m3fn, f8_e5m2, f8_e8m0",
+        ),
+        (
+            "_capsule(Managed(), b'used_dltensor')",
+            ".__dlpack__() returned something else than a DLPack capsule",
+        ),
+        ("_capsule(Managed(), None)", ".__dlpack__() returned something else than a DLPack capsule"),
+    ],
+)
+def test_capsules(capsule, sentence):
+    run(
+        f"""
+        from capsules import _capsule
+        assert refusal(ValueError, call, Producer({capsule})) == (
+            "moe_re_routing_inverse: permute_tokens" + {sentence!r}
+        )
+        """
+    )
+
+
+@pytest.mark.parametrize(
+    ("capsule", "sentence"),
+    [
+        ("array_struct(ROWS, [2, 2], [8, 4], two=3)", ".__array_struct__ is not what NumPy's protocol says"),
+        ("array_struct(ROWS, [2, 2], [8, 4], nd=-1)", ".__array_struct__ is not what NumPy's protocol says"),
+        ("array_struct(ROWS, None, [8, 4], nd=2)", ".__array_struct__ is not what NumPy's protocol says"),
+        ("array_struct(ROWS, [2, 2], None)", ".__array_struct__ is not what NumPy's protocol says"),
+        (
+            "array_struct(ROWS, [2, 2], [8, 4], itemsize=-4)",
+            ".__array_struct__ is not what NumPy's protocol says",
+        ),
+        ("dlpack(ROWS, [2, 2])", ".__array_struct__ is not what NumPy's protocol says"),
+        ("3", ".__array_struct__ is not what NumPy's protocol says"),
+        ("array_struct(ROWS, [1] * 40, [4] * 40)", " has 40 dimensions, expected [rows, hidden]"),
+        ("array_struct(ROWS, [2, -2], [8, 4])", ".shape[1] is -2, expected 0 or more"),
+        ("array_struct(None, [2, 2], [8, 4])", ".data is null, expected memory"),
+        ("array_struct(ROWS, [2**60, 4], [16, 4])", " is larger than the address space"),
+        *(
+            (
+                f"array_struct(ROWS, [2, 2], [2 * {size}, {size}], kind=b'{kind}', itemsize={size})",
+                " has dtype unknown, expected f32, f64, f16, bf16, i8, u8, i16, u16, i32, u32, i64, u64, "
+                "bool, f8_e4m3fn, f8_e5m2, f8_e8m0",
+            )
+            for kind, size in (("i", 16), ("u", 3), ("b", 4), ("f", 0), ("c", 8), ("V", 4), ("?", 1))
+        ),
+    ],
+)
+def test_array_structs(capsule, sentence):
+    run(
+        f"""
+        assert refusal(ValueError, call, Imitation({capsule})) == (
+            "moe_re_routing_inverse: permute_tokens" + {sentence!r}
+        )
+        """
+    )
+
+
+def test_devices_in_every_function():
+    """Each array argument is refused by name when it is elsewhere."""
+    run(
+        """
+        def f(*shape, device=1):
+            return Producer(dlpack(memory([0] * 64), shape, device=device))
+        def i(*shape, bits=32, device=1):
+            kind = ctypes.c_int32 if bits == 32 else ctypes.c_int64
+            return Producer(dlpack(memory([0] * 64, kind), shape, code=INT, bits=bits, device=device))
+        def wide(*shape, device=1):
+            return i(*shape, bits=64, device=device)
+
+        grid = {"voxel_size": [1] * 3, "point_cloud_range": [0, 0, 0, 1, 1, 1]}
+        calls = [
+            (turnout.moe_dispatch_forward, {"capacity": 2, "num_experts": 1},
+             {"gates": (f, 2), "indices": (i, 2), "locations": (i, 2), "input": (f, 2, 3), "out": (f, 2, 3)}),
+            (turnout.moe_re_routing, {},
+             {"tokens": (f, 2, 3), "expert_token_num_per_rank": (i, 1, 2), "per_token_scales": (f, 2)}),
+            (turnout.moe_re_routing_inverse, {},
+             {"permute_tokens": (f, 2, 3), "permute_token_idx": (i, 2), "out": (f, 2, 3)}),
+            (turnout.mutual_information_forward, {},
+             {"px": (f, 1, 2, 4), "py": (f, 1, 3, 3), "boundary": (wide, 1, 4)}),
+            (turnout.mutual_information_backward, {},
+             {"px": (f, 1, 2, 4), "py": (f, 1, 3, 3), "p": (f, 1, 3, 4), "ans_grad": (f, 1),
+              "boundary": (wide, 1, 4)}),
+            (turnout.mutual_information_forward_backward, {},
+             {"px": (f, 1, 2, 4), "py": (f, 1, 3, 3), "boundary": (wide, 1, 4)}),
+            (turnout.get_indice_pairs, {"batch_size": 1, "spatial_shape": [2, 2]}, {"indices": (i, 2, 3)}),
+            (turnout.voxelize, grid, {"points": (f, 2, 3), "out": (i, 2, 3)}),
+            (turnout.dynamic_scatter_forward, {}, {"feats": (f, 2, 3), "coors": (i, 2, 3)}),
+            (turnout.dynamic_scatter_backward, {},
+             {"grad_voxel_feats": (f, 1, 3), "feats": (f, 2, 3), "voxel_feats": (f, 1, 3),
+              "point2voxel_map": (i, 2), "voxel_points_count": (i, 1), "out": (f, 2, 3)}),
+            (turnout.VoxelIndex, {}, {"coors": (i, 2, 3)}),
+        ]
+        for function, options, arrays in calls:
+            for elsewhere in arrays:
+                given = {
+                    name: make(*shape, device=2 if name == elsewhere else 1)
+                    for name, (make, *shape) in arrays.items()
+                }
+                sentence = refusal(ValueError, function, **options, **given)
+                assert sentence == (
+                    f"{function.__name__}: {elsewhere} is on a device of DLPack type 2, "
+                    "expected memory of the CPU"
+                ), sentence
+        """
+    )

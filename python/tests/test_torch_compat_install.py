@@ -1,0 +1,160 @@
+"""install() and uninstall() of turnout.compat."""
+
+import importlib
+import importlib.util
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from turnout import compat
+from turnout.compat import mmcv as our_mmcv
+from turnout.compat import torch_npu as our_torch_npu
+from turnout.compat._install import Installation
+
+pytestmark = pytest.mark.torch
+
+# A package on disk that has a part of what the installation has.
+FILES = {
+    "thing/__init__.py": "answer = 42",
+    "thing/ops/__init__.py": "from thing.ops.grid import Grid\nnms = 7",
+    "thing/ops/grid.py": "class Grid: pass",
+}
+
+
+class Grid:
+    pass
+
+
+class Scatter:
+    pass
+
+
+@pytest.fixture
+def installation():
+    made = Installation(
+        "thing",
+        {
+            "thing": {},
+            "thing.ops": {"Grid": Grid, "Scatter": Scatter},
+            "thing.ops.grid": {"Grid": Grid},
+            "thing.ops.scatter": {"Scatter": Scatter},
+        },
+    )
+    yield made
+    made.uninstall()
+    for name in [name for name in sys.modules if name.split(".")[0] == "thing"]:
+        del sys.modules[name]
+
+
+@pytest.fixture
+def on_disk(tmp_path, monkeypatch):
+    for name, text in FILES.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+
+
+def test_stand_ins(installation):
+    installation.install()
+    installation.install()  # once is enough
+    ops = importlib.import_module("thing.ops")
+    assert ops.Grid is ops.grid.Grid is importlib.import_module("thing.ops.grid").Grid is Grid
+    assert ops.scatter.Scatter is Scatter
+    for name in ("thing", "thing.ops", "thing.ops.grid"):
+        spec = importlib.util.find_spec(name)
+        assert sys.modules[name].__spec__ is spec
+        assert (spec.name, spec.origin) == (name, "turnout.compat.thing")
+        assert (spec.submodule_search_locations is None) == (name == "thing.ops.grid")
+    with pytest.raises(ModuleNotFoundError):
+        importlib.import_module("thing.cnn")
+    installation.uninstall()
+    installation.uninstall()
+    assert not [name for name in sys.modules if name.split(".")[0] == "thing"]
+    assert importlib.util.find_spec("thing") is None
+    installation.install()
+    assert importlib.import_module("thing.ops").Grid is Grid
+
+
+@pytest.mark.usefixtures("on_disk")
+def test_refused_when_the_package_is_imported(installation):
+    thing = importlib.import_module("thing")
+    with pytest.raises(RuntimeError) as caught:
+        installation.install()
+    assert str(caught.value) == (
+        f"turnout.compat.thing.install: thing is imported already ({thing.__file__}); install before it is "
+        "imported, or with force=True to replace its names"
+    )
+    assert "thing.ops" not in sys.modules
+    assert vars(thing).keys() & {"ops"} == set()
+
+
+@pytest.mark.usefixtures("on_disk")
+@pytest.mark.parametrize("imported", ["thing", "thing.ops"])
+def test_force_replaces_names_and_keeps_the_others(installation, imported):
+    importlib.import_module(imported)
+    installation.install(force=True)
+    thing, ops, grid = (importlib.import_module(name) for name in ("thing", "thing.ops", "thing.ops.grid"))
+    assert ops.Grid is grid.Grid is Grid
+    assert ops.Scatter is importlib.import_module("thing.ops.scatter").Scatter is Scatter
+    assert (thing.answer, ops.nms) == (42, 7)
+    installation.uninstall()
+    assert ops.Grid is grid.Grid is not Grid
+    assert not hasattr(ops, "Scatter") and not hasattr(ops, "scatter")
+    assert "thing.ops.scatter" not in sys.modules
+    assert sys.modules["thing.ops.grid"] is grid
+
+
+@pytest.mark.usefixtures("on_disk")
+def test_uninstall_gives_the_package_back(installation):
+    installation.install()
+    assert importlib.import_module("thing.ops").Grid is Grid
+    installation.uninstall()
+    ops = importlib.import_module("thing.ops")
+    assert ops.Grid is not Grid
+    assert ops.nms == 7
+
+
+@pytest.mark.skipif(importlib.util.find_spec("mmcv") is not None, reason="mmcv is installed")
+def test_mmcv():
+    our_mmcv.install()
+    try:
+        from mmcv.ops import DynamicScatter, Voxelization, dynamic_scatter, voxelization
+        from mmcv.ops.scatter_points import DynamicScatter as Scatter
+        from mmcv.ops.sparse_ops import get_indice_pairs
+        from mmcv.ops.voxelize import Voxelization as Voxels
+
+        assert Voxelization is Voxels is our_mmcv.Voxelization
+        assert DynamicScatter is Scatter is our_mmcv.DynamicScatter
+        assert get_indice_pairs is our_mmcv.get_indice_pairs
+        assert (voxelization, dynamic_scatter) == (our_mmcv.voxelization, our_mmcv.dynamic_scatter)
+        with pytest.raises(ImportError, match="nms"):
+            from mmcv.ops import nms  # noqa: F401
+    finally:
+        our_mmcv.uninstall()
+    assert not [name for name in sys.modules if name.split(".")[0] == "mmcv"]
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torch_npu") is not None, reason="torch_npu is installed")
+def test_torch_npu():
+    our_torch_npu.install()
+    try:
+        import torch_npu
+
+        tokens, counts = torch.ones(4, 2), torch.tensor([[3, 1]])
+        assert torch.equal(torch_npu.npu_moe_re_routing(tokens, counts, tokens_dtype=None)[0], tokens)
+    finally:
+        our_torch_npu.uninstall()
+    assert "torch_npu" not in sys.modules
+
+
+def test_names():
+    for module in (our_mmcv, our_torch_npu):
+        assert all(hasattr(module, name) for name in module.__all__)
+    assert compat.__doc__
+
+
+def test_compat_itself_needs_no_torch():
+    program = "import sys; sys.modules['torch'] = None; import turnout.compat, turnout.compat._install"
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)

@@ -1,0 +1,246 @@
+"""The names of mmcv, those of ``mmcv.ops``: ``turnout.compat.mmcv``."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from turnout import torch as own
+from turnout import voxelize as voxelize_arrays
+from turnout.compat._install import Installation
+from turnout.torch import dynamic_scatter
+from turnout.torch.sentences import own_sentences
+
+__all__ = [
+    "DynamicScatter",
+    "Voxelization",
+    "dynamic_scatter",
+    "get_indice_pairs",
+    "install",
+    "uninstall",
+    "voxelization",
+]
+
+Numbers = Any  # a sequence of numbers, an array or a tensor
+Limits = Any  # an integer, or two of them as a sequence, an array or a tensor
+
+
+# -- points and voxels -------------------------------------------------------------------------------------
+
+
+class DynamicScatter(torch.nn.Module):
+    """:func:`dynamic_scatter` of the points of one cloud, or of a batch of them.
+
+    Args:
+        voxel_size, point_cloud_range: kept as attributes; the coordinates say it all.
+        average_points: 'mean', else 'max'.
+    """
+
+    def __init__(self, voxel_size: Numbers, point_cloud_range: Numbers, average_points: bool) -> None:
+        super().__init__()
+        self.voxel_size = voxel_size
+        self.point_cloud_range = point_cloud_range
+        self.average_points = average_points
+
+    @own_sentences("DynamicScatter", feats="points")
+    def forward_single(self, points: torch.Tensor, coors: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """:func:`dynamic_scatter`, with the reduction of this module."""
+        return dynamic_scatter(points, coors, "mean" if self.average_points else "max")
+
+    def forward(self, points: torch.Tensor, coors: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Features and coordinates of the voxels of ``points [points, channels]``.
+
+        ``coors`` is ``[points, 3]``: z, y, x; with another number of columns the first one is the number of
+        the cloud in the batch. Points of a batch come in any order; voxels are ascending in all columns.
+        """
+        # The number of the cloud is the most significant coordinate, so that one call is a call for each.
+        return self.forward_single(points, coors)
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}(voxel_size={self.voxel_size}, "
+            f"point_cloud_range={self.point_cloud_range}, average_points={self.average_points})"
+        )
+
+
+@own_sentences(point_cloud_range="coors_range")
+def voxelization(
+    points: torch.Tensor,
+    voxel_size: Numbers,
+    coors_range: Numbers,
+    max_points: int = 35,
+    max_voxels: int = 20000,
+    deterministic: bool = True,
+) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """The points of each voxel, or with a limit of -1 the voxel of each point.
+
+    Returns voxels ``[voxels, max_points, features]``, coors ``[voxels, 3]`` and num_points_per_voxel; or
+    coors ``[points, 3]`` alone when ``max_points`` or ``max_voxels`` is -1. The definition is that of
+    :func:`turnout.voxelize`, also for ``deterministic=False``. ``points`` may be strided; there is no
+    gradient.
+    """
+    del deterministic
+    if max_points == -1 or max_voxels == -1:
+        return own.voxelize(points, voxel_size, coors_range)
+    return own.voxelize(points, voxel_size, coors_range, max_points=max_points, max_voxels=max_voxels)
+
+
+def _limit(name: str, value: Any, kind: str) -> int:
+    try:
+        limit = operator.index(value)
+    except TypeError:
+        raise TypeError(f"Voxelization: {name} is of type {type(value).__name__}, expected {kind}") from None
+    if limit < -1:
+        raise ValueError(f"Voxelization: {name} is {limit}, expected 0 or more, or -1 for no limit")
+    return limit
+
+
+def _limits(max_voxels: Limits) -> tuple[int, int]:
+    """The limit for training and that for all else."""
+    limits = max_voxels.tolist() if hasattr(max_voxels, "tolist") else max_voxels
+    kind = "an integer, or 2: for training and for all else"
+    if not hasattr(limits, "__len__"):
+        return (_limit("max_voxels", limits, kind),) * 2
+    if len(limits) != 2:
+        raise ValueError(
+            f"Voxelization: max_voxels has {len(limits)} elements, expected one limit, or 2: "
+            "for training and for all else"
+        )
+    return _limit("max_voxels[0]", limits[0], "an integer"), _limit("max_voxels[1]", limits[1], "an integer")
+
+
+class Voxelization(torch.nn.Module):
+    """:func:`voxelization` with fixed voxels.
+
+    Args:
+        voxel_size: three numbers, x, y, z.
+        point_cloud_range: six numbers: x, y, z at least, x, y, z at most.
+        max_num_points: of a voxel; -1: only coordinates, of all points.
+        max_voxels: one limit, or one for training and one for all else.
+        deterministic: accepted; results always are.
+
+    Attributes:
+        grid_size: how many voxels there are in the directions x, y, z, a tensor on the CPU.
+        pcd_shape: ``[1, grid_size[1], grid_size[0]]``.
+    """
+
+    @own_sentences("Voxelization")
+    def __init__(
+        self,
+        voxel_size: Numbers,
+        point_cloud_range: Numbers,
+        max_num_points: int,
+        max_voxels: Limits = 20000,
+        deterministic: bool = True,
+    ) -> None:
+        super().__init__()
+        self.voxel_size = voxel_size
+        self.point_cloud_range = point_cloud_range
+        self.max_num_points = _limit("max_num_points", max_num_points, "an integer")
+        self.max_voxels = _limits(max_voxels)
+        self.deterministic = deterministic
+        # One point, for the operator to say what is wrong with the grid now and not in the first call. Arrays
+        # of NumPy have values whatever torch's default device is.
+        voxelize_arrays(np.zeros((1, 3), np.float32), voxel_size, point_cloud_range)
+        size, ends = (
+            np.array([float(x) for x in values], np.float32) for values in (voxel_size, point_cloud_range)
+        )
+        # Halves away from zero, as in the operator; NumPy takes them to the even number.
+        grid = [math.floor(float(extent) + 0.5) for extent in (ends[3:] - ends[:3]) / size]
+        self.grid_size = torch.tensor(grid, device="cpu")
+        self.pcd_shape = [1, *self.grid_size[:2].flip(0)]
+
+    @own_sentences(
+        "Voxelization", points="input", coors_range="point_cloud_range", max_points="max_num_points"
+    )
+    def forward(self, input: torch.Tensor) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """What :func:`voxelization` returns for these points."""
+        return voxelization(
+            input,
+            self.voxel_size,
+            self.point_cloud_range,
+            self.max_num_points,
+            self.max_voxels[0 if self.training else 1],
+            self.deterministic,
+        )
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}(voxel_size={self.voxel_size}, "
+            f"point_cloud_range={self.point_cloud_range}, max_num_points={self.max_num_points}, "
+            f"max_voxels={self.max_voxels}, deterministic={self.deterministic})"
+        )
+
+
+# -- sparse convolution ------------------------------------------------------------------------------------
+
+
+@own_sentences(kernel_size="ksize", output_padding="out_padding")
+def get_indice_pairs(
+    indices: torch.Tensor,
+    batch_size: int,
+    spatial_shape: Sequence[int],
+    ksize: int | Sequence[int] = 3,
+    stride: int | Sequence[int] = 1,
+    padding: int | Sequence[int] = 0,
+    dilation: int | Sequence[int] = 1,
+    out_padding: int | Sequence[int] = 0,
+    subm: bool = False,
+    transpose: bool = False,
+    grid: torch.Tensor | None = None,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """:func:`turnout.torch.get_indice_pairs` with the arguments of mmcv's function of this name.
+
+    Returns outids, indice_pairs and indice_pair_num, in a fixed order: outputs ascending, the pairs of an
+    offset in ascending input row. Stride and dilation may both differ from 1, and dilated submanifold kernels
+    keep their centre. ``grid``, a buffer for mmcv, is not used.
+    """
+    del grid
+    return own.get_indice_pairs(
+        indices,
+        batch_size,
+        spatial_shape,
+        ksize,
+        stride,
+        padding,
+        dilation,
+        out_padding,
+        subm=subm,
+        transpose=transpose,
+    )
+
+
+# -- in mmcv's place ---------------------------------------------------------------------------------------
+
+_voxelize = {"Voxelization": Voxelization, "voxelization": voxelization}
+_scatter_points = {"DynamicScatter": DynamicScatter, "dynamic_scatter": dynamic_scatter}
+_installation = Installation(
+    "mmcv",
+    {
+        "mmcv": {},
+        "mmcv.ops": {**_voxelize, **_scatter_points},
+        "mmcv.ops.scatter_points": _scatter_points,
+        "mmcv.ops.sparse_ops": {"get_indice_pairs": get_indice_pairs},
+        "mmcv.ops.voxelize": _voxelize,
+    },
+)
+
+
+def install(force: bool = False) -> None:
+    """After this, ``from mmcv.ops import Voxelization`` finds these names, also where there is no mmcv.
+
+    A second call does nothing. Refused when mmcv is imported already, unless ``force`` says that its names
+    are to be replaced; its other names stay. With the whole of mmcv or with mmcv-lite, import mmcv first and
+    use ``force``: without that, nothing else of mmcv can be imported until :func:`uninstall`.
+    """
+    _installation.install(force)
+
+
+def uninstall() -> None:
+    """Undoes :func:`install`; without it, does nothing."""
+    _installation.uninstall()

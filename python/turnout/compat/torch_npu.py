@@ -1,0 +1,75 @@
+"""The names of torch_npu: ``turnout.compat.torch_npu``."""
+
+from __future__ import annotations
+
+import torch
+
+from turnout.compat._install import Installation
+from turnout.torch.moe_re_routing import moe_re_routing
+from turnout.torch.sentences import own_sentences
+
+__all__ = ["install", "npu_moe_re_routing", "uninstall"]
+
+_BYTE_FLOATS = (torch.float8_e4m3fn, torch.float8_e5m2)
+# E8M0, which torch_npu also takes as plain bytes. Older releases of torch have no such type.
+_BYTE_SCALES = tuple(getattr(torch, name) for name in ("float8_e8m0fnu", "uint8") if hasattr(torch, name))
+
+
+@own_sentences()
+def npu_moe_re_routing(
+    tokens: torch.Tensor,
+    expert_token_num_per_rank: torch.Tensor,
+    *,
+    per_token_scales: torch.Tensor | None = None,
+    expert_token_num_type: int = 1,
+    idx_type: int = 0,
+    tokens_dtype: torch.dtype | int | None = None,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    """:func:`turnout.torch.moe_re_routing` as torch_npu has it.
+
+    Scales of 8-bit floats are E8M0, as ``torch.float8_e8m0fnu`` or as bytes in ``torch.uint8``. Without
+    scales the second result is ``[rows]`` zeros in float32. ``tokens_dtype`` says how torch_npu reads the
+    bytes of ``tokens``: a dtype, or one of torch_npu's numbers. It changes nothing here, where rows are moved
+    as bytes.
+    """
+    if not isinstance(tokens_dtype, (torch.dtype, int, type(None))):
+        raise TypeError(
+            f"npu_moe_re_routing: tokens_dtype is of type {type(tokens_dtype).__name__}, expected a "
+            "torch.dtype, an integer or None"
+        )
+    if (
+        tokens.dtype in _BYTE_FLOATS
+        and per_token_scales is not None
+        and per_token_scales.dtype not in _BYTE_SCALES
+    ):
+        raise ValueError(
+            f"npu_moe_re_routing: per_token_scales has dtype {per_token_scales.dtype}, expected "
+            f"torch.float8_e8m0fnu or torch.uint8 beside tokens of {tokens.dtype}"
+        )
+    permuted, scales, idx, num = moe_re_routing(
+        tokens,
+        expert_token_num_per_rank,
+        per_token_scales=per_token_scales,
+        expert_token_num_type=expert_token_num_type,
+        idx_type=idx_type,
+    )
+    if scales is None:
+        scales = tokens.new_zeros((tokens.shape[0],), dtype=torch.float32)
+    return permuted, scales, idx, num
+
+
+_installation = Installation("torch_npu", {"torch_npu": {"npu_moe_re_routing": npu_moe_re_routing}})
+
+
+def install(force: bool = False) -> None:
+    """After this, ``import torch_npu`` finds these names, also where there is no torch_npu.
+
+    A second call does nothing. Refused when torch_npu is imported already, unless ``force`` says that its
+    names are to be replaced.
+    """
+    _installation.install(force)
+
+
+def uninstall() -> None:
+    """Undoes :func:`install`; without it, does nothing."""
+    _installation.uninstall()

@@ -1,0 +1,161 @@
+"""Calls that are traced, as torch.compile does: tensors have shapes and no values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from turnout import _core
+
+_TURNOUT_NAMES = {
+    "float32": "f32",
+    "float64": "f64",
+    "float16": "f16",
+    "bfloat16": "bf16",
+    "int8": "i8",
+    "uint8": "u8",
+    "int16": "i16",
+    "uint16": "u16",
+    "int32": "i32",
+    "uint32": "u32",
+    "int64": "i64",
+    "uint64": "u64",
+    "bool": "bool",
+    "float8_e4m3fn": "f8_e4m3fn",
+    "float8_e5m2": "f8_e5m2",
+    "float8_e8m0fnu": "f8_e8m0",
+}
+_dtypes = {getattr(torch, name): own for name, own in _TURNOUT_NAMES.items() if hasattr(torch, name)}
+
+Scalars = dict[str, Any]
+# What the signatures call the values of a scalar that torch's operator takes as a string.
+_choices = {
+    (row["op"], scalar["name"]): scalar["values"].split()
+    for row in _core.signatures()
+    for scalar in row["scalars"]
+}
+
+
+# The extents of the arguments that torch's operators take as lists of numbers: "[3]".
+_extents = {
+    (row["op"], argument["name"]): argument["dims"]
+    for row in _core.signatures()
+    for argument in row["arguments"]
+}
+
+
+def value_of(number: int | torch.SymInt) -> int | None:
+    """An integer, or that of the example which is traced, or None where there is none.
+
+    No guard is made: what one example refuses is refused for it alone, and the call itself checks again.
+    """
+    if isinstance(number, torch.SymInt):
+        return number.node.hint if number.node.has_hint() else None
+    return number
+
+
+def values_of(numbers: Any) -> tuple[int | None, ...]:
+    return tuple(value_of(number) for number in numbers)
+
+
+def checked(
+    op: torch._ops.OpOverload, fake: Callable, scalars: Callable[[Scalars], Scalars] | None
+) -> Callable:
+    """The shape function, behind the checks that a real call has of devices, ranks, dtypes and shapes.
+
+    They come from the operator's signature. ``scalars`` gives those of the signature for torch's arguments,
+    where they differ.
+    """
+    schema = [(argument.name, argument.default_value) for argument in op._schema.arguments]
+
+    def kernel(*arguments, **named):
+        bound = {name: named.get(name, default) for name, default in schema}
+        bound.update(zip(bound, arguments, strict=False))
+        _check(op._opname, bound, scalars)
+        return fake(*bound.values())
+
+    return kernel
+
+
+def _check(op: str, bound: Scalars, scalars: Callable[[Scalars], Scalars] | None) -> None:
+    refuse_devices(op, bound)
+    descriptions = {}
+    for name, value in bound.items():
+        if isinstance(value, torch.Tensor):
+            descriptions[name] = _dtypes.get(value.dtype, str(value.dtype)), values_of(value.shape)
+        elif isinstance(value, list) and (op, name) in _extents:
+            if f"[{len(value)}]" != _extents[op, name]:
+                expected = _extents[op, name].strip("[]")
+                raise ValueError(f"{op}: {name} has {len(value)} elements, expected {expected}")
+            descriptions[name] = "f64", (len(value),)
+    given = bound if scalars is None else scalars(bound)
+    _core.check_descriptions(op, descriptions, _plain_scalars(op, given))
+
+
+def _plain_scalars(op: str, given: Scalars) -> Scalars:
+    plain = {}
+    for name, value in given.items():
+        if isinstance(value, (int, torch.SymInt)):
+            plain[name] = value_of(value)
+        elif isinstance(value, str):
+            choices = _choices[op, name]
+            if value not in choices:
+                expected = ", ".join(f"'{choice}'" for choice in choices)
+                raise ValueError(f"{op}: {name} is '{value}', expected one of {expected}")
+            plain[name] = choices.index(value)
+        elif isinstance(value, (list, tuple)):
+            plain[name] = values_of(value)
+    return plain
+
+
+def refuse_devices(op: str, bound: Scalars) -> None:
+    """Tensors of one call are on one device."""
+    first = None
+    for name, value in bound.items():
+        if not isinstance(value, torch.Tensor):
+            continue
+        first = first or (name, value.device)
+        if value.device != first[1]:
+            raise ValueError(
+                f"{op}: {name} is on the device {value.device}, expected {first[1]} as {first[0]}"
+            )
+
+
+def refusing(op: torch._ops.OpOverload) -> Callable:
+    """The kernel of everything but plain tensors on the CPU, and of meta tensors: a sentence that says so."""
+    names = [argument.name for argument in op._schema.arguments]
+
+    def kernel(*arguments):
+        bound = dict(zip(names, arguments, strict=False))
+        for name, value in bound.items():
+            if not isinstance(value, torch.Tensor):
+                continue
+            if not value.is_cpu:
+                raise ValueError(f"{op._opname}: {name} is on the device {value.device}, expected cpu")
+            if value.layout != torch.strided:
+                raise ValueError(
+                    f"{op._opname}: {name} has the layout {value.layout}, expected torch.strided"
+                )
+            if value.is_quantized:
+                raise ValueError(
+                    f"{op._opname}: {name} has dtype {value.dtype}, expected one that is not quantized"
+                )
+        raise NotImplementedError(
+            f"{op._opname}: arguments of this kind are not supported, expected plain tensors"
+        )
+
+    return kernel
+
+
+def unknown_size(op: str, what: str) -> torch.SymInt:
+    """A size that depends on values. Fake tensors have a symbol for it, meta tensors nothing."""
+    try:
+        context = torch.library.get_ctx()
+    except RuntimeError:
+        raise NotImplementedError(
+            f"{op}: the number of {what} depends on values, which tensors on the device meta do not have; "
+            "use fake tensors, or real ones"
+        ) from None
+    return context.new_dynamic_size()

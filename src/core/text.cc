@@ -1,0 +1,52 @@
+// Words of sentences and tables.
+#include <charconv>
+
+#include "core/check.h"
+
+namespace turnout::core {
+
+std::string shape_text(const Slot& slot) {
+  std::string text = "[";
+  for (int d = 0; d < slot.rank && d < kMaxRank; ++d) text += concat(d ? ", " : "", slot.shape[d]);
+  return text + "]";
+}
+
+std::string dims_text(const Argument& argument) {
+  std::string text = "[";
+  for (int d = 0; d < argument.dims.count; ++d)
+    text += concat(d ? ", " : "", argument.dims[d].text, argument.dims[d].optional ? "?" : "");
+  return text + "]";
+}
+
+std::string dtypes_text(const Signature& signature, const Argument& argument) {
+  std::string text;
+  for (int i = 0; i < kDTypeCount; ++i) {
+    if (contains(argument.dtypes, static_cast<DType>(i)))
+      text += concat(text.empty() ? "" : ", ", name_of(static_cast<DType>(i)));
+  }
+  if (argument.like < 0) return text;
+  if (argument.is_lane)
+    return concat("f64 beside ", signature.arguments[argument.like].name, " of f64, else f32");
+  return concat("that of ", signature.arguments[argument.like].name, text.empty() ? "" : ", or ", text);
+}
+
+namespace {
+
+template <class Real>
+std::string shortest(Real v) {
+  char digits[32];
+  return {digits, std::to_chars(digits, digits + sizeof(digits), v).ptr};
+}
+
+}  // namespace
+
+std::string number_text(float v) { return shortest(v); }
+std::string number_text(double v) { return shortest(v); }
+
+std::string concat_parts(std::initializer_list<std::string> parts) {
+  std::string text;
+  for (const std::string& part : parts) text += part;
+  return text;
+}
+
+}  // namespace turnout::core

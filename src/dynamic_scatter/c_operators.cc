@@ -1,0 +1,128 @@
+// The C functions of this family, for the tests that treat all C functions alike.
+#include <algorithm>
+
+#include "c_registry.h"
+#include "dynamic_scatter/example.h"
+
+namespace turnout::families::dynamic_scatter {
+
+using namespace core;
+
+// Beside the functions they belong to, in c_api.cc.
+extern const Signature& kMluOpGetDynamicPointToVoxelForwardWorkspaceSize;
+extern const Signature& kMluOpDynamicPointToVoxelForward;
+extern const Signature& kMluOpGetDynamicPointToVoxelBackwardWorkspaceSize;
+extern const Signature& kMluOpDynamicPointToVoxelBackward;
+extern const Signature& kMluOpGetDynamicScatterBackwardWorkspaceSize;
+extern const Signature& kMluOpDynamicScatterBackward;
+extern const Signature& kMluOpGetVoxelizationWorkspaceSize;
+extern const Signature& kMluOpVoxelization;
+
+namespace {
+
+mluOpReduceMode_t as_reduce_mode(const ScalarValue& scalar) {
+  return static_cast<mluOpReduceMode_t>(scalar.value);
+}
+mluOpStatus_t query_scatter_forward(mluOpHandle_t handle, Descriptors d, Scalars, std::size_t* size) {
+  return mluOpGetDynamicPointToVoxelForwardWorkspaceSize(handle, d[0], d[1], size);
+}
+mluOpStatus_t query_scatter_backward(mluOpHandle_t handle, Descriptors d, Scalars s, std::size_t* size) {
+  return mluOpGetDynamicPointToVoxelBackwardWorkspaceSize(handle, as_reduce_mode(s[0]), d[0], d[1], d[2],
+                                                          d[3], d[4], d[5], size);
+}
+mluOpStatus_t query_voxelization(mluOpHandle_t handle, Descriptors d, Scalars s, std::size_t* size) {
+  return mluOpGetVoxelizationWorkspaceSize(handle, d[0], d[1], d[2], as_int(s[1]), as_int(s[2]), as_int(s[3]),
+                                           s[0].value == 1, d[3], d[4], d[5], d[6], size);
+}
+
+void fill_scatter_result(const Tensor* t) { fill_map(t[0], t[3], t[5]); }
+
+constexpr std::string_view kScatterBackwardExample = "reduce_type=2 voxels=4 channels=3 points=6";
+constexpr std::string_view kVoxelizationExample =
+    "deterministic=1 max_points=3 max_voxels=5 NDim=3 rows=7 features=4";
+
+}  // namespace
+
+std::span<const COperator> c_operators() {
+  static const COperator kOperators[] = {
+      {.signature = &kMluOpGetDynamicPointToVoxelForwardWorkspaceSize,
+       .invoke =
+           [](mluOpHandle_t handle, Descriptors d, void* const*, Scalars s, const Workspace&) {
+             std::size_t size = 0;
+             return query_scatter_forward(handle, d, s, &size);
+           },
+       .example = "points=6 channels=3"},
+      {.signature = &kMluOpDynamicPointToVoxelForward,
+       .invoke =
+           [](mluOpHandle_t handle, Descriptors d, void* const* data, Scalars s, const Workspace& w) {
+             return mluOpDynamicPointToVoxelForward(handle, as_reduce_mode(s[0]), d[0], data[0], d[1],
+                                                    data[1], w.data, w.size, d[2], data[2], d[3], data[3],
+                                                    d[4], data[4], d[5], data[5], d[6], data[6]);
+           },
+       .example = "reduce_type=1 points=6 channels=3 voxels=4",
+       .prepare =
+           [](const Tensor* t) {  // no point is in a voxel: there is room for all, however little
+             std::fill_n(static_cast<std::int32_t*>(t[1].data), 3 * t[1].shape[0], -1);
+           },
+       .query = &query_scatter_forward,
+       .writes_when_empty = true},
+      {.signature = &kMluOpGetDynamicPointToVoxelBackwardWorkspaceSize,
+       .invoke =
+           [](mluOpHandle_t handle, Descriptors d, void* const*, Scalars s, const Workspace&) {
+             std::size_t size = 0;
+             return query_scatter_backward(handle, d, s, &size);
+           },
+       .example = kScatterBackwardExample},
+      {.signature = &kMluOpDynamicPointToVoxelBackward,
+       .invoke =
+           [](mluOpHandle_t handle, Descriptors d, void* const* data, Scalars s, const Workspace& w) {
+             return mluOpDynamicPointToVoxelBackward(handle, as_reduce_mode(s[0]), d[0], data[0], d[1],
+                                                     data[1], d[2], data[2], d[3], data[3], d[4], data[4],
+                                                     d[5], data[5], w.data, w.size, d[6], data[6]);
+           },
+       .example = kScatterBackwardExample,
+       .prepare = &fill_scatter_result,
+       .query = &query_scatter_backward},
+      {.signature = &kMluOpGetDynamicScatterBackwardWorkspaceSize,
+       .invoke =
+           [](mluOpHandle_t handle, Descriptors d, void* const*, Scalars s, const Workspace&) {
+             std::size_t size = 0;
+             return mluOpGetDynamicScatterBackwardWorkspaceSize(handle, as_reduce_mode(s[0]), d[0], &size);
+           },
+       .example = "reduce_type=2 points=6 channels=3"},
+      {.signature = &kMluOpDynamicScatterBackward,
+       .invoke =
+           [](mluOpHandle_t handle, Descriptors d, void* const* data, Scalars s, const Workspace& w) {
+             return mluOpDynamicScatterBackward(handle, as_reduce_mode(s[0]), d[0], data[0], d[1], data[1],
+                                                d[2], data[2], d[3], data[3], d[4], data[4], d[5], data[5],
+                                                w.data, w.size, d[6], data[6]);
+           },
+       .example = kScatterBackwardExample,
+       .prepare = &fill_scatter_result,
+       .query =
+           [](mluOpHandle_t handle, Descriptors d, Scalars s, std::size_t* size) {
+             return mluOpGetDynamicScatterBackwardWorkspaceSize(handle, as_reduce_mode(s[0]), d[1], size);
+           }},
+      {.signature = &kMluOpGetVoxelizationWorkspaceSize,
+       .invoke =
+           [](mluOpHandle_t handle, Descriptors d, void* const*, Scalars s, const Workspace&) {
+             std::size_t size = 0;
+             return query_voxelization(handle, d, s, &size);
+           },
+       .example = kVoxelizationExample},
+      {.signature = &kMluOpVoxelization,
+       .invoke =
+           [](mluOpHandle_t handle, Descriptors d, void* const* data, Scalars s, const Workspace& w) {
+             return mluOpVoxelization(handle, d[0], data[0], d[1], data[1], d[2], data[2], as_int(s[1]),
+                                      as_int(s[2]), as_int(s[3]), s[0].value == 1, w.data, w.size, d[3],
+                                      data[3], d[4], data[4], d[5], data[5], d[6], data[6]);
+           },
+       .example = kVoxelizationExample,
+       .prepare = [](const Tensor* t) { fill_grid(t[1], t[2]); },
+       .query = &query_voxelization,
+       .writes_when_empty = true},
+  };
+  return kOperators;
+}
+
+}  // namespace turnout::families::dynamic_scatter

@@ -1,0 +1,339 @@
+// Register tiles of matrix products, compiled once per instruction set.
+#include <algorithm>
+#include <cstring>
+
+#include "core/dtypes.h"
+#include "matrix/matrix.h"
+#include "simd/half.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "matrix/kernels.cc"
+#include "simd/simd.h"
+
+TURNOUT_ISA_BEGIN(core::matrix)
+
+// A tile is kRows rows by kVectors vectors of columns. Its accumulators leave room for what they are made of
+// among 16 vector registers (32 with AVX-512 and NEON), and the addresses of its rows among 16 others.
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL || HWY_TARGET == HWY_NEON
+constexpr int kRows = 8;
+#elif HWY_TARGET == HWY_AVX2
+constexpr int kRows = 6;
+#else
+constexpr int kRows = 4;  // without fused multiply-add a product needs a register, too
+#endif
+constexpr int kVectors = 2;
+constexpr std::int64_t kAhead = 2 * kRows;  // rows between the one that is fetched and the one that is used
+
+template <class Lane>
+using Tag = hn::ScalableTag<Lane>;
+template <class Lane>
+constexpr std::int64_t lanes_of() {
+  return block_size<Lane>();
+}
+
+// f(i) for i = 0 .. N-1, each a constant.
+template <int N, class F>
+HWY_INLINE void unrolled(const F& f) {
+  [&]<int... I>(std::integer_sequence<int, I...>) HWY_ATTR { (f(std::integral_constant<int, I>()), ...); }
+  (std::make_integer_sequence<int, N>());
+}
+
+// How many vectors wide the panel at `column` is.
+template <class Lane>
+std::int64_t panel_vectors(std::int64_t column, std::int64_t padded_columns) {
+  return std::min<std::int64_t>(kVectors, (padded_columns - column) / lanes_of<Lane>());
+}
+
+template <class Lane>
+std::int64_t padded_to_lanes(std::int64_t columns) {
+  return (columns + lanes_of<Lane>() - 1) / lanes_of<Lane>() * lanes_of<Lane>();
+}
+
+template <class T, class Lane>
+void pack_from(const Source& source, Lane* packed) {
+  const auto* from = static_cast<const T*>(source.data);
+  const std::int64_t padded_columns = padded_to_lanes<Lane>(source.columns);
+  for (std::int64_t column = 0; column < source.columns;) {
+    const std::int64_t width = panel_vectors<Lane>(column, padded_columns) * lanes_of<Lane>();
+    const std::int64_t there = std::min(width, source.columns - column);
+    const T* panel = from + column * source.column_stride;
+    // Row by row when a row is contiguous, else column by column: what lies together is read together.
+    if (source.column_stride == 1) {
+      for (std::int64_t d = 0; d < source.depth; ++d) {
+        const T* row = panel + d * source.depth_stride;
+        Lane* to = packed + d * width;
+        for (std::int64_t c = 0; c < there; ++c) to[c] = static_cast<Lane>(to_float(row[c]));
+        std::fill(to + there, to + width, Lane{0});
+      }
+    } else {
+      for (std::int64_t c = 0; c < there; ++c)
+        for (std::int64_t d = 0; d < source.depth; ++d)
+          packed[d * width + c] =
+              static_cast<Lane>(to_float(panel[d * source.depth_stride + c * source.column_stride]));
+      for (std::int64_t d = 0; d < source.depth; ++d)
+        std::fill(packed + d * width + there, packed + (d + 1) * width, Lane{0});
+    }
+    packed += source.depth * width;
+    column += width;
+  }
+}
+
+template <class Lane>
+void pack(const Source& source, Lane* packed) {
+  if constexpr (sizeof(Lane) == 8) {
+    pack_from<double>(source, packed);
+  } else if (source.dtype == DType::f16) {
+    pack_from<f16>(source, packed);
+  } else if (source.dtype == DType::bf16) {
+    pack_from<bf16>(source, packed);
+  } else {
+    pack_from<float>(source, packed);
+  }
+}
+
+// to[0 .. N*lanes-1] = or += the vectors; only the first `columns` of them are written.
+template <int N, class Lane>
+HWY_INLINE void write_row(const hn::Vec<Tag<Lane>>* v, Lane* to, std::int64_t columns, Write write) {
+  const Tag<Lane> d;
+  constexpr std::int64_t kLanes = lanes_of<Lane>();
+  if (HWY_LIKELY(columns >= N * kLanes)) {
+    unrolled<N>([&](auto i) HWY_ATTR {
+      Lane* at = to + i * kLanes;
+      hn::StoreU(write == Write::add ? hn::Add(hn::LoadU(d, at), v[i]) : v[i], d, at);
+    });
+    return;
+  }
+  // Through a buffer: the same instructions, the same bits.
+  HWY_ALIGN Lane buffer[N * kLanes] = {};
+  const auto bytes = static_cast<std::size_t>(columns) * sizeof(Lane);
+  std::memcpy(buffer, to, bytes);
+  unrolled<N>([&](auto i) HWY_ATTR {
+    Lane* at = buffer + i * kLanes;
+    hn::Store(write == Write::add ? hn::Add(hn::Load(d, at), v[i]) : v[i], d, at);
+  });
+  std::memcpy(to, buffer, bytes);
+}
+
+// R rows by N vectors of columns.
+template <int R, int N, class Lane>
+HWY_INLINE void multiply_tile(const Lane* const* from, Lane* const* to, const Lane* panel, std::int64_t depth,
+                              std::int64_t columns, Write write) {
+  using V = hn::Vec<Tag<Lane>>;
+  const Tag<Lane> d;
+  constexpr std::int64_t kLanes = lanes_of<Lane>();
+  V sum[R][N];
+  const Lane* row[R];
+  unrolled<R>([&](auto r) HWY_ATTR {
+    row[r] = from[r];
+    unrolled<N>([&](auto i) HWY_ATTR { sum[r][i] = hn::Zero(d); });
+  });
+  for (std::int64_t k = 0; k < depth; ++k, panel += N * kLanes) {
+    V b[N];
+    unrolled<N>([&](auto i) HWY_ATTR { b[i] = hn::Load(d, panel + i * kLanes); });
+    unrolled<R>([&](auto r) HWY_ATTR {
+      const V a = hn::Set(d, row[r][k]);
+      unrolled<N>([&](auto i) HWY_ATTR { sum[r][i] = hn::MulAdd(a, b[i], sum[r][i]); });
+    });
+  }
+  unrolled<R>([&](auto r) HWY_ATTR { write_row<N>(sum[r], to[r], columns, write); });
+}
+
+// f(std::integral_constant<int, n>) for n = 1 .. Most.
+template <int Most, class F>
+HWY_INLINE void with_constant(std::int64_t n, const F& f) {
+  if constexpr (Most == 1) {
+    f(std::integral_constant<int, 1>());
+  } else if (n == Most) {
+    f(std::integral_constant<int, Most>());
+  } else {
+    with_constant<Most - 1>(n, f);
+  }
+}
+
+template <int N, class Lane>
+void multiply_panel(const Lane* const* from, Lane* const* to, std::int64_t rows, const Lane* panel,
+                    std::int64_t depth, std::int64_t columns, Write write, bool first) {
+  std::int64_t r = 0;
+  for (; r + kRows <= rows; r += kRows) {
+    if (first) {
+      const std::int64_t end = std::min(r + kAhead + kRows, rows);
+      for (std::int64_t next = r + kAhead; next < end; ++next)
+        for (std::int64_t k = 0; k < depth; k += kLine / std::int64_t{sizeof(Lane)})
+          hwy::Prefetch(from[next] + k);
+    }
+    multiply_tile<kRows, N>(from + r, to + r, panel, depth, columns, write);
+  }
+  if (r == rows) return;
+  with_constant<kRows - 1>(rows - r, [&](auto left) HWY_ATTR {
+    multiply_tile<left.value, N>(from + r, to + r, panel, depth, columns, write);
+  });
+}
+
+template <class Lane>
+void multiply(const Lane* const* from, Lane* const* to, std::int64_t rows, const Lane* packed,
+              std::int64_t depth, std::int64_t columns, Write write) {
+  constexpr std::int64_t kBatch = 256;
+  const std::int64_t padded_columns = padded_to_lanes<Lane>(columns);
+  Lane* shifted[kBatch];
+  for (std::int64_t begin = 0; begin < rows; begin += kBatch) {
+    const std::int64_t count = std::min(kBatch, rows - begin);
+    const Lane* panel = packed;
+    for (std::int64_t column = 0; column < columns;) {
+      const std::int64_t vectors = panel_vectors<Lane>(column, padded_columns);
+      const std::int64_t width = vectors * lanes_of<Lane>();
+      for (std::int64_t r = 0; r < count; ++r) shifted[r] = to[begin + r] + column;
+      with_constant<kVectors>(vectors, [&](auto n) HWY_ATTR {
+        multiply_panel<n.value>(from + begin, shifted, count, panel, depth, columns - column, write,
+                                column == 0);
+      });
+      panel += depth * width;
+      column += width;
+    }
+  }
+}
+
+// R rows of the result by N vectors of its columns; `with` has whole vectors at `column`.
+template <int R, int N, class Lane>
+HWY_INLINE void outer_tile(const Lane* const* from, const Lane* const* with, std::int64_t rows,
+                           std::int64_t first, std::int64_t column, Lane* to, std::int64_t to_stride) {
+  using V = hn::Vec<Tag<Lane>>;
+  const Tag<Lane> d;
+  constexpr std::int64_t kLanes = lanes_of<Lane>();
+  V sum[R][N];
+  unrolled<R>([&](auto r) HWY_ATTR {
+    unrolled<N>([&](auto i) HWY_ATTR { sum[r][i] = hn::LoadU(d, to + r * to_stride + i * kLanes); });
+  });
+  for (std::int64_t j = 0; j < rows; ++j) {
+    const Lane* a = from[j] + first;
+    const Lane* at = with[j] + column;
+    V b[N];
+    unrolled<N>([&](auto i) HWY_ATTR { b[i] = hn::LoadU(d, at + i * kLanes); });
+    unrolled<R>([&](auto r) HWY_ATTR {
+      const V factor = hn::Set(d, a[r]);
+      unrolled<N>([&](auto i) HWY_ATTR { sum[r][i] = hn::MulAdd(factor, b[i], sum[r][i]); });
+    });
+  }
+  unrolled<R>([&](auto r) HWY_ATTR {
+    unrolled<N>([&](auto i) HWY_ATTR { hn::StoreU(sum[r][i], d, to + r * to_stride + i * kLanes); });
+  });
+}
+
+template <int N, class Lane>
+void outer_panel(const Lane* const* from, const Lane* const* with, std::int64_t rows, std::int64_t depth,
+                 std::int64_t column, Lane* to, std::int64_t to_stride) {
+  std::int64_t first = 0;
+  for (; first + kRows <= depth; first += kRows)
+    outer_tile<kRows, N>(from, with, rows, first, column, to + first * to_stride, to_stride);
+  if (first == depth) return;
+  with_constant<kRows - 1>(depth - first, [&](auto left) HWY_ATTR {
+    outer_tile<left.value, N>(from, with, rows, first, column, to + first * to_stride, to_stride);
+  });
+}
+
+// Bytes of rows that stay in the first cache while all tiles of a result use them.
+constexpr std::int64_t kNearBytes = 24 << 10;
+constexpr std::int64_t kMostTogether = 128, kLeastTogether = 16;
+
+template <class Lane>
+void add_outer(const Lane* const* from, const Lane* const* with, std::int64_t rows, std::int64_t depth,
+               std::int64_t columns, Lane* to, std::int64_t to_stride) {
+  constexpr std::int64_t kLanes = lanes_of<Lane>();
+  // The last columns, where they are fewer than a vector: reading a whole one could leave the caller's
+  // memory.
+  HWY_ALIGN Lane last[kMostTogether * kLanes];
+  const Lane* last_rows[kMostTogether];
+  const std::int64_t whole = columns / kLanes * kLanes, left = columns - whole;
+  const std::int64_t together = std::clamp(kNearBytes / ((depth + columns + 1) * std::int64_t{sizeof(Lane)}),
+                                           kLeastTogether, kMostTogether);
+  for (std::int64_t begin = 0; begin < rows; begin += together) {
+    const std::int64_t count = std::min(together, rows - begin);
+    for (std::int64_t column = 0; column < whole;) {
+      const std::int64_t vectors = panel_vectors<Lane>(column, whole);
+      with_constant<kVectors>(vectors, [&](auto n) HWY_ATTR {
+        outer_panel<n.value>(from + begin, with + begin, count, depth, column, to + column, to_stride);
+      });
+      column += vectors * kLanes;
+    }
+    if (left == 0) continue;
+    for (std::int64_t j = 0; j < count; ++j) {
+      last_rows[j] = last + j * kLanes;
+      std::copy_n(with[begin + j] + whole, left, last + j * kLanes);
+      std::fill_n(last + j * kLanes + left, kLanes - left, Lane{0});
+    }
+    outer_panel<1>(from + begin, last_rows, count, depth, 0, to + whole, to_stride);
+  }
+}
+
+template <class T>
+void widen_halves(const void* const* from, std::int64_t rows, std::int64_t columns, float* to,
+                  std::int64_t to_stride) {
+  const F32 d;
+  constexpr std::int64_t kLanes = lanes_of<float>();
+  for (std::int64_t r = 0; r < rows; ++r, to += to_stride) {
+    const auto* row = static_cast<const T*>(from[r]);
+    std::int64_t c = 0;
+    for (; c + kLanes <= columns; c += kLanes) hn::StoreU(core::HWY_NAMESPACE::widen(row + c), d, to + c);
+    for (; c < columns; ++c) to[c] = to_float(row[c]);
+  }
+}
+
+template <class Lane>
+void widen_rows(const void* const* from, DType dtype, std::int64_t rows, std::int64_t columns, Lane* to,
+                std::int64_t to_stride) {
+  if constexpr (sizeof(Lane) == 4) {
+    if (dtype == DType::f16) return widen_halves<f16>(from, rows, columns, to, to_stride);
+    if (dtype == DType::bf16) return widen_halves<bf16>(from, rows, columns, to, to_stride);
+  }
+  for (std::int64_t r = 0; r < rows; ++r)
+    std::copy_n(static_cast<const Lane*>(from[r]), columns, to + r * to_stride);
+}
+
+template <class T, class Lane>
+void round_to(const Lane* from, const Lane* bias, std::int64_t columns, T* to) {
+  const Tag<Lane> d;
+  constexpr std::int64_t kLanes = lanes_of<Lane>();
+  const auto store = [&](hn::Vec<Tag<Lane>> v, T* at) HWY_ATTR {
+    if constexpr (sizeof(T) == 2) {
+      hn::StoreU(narrow(T{}, v), U16(), &at->bits);
+    } else {
+      hn::StoreU(v, d, at);
+    }
+  };
+  const auto sum = [&](std::int64_t c) HWY_ATTR {
+    const auto v = hn::LoadU(d, from + c);
+    return bias == nullptr ? v : hn::Add(v, hn::LoadU(d, bias + c));
+  };
+  std::int64_t c = 0;
+  for (; c + kLanes <= columns; c += kLanes) store(sum(c), to + c);
+  if (c == columns) return;
+  const std::int64_t left = columns - c;
+  HWY_ALIGN Lane last[kLanes] = {}, last_bias[kLanes] = {};
+  HWY_ALIGN T rounded[kLanes];
+  std::copy_n(from + c, left, last);
+  if (bias != nullptr) std::copy_n(bias + c, left, last_bias);
+  const auto v = hn::Load(d, last);
+  store(bias == nullptr ? v : hn::Add(v, hn::Load(d, last_bias)), rounded);
+  std::copy_n(rounded, left, to + c);
+}
+
+template <class Lane>
+void round(const Lane* from, const Lane* bias, std::int64_t columns, void* to, DType dtype) {
+  if constexpr (sizeof(Lane) == 4) {
+    if (dtype == DType::f16) return round_to(from, bias, columns, static_cast<f16*>(to));
+    if (dtype == DType::bf16) return round_to(from, bias, columns, static_cast<bf16*>(to));
+  }
+  round_to(from, bias, columns, static_cast<Lane*>(to));
+}
+
+template <class Lane>
+constexpr Kernels<Lane> kMatrixKernels = {
+    lanes_of<Lane>(), kRows, &pack<Lane>, &multiply<Lane>, &add_outer<Lane>, &widen_rows<Lane>, &round<Lane>};
+constexpr Kernels<float> kF32Kernels = kMatrixKernels<float>;
+constexpr Kernels<double> kF64Kernels = kMatrixKernels<double>;
+
+TURNOUT_ISA_END
+
+#if HWY_ONCE
+TURNOUT_KERNELS(core::matrix, Kernels<float>, f32_kernels, kF32Kernels)
+TURNOUT_KERNELS(core::matrix, Kernels<double>, f64_kernels, kF64Kernels)
+#endif

@@ -1,0 +1,97 @@
+// The function on whose behalf an operator runs, when that function has names of its own.
+//
+// A door that offers an operator under another name checks its own arguments first; what it cannot check, the
+// operator checks later. While a Caller lives, the log lines and errors of the operators that its thread
+// calls speak of the function that the user called, with that function's argument names.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "core/check.h"
+
+namespace turnout::core {
+
+// What an operator's arguments and scalars are called by a caller.
+class Renames {
+ public:
+  consteval Renames() = default;  // by the operator's own names
+  // `changes` is "boundary=opt_boundary ...", an operator's name and the caller's. A name of the operator
+  // that the caller does not have must be there ("fill=" when nothing of the caller stands for it), and a
+  // name that one of them does not have does not compile.
+  consteval Renames(const Signature& op, const Signature& caller, std::string_view changes)
+      : Renames(op, changes) {
+    for (const Change& one : changes_)
+      if (!one.to.empty() && !has_name(caller, one.to)) throw "the caller has no such name";
+    const auto expect = [&](std::string_view name) {
+      if (!has_name(caller, name) && find(name) == nullptr) throw "the caller has another name for this";
+    };
+    for (const Argument& argument : op.arguments) expect(argument.name);
+    for (const Scalar& one : op.scalars) expect(one.name);
+  }
+
+  // Of a caller without a signature of its own: names that are not there are the operator's.
+  consteval Renames(const Signature& op, std::string_view changes) {
+    split(changes, ' ', [&](std::string_view change) {
+      const std::size_t equals = change.find('=');
+      if (!has_name(op, change.substr(0, equals))) throw "the operator has no such name";
+      changes_.push({change.substr(0, equals), change.substr(equals + 1)});
+    });
+  }
+
+  bool has(std::string_view name) const {  // false: nothing of the caller stands for it
+    const Change* change = find(name);
+    return change == nullptr || !change->to.empty();
+  }
+  // The caller's name for a word, or the word itself.
+  std::string_view operator()(std::string_view word) const {
+    const Change* change = find(word);
+    return change == nullptr || change->to.empty() ? word : change->to;
+  }
+  std::string words_of(std::string_view text) const;  // the same for each word of a text
+
+ private:
+  struct Change {
+    std::string_view from, to;
+  };
+
+  static constexpr bool has_name(const Signature& signature, std::string_view name) {
+    for (const Scalar& one : signature.scalars)
+      if (one.name == name) return true;
+    return signature.has_argument(name);
+  }
+  constexpr const Change* find(std::string_view name) const {
+    for (const Change& change : changes_)
+      if (change.from == name) return &change;
+    return nullptr;
+  }
+
+  List<Change, 12> changes_;
+};
+
+class Caller {
+ public:
+  // Of this thread, until it goes. `arguments` are those of the caller, for the log.
+  Caller(const Arguments& arguments, const Renames& renames);
+  // The log has the arguments of the operators that it calls, and the note.
+  Caller(std::string_view op, const Renames& renames, std::string_view note);
+  ~Caller();
+  Caller(const Caller&) = delete;
+  Caller& operator=(const Caller&) = delete;
+
+  static const Caller* current();  // nullptr: the operator was called by its own name
+
+  std::string_view op() const { return op_; }
+  std::string describe(const Arguments& of_operator) const;
+  // "op: what" as the caller says it.
+  std::string in_own_words(std::string_view sentence) const;
+
+ private:
+  const std::string_view op_;
+  const Arguments* const arguments_;  // or nullptr
+  const Renames& renames_;
+  const std::string_view note_;
+  const Caller* before_;
+};
+
+}  // namespace turnout::core

@@ -1,0 +1,214 @@
+// Convolution forward and its gradient for the features: blocks of output rows.
+#include "sparse_conv/convolution.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "runtime/parallel.h"
+#include "sparse_conv/signature.h"
+
+namespace turnout {
+namespace families::sparse_conv {
+namespace {
+
+constexpr std::int64_t kBlockBytes = 128 << 10;  // of sums, which stay in the second cache
+constexpr std::int64_t kLeastRows = 64;          // of a block: fewer leave most tiles of a product incomplete
+constexpr std::int64_t kMostBatch = 96;          // pairs: a multiple of 4, 6 and 8 rows
+constexpr std::int64_t kBatchBytes = 256 << 10;  // of widened rows
+
+int threads_for(const Pairs& pairs, const ConvolutionShape& shape, int threads) {
+  const double products = static_cast<double>(pairs.total) * static_cast<double>(shape.depth) *
+                          static_cast<double>(shape.columns);
+  return products < kParallelProducts ? 1 : threads;
+}
+
+int block_bits_for(std::int64_t rows, std::int64_t row_bytes, int threads) {
+  std::int64_t most = std::min(ListedPair::kMostRows, kBlockBytes / std::max<std::int64_t>(row_bytes, 1));
+  // Four blocks for each thread, where there are rows enough, so that none waits long for another.
+  if (threads > 1) most = std::min(most, std::max(kLeastRows, rows / (4 * threads)));
+  return static_cast<int>(std::bit_width(static_cast<std::uint64_t>(std::max<std::int64_t>(most, 8)))) - 1;
+}
+
+std::int64_t batch_for(std::int64_t row_bytes) {
+  return std::clamp<std::int64_t>(kBatchBytes / std::max<std::int64_t>(row_bytes, 1) / 24 * 24, 24,
+                                  kMostBatch);
+}
+
+}  // namespace
+
+void check_same_rows(const Arguments& arguments, const Positions& at) {
+  if (arguments.size(at[0]) == 0) return;
+  const std::int64_t rows = arguments.size(at[1]), out = arguments.size(at[2]);
+  if (rows != out)
+    arguments.fail(ErrorCode::bad_param, concat("out_rows is ", out, " with subm, expected rows = ", rows));
+}
+
+template <class Lane>
+struct ConvolutionPlan<Lane>::Worker {
+  Lane* sums;  // [rows of a block, padded columns]
+  Lane* wide;  // [batch, depth], for 16-bit rows
+};
+
+template <class Lane>
+ConvolutionPlan<Lane>::ConvolutionPlan(const Pairs& pairs, const ConvolutionShape& shape, int threads,
+                                       Isa isa)
+    : pairs_(pairs),
+      shape_(shape),
+      kernels_(matrix::kernels<Lane>(isa)),
+      padded_columns_(kernels_.padded(shape.columns)),
+      block_bits_(block_bits_for(pairs.to_rows, padded_columns_ * std::int64_t{sizeof(Lane)}, threads)),
+      threads_(threads_for(pairs, shape, threads)),
+      batch_(batch_for(shape.depth * std::int64_t{sizeof(Lane)})),
+      lists_(pairs, block_bits_, threads_) {}
+
+template <class Lane>
+std::size_t ConvolutionPlan<Lane>::scratch_bytes() const {
+  const bool widens = size_of(shape_.dtype) == 2;
+  const std::size_t worker = array_bytes<Lane>(padded_columns_ << block_bits_) +
+                             (widens ? array_bytes<Lane>(batch_ * shape_.depth) : 0);
+  return lists_.scratch_bytes() +
+         array_bytes<Lane>(pairs_.offsets * kernels_.packed_size(shape_.depth, shape_.columns)) +
+         array_bytes<Lane>(padded_columns_) + static_cast<std::size_t>(threads_) * worker;
+}
+
+template <class Lane>
+void ConvolutionPlan<Lane>::pack(Context& context, const ConvolutionOperands& operands) {
+  const std::int64_t size = kernels_.packed_size(shape_.depth, shape_.columns);
+  const std::int64_t grain = threads_ == 1 ? pairs_.offsets : 1;
+  parallel_for(context, pairs_.offsets, grain, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t k = begin; k < end; ++k) {
+      if (pairs_.counts[k] == 0) continue;
+      const auto* from = static_cast<const std::byte*>(operands.filters) +
+                         k * operands.offset_stride * size_of(shape_.dtype);
+      kernels_.pack(
+          {from, shape_.dtype, shape_.depth, shape_.columns, operands.depth_stride, operands.column_stride},
+          packed_ + k * size);
+    }
+  });
+  if (operands.bias != nullptr)
+    kernels_.widen(&operands.bias, shape_.dtype, 1, shape_.columns, bias_, padded_columns_);
+}
+
+template <class Lane>
+void ConvolutionPlan<Lane>::add_block(std::int64_t block, const ConvolutionOperands& operands,
+                                      const Worker& worker) const {
+  const std::int64_t rows = lists_.rows(block);
+  const std::int64_t from_bytes = shape_.depth * size_of(shape_.dtype);
+  const std::int64_t to_bytes = shape_.columns * size_of(shape_.dtype);
+  const std::int64_t packed_size = kernels_.packed_size(shape_.depth, shape_.columns);
+  const auto* base = static_cast<const std::byte*>(operands.from);
+  std::fill_n(worker.sums, rows * padded_columns_, Lane{0});
+
+  const void* there[kMostBatch];
+  const Lane* from[kMostBatch];
+  Lane* to[kMostBatch];
+  const ListedPair* const end = lists_.end(block);
+  for (const ListedPair* pair = lists_.begin(block); pair < end;) {
+    const std::int64_t k = pair->offset();
+    std::int64_t count = 0;
+    for (; count < batch_ && pair < end && pair->offset() == k; ++count, ++pair) {
+      there[count] = base + pair->from() * from_bytes;
+      to[count] = worker.sums + pair->row() * padded_columns_;
+    }
+    if (size_of(shape_.dtype) == 2) {
+      kernels_.widen(there, shape_.dtype, count, shape_.depth, worker.wide, shape_.depth);
+      for (std::int64_t i = 0; i < count; ++i) from[i] = worker.wide + i * shape_.depth;
+    } else {
+      for (std::int64_t i = 0; i < count; ++i) from[i] = static_cast<const Lane*>(there[i]);
+    }
+    kernels_.multiply(from, to, count, packed_ + k * packed_size, shape_.depth, padded_columns_,
+                      matrix::Write::add);
+  }
+
+  auto* out = static_cast<std::byte*>(operands.to) + lists_.first_row(block) * to_bytes;
+  const Lane* bias = operands.bias != nullptr ? bias_ : nullptr;
+  for (std::int64_t row = 0; row < rows; ++row)
+    kernels_.round(worker.sums + row * padded_columns_, bias, shape_.columns, out + row * to_bytes,
+                   shape_.dtype);
+}
+
+template <class Lane>
+void ConvolutionPlan<Lane>::run(Context& context, Call& call, std::string_view op, const PairRows& from,
+                                const PairRows& to, const ConvolutionOperands& operands, Scratch& scratch) {
+  lists_.build(context, call, op, from, to, scratch);
+  packed_ = scratch.take<Lane>(pairs_.offsets * kernels_.packed_size(shape_.depth, shape_.columns));
+  bias_ = scratch.take<Lane>(padded_columns_);
+  const std::int64_t sums = padded_columns_ << block_bits_;
+  const std::int64_t wide = size_of(shape_.dtype) == 2 ? batch_ * shape_.depth : 0;
+  auto* memory = scratch.take<std::byte>(0);
+  const auto worker_bytes = array_bytes<Lane>(sums) + array_bytes<Lane>(wide);
+  pack(context, operands);
+  parallel_for(
+      context, lists_.blocks(), threads_ == 1 ? lists_.blocks() : 1,
+      [&](std::int64_t begin, std::int64_t end, int number) {
+        std::byte* own = memory + static_cast<std::size_t>(number) * worker_bytes;
+        const Worker worker{reinterpret_cast<Lane*>(own),
+                            reinterpret_cast<Lane*>(own + array_bytes<Lane>(sums))};
+        for (std::int64_t block = begin; block < end; ++block) add_block(block, operands, worker);
+      },
+      threads_);
+}
+
+template class ConvolutionPlan<float>;
+template class ConvolutionPlan<double>;
+
+namespace {
+
+// One convolution after the checks of its signature.
+void convolve(Context& context, Call& call, std::string_view op, const ConstTensor& indice_pairs,
+              const ConstTensor& indice_num, const PairRows& from, const PairRows& to, bool subm,
+              const ConvolutionShape& shape, const ConvolutionOperands& operands) {
+  const Pairs pairs = read_pairs(call, op, indice_pairs, indice_num, from, to, subm);
+  const auto run = [&](auto lane) {
+    using Lane = typename decltype(lane)::type;
+    ConvolutionPlan<Lane> plan(pairs, shape, context.threads(), context.isa());
+    call.chose("blocks of rows", plan.threads());
+    Scratch scratch = call.lease(plan.scratch_bytes());
+    plan.run(context, call, op, from, to, operands, scratch);
+  };
+  if (shape.dtype == DType::f64) {
+    run(Type<double>{});
+  } else {
+    run(Type<float>{});
+  }
+}
+
+}  // namespace
+}  // namespace families::sparse_conv
+
+using namespace core;
+using namespace families::sparse_conv;
+
+void indice_convolution_forward(Context& context, const ConstTensor& features, const ConstTensor& filters,
+                                const ConstTensor& indice_pairs, const ConstTensor& indice_num,
+                                const ConstTensor* bias, const Tensor& features_out,
+                                const IndiceConvolutionParams& params) {
+  Call call(
+      context, kIndiceConvolutionForward,
+      {features, filters, indice_pairs, indice_num, bias != nullptr ? Slot(*bias) : Slot(), features_out},
+      {params.inverse, params.subm});
+  if (call.nothing_to_do()) return;
+  convolve(context, call, kIndiceConvolutionForward.op, indice_pairs, indice_num,
+           {"features", params.inverse ? 1 : 0, features.shape[0]},
+           {"features_out", params.inverse ? 0 : 1, features_out.shape[0]}, params.subm,
+           {features.dtype, features.shape[1], features_out.shape[1]},
+           {features.data, bias != nullptr ? bias->data : nullptr, features_out.data, filters.data,
+            filters.stride[0], filters.stride[1], filters.stride[2]});
+}
+
+void indice_convolution_backward_data(Context& context, const ConstTensor& output_grad,
+                                      const ConstTensor& filters, const ConstTensor& indice_pairs,
+                                      const ConstTensor& indice_num, const Tensor& input_grad,
+                                      const IndiceConvolutionParams& params) {
+  Call call(context, kIndiceConvolutionBackwardData,
+            {output_grad, filters, indice_pairs, indice_num, input_grad}, {params.inverse, params.subm});
+  if (call.nothing_to_do()) return;
+  convolve(context, call, kIndiceConvolutionBackwardData.op, indice_pairs, indice_num,
+           {"output_grad", params.inverse ? 0 : 1, output_grad.shape[0]},
+           {"input_grad", params.inverse ? 1 : 0, input_grad.shape[0]}, params.subm,
+           {output_grad.dtype, output_grad.shape[1], input_grad.shape[1]},
+           {output_grad.data, nullptr, input_grad.data, filters.data, filters.stride[0], filters.stride[2],
+            filters.stride[1]});
+}
+
+}  // namespace turnout

@@ -1,0 +1,275 @@
+// The pairs of a convolution, checked and in the order of the rows they are added to.
+#include "sparse_conv/pair_lists.h"
+
+#include <algorithm>
+#include <atomic>
+
+#include "core/dtypes.h"
+#include "indices/indices.h"
+#include "runtime/parallel.h"
+
+namespace turnout::families::sparse_conv {
+namespace {
+
+constexpr std::int64_t kLeastChunk = 16 << 10;  // pairs that are worth a range of their own
+
+// Whether all of 0 .. n-1 are below the limit. One loop without exits, which the compiler makes vectors of.
+bool all_below(const std::int32_t* values, std::int64_t n, std::int64_t limit) {
+  const auto most = static_cast<std::uint32_t>(std::min<std::int64_t>(limit, 0x80000000LL));
+  std::uint32_t above = 0;
+  for (std::int64_t i = 0; i < n; ++i) above |= static_cast<std::uint32_t>(values[i]) >= most;
+  return above == 0;
+}
+
+bool never_descend(const std::int32_t* values, std::int64_t n) {
+  std::uint32_t descents = 0;
+  for (std::int64_t i = 1; i < n; ++i) descents |= values[i] < values[i - 1];
+  return descents == 0;
+}
+
+std::uint32_t clamped(std::int32_t value, std::uint32_t last) {
+  return std::min(static_cast<std::uint32_t>(value), last);
+}
+
+// Calls f(k, first, last) for the pairs first .. last-1 of each offset k that has some of the pairs begin ..
+// end-1, numbered over all offsets.
+template <class F>
+void each_range(const Pairs& pairs, std::int64_t begin, std::int64_t end, const F& f) {
+  std::int64_t before = 0;
+  for (std::int64_t k = 0; k < pairs.offsets && before < end; before += pairs.counts[k++]) {
+    const std::int64_t first = std::max<std::int64_t>(begin - before, 0);
+    const std::int64_t last = std::min(end - before, pairs.counts[k]);
+    if (first < last) f(k, first, last);
+  }
+}
+
+[[noreturn]] void refuse_pair(std::string_view op, const Pairs& pairs, std::int64_t position,
+                              const PairRows& from, const PairRows& to) {
+  each_range(pairs, position, position + 1, [&](std::int64_t k, std::int64_t j, std::int64_t) {
+    const bool is_from = !in_range(pairs.from(k)[j], from.rows);
+    const PairRows& side = is_from ? from : to;
+    const std::int64_t value = is_from ? pairs.from(k)[j] : pairs.to(k)[j];
+    const std::string expected = side.rows == 0 ? concat("no pairs: ", side.name, " has no rows")
+                                                : concat("0 .. ", side.rows - 1, ", the rows of ", side.name);
+    throw Error(ErrorCode::bad_param, concat(op, ": indice_pairs[", k, "][", std::int64_t{side.side}, "][", j,
+                                             "] is ", value, ", expected ", expected));
+  });
+  throw Error(ErrorCode::internal, concat(op, ": a pair was refused that is not there"));
+}
+
+// The first pair among first .. last-1 of offset k that names a row that is not there; `last` if none does.
+std::int64_t first_bad(const Pairs& pairs, std::int64_t k, std::int64_t first, std::int64_t last) {
+  if (k == pairs.identity) return last;
+  const std::int32_t *from = pairs.from(k), *to = pairs.to(k);
+  if (all_below(from + first, last - first, pairs.from_rows) &&
+      all_below(to + first, last - first, pairs.to_rows))
+    return last;
+  for (std::int64_t j = first; j < last; ++j)
+    if (!in_range(from[j], pairs.from_rows) || !in_range(to[j], pairs.to_rows)) return j;
+  return last;  // what was out of range has changed since
+}
+
+// The least value that any thread has seen.
+void keep_least(std::atomic<std::int64_t>& least, std::int64_t value) {
+  std::int64_t seen = least.load(std::memory_order_relaxed);
+  while (value < seen && !least.compare_exchange_weak(seen, value, std::memory_order_relaxed)) {
+  }
+}
+
+}  // namespace
+
+Pairs read_pairs(Call& call, std::string_view op, const ConstTensor& indice_pairs,
+                 const ConstTensor& indice_num, const PairRows& from, const PairRows& to, bool subm) {
+  const std::int64_t offsets = indice_num.shape[0], columns = indice_pairs.shape[2];
+  auto* counts =
+      call.scratch(array_bytes<std::int64_t>(std::max<std::int64_t>(offsets, 1))).take<std::int64_t>(offsets);
+  visit_index(indice_num.dtype, [&](auto type) {
+    const auto* given = static_cast<const typename decltype(type)::type*>(indice_num.data);
+    for (std::int64_t k = 0; k < offsets; ++k) counts[k] = given[k];
+  });
+  Pairs pairs{static_cast<const std::int32_t*>(indice_pairs.data),
+              offsets,
+              columns,
+              counts,
+              0,
+              -1,
+              from.side,
+              to.side,
+              from.rows,
+              to.rows};
+  call.check([&] {
+    for (std::int64_t k = 0; k < offsets; ++k)
+      if (counts[k] < 0 || counts[k] > columns)
+        throw Error(ErrorCode::bad_param, concat(op, ": indice_num[", k, "] is ", counts[k],
+                                                 ", expected 0 .. ", columns, ", indice_pairs.shape[2]"));
+  });
+  if (subm && offsets > 0) {
+    pairs.identity = std::max_element(counts, counts + offsets) - counts;
+    counts[pairs.identity] = to.rows;
+  }
+  for (std::int64_t k = 0; k < offsets; ++k) pairs.total += counts[k];
+  return pairs;
+}
+
+void check_pairs(Context& context, Call& call, std::string_view op, const Pairs& pairs, const PairRows& from,
+                 const PairRows& to) {
+  std::atomic<std::int64_t> least{pairs.total};
+  const std::int64_t grain = pairs.total * std::int64_t{8} >= kParallelBytes ? kLeastChunk : pairs.total;
+  parallel_for(context, pairs.total, grain, [&](std::int64_t begin, std::int64_t end) {
+    std::int64_t position = begin;
+    each_range(pairs, begin, end, [&](std::int64_t k, std::int64_t first, std::int64_t last) {
+      const std::int64_t bad = first_bad(pairs, k, first, last);
+      if (bad < last) keep_least(least, position + bad - first);
+      position += last - first;
+    });
+  });
+  if (least.load() == pairs.total) return;
+  call.check([&] { refuse_pair(op, pairs, least.load(), from, to); });
+}
+
+struct PairLists::Run {
+  std::int64_t offset, first, last;  // pairs first .. last-1
+  std::int64_t position;             // of the first, over all offsets
+  std::uint8_t* ascending;
+};
+
+PairLists::PairLists(const Pairs& pairs, int block_bits, int threads)
+    : pairs_(pairs),
+      block_bits_(block_bits),
+      blocks_((pairs.to_rows + (std::int64_t{1} << block_bits) - 1) >> block_bits),
+      chunks_(threads == 1 ? 1 : std::clamp<std::int64_t>(pairs.total / kLeastChunk, 1, 4 * threads)) {}
+
+std::size_t PairLists::scratch_bytes() const {
+  return array_bytes<ListedPair>(pairs_.total) + array_bytes<std::int64_t>(blocks_ + 1) +
+         2 * array_bytes<std::int64_t>(chunks_ * blocks_) +
+         array_bytes<std::uint8_t>(chunks_ + pairs_.offsets);
+}
+
+std::int64_t PairLists::rows(std::int64_t block) const {
+  return std::min(std::int64_t{1} << block_bits_, pairs_.to_rows - first_row(block));
+}
+
+template <class F>
+void PairLists::each_run(std::int64_t chunk, const F& f) const {
+  const std::int64_t size = pairs_.total / chunks_ + 1;
+  const std::int64_t begin = std::min(chunk * size, pairs_.total);
+  std::int64_t position = begin;
+  each_range(pairs_, begin, std::min(begin + size, pairs_.total),
+             [&](std::int64_t k, std::int64_t first, std::int64_t last) {
+               f(Run{k, first, last, position, ascending_ + chunk + k});
+               position += last - first;
+             });
+}
+
+// Calls f(block, first, last) for pieces of the run that are in one block. Ascending rows are cut by
+// bisection; a piece is never empty, even if rows that were ascending have changed.
+template <class F>
+void PairLists::each_block_of(const Run& run, const F& f) const {
+  if (run.offset == pairs_.identity) {
+    for (std::int64_t row = run.first; row < run.last;) {
+      const std::int64_t block = row >> block_bits_, end = std::min(first_row(block + 1), run.last);
+      f(block, row, end);
+      row = end;
+    }
+    return;
+  }
+  const std::int32_t* to = pairs_.to(run.offset);
+  const auto last_row = static_cast<std::uint32_t>(pairs_.to_rows - 1);
+  for (std::int64_t j = run.first; j < run.last;) {
+    const std::int64_t block = clamped(to[j], last_row) >> block_bits_;
+    std::int64_t end = j + 1;
+    if (*run.ascending) {
+      const std::int64_t most = std::min(run.last, j + ListedPair::kMostRows);
+      end = std::lower_bound(to + end, to + most, first_row(block + 1)) - to;
+    }
+    f(block, j, end);
+    j = end;
+  }
+}
+
+// How many pairs each block has. A pair that names no row lowers `bad` to its position.
+void PairLists::count(std::int64_t chunk, std::atomic<std::int64_t>& bad) {
+  std::int64_t* counts = next_ + chunk * blocks_;
+  std::fill_n(counts, blocks_, 0);
+  each_run(chunk, [&](const Run& run) {
+    const std::int64_t at = first_bad(pairs_, run.offset, run.first, run.last);
+    if (at < run.last) return keep_least(bad, run.position + at - run.first);
+    *run.ascending = run.offset == pairs_.identity ||
+                     never_descend(pairs_.to(run.offset) + run.first, run.last - run.first);
+    each_block_of(run, [&](std::int64_t block, std::int64_t first, std::int64_t last) {
+      counts[block] += last - first;
+    });
+  });
+}
+
+// Copies the pairs to where the counts say. What the caller may have changed since cannot lead beyond the
+// rows, nor beyond the room; false: it does not fill the room.
+bool PairLists::place(std::int64_t chunk) {
+  std::int64_t* next = next_ + chunk * blocks_;
+  const std::int64_t* ends = ends_ + chunk * blocks_;
+  const auto last_from = static_cast<std::uint32_t>(std::max<std::int64_t>(pairs_.from_rows - 1, 0));
+  each_run(chunk, [&](const Run& run) {
+    const bool is_identity = run.offset == pairs_.identity;
+    const std::int32_t *from = pairs_.from(run.offset), *to = pairs_.to(run.offset);
+    each_block_of(run, [&](std::int64_t block, std::int64_t first, std::int64_t last) {
+      const auto first_of_block = static_cast<std::uint32_t>(first_row(block));
+      const auto last_of_block = static_cast<std::uint32_t>(rows(block) - 1);
+      const std::int64_t count = std::min(last - first, ends[block] - next[block]);
+      ListedPair* list = list_ + next[block];
+      if (is_identity) {
+        for (std::int64_t i = 0; i < count; ++i) {
+          const auto row = static_cast<std::uint32_t>(first + i);
+          list[i] = {run.offset, row - first_of_block, row};
+        }
+      } else {
+        for (std::int64_t i = 0; i < count; ++i) {
+          const std::uint32_t row = static_cast<std::uint32_t>(to[first + i]) - first_of_block;
+          list[i] = {run.offset, std::min(row, last_of_block), clamped(from[first + i], last_from)};
+        }
+      }
+      next[block] += count;
+    });
+  });
+  return std::equal(next, next + blocks_, ends);
+}
+
+void PairLists::build(Context& context, Call& call, std::string_view op, const PairRows& from,
+                      const PairRows& to, Scratch& scratch) {
+  list_ = scratch.take<ListedPair>(pairs_.total);
+  starts_ = scratch.take<std::int64_t>(blocks_ + 1);
+  next_ = scratch.take<std::int64_t>(chunks_ * blocks_);
+  ends_ = scratch.take<std::int64_t>(chunks_ * blocks_);
+  ascending_ = scratch.take<std::uint8_t>(chunks_ + pairs_.offsets);
+  const auto each_chunk = [&](const auto& work) {
+    parallel_for(context, chunks_, 1, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t chunk = begin; chunk < end; ++chunk) work(chunk);
+    });
+  };
+  std::atomic<std::int64_t> bad{pairs_.total};
+  each_chunk([&](std::int64_t chunk) { count(chunk, bad); });
+  if (bad.load() < pairs_.total) call.check([&] { refuse_pair(op, pairs_, bad.load(), from, to); });
+
+  std::int64_t next = 0;
+  for (std::int64_t block = 0; block < blocks_; ++block) {
+    starts_[block] = next;
+    for (std::int64_t chunk = 0; chunk < chunks_; ++chunk) {
+      const std::int64_t at = chunk * blocks_ + block;
+      ends_[at] = next + next_[at];
+      next_[at] = next;
+      next = ends_[at];
+    }
+  }
+  starts_[blocks_] = next;
+  std::atomic<bool> is_whole{true};
+  each_chunk([&](std::int64_t chunk) {
+    if (!place(chunk)) is_whole.store(false);
+  });
+  if (!is_whole.load())
+    call.check([&] {
+      throw Error(
+          ErrorCode::bad_param,
+          concat(op, ": indice_pairs changed during the call, expected memory that nobody writes to"));
+    });
+}
+
+}  // namespace turnout::families::sparse_conv

@@ -1,0 +1,216 @@
+// Maxima and means along given pairs, and their gradients: blocks of the rows that are written.
+#include <algorithm>
+#include <limits>
+
+#include "core/dtypes.h"
+#include "indices/indices.h"
+#include "matrix/matrix.h"
+#include "runtime/parallel.h"
+#include "simd/half.h"
+#include "sparse_conv/pair_lists.h"
+#include "sparse_conv/signature.h"
+
+namespace turnout {
+namespace families::sparse_conv {
+namespace {
+
+constexpr int kBlockBits = 8;
+static_assert(1 << kBlockBits <= ListedPair::kMostRows);
+
+// What a pooling does with the rows of a block: start(), then add() for each pair of its list, then finish()
+// for each row, then one rounding.
+template <class Lane>
+struct Pooling {
+  const matrix::Kernels<Lane>& kernels;
+  std::int64_t channels;
+  const std::int64_t* counts = nullptr;  // of each output row its pairs, if counted
+
+  Lane start() const { return 0; }
+  void finish(Lane*, std::int64_t) const {}
+
+  // A row of any float dtype in lanes; in `buffer` unless it is there already.
+  const Lane* row_of(const ConstTensor& t, std::int64_t row, Lane* buffer) const {
+    const void* at = static_cast<const std::byte*>(t.data) + row * channels * size_of(t.dtype);
+    if (size_of(t.dtype) != 2) return static_cast<const Lane*>(at);
+    kernels.widen(&at, t.dtype, 1, channels, buffer, channels);
+    return buffer;
+  }
+};
+constexpr std::int64_t kBuffers = 3;  // rows that add() may widen
+
+void count_pairs(const Pairs& pairs, int side, std::int64_t rows, std::int64_t* counts) {
+  std::fill_n(counts, rows, 0);
+  for (std::int64_t k = 0; k < pairs.offsets; ++k) {
+    const std::int32_t* of = pairs.entries + (2 * k + side) * pairs.columns;
+    // Checked; what the caller may have written since must not lead elsewhere.
+    for (std::int64_t j = 0; j < pairs.counts[k]; ++j)
+      if (in_range(of[j], rows)) ++counts[of[j]];
+  }
+}
+
+// make(kernels, counts): the Pooling. counted_rows: of the output side, 0 where nobody counts.
+template <class Lane, class Make>
+void pool(Context& context, Call& call, std::string_view op, const ConstTensor& indice_pairs,
+          const ConstTensor& indice_num, const PairRows& from, const PairRows& to, const Tensor& result,
+          std::int64_t counted_rows, const Make& make) {
+  const Pairs pairs = read_pairs(call, op, indice_pairs, indice_num, from, to, false);
+  const std::int64_t channels = result.shape[1], row_bytes = channels * size_of(result.dtype);
+  const int threads = pairs.total * row_bytes < kParallelBytes ? 1 : context.threads();
+  PairLists lists(pairs, kBlockBits, threads);
+  const std::int64_t own = (channels << kBlockBits) + kBuffers * channels;  // elements of a thread
+  Scratch scratch = call.lease(lists.scratch_bytes() + array_bytes<std::int64_t>(counted_rows) +
+                               static_cast<std::size_t>(threads) * array_bytes<Lane>(own));
+  lists.build(context, call, op, from, to, scratch);
+  call.chose("blocks of rows", threads);
+  auto* counts = scratch.take<std::int64_t>(counted_rows);
+  if (counted_rows > 0) count_pairs(pairs, 1, counted_rows, counts);
+  auto* memory = scratch.take<std::byte>(0);
+  const auto pooling = make(matrix::kernels<Lane>(context.isa()), counts);
+  parallel_for(
+      context, lists.blocks(), threads == 1 ? lists.blocks() : 1,
+      [&](std::int64_t begin, std::int64_t end, int number) {
+        auto* values =
+            reinterpret_cast<Lane*>(memory + static_cast<std::size_t>(number) * array_bytes<Lane>(own));
+        Lane* buffer = values + (channels << kBlockBits);
+        for (std::int64_t block = begin; block < end; ++block) {
+          const std::int64_t rows = lists.rows(block), first = lists.first_row(block);
+          std::fill_n(values, rows * channels, pooling.start());
+          for (const ListedPair* pair = lists.begin(block); pair < lists.end(block); ++pair)
+            pooling.add(values + pair->row() * channels, pair->from(), first + pair->row(), buffer);
+          for (std::int64_t row = 0; row < rows; ++row) pooling.finish(values + row * channels, first + row);
+          pooling.kernels.round(values, nullptr, rows * channels,
+                                static_cast<std::byte*>(result.data) + first * row_bytes, result.dtype);
+        }
+      },
+      threads);
+}
+
+template <class Lane>
+struct MaxForward : Pooling<Lane> {
+  const ConstTensor& features;
+  Lane init;
+  Lane start() const { return init; }
+  void add(Lane* to, std::int64_t from, std::int64_t, Lane* buffer) const {
+    const Lane* in = this->row_of(features, from, buffer);
+    for (std::int64_t c = 0; c < this->channels; ++c) to[c] = in[c] > to[c] ? in[c] : to[c];
+  }
+};
+
+template <class Lane>
+struct MaxBackward : Pooling<Lane> {
+  const ConstTensor &features, &features_out, &output_grad;
+  void add(Lane* to, std::int64_t out, std::int64_t in, Lane* buffer) const {
+    const Lane* value = this->row_of(features, in, buffer);
+    const Lane* most = this->row_of(features_out, out, buffer + this->channels);
+    const Lane* grad = this->row_of(output_grad, out, buffer + 2 * this->channels);
+    for (std::int64_t c = 0; c < this->channels; ++c) to[c] += value[c] == most[c] ? grad[c] : Lane{0};
+  }
+};
+
+template <class Lane>
+struct AvgForward : Pooling<Lane> {
+  const ConstTensor& features;
+  void add(Lane* to, std::int64_t from, std::int64_t, Lane* buffer) const {
+    const Lane* in = this->row_of(features, from, buffer);
+    for (std::int64_t c = 0; c < this->channels; ++c) to[c] += in[c];
+  }
+  void finish(Lane* row, std::int64_t number) const {
+    const auto count = static_cast<Lane>(std::max<std::int64_t>(this->counts[number], 1));
+    for (std::int64_t c = 0; c < this->channels; ++c) row[c] /= count;
+  }
+};
+
+template <class Lane>
+struct AvgBackward : Pooling<Lane> {
+  const ConstTensor& output_grad;
+  void add(Lane* to, std::int64_t out, std::int64_t, Lane* buffer) const {
+    const Lane* grad = this->row_of(output_grad, out, buffer);
+    const auto count = static_cast<Lane>(std::max<std::int64_t>(this->counts[out], 1));
+    for (std::int64_t c = 0; c < this->channels; ++c) to[c] += grad[c] / count;
+  }
+};
+
+template <class Lane>
+Lane lowest(DType dtype) {
+  if (dtype == DType::f16) return to_float(f16{0xFBFF});
+  if (dtype == DType::bf16) return to_float(bf16{0xFF7F});
+  return std::numeric_limits<Lane>::lowest();
+}
+
+template <class F>
+void with_lane(DType dtype, const F& f) {
+  if (dtype == DType::f64) {
+    f(Type<double>{});
+  } else {
+    f(Type<float>{});
+  }
+}
+
+}  // namespace
+}  // namespace families::sparse_conv
+
+using namespace core;
+using namespace families::sparse_conv;
+
+void indice_max_pool_forward(Context& context, const ConstTensor& features, const ConstTensor& indice_pairs,
+                             const ConstTensor& indice_num, const Tensor& features_out, PoolInit init) {
+  Call call(context, kIndiceMaxPoolForward, {features, indice_pairs, indice_num, features_out}, {init});
+  if (call.nothing_to_do()) return;
+  with_lane(features.dtype, [&](auto type) {
+    using Lane = typename decltype(type)::type;
+    const Lane start = init == PoolInit::zero ? Lane{0} : lowest<Lane>(features.dtype);
+    pool<Lane>(context, call, kIndiceMaxPoolForward.op, indice_pairs, indice_num,
+               {"features", 0, features.shape[0]}, {"features_out", 1, features_out.shape[0]}, features_out,
+               0, [&](const auto& kernels, const std::int64_t* counts) {
+                 return MaxForward<Lane>{{kernels, features.shape[1], counts}, features, start};
+               });
+  });
+}
+
+void indice_max_pool_backward(Context& context, const ConstTensor& features, const ConstTensor& features_out,
+                              const ConstTensor& output_grad, const ConstTensor& indice_pairs,
+                              const ConstTensor& indice_num, const Tensor& input_grad) {
+  Call call(context, kIndiceMaxPoolBackward,
+            {features, features_out, output_grad, indice_pairs, indice_num, input_grad}, {});
+  if (call.nothing_to_do()) return;
+  with_lane(features.dtype, [&](auto type) {
+    using Lane = typename decltype(type)::type;
+    pool<Lane>(
+        context, call, kIndiceMaxPoolBackward.op, indice_pairs, indice_num,
+        {"output_grad", 1, output_grad.shape[0]}, {"features", 0, features.shape[0]}, input_grad, 0,
+        [&](const auto& kernels, const std::int64_t* counts) {
+          return MaxBackward<Lane>{{kernels, features.shape[1], counts}, features, features_out, output_grad};
+        });
+  });
+}
+
+void indice_avg_pool_forward(Context& context, const ConstTensor& features, const ConstTensor& indice_pairs,
+                             const ConstTensor& indice_num, const Tensor& features_out) {
+  Call call(context, kIndiceAvgPoolForward, {features, indice_pairs, indice_num, features_out}, {});
+  if (call.nothing_to_do()) return;
+  with_lane(features.dtype, [&](auto type) {
+    using Lane = typename decltype(type)::type;
+    pool<Lane>(context, call, kIndiceAvgPoolForward.op, indice_pairs, indice_num,
+               {"features", 0, features.shape[0]}, {"features_out", 1, features_out.shape[0]}, features_out,
+               features_out.shape[0], [&](const auto& kernels, const std::int64_t* counts) {
+                 return AvgForward<Lane>{{kernels, features.shape[1], counts}, features};
+               });
+  });
+}
+
+void indice_avg_pool_backward(Context& context, const ConstTensor& output_grad,
+                              const ConstTensor& indice_pairs, const ConstTensor& indice_num,
+                              const Tensor& input_grad) {
+  Call call(context, kIndiceAvgPoolBackward, {output_grad, indice_pairs, indice_num, input_grad}, {});
+  if (call.nothing_to_do()) return;
+  with_lane(output_grad.dtype, [&](auto type) {
+    using Lane = typename decltype(type)::type;
+    pool<Lane>(context, call, kIndiceAvgPoolBackward.op, indice_pairs, indice_num,
+               {"output_grad", 1, output_grad.shape[0]}, {"input_grad", 0, input_grad.shape[0]}, input_grad,
+               output_grad.shape[0], [&](const auto& kernels, const std::int64_t* counts) {
+                 return AvgBackward<Lane>{{kernels, output_grad.shape[1], counts}, output_grad};
+               });
+  });
+}
+
+}  // namespace turnout

@@ -1,0 +1,33 @@
+// Compiles when the name in TURNOUT_TEST_... is one of the signature's, and not else: see CMakeLists.txt.
+#include "core/check.h"
+
+namespace turnout::core {
+namespace {
+
+#ifndef TURNOUT_TEST_LOOKS_AT
+#define TURNOUT_TEST_LOOKS_AT "x"
+#endif
+
+void data_check(const Arguments& arguments, const Positions& at) {
+  if (!arguments.slot(at[0]).present) arguments.fail(ErrorCode::bad_param, "fails");
+}
+
+constexpr const Signature& kScale = signature([] {
+  return Draft{"scale",
+               "rows",
+               {scalar("factor", 1)},
+               {in("x", kFloats, "rows"), out("y", like("x"), "rows * factor")},
+               {},
+               {{"a check", "what it expects", &data_check, TURNOUT_TEST_LOOKS_AT}}};
+});
+
+}  // namespace
+
+// The name may be no constant at all.
+#if defined(TURNOUT_TEST_DIRECT)
+std::int64_t direct(const Arguments& arguments, [[maybe_unused]] std::string_view later) {
+  return arguments.size(kScale.size(TURNOUT_TEST_DIRECT));
+}
+#endif
+
+}  // namespace turnout::core

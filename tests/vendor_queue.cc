@@ -1,0 +1,2 @@
+// The same file in C++.
+#include "vendor_queue.c"
