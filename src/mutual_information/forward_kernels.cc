@@ -209,10 +209,6 @@ struct Engine {
     }
   }
 
-  static HWY_NOINLINE Real most_above(const S& s) {
-    const double* above = s.above + s.step - off;
-    return static_cast<Real>(*std::max_element(above, above + S::kLanes) - s.base);
-  }
   // The base follows the largest lane. Where all lanes are unreachable it follows what comes from above: a
   // strip of a pruned lattice may be so for most of its steps, and what it meets then is far from its base.
   HWY_INLINE void rebase(S& s) {
@@ -220,7 +216,10 @@ struct Engine {
     const D d;
     const auto rows = hn::FirstN(d, static_cast<std::size_t>(s.rows));
     Real most = hn::GetLane(hn::MaxOfLanes(d, hn::IfThenElse(rows, s.now, hn::Set(d, kNone<Real>))));
-    if (HWY_UNLIKELY(most == kNone<Real>)) most = most_above(s);
+    if (HWY_UNLIKELY(most == kNone<Real>)) {
+      const double* above = s.above + s.step - off;
+      most = static_cast<Real>(*std::max_element(above, above + S::kLanes) - s.base);
+    }
     if (!(std::abs(most) > 2 && std::abs(most) < Real(1 << 22))) return;
     const Real by = std::nearbyint(most);
     s.base += by;

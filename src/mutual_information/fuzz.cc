@@ -36,11 +36,17 @@ void run(FuzzInput& in) {
     c.backward(one, r, true);
     c.backward(two, again, true);
     require(r == again);
+    auto both = c.empty_result(), both_again = c.empty_result();
+    c.both(one, both);
+    c.both(two, both_again);
+    require(both == both_again);
     const auto of_same_p = c.expected(&r.p);
     // Values that lose meaning in float beside their sum say nothing about the code.
     if (wild || sizeof(T) == 2) continue;
     require(difference(r.px_grad, of_same_p.px_grad) < 1e-5 &&
             difference(r.py_grad, of_same_p.py_grad) < 1e-5);
+    require(difference(both.px_grad, expected.both_px_grad) < 1e-4 &&
+            difference(both.py_grad, expected.both_py_grad) < 1e-4);
   }
 }
 
