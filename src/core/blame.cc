@@ -27,9 +27,10 @@ std::optional<Arguments::Said> Arguments::said_by(int i, int name) const {
     const Extent& extent = argument.dims[dim];
     if (dropped && extent.optional) continue;
     if (position >= slot.rank) break;  // refused for its rank
-    const std::int64_t rest = slot.shape[position++] - extent.add;
-    if (extent.names.count != 1 || extent.names[0] != name) continue;
-    if (rest < 0 || rest % extent.factor != 0) continue;
+    const std::int64_t actual = slot.shape[position++];
+    if (extent.names.count != 1 || extent.names[0] != name || actual < extent.add) continue;
+    const std::int64_t rest = actual - extent.add;
+    if (rest % extent.factor != 0) continue;
     return Said{i, dim, position - 1, rest / extent.factor};
   }
   return {};

@@ -51,6 +51,7 @@ std::int64_t padded_to_lanes(std::int64_t columns) {
 
 template <class T, class Lane>
 void pack_from(const Source& source, Lane* packed) {
+  if (source.depth == 0) return;  // there may be no memory at all
   const auto* from = static_cast<const T*>(source.data);
   const std::int64_t padded_columns = padded_to_lanes<Lane>(source.columns);
   for (std::int64_t column = 0; column < source.columns;) {
