@@ -12,10 +12,10 @@
 
 TURNOUT_ISA_BEGIN(families::mutual_information)
 
-constexpr std::int64_t kStripRows = 16;
-constexpr std::int64_t kChunk = 256;  // columns
+inline constexpr std::int64_t kStripRows = 16;
+inline constexpr std::int64_t kChunk = 256;  // columns
 // Progress of a strip that is done, and whose lattice (it or a strip before it) is for plain_gradients().
-constexpr std::int64_t kGivenUp = std::numeric_limits<std::int64_t>::max();
+inline constexpr std::int64_t kGivenUp = std::numeric_limits<std::int64_t>::max();
 
 // T is the type of px and py. Form has
 //   Watch watch(batch_row): what a strip keeps an eye on; is_fine() in the end, or the lattice is given up
