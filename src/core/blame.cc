@@ -78,7 +78,7 @@ void Arguments::refuse_extent(const Step& step, int i, int dim, std::int64_t act
   const auto said = is_size && step.only.count == 0 ? said_by(i, extent.names[0]) : std::nullopt;
   if (!said || said->dim != dim || signature_.arguments[i].is_output()) fail(step.code, sentence);
 
-  const int name = extent.names[0];
+  const auto name = static_cast<int>(extent.names[0]);  // NOLINT: a position, not a character
   const std::int64_t theirs = size(name);
   const auto refuse_transposed = [&](int argument, std::int64_t wanted) {
     fail(step.code,

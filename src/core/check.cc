@@ -226,7 +226,7 @@ void Arguments::check_argument(const Step& step, int i) {
       if (slot.elements() == 0) break;
       if (slot.data == nullptr)
         fail(step.code, concat(argument.name, ".data is null, expected memory for shape ", shape_text(slot)));
-      if (std::bit_cast<std::uintptr_t>(slot.data) % static_cast<std::uintptr_t>(size_of(slot.dtype)) != 0)
+      if (!is_aligned(slot.data, slot.dtype))
         fail(step.code,
              concat(argument.name, ".data is not aligned to its element size ", size_of(slot.dtype)));
       break;

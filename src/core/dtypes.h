@@ -1,6 +1,7 @@
 // Sets of dtypes, and the step from a dtype known at run time to a type known at compile time.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <utility>
 
@@ -20,6 +21,12 @@ constexpr bool is_dtype(DType dtype) { return static_cast<int>(dtype) < kDTypeCo
 // An enum can hold any number: what is no DType is in no set.
 constexpr bool contains(DTypes set, DType dtype) {
   return is_dtype(dtype) && ((set >> static_cast<int>(dtype)) & 1);
+}
+
+// To an element. What is no DType has no size, and fits anywhere.
+inline bool is_aligned(const void* data, DType dtype) {
+  const auto size = static_cast<std::uintptr_t>(size_of(dtype));
+  return size == 0 || std::bit_cast<std::uintptr_t>(data) % size == 0;
 }
 
 inline constexpr DTypes kFloats = dtypes(DType::f32, DType::f64, DType::f16, DType::bf16);

@@ -13,13 +13,7 @@ namespace turnout::doors {
 
 using namespace core;
 
-namespace {
-
-bool is_aligned(const Tensor& tensor) {
-  return std::bit_cast<std::uintptr_t>(tensor.data) % static_cast<std::uintptr_t>(size_of(tensor.dtype)) == 0;
-}
-
-}  // namespace
+namespace {}  // namespace
 
 Tensor PythonCall::import(nb::handle object, int position, bool for_writing) {
   const Argument& argument = signature_.arguments[position];
@@ -46,7 +40,7 @@ Tensor PythonCall::import(nb::handle object, int position, bool for_writing) {
   if (const Slot slot(array.tensor); slot.rank <= kMaxRank && !slot.is_empty()) {
     const bool is_strided =
         array.odd_strides != nullptr || (signature_.needs_contiguous(position) && !slot.is_contiguous());
-    if (is_strided || !is_aligned(array.tensor)) {
+    if (is_strided || !is_aligned(array.tensor.data, array.tensor.dtype)) {
       if (for_writing)
         refuse_it(concat(is_strided ? " is strided" : ".data is not aligned to its element size",
                          ", expected contiguous row-major memory for shape ", shape_text(slot),
