@@ -138,7 +138,7 @@ void read_counts(const Count* counts, std::int64_t ranks, std::int64_t experts, 
       if (count > rows - sum)
         refuse(concat("[", r, ", ", e, "] is ", count, ", expected at most ", rows - sum,
                       ", what the counts before it leave of the ", rows, " rows of tokens"));
-      if (count == 0) continue;
+      if (count == 0 || blocks.runs == nullptr) continue;  // without rows there is no list
       blocks.runs[blocks.count++] = {sum, e, count};
       blocks.tokens_of_expert[e] += count;
       sum += count;
@@ -244,7 +244,8 @@ void moe_re_routing_inverse(Context& context, const ConstTensor& permute_tokens,
   visit_index(permute_token_idx.dtype, [&](auto type) {
     const auto* idx = static_cast<const typename decltype(type)::type*>(permute_token_idx.data);
     call.check([&] { invert_permutation("moe_re_routing_inverse: permute_token_idx", idx, rows, position); });
-    const std::int64_t longest = std::max<std::int64_t>(1, kRangeBytes / row_bytes_of(tokens));
+    const std::int64_t longest =
+        std::max<std::int64_t>(1, kRangeBytes / std::max<std::int64_t>(1, row_bytes_of(tokens)));
     const auto move = [&](const auto& target) {
       move_rows(context, call, permute_tokens, tokens, IndexedRuns<decltype(target)>{target, rows, longest},
                 0, [](const Run&) {});

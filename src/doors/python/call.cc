@@ -13,8 +13,6 @@ namespace turnout::doors {
 
 using namespace core;
 
-namespace {}  // namespace
-
 Tensor PythonCall::import(nb::handle object, int position, bool for_writing) {
   const Argument& argument = signature_.arguments[position];
   const std::string_view what[2] = {op_, name_of(argument)};
