@@ -40,7 +40,8 @@ std::int64_t row_bytes_of(const AnyTensor& t) {
 template <class Runs, class SideWork>
 void move_rows(Context& context, Call& call, const ConstTensor& from, const Tensor& to, const Runs& runs,
                std::int64_t side_bytes, const SideWork& side_work) {
-  const std::int64_t row_bytes = row_bytes_of(to), bytes = to.shape[0] * row_bytes;
+  const std::int64_t row_bytes = std::max<std::int64_t>(1, row_bytes_of(to));  // empty rows never come here
+  const std::int64_t bytes = to.shape[0] * row_bytes;
   const bool stream = bytes >= kStreamBytes;
   const bool parallel = bytes + to.shape[0] * side_bytes >= kParallelBytes;
   // A range counts the bytes of rows alone, so it is made smaller where a row has many side bytes.
