@@ -290,6 +290,7 @@ void Arguments::check_shape(const Step& step, int i, int only_dim) {
 }
 
 void Arguments::check_scalar(const Step& step, int i) const {
+  if (!step.looks_at(i)) return;
   const Scalar& scalar = signature_.scalars[i];
   const ScalarValue& given = scalars_[i];
   const std::int64_t count = scalar.is_vector ? given.value : 1;

@@ -70,6 +70,7 @@ struct Argument {
   std::int8_t like = -1;  // also (or only, when dtypes is empty) the dtype of that argument, if it is there
   bool is_lane = false;   // f64 where `like` is f64, else f32: what its values are computed in
   std::int8_t may_overlap = -1;  // an output that may share memory with that argument
+  bool by_pointer = false;       // a C function takes a pointer alone; what else there is to say is known
   View<Extent> dims;
   constexpr bool is_output() const { return role != Role::in; }
 };
@@ -108,7 +109,7 @@ enum class Check : std::uint8_t {
 };
 
 struct Selection {            // an argument, or one dimension of it
-  std::int8_t argument = -1;  // of the steps `rules` and `data`: the position of a rule or data check
+  std::int8_t argument = -1;  // of the steps `scalars`, `rules` and `data`: the position of one of these
   std::int8_t dim = -1;
 };
 
@@ -117,9 +118,11 @@ struct Step {
   ErrorCode code = ErrorCode::bad_param;
   View<Selection> only;  // empty: all there is, in order
 
-  constexpr bool selects_positions() const { return check == Check::rules || check == Check::data; }
-  // Whether the step looks at this dimension of an argument (-1: at any of it), or at the rule or data check
-  // at this position.
+  constexpr bool selects_positions() const {
+    return check == Check::scalars || check == Check::rules || check == Check::data;
+  }
+  // Whether the step looks at this dimension of an argument (-1: at any of it), or at the scalar, rule or
+  // data check at this position.
   constexpr bool looks_at(int position, int dim = -1) const {
     if (only.count == 0) return true;
     for (const Selection& one : only)

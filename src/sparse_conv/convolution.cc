@@ -158,12 +158,13 @@ namespace {
 void convolve(Context& context, Call& call, std::string_view op, const ConstTensor& indice_pairs,
               const ConstTensor& indice_num, const PairRows& from, const PairRows& to, bool subm,
               const ConvolutionShape& shape, const ConvolutionOperands& operands) {
-  const Pairs pairs = read_pairs(call, op, indice_pairs, indice_num, from, to, subm);
+  Pairs pairs = read_pairs(call, op, indice_pairs, indice_num, from, to, subm);
   const auto run = [&](auto lane) {
     using Lane = typename decltype(lane)::type;
     ConvolutionPlan<Lane> plan(pairs, shape, context.threads(), context.isa());
     call.chose("blocks of rows", plan.threads());
-    Scratch scratch = call.lease(plan.scratch_bytes());
+    Scratch scratch = call.lease(pairs.scratch_bytes() + plan.scratch_bytes());
+    keep_counts(call, op, indice_num, pairs, scratch);
     plan.run(context, call, op, from, to, operands, scratch);
   };
   if (shape.dtype == DType::f64) {

@@ -12,6 +12,7 @@ namespace turnout::families::sparse_conv {
 namespace {
 
 constexpr std::int64_t kLeastChunk = 16 << 10;  // pairs that are worth a range of their own
+constexpr std::string_view kChanged = " changed during the call, expected memory that nobody writes to";
 
 // Whether all of 0 .. n-1 are below the limit. One loop without exits, which the compiler makes vectors of.
 bool all_below(const std::int32_t* values, std::int64_t n, std::int64_t limit) {
@@ -29,6 +30,16 @@ bool never_descend(const std::int32_t* values, std::int64_t n) {
 
 std::uint32_t clamped(std::int32_t value, std::uint32_t last) {
   return std::min(static_cast<std::uint32_t>(value), last);
+}
+
+// Calls f(k, count) for each offset. What the caller may have written since the check is brought into range.
+template <class F>
+void each_count(const ConstTensor& indice_num, std::int64_t columns, const F& f) {
+  visit_index(indice_num.dtype, [&](auto type) {
+    const auto* given = static_cast<const typename decltype(type)::type*>(indice_num.data);
+    for (std::int64_t k = 0; k < indice_num.shape[0]; ++k)
+      f(k, std::clamp<std::int64_t>(given[k], 0, columns));
+  });
 }
 
 // Calls f(k, first, last) for the pairs first .. last-1 of each offset k that has some of the pairs begin ..
@@ -78,37 +89,53 @@ void keep_least(std::atomic<std::int64_t>& least, std::int64_t value) {
 
 }  // namespace
 
+Pairs sum_pairs(const ConstTensor& indice_pairs, const ConstTensor& indice_num, const PairRows& from,
+                const PairRows& to, bool subm) {
+  Pairs pairs{.entries = static_cast<const std::int32_t*>(indice_pairs.data),
+              .offsets = indice_num.shape[0],
+              .columns = indice_pairs.shape[2],
+              .from_side = from.side,
+              .to_side = to.side,
+              .from_rows = from.rows,
+              .to_rows = to.rows};
+  std::int64_t most = -1;
+  each_count(indice_num, pairs.columns, [&](std::int64_t k, std::int64_t count) {
+    pairs.total += count;
+    if (!subm || count <= most) return;
+    most = count;
+    pairs.identity = k;
+  });
+  if (pairs.identity >= 0) pairs.total += to.rows - most;
+  return pairs;
+}
+
 Pairs read_pairs(Call& call, std::string_view op, const ConstTensor& indice_pairs,
                  const ConstTensor& indice_num, const PairRows& from, const PairRows& to, bool subm) {
-  const std::int64_t offsets = indice_num.shape[0], columns = indice_pairs.shape[2];
-  auto* counts =
-      call.scratch(array_bytes<std::int64_t>(std::max<std::int64_t>(offsets, 1))).take<std::int64_t>(offsets);
-  visit_index(indice_num.dtype, [&](auto type) {
-    const auto* given = static_cast<const typename decltype(type)::type*>(indice_num.data);
-    for (std::int64_t k = 0; k < offsets; ++k) counts[k] = given[k];
-  });
-  Pairs pairs{static_cast<const std::int32_t*>(indice_pairs.data),
-              offsets,
-              columns,
-              counts,
-              0,
-              -1,
-              from.side,
-              to.side,
-              from.rows,
-              to.rows};
+  const std::int64_t columns = indice_pairs.shape[2];
   call.check([&] {
-    for (std::int64_t k = 0; k < offsets; ++k)
-      if (counts[k] < 0 || counts[k] > columns)
-        throw Error(ErrorCode::bad_param, concat(op, ": indice_num[", k, "] is ", counts[k],
-                                                 ", expected 0 .. ", columns, ", indice_pairs.shape[2]"));
+    visit_index(indice_num.dtype, [&](auto type) {
+      const auto* given = static_cast<const typename decltype(type)::type*>(indice_num.data);
+      for (std::int64_t k = 0; k < indice_num.shape[0]; ++k)
+        if (const std::int64_t count = given[k]; count < 0 || count > columns)
+          throw Error(ErrorCode::bad_param, concat(op, ": indice_num[", k, "] is ", count, ", expected 0 .. ",
+                                                   columns, ", indice_pairs.shape[2]"));
+    });
   });
-  if (subm && offsets > 0) {
-    pairs.identity = std::max_element(counts, counts + offsets) - counts;
-    counts[pairs.identity] = to.rows;
-  }
-  for (std::int64_t k = 0; k < offsets; ++k) pairs.total += counts[k];
-  return pairs;
+  return sum_pairs(indice_pairs, indice_num, from, to, subm);
+}
+
+void keep_counts(Call& call, std::string_view op, const ConstTensor& indice_num, Pairs& pairs,
+                 Scratch& scratch) {
+  auto* counts = scratch.take<std::int64_t>(pairs.offsets);
+  std::int64_t total = 0;
+  each_count(indice_num, pairs.columns, [&](std::int64_t k, std::int64_t count) {
+    counts[k] = k == pairs.identity ? pairs.to_rows : count;
+    total += counts[k];
+  });
+  call.check([&] {
+    if (total != pairs.total) throw Error(ErrorCode::bad_param, concat(op, ": indice_num", kChanged));
+  });
+  pairs.counts = counts;
 }
 
 void check_pairs(Context& context, Call& call, std::string_view op, const Pairs& pairs, const PairRows& from,
@@ -265,11 +292,7 @@ void PairLists::build(Context& context, Call& call, std::string_view op, const P
     if (!place(chunk)) is_whole.store(false);
   });
   if (!is_whole.load())
-    call.check([&] {
-      throw Error(
-          ErrorCode::bad_param,
-          concat(op, ": indice_pairs changed during the call, expected memory that nobody writes to"));
-    });
+    call.check([&] { throw Error(ErrorCode::bad_param, concat(op, ": indice_pairs", kChanged)); });
 }
 
 }  // namespace turnout::families::sparse_conv

@@ -12,16 +12,17 @@ namespace turnout::families::sparse_conv {
 
 using namespace core;
 
-// Which pairs there are, with counts of our own: the caller's may change while a call runs.
+// Which pairs there are.
 struct Pairs {
   const std::int32_t* entries;  // [offsets, 2, columns]
   std::int64_t offsets, columns;
-  const std::int64_t* counts;  // of each offset
-  std::int64_t total;          // their sum
-  std::int64_t identity;       // the offset that maps every row to itself; -1 if none does
-  int from_side, to_side;      // where entries have the row that is read, and the row that is added to
+  int from_side, to_side;  // where entries have the row that is read, and the row that is added to
   std::int64_t from_rows, to_rows;
+  std::int64_t total = 0;                // over all offsets
+  std::int64_t identity = -1;            // the offset that maps every row to itself; -1 if none does
+  const std::int64_t* counts = nullptr;  // of each offset, once keep_counts() has them
 
+  std::size_t scratch_bytes() const { return array_bytes<std::int64_t>(offsets); }  // of the counts
   const std::int32_t* from(std::int64_t k) const { return entries + (2 * k + from_side) * columns; }
   const std::int32_t* to(std::int64_t k) const { return entries + (2 * k + to_side) * columns; }
 };
@@ -33,10 +34,17 @@ struct PairRows {
   std::int64_t rows;
 };
 
-// Reads the counts into memory of `call`; a count that is out of range is refused. With `subm` the offset
-// with the most pairs, the first of equals, maps every row to itself, and its pairs are not looked at.
+// How many pairs there are, by counts that were checked: all that the size of a plan depends on. With `subm`
+// the offset with the most pairs, the first of equals, maps every row to itself, and its pairs are not looked
+// at.
+Pairs sum_pairs(const ConstTensor& indice_pairs, const ConstTensor& indice_num, const PairRows& from,
+                const PairRows& to, bool subm);
+// Likewise; a count that is out of range is refused.
 Pairs read_pairs(Call& call, std::string_view op, const ConstTensor& indice_pairs,
                  const ConstTensor& indice_num, const PairRows& from, const PairRows& to, bool subm);
+// Copies the counts to `scratch`: the caller's may change while a call runs. If they have, that is refused.
+void keep_counts(Call& call, std::string_view op, const ConstTensor& indice_num, Pairs& pairs,
+                 Scratch& scratch);
 
 // Refuses the first pair, in ascending offset and place, that names a row that is not there.
 void check_pairs(Context& context, Call& call, std::string_view op, const Pairs& pairs, const PairRows& from,

@@ -53,13 +53,15 @@ template <class Lane, class Make>
 void pool(Context& context, Call& call, std::string_view op, const ConstTensor& indice_pairs,
           const ConstTensor& indice_num, const PairRows& from, const PairRows& to, const Tensor& result,
           std::int64_t counted_rows, const Make& make) {
-  const Pairs pairs = read_pairs(call, op, indice_pairs, indice_num, from, to, false);
+  Pairs pairs = read_pairs(call, op, indice_pairs, indice_num, from, to, false);
   const std::int64_t channels = result.shape[1], row_bytes = channels * size_of(result.dtype);
   const int threads = pairs.total * row_bytes < kParallelBytes ? 1 : context.threads();
   PairLists lists(pairs, kBlockBits, threads);
   const std::int64_t own = (channels << kBlockBits) + kBuffers * channels;  // elements of a thread
-  Scratch scratch = call.lease(lists.scratch_bytes() + array_bytes<std::int64_t>(counted_rows) +
-                               static_cast<std::size_t>(threads) * array_bytes<Lane>(own));
+  Scratch scratch =
+      call.lease(pairs.scratch_bytes() + lists.scratch_bytes() + array_bytes<std::int64_t>(counted_rows) +
+                 static_cast<std::size_t>(threads) * array_bytes<Lane>(own));
+  keep_counts(call, op, indice_num, pairs, scratch);
   lists.build(context, call, op, from, to, scratch);
   call.chose("blocks of rows", threads);
   auto* counts = scratch.take<std::int64_t>(counted_rows);

@@ -38,10 +38,11 @@ using namespace core;
 struct Described {
   mluOpTensorDescriptor_t desc;
   const void* data;
+  const std::int64_t* count = nullptr;  // instead of `desc`: `data` is an array of so many int64
 };
 
-// For a call that finds nothing to compute: all bytes of an int32 result that is to say so, where there is
-// memory for it. Bytes, because nothing has looked at the alignment of the pointer.
+// For a call that finds nothing to compute: all bytes of a result that is to say so, where there is memory
+// for it. Bytes, because nothing has looked at the alignment of the pointer.
 void fill_result(const Described& result, int byte) noexcept;
 
 // kForeign when the library has no such type.
@@ -105,13 +106,18 @@ mluOpStatus_t query_erased(mluOpHandle_t handle, const Signature& signature, con
                            int count, std::initializer_list<ScalarValue> scalars, Slot* slots,
                            std::size_t* workspace_size) noexcept;
 template <int kCount>
+mluOpStatus_t query(mluOpHandle_t handle, const Signature& signature, const Described (&described)[kCount],
+                    std::initializer_list<ScalarValue> scalars, std::size_t* workspace_size) noexcept {
+  Slot slots[kCount];
+  return query_erased(handle, signature, described, kCount, scalars, slots, workspace_size);
+}
+template <int kCount>
 mluOpStatus_t query(mluOpHandle_t handle, const Signature& signature,
                     const mluOpTensorDescriptor_t (&descriptors)[kCount],
                     std::initializer_list<ScalarValue> scalars, std::size_t* workspace_size) noexcept {
-  Slot slots[kCount];
   Described described[kCount];
   for (int i = 0; i < kCount; ++i) described[i] = {descriptors[i], nullptr};
-  return query_erased(handle, signature, described, kCount, scalars, slots, workspace_size);
+  return query(handle, signature, described, scalars, workspace_size);
 }
 
 }  // namespace turnout::doors
