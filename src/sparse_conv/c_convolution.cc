@@ -72,9 +72,9 @@ constexpr const Signature& kMluOpIndiceConvolutionBackwardFilter =
 namespace {
 
 constexpr Renames kForwardNames(kIndiceConvolutionForward, kMluOpIndiceConvolutionForward,
-                                "bias= subm=sub_m");
+                                "bias= index= subm=sub_m");
 constexpr Renames kDataNames(kIndiceConvolutionBackwardData, kMluOpIndiceConvolutionBackwardData,
-                             "subm=sub_m");
+                             "index= subm=sub_m");
 constexpr Renames kFilterNames(kIndiceConvolutionBackwardFilter, kMluOpIndiceConvolutionBackwardFilter,
                                "subm=");
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 #include "matrix/matrix.h"
@@ -32,7 +33,9 @@ struct ConvolutionOperands {
 template <class Lane>
 class ConvolutionPlan {
  public:
-  ConvolutionPlan(const Pairs& pairs, const ConvolutionShape& shape, int threads, Isa isa);
+  // index: one that was made of these pairs before, or nullptr.
+  ConvolutionPlan(const Pairs& pairs, const ConvolutionShape& shape, int threads, Isa isa,
+                  const ConstTensor* index = nullptr);
 
   std::size_t scratch_bytes() const;
   int threads() const { return threads_; }
@@ -53,6 +56,8 @@ class ConvolutionPlan {
   const int block_bits_, threads_;
   const std::int64_t batch_;  // pairs that are multiplied together
   PairLists lists_;
+  std::optional<KeptIndex> kept_;
+  PairIndex index_;
   Lane *packed_ = nullptr, *bias_ = nullptr;
 };
 

@@ -162,18 +162,13 @@ struct PairLists::Run {
 
 PairLists::PairLists(const Pairs& pairs, int block_bits, int threads)
     : pairs_(pairs),
-      block_bits_(block_bits),
-      blocks_((pairs.to_rows + (std::int64_t{1} << block_bits) - 1) >> block_bits),
+      index_{pairs.to_rows, block_bits},
+      blocks_(index_.blocks()),
       chunks_(threads == 1 ? 1 : std::clamp<std::int64_t>(pairs.total / kLeastChunk, 1, 4 * threads)) {}
 
 std::size_t PairLists::scratch_bytes() const {
-  return array_bytes<ListedPair>(pairs_.total) + array_bytes<std::int64_t>(blocks_ + 1) +
-         2 * array_bytes<std::int64_t>(chunks_ * blocks_) +
+  return 2 * array_bytes<std::int64_t>(chunks_ * blocks_) +
          array_bytes<std::uint8_t>(chunks_ + pairs_.offsets);
-}
-
-std::int64_t PairLists::rows(std::int64_t block) const {
-  return std::min(std::int64_t{1} << block_bits_, pairs_.to_rows - first_row(block));
 }
 
 template <class F>
@@ -194,7 +189,8 @@ template <class F>
 void PairLists::each_block_of(const Run& run, const F& f) const {
   if (run.offset == pairs_.identity) {
     for (std::int64_t row = run.first; row < run.last;) {
-      const std::int64_t block = row >> block_bits_, end = std::min(first_row(block + 1), run.last);
+      const std::int64_t block = row >> index_.block_bits,
+                         end = std::min(index_.first_row(block + 1), run.last);
       f(block, row, end);
       row = end;
     }
@@ -203,11 +199,11 @@ void PairLists::each_block_of(const Run& run, const F& f) const {
   const std::int32_t* to = pairs_.to(run.offset);
   const auto last_row = static_cast<std::uint32_t>(pairs_.to_rows - 1);
   for (std::int64_t j = run.first; j < run.last;) {
-    const std::int64_t block = clamped(to[j], last_row) >> block_bits_;
+    const std::int64_t block = clamped(to[j], last_row) >> index_.block_bits;
     std::int64_t end = j + 1;
     if (*run.ascending) {
       const std::int64_t most = std::min(run.last, j + ListedPair::kMostRows);
-      end = std::lower_bound(to + end, to + most, first_row(block + 1)) - to;
+      end = std::lower_bound(to + end, to + most, index_.first_row(block + 1)) - to;
     }
     f(block, j, end);
     j = end;
@@ -239,8 +235,8 @@ bool PairLists::place(std::int64_t chunk) {
     const bool is_identity = run.offset == pairs_.identity;
     const std::int32_t *from = pairs_.from(run.offset), *to = pairs_.to(run.offset);
     each_block_of(run, [&](std::int64_t block, std::int64_t first, std::int64_t last) {
-      const auto first_of_block = static_cast<std::uint32_t>(first_row(block));
-      const auto last_of_block = static_cast<std::uint32_t>(rows(block) - 1);
+      const auto first_of_block = static_cast<std::uint32_t>(index_.first_row(block));
+      const auto last_of_block = static_cast<std::uint32_t>(index_.rows(block) - 1);
       const std::int64_t count = std::min(last - first, ends[block] - next[block]);
       ListedPair* list = list_ + next[block];
       if (is_identity) {
@@ -260,10 +256,8 @@ bool PairLists::place(std::int64_t chunk) {
   return std::equal(next, next + blocks_, ends);
 }
 
-void PairLists::build(Context& context, Call& call, std::string_view op, const PairRows& from,
-                      const PairRows& to, Scratch& scratch) {
-  list_ = scratch.take<ListedPair>(pairs_.total);
-  starts_ = scratch.take<std::int64_t>(blocks_ + 1);
+PairIndex PairLists::build(Context& context, Call& call, std::string_view op, const PairRows& from,
+                           const PairRows& to, std::int64_t* words, Scratch& scratch) {
   next_ = scratch.take<std::int64_t>(chunks_ * blocks_);
   ends_ = scratch.take<std::int64_t>(chunks_ * blocks_);
   ascending_ = scratch.take<std::uint8_t>(chunks_ + pairs_.offsets);
@@ -276,9 +270,11 @@ void PairLists::build(Context& context, Call& call, std::string_view op, const P
   each_chunk([&](std::int64_t chunk) { count(chunk, bad); });
   if (bad.load() < pairs_.total) call.check([&] { refuse_pair(op, pairs_, bad.load(), from, to); });
 
+  std::int64_t* starts = words;
+  list_ = reinterpret_cast<ListedPair*>(words + blocks_ + 1);
   std::int64_t next = 0;
   for (std::int64_t block = 0; block < blocks_; ++block) {
-    starts_[block] = next;
+    starts[block] = next;
     for (std::int64_t chunk = 0; chunk < chunks_; ++chunk) {
       const std::int64_t at = chunk * blocks_ + block;
       ends_[at] = next + next_[at];
@@ -286,13 +282,113 @@ void PairLists::build(Context& context, Call& call, std::string_view op, const P
       next = ends_[at];
     }
   }
-  starts_[blocks_] = next;
+  starts[blocks_] = next;
   std::atomic<bool> is_whole{true};
   each_chunk([&](std::int64_t chunk) {
     if (!place(chunk)) is_whole.store(false);
   });
   if (!is_whole.load())
     call.check([&] { throw Error(ErrorCode::bad_param, concat(op, ": indice_pairs", kChanged)); });
+  index_.starts = starts;
+  index_.list = list_;
+  return index_;
+}
+
+// -- an index that was kept ---------------------------------------------------------------------------------
+
+namespace {
+
+// Whether all pairs name one of the offsets, and one of the rows. The largest of each tells; in halves of 32
+// bits, of which the compiler makes vectors.
+bool all_within(const ListedPair* begin, const ListedPair* end, std::int64_t offsets, std::int64_t rows) {
+  constexpr std::ptrdiff_t kTogether = 8;
+  std::uint32_t from[kTogether] = {}, upper[kTogether] = {};
+  const ListedPair* pair = begin;
+  for (; end - pair >= kTogether; pair += kTogether) {
+    for (std::ptrdiff_t i = 0; i < kTogether; ++i) {
+      from[i] = std::max(from[i], static_cast<std::uint32_t>(pair[i].from()));
+      upper[i] = std::max(upper[i], pair[i].upper_half());
+    }
+  }
+  bool within = std::all_of(pair, end, [&](const ListedPair& one) { return one.is_within(offsets, rows); });
+  for (std::ptrdiff_t i = 0; i < kTogether; ++i)
+    within &= from[i] < rows && ListedPair::offset_in(upper[i]) < offsets;
+  return within;
+}
+
+}  // namespace
+
+std::size_t KeptIndex::scratch_bytes() const {
+  return array_bytes<std::int64_t>(PairIndex::words(pairs_.to_rows, PairIndex::kKeptBits, 0));
+}
+
+PairIndex KeptIndex::check(Context& context, Call& call, std::string_view op, const PairRows& from,
+                           Scratch& scratch) const {
+  PairIndex index{pairs_.to_rows, PairIndex::kKeptBits};
+  const std::int64_t words = PairIndex::words(index.row_count, index.block_bits, pairs_.total);
+  const std::int64_t blocks = index.blocks();
+  call.check([&] {
+    if (index_.shape[0] != words)
+      throw Error(ErrorCode::bad_param,
+                  concat(op, ": index.shape[0] is ", index_.shape[0], ", expected ", words, ", for ",
+                         pairs_.total, " pairs to ", index.row_count, " rows"));
+  });
+  const auto* given = static_cast<const std::int64_t*>(index_.data);
+  auto* starts = scratch.take<std::int64_t>(blocks + 1);
+  std::copy_n(given, blocks + 1, starts);
+  index.starts = starts;
+  index.list = reinterpret_cast<const ListedPair*>(given + blocks + 1);
+  call.check([&] {
+    for (std::int64_t block = 0; block <= blocks; ++block) {
+      const std::int64_t least = block == 0 ? 0 : starts[block - 1], most = block == 0 ? 0 : pairs_.total;
+      if (starts[block] < least || starts[block] > most || (block == blocks && starts[block] != most))
+        throw Error(ErrorCode::bad_param,
+                    concat(op, ": index[", block, "] is ", starts[block], ", expected ",
+                           block == blocks ? most : least, block == 0 || block == blocks ? "" : " or more",
+                           ": an index that indice_convolution_index() made"));
+    }
+  });
+
+  std::atomic<std::int64_t> least{pairs_.total};
+  const std::int64_t grain = pairs_.total * std::int64_t{8} >= kParallelBytes ? 1 : blocks;
+  parallel_for(context, blocks, grain, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t block = begin; block < end; ++block) {
+      const std::int64_t bad = first_outside(index, block);
+      if (bad < starts[block + 1]) keep_least(least, bad);
+    }
+  });
+  if (least.load() < pairs_.total)
+    call.check([&] { refuse(op, index.list[least.load()], least.load(), from); });
+  return index;
+}
+
+// The first pair of a block that names an offset or a row that is not there; the end of the block if none
+// does.
+std::int64_t KeptIndex::first_outside(const PairIndex& index, std::int64_t block) const {
+  const ListedPair *begin = index.begin(block), *end = index.end(block);
+  const std::int64_t rows = index.rows(block);
+  bool outside = !all_within(begin, end, pairs_.offsets, pairs_.from_rows);
+  if (rows < ListedPair::kMostRows)
+    outside |= std::any_of(begin, end, [&](const ListedPair& pair) { return pair.row() >= rows; });
+  if (!outside) return index.starts[block + 1];
+  const ListedPair* first = std::find_if(begin, end, [&](const ListedPair& pair) {
+    return !pair.is_within(pairs_.offsets, pairs_.from_rows) || pair.row() >= rows;
+  });
+  return first - index.list;
+}
+
+void KeptIndex::refuse(std::string_view op, const ListedPair& pair, std::int64_t position,
+                       const PairRows& from) const {
+  const std::int64_t word = PairIndex::words(pairs_.to_rows, PairIndex::kKeptBits, position);
+  const std::string where = concat(op, ": index[", word, "] names ");
+  const auto fail = [&](const char* what, std::int64_t is, std::int64_t limit, std::string_view of) {
+    throw Error(ErrorCode::bad_param,
+                concat(where, what, " ", is, ", expected 0 .. ", limit - 1, ", the ", what, "s of ", of));
+  };
+  if (pair.offset() >= pairs_.offsets) fail("offset", pair.offset(), pairs_.offsets, "filters");
+  if (pair.from() >= pairs_.from_rows) fail("row", pair.from(), pairs_.from_rows, from.name);
+  throw Error(ErrorCode::bad_param,
+              concat(where, "a row beyond the ", pairs_.to_rows, " rows of the result"));
 }
 
 }  // namespace turnout::families::sparse_conv

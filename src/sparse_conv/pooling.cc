@@ -58,26 +58,27 @@ void pool(Context& context, Call& call, std::string_view op, const ConstTensor& 
   const int threads = pairs.total * row_bytes < kParallelBytes ? 1 : context.threads();
   PairLists lists(pairs, kBlockBits, threads);
   const std::int64_t own = (channels << kBlockBits) + kBuffers * channels;  // elements of a thread
-  Scratch scratch =
-      call.lease(pairs.scratch_bytes() + lists.scratch_bytes() + array_bytes<std::int64_t>(counted_rows) +
-                 static_cast<std::size_t>(threads) * array_bytes<Lane>(own));
+  Scratch scratch = call.lease(pairs.scratch_bytes() + array_bytes<std::int64_t>(lists.words()) +
+                               lists.scratch_bytes() + array_bytes<std::int64_t>(counted_rows) +
+                               static_cast<std::size_t>(threads) * array_bytes<Lane>(own));
   keep_counts(call, op, indice_num, pairs, scratch);
-  lists.build(context, call, op, from, to, scratch);
+  const PairIndex index =
+      lists.build(context, call, op, from, to, scratch.take<std::int64_t>(lists.words()), scratch);
   call.chose("blocks of rows", threads);
   auto* counts = scratch.take<std::int64_t>(counted_rows);
   if (counted_rows > 0) count_pairs(pairs, 1, counted_rows, counts);
   auto* memory = scratch.take<std::byte>(0);
   const auto pooling = make(matrix::kernels<Lane>(context.isa()), counts);
   parallel_for(
-      context, lists.blocks(), threads == 1 ? lists.blocks() : 1,
+      context, index.blocks(), threads == 1 ? index.blocks() : 1,
       [&](std::int64_t begin, std::int64_t end, int number) {
         auto* values =
             reinterpret_cast<Lane*>(memory + static_cast<std::size_t>(number) * array_bytes<Lane>(own));
         Lane* buffer = values + (channels << kBlockBits);
         for (std::int64_t block = begin; block < end; ++block) {
-          const std::int64_t rows = lists.rows(block), first = lists.first_row(block);
+          const std::int64_t rows = index.rows(block), first = index.first_row(block);
           std::fill_n(values, rows * channels, pooling.start());
-          for (const ListedPair* pair = lists.begin(block); pair < lists.end(block); ++pair)
+          for (const ListedPair* pair = index.begin(block); pair < index.end(block); ++pair)
             pooling.add(values + pair->row() * channels, pair->from(), first + pair->row(), buffer);
           for (std::int64_t row = 0; row < rows; ++row) pooling.finish(values + row * channels, first + row);
           pooling.kernels.round(values, nullptr, rows * channels,
