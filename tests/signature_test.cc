@@ -431,9 +431,8 @@ TEST(SignatureGrammar, RequiredWhenAndLaneOf) {
             "reduce: best is missing, expected a tensor with kind max");
   EXPECT_EQ(sentence(3, DType::bf16, DType::f32, false), "runs");
   EXPECT_EQ(sentence(3, DType::bf16, DType::bf16, false),
-            "reduce: y has dtype bf16, expected f32 beside x of bf16");
-  EXPECT_EQ(sentence(3, DType::f64, DType::f32, false),
-            "reduce: y has dtype f32, expected f64 beside x of f64");
+            "reduce: y has dtype bf16, expected f32 for x of bf16");
+  EXPECT_EQ(sentence(3, DType::f64, DType::f32, false), "reduce: y has dtype f32, expected f64 for x of f64");
 }
 
 }  // namespace

@@ -221,7 +221,7 @@ TEST(MutualInformation, LatticeIsWideBesideWideInput) {
     mutual_information_forward(c.x(), c.y(), nullptr, view(p.data(), {1, 3, 4}), view(ans.data(), {1}));
     FAIL() << "was accepted";
   } catch (const Error& error) {
-    EXPECT_STREQ(error.what(), "mutual_information_forward: p has dtype f32, expected f64 beside px of f64");
+    EXPECT_STREQ(error.what(), "mutual_information_forward: p has dtype f32, expected f64 for px of f64");
   }
 }
 
