@@ -31,7 +31,8 @@ TEST(Tensor, ViewsAreContiguous) {
   EXPECT_EQ(size_of(DType::f8_e8m0), 1);
 }
 
-// While a Caller exists, errors and records have its names; only whole words are replaced.
+// If the frame of a call has a caller, errors and records have the caller's names; only whole words are
+// replaced.
 TEST(Caller, LendsItsNamesToErrorsAndRecords) {
   using namespace core;
   static constexpr const Signature& kInner = signature([] {
@@ -51,9 +52,9 @@ TEST(Caller, LendsItsNamesToErrorsAndRecords) {
       },
       &seen);
   float x[2] = {}, y[2] = {};
-  const auto error_of = [&](std::int64_t most, const char* sentence) -> std::string {
+  const auto error_of = [&](const Frame& frame, std::int64_t most, const char* sentence) -> std::string {
     try {
-      Call call(context, kInner, {view(x, {2}), view(y, {2})}, {most});
+      Call call(frame, kInner, {view(x, {2}), view(y, {2})}, {most});
       call.check([&] {
         if (sentence != nullptr) throw Error(ErrorCode::not_supported, sentence);
       });
@@ -69,12 +70,13 @@ TEST(Caller, LendsItsNamesToErrorsAndRecords) {
     const ScalarValue limit = -1;
     const Arguments arguments(kOuter, slots, 2, &limit, 1);
     const Caller caller(arguments, kNames);
-    EXPECT_EQ(error_of(-1, nullptr), "Outer: limit is -1, expected 0 or more");
+    const Frame frame(context, {}, &caller);
+    EXPECT_EQ(error_of(frame, -1, nullptr), "Outer: limit is -1, expected 0 or more");
     EXPECT_EQ(seen, "Outer(x f32[2], result f32[2], limit -1)");
-    EXPECT_EQ(error_of(0, late), "Outer: result is almost limit of result[limit], yy");
-    EXPECT_EQ(error_of(0, nullptr), "");
+    EXPECT_EQ(error_of(frame, 0, late), "Outer: result is almost limit of result[limit], yy");
+    EXPECT_EQ(error_of(frame, 0, nullptr), "");
   }
-  EXPECT_EQ(error_of(0, late), late);
+  EXPECT_EQ(error_of(context, 0, late), late);
   EXPECT_EQ(seen, "inner(x f32[2], y f32[2], most 0)");
 }
 

@@ -269,7 +269,7 @@ void PairLists::build(Context& context, Call& call, std::string_view op, const P
     call.check([&] {
       throw Error(
           ErrorCode::bad_param,
-          concat(op, ": indice_pairs changed during the call, expected memory that nobody writes to"));
+          concat(op, ": indice_pairs changed during the call, expected no other thread to write to it"));
     });
 }
 
