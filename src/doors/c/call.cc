@@ -182,9 +182,8 @@ mluOpStatus_t call_erased(mluOpHandle_t handle, const Signature& signature, cons
                         handle->context.threads());
     if (!check_and_log(arguments)) return succeed();
     for (int i = 0; i < count; ++i) fill(tensors[i], slots[i]);
-    const Loan loan(workspace.data, workspace.size);
     const Caller caller(arguments, renames);
-    run(body, handle->context, tensors);
+    run(body, {handle->context, workspace, &caller}, tensors);
     return succeed();
   } catch (...) {
     return fail_as_thrown(/*logged=*/true);
