@@ -12,16 +12,18 @@ namespace turnout::doors {
 // sentence that is too long is cut.
 class LastError {
  public:
+  static constexpr std::size_t kBytes = 1024;  // with the final zero
+
   void clear() noexcept { text_[0] = '\0'; }
   void set(std::string_view sentence) noexcept {
-    const std::size_t length = std::min(sentence.size(), sizeof(text_) - 1);
+    const std::size_t length = std::min(sentence.size(), kBytes - 1);
     std::memmove(text_, sentence.data(), length);
     text_[length] = '\0';
   }
   const char* text() const noexcept { return text_; }
 
  private:
-  char text_[1024] = "";
+  char text_[kBytes] = "";
 };
 
 }  // namespace turnout::doors

@@ -51,7 +51,7 @@ constexpr Renames kNames(kMoeReRouting, kRun,
 
 constexpr Operation kOperation = {
     kQuery, kRun, kNames, [](const Frame& frame, const Tensor* const* t, const std::int64_t* scalars) {
-      const ConstTensor scales = t[2] == nullptr ? ConstTensor() : *t[2];
+      const ConstTensor scales = t[2] == nullptr ? ConstTensor() : ConstTensor(*t[2]);
       moe_re_routing(frame, *t[0], *t[1], t[2] == nullptr ? nullptr : &scales, *t[3], t[4], *t[5], *t[6],
                      {static_cast<ExpertTokenNum>(scalars[0]), static_cast<TokenIdx>(scalars[1])});
     }};

@@ -21,7 +21,6 @@ aclTensor* make(std::vector<std::int64_t> dims, aclDataType type, void* data) {
 
 // The worked example of the family's README. Each test changes one thing of it.
 struct Example {
-  std::int64_t hidden = 2;
   std::vector<std::int64_t> token_dims{kRows, 2}, scale_dims{kRows}, idx_dims{kRows}, num_dims{kExperts};
   aclDataType token_type = ACL_INT8, permuted_type = ACL_INT8, count_type = ACL_INT32, num_type = ACL_INT32,
               scale_type = ACL_FLOAT, idx_type_of_tensor = ACL_INT32;
@@ -186,7 +185,7 @@ TEST(AclnnMoeReRouting, other_faults_are_161002) {
       {"expertTokenNumType", [](Example& e) { e.num_type_attribute = 2; }},
       {"idxType", [](Example& e) { e.idx_type = 1; }},
       {"tokens", [](Example& e) { e.token_dims = {kRows}; }},
-      {"hidden",
+      {"tokens.shape[1]",
        [](Example& e) {
          e.token_dims = {kRows, 0};
        }},
