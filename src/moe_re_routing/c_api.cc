@@ -41,12 +41,6 @@ constexpr StepSpec kInverseSteps[] = {{Check::present},
                                       {Check::any_empty},
                                       {Check::pointers}};
 
-constexpr ScratchBytes kScratch = {[](const Arguments& arguments, const Positions& at) {
-                                     return moe_re_routing_scratch(
-                                         arguments.size(at[0]), arguments.size(at[1]), arguments.size(at[2]));
-                                   },
-                                   "rows ranks experts"};
-
 }  // namespace
 
 constexpr const Signature& kMluOpGetMoeReRoutingWorkspaceSize = signature([] {
