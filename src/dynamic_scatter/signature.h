@@ -10,11 +10,6 @@ using namespace core;
 
 inline constexpr std::int64_t kMaxPoints = 2147483647;  // numbers of points and voxels are int32 inside
 
-// Bytes of the plans' scratch memory.
-std::size_t dynamic_scatter_forward_scratch(std::int64_t points);
-std::size_t dynamic_scatter_backward_scratch(std::int64_t points, std::int64_t voxels);
-std::size_t voxelize_hard_scratch(std::int64_t points);
-
 inline constexpr DTypes kGridDTypes = dtypes(DType::f32, DType::f64);
 inline constexpr ScalarSpec kReduceType = choice("reduce_type", "sum mean max");
 inline constexpr ArgumentSpec kPoints = in("points", kFloats, "rows, features");

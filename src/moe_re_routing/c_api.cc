@@ -42,10 +42,11 @@ constexpr StepSpec kInverseSteps[] = {{Check::present},
                                       {Check::pointers}};
 
 constexpr ScratchBytes kScratch = {[](const Arguments& arguments, const Positions& at) {
-                                     return moe_re_routing_scratch(
-                                         arguments.size(at[0]), arguments.size(at[1]), arguments.size(at[2]));
+                                     return ReRoutingPlan(arguments.slot(at[0]), arguments.slot(at[1]),
+                                                          arguments.slot(at[2]), arguments.threads())
+                                         .scratch_bytes();
                                    },
-                                   "rows ranks experts"};
+                                   "tokens counts scales"};
 
 }  // namespace
 

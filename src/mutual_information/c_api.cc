@@ -2,6 +2,7 @@
 #include "core/draft.h"
 #include "doors/c/call.h"
 #include "mutual_information/mutual_information.h"
+#include "mutual_information/plan.h"
 #include "mutual_information/signature.h"
 
 namespace turnout::families::mutual_information {
@@ -49,7 +50,7 @@ constexpr StepSpec kBackwardSteps[] = {
 std::size_t scratch_bytes(const Arguments& arguments, const Positions& at) {
   const Slot& p = arguments.slot(at[0]);
   if (p.rank != 3 || p.elements() == 0 || p.elements() >= kLargeElements) return 0;
-  return mutual_information_scratch(p.shape[0], p.shape[1] - 1, p.shape[2] - 1, arguments.threads());
+  return LatticePlan(p.shape[0], p.shape[1] - 1, p.shape[2] - 1, arguments.threads()).scratch_bytes();
 }
 constexpr ScratchBytes kScratch = {&scratch_bytes, "p"};
 

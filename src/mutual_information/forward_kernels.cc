@@ -31,9 +31,7 @@ TURNOUT_ISA_BEGIN(families::mutual_information)
 
 constexpr int kSlots = kStripsInWork;
 constexpr std::int64_t kDone = std::numeric_limits<std::int64_t>::max();  // progress of a strip
-constexpr std::int64_t kTurnSteps = 16;           // of all strips in work; then lines are fetched
-constexpr std::int64_t kPrefetchSteps = 48;       // ahead
-constexpr std::int64_t kBeyond = 2 * kTurnSteps;  // cells behind the last of a row that is handed on
+constexpr std::int64_t kPrefetchSteps = 48;                               // ahead
 
 // log_add(x, y) is x where y is 15.94 (36.04) below it: log of the type's epsilon.
 constexpr float kFar(float) { return 15.9423847198486328125f; }
@@ -101,7 +99,8 @@ struct Engine {
   }
 
   static std::int64_t row_bytes(const LatticeTask& task) {
-    const std::int64_t cells = task.frames + 1 + S::kPad + kBeyond;
+    static_assert(S::kLanes >= kLeastLanes && S::kPad <= kMostLanes);
+    const std::int64_t cells = forward_row_cells(task.frames, S::kPad);
     return static_cast<std::int64_t>(padded(static_cast<std::size_t>(cells) * sizeof(double)));
   }
 

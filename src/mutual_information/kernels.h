@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "mutual_information/ring.h"
 #include "simd/isa.h"
 #include "turnout/tensor.h"
 
@@ -69,9 +70,6 @@ struct Wave {
   std::atomic<std::int64_t>* progress;  // [rows, strips], from 0
   std::atomic<std::int64_t> next_item{0};
 };
-
-// Strips that one thread has in work, at most: the rings are made for that.
-inline constexpr int kStripsInWork = 4;
 
 struct WaveKernels {
   std::int64_t (*strips)(const LatticeTask& task);  // of a lattice, at most

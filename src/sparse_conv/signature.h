@@ -16,9 +16,6 @@ void check_mode(const Arguments& arguments, const Positions& at);
 // Every batch number and coordinate is in range. Throws Error naming the first row that is not.
 void check_coordinates(const Arguments& arguments, const Positions& at);
 
-// Bytes of the plan's first scratch memory, which follow from the shapes alone.
-std::size_t indice_pairs_scratch(std::int64_t rows, const IndicePairsParams& params);
-
 // The order of checks when only `indices` is known. IndicePairs::write() checks the results.
 inline constexpr StepSpec kIndexOrder[] = {{Check::present, ErrorCode::bad_param, "indices"},
                                            {Check::ranks},
