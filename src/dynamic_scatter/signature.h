@@ -37,6 +37,17 @@ inline constexpr const Signature& kVoxelizeHard = signature([] {
       {at_most("3", "features"), at_most("rows", "2147483647"), at_most("max_points", "2147483647")}};
 });
 
+// voxelize_hard with its limits as arguments, which in C++ are the shape of its results.
+inline constexpr const Signature& kVoxelizeWithLimits = signature([] {
+  return Draft{
+      "voxelize",
+      "rows features",
+      {scalar("max_points", 0, kMaxPoints), scalar("max_voxels", 0)},
+      {kPoints, kVoxelSize, kPointCloudRange,
+       out("voxels", like("points"), "max_voxels, max_points, features"),
+       out("coors", kIndices, "max_voxels, 3"), out("num_points_per_voxel", kIndices, "max_voxels")}};
+});
+
 inline constexpr RuleSpec kLeastDims = at_most("1", "dims");
 inline constexpr RuleSpec kMostDims = at_most("dims", "4");
 inline constexpr RuleSpec kMostPoints = at_most("points", "2147483647");
@@ -106,6 +117,23 @@ inline constexpr const Signature& kVoxelIndexReduceBackward = signature([] {
                "channels",
                {scalar("points", 0), scalar("voxels", 0), kReduceType},
                {kGradVoxelFeats, kFeats, kVoxelFeats, kGradFeats}};
+});
+
+// What dynamic_scatter_forward is given, checked before there is an index that knows how many voxels it has.
+inline constexpr const Signature& kScatterInputs = signature([] {
+  return Draft{"dynamic_scatter_forward",
+               "points channels dims",
+               {},
+               {in("feats", kFloats, "points, channels"), in("coors", kIndices, "points, dims")},
+               {kLeastDims, kMostDims, kMostPoints},
+               {},
+               kInputsOrder};
+});
+
+// What an index is made from again: the map says all that it knows.
+inline constexpr const Signature& kVoxelIndexRestore = signature([] {
+  return Draft{"VoxelIndex",  "points", {},          {in("point2voxel_map", kIndices, "points")},
+               {kMostPoints}, {},       kInputsOrder};
 });
 
 }  // namespace turnout::families::dynamic_scatter

@@ -105,9 +105,10 @@ constexpr const Signature& kMluOpMutualInformationBackward = signature([] {
 });
 
 namespace {
-constexpr std::string_view kChanges = "boundary=opt_boundary";
-constexpr Renames kForwardNames(kMutualInformationForward, kMluOpMutualInformationForward, kChanges);
-constexpr Renames kBackwardNames(kMutualInformationBackward, kMluOpMutualInformationBackward, kChanges);
+constexpr Renames kForwardNames(kMutualInformationForward, kMluOpMutualInformationForward,
+                                "boundary=opt_boundary outside=");
+constexpr Renames kBackwardNames(kMutualInformationBackward, kMluOpMutualInformationBackward,
+                                 "boundary=opt_boundary");
 }  // namespace
 
 }  // namespace turnout::families::mutual_information
@@ -130,15 +131,15 @@ mluOpStatus_t mluOpMutualInformationForward(mluOpHandle_t handle, const mluOpTen
                                             const void* opt_boundary, const mluOpTensorDescriptor_t p_desc,
                                             void* p, void* workspace, const size_t workspace_size,
                                             const mluOpTensorDescriptor_t ans_desc, void* ans) {
-  return call(handle, kMluOpMutualInformationForward, kForwardNames,
-              {{px_desc, px}, {py_desc, py}, {opt_boundary_desc, opt_boundary}, {p_desc, p}, {ans_desc, ans}},
-              {},
-              [&](const Frame& frame, const turnout::Tensor* t) {
-                const turnout::ConstTensor boundary = t[2];
-                mutual_information_forward(frame, t[0], t[1],
-                                           opt_boundary_desc == nullptr ? nullptr : &boundary, t[3], t[4]);
-              },
-              {workspace, workspace_size});
+  return call(
+      handle, kMluOpMutualInformationForward, kForwardNames,
+      {{px_desc, px}, {py_desc, py}, {opt_boundary_desc, opt_boundary}, {p_desc, p}, {ans_desc, ans}}, {},
+      [&](const Frame& frame, const turnout::Tensor* t) {
+        const turnout::ConstTensor boundary = t[2];
+        mutual_information_forward(frame, t[0], t[1], opt_boundary_desc == nullptr ? nullptr : &boundary,
+                                   t[3], t[4], turnout::Outside::keep);
+      },
+      {workspace, workspace_size});
 }
 
 mluOpStatus_t mluOpGetMutualInformationBackwardWorkspaceSize(

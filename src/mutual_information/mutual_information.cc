@@ -1,10 +1,14 @@
 // The mutual information operators.
 #include "mutual_information/mutual_information.h"
 
+#include <algorithm>
+#include <limits>
+
 #include "mutual_information/kernels.h"
 #include "mutual_information/plan.h"
 #include "mutual_information/signature.h"
 #include "runtime/call.h"
+#include "runtime/parallel.h"
 
 namespace turnout {
 namespace families::mutual_information {
@@ -42,12 +46,32 @@ LatticePlan plan_of(const ConstTensor& px, const ConstTensor& py, int threads,
   return {px.shape[0], px.shape[1], py.shape[2], threads, kept_cell_bytes};
 }
 
+// Sets the cells of p that no kernel writes to -infinity.
+template <class Real>
+void fill_outside(Context& context, const LatticeTask& task, const Tensor& p) {
+  const std::int64_t rows = p.shape[1], columns = p.shape[2];
+  constexpr Real kUnreachable = -std::numeric_limits<Real>::infinity();
+  const std::int64_t bytes = rows * columns * std::int64_t{sizeof(Real)};
+  parallel_for(context, p.shape[0], kParallelBytes / bytes + 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t b = begin; b < end; ++b) {
+      const LatticeBox box = box_of(task, b);
+      auto* row = static_cast<Real*>(p.data) + b * rows * columns;
+      for (std::int64_t s = 0; s < rows; ++s, row += columns) {
+        const bool is_outside = box.is_empty() || s < box.s_begin || s > box.s_end;
+        std::fill(row, row + (is_outside ? columns : box.t_begin), kUnreachable);
+        if (!is_outside) std::fill(row + box.t_end + 1, row + columns, kUnreachable);
+      }
+    }
+  });
+}
+
 }  // namespace
 
 void mutual_information_forward(const Frame& frame, const ConstTensor& px, const ConstTensor& py,
-                                const ConstTensor* boundary, const Tensor& p, const Tensor& ans) {
+                                const ConstTensor* boundary, const Tensor& p, const Tensor& ans,
+                                Outside outside) {
   Context& context = frame.context;
-  Call call(frame, kMutualInformationForward, {px, py, slot_of(boundary), p, ans}, {});
+  Call call(frame, kMutualInformationForward, {px, py, slot_of(boundary), p, ans}, {outside});
   if (call.nothing_to_do()) return;
   const LatticePlan plan = plan_of(px, py, context.threads());
   const LatticePlan::Memory memory = plan.take(call.scratch(plan.scratch_bytes()));
@@ -57,6 +81,8 @@ void mutual_information_forward(const Frame& frame, const ConstTensor& px, const
   const ForwardTask forward{task, p.data, 0, ans.data};
   plan.run(context, task, memory,
            [&](std::int64_t, std::byte*, const auto& run) { run(forward_kernels(context.isa()), forward); });
+  if (outside == Outside::keep || task.boundary == nullptr) return;
+  p.dtype == DType::f64 ? fill_outside<double>(context, task, p) : fill_outside<float>(context, task, p);
 }
 
 void mutual_information_backward(const Frame& frame, const ConstTensor& px, const ConstTensor& py,
@@ -98,8 +124,9 @@ void mutual_information_forward_backward(const Frame& frame, const ConstTensor& 
 }  // namespace families::mutual_information
 
 void mutual_information_forward(Context& context, const ConstTensor& px, const ConstTensor& py,
-                                const ConstTensor* boundary, const Tensor& p, const Tensor& ans) {
-  families::mutual_information::mutual_information_forward(context, px, py, boundary, p, ans);
+                                const ConstTensor* boundary, const Tensor& p, const Tensor& ans,
+                                Outside outside) {
+  families::mutual_information::mutual_information_forward(context, px, py, boundary, p, ans, outside);
 }
 
 void mutual_information_backward(Context& context, const ConstTensor& px, const ConstTensor& py,

@@ -24,7 +24,7 @@ inline constexpr RuleSpec kMostColumns = at_most("columns", "frames + 1");
 inline constexpr const Signature& kMutualInformationForward = signature([] {
   return Draft{"mutual_information_forward",
                "batch symbols columns frames",
-               {},
+               {choice("outside", "keep minus_infinity")},
                {kPx, kPy, kBoundary, inout("p", lane_of("px"), "batch, symbols + 1, frames + 1"),
                 out("ans", like("p"), "batch")},
                {kFewestColumns, kMostColumns}};
