@@ -41,12 +41,7 @@ constexpr StepSpec kInverseSteps[] = {{Check::present},
                                       {Check::any_empty},
                                       {Check::pointers}};
 
-constexpr ScratchBytes kScratch = {[](const Arguments& arguments, const Positions& at) {
-                                     return ReRoutingPlan(arguments.slot(at[0]), arguments.slot(at[1]),
-                                                          arguments.slot(at[2]), arguments.threads())
-                                         .scratch_bytes();
-                                   },
-                                   "tokens counts scales"};
+constexpr ScratchBytes kScratch = {&re_routing_scratch, "tokens counts scales"};
 
 }  // namespace
 

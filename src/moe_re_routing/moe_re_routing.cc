@@ -193,6 +193,12 @@ std::size_t ReRoutingPlan::scratch_bytes() const {
   return array_bytes<Run>(ranks_ * experts_ + 1) + array_bytes<std::int64_t>(experts_);
 }
 
+std::size_t re_routing_scratch(const Arguments& arguments, const Positions& at) {
+  return ReRoutingPlan(arguments.slot(at[0]), arguments.slot(at[1]), arguments.slot(at[2]),
+                       arguments.threads())
+      .scratch_bytes();
+}
+
 void ReRoutingPlan::run(Context& context, Call& call, const Tensors& t, const MoeReRoutingParams& params,
                         Scratch& scratch) const {
   Blocks blocks;

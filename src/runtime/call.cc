@@ -103,6 +103,17 @@ void log_skipped(std::string_view op, const std::string& arguments) {
   log_line(kSkippedCalls, concat("[turnout] ", op, "(", arguments, "): skipped, nothing to do"));
 }
 
+bool check_and_log(Arguments& arguments) {
+  try {
+    if (arguments.check()) return true;
+  } catch (const Error& error) {
+    if (logged_lines() & kFailures) log_failure(error.what(), arguments.describe());
+    throw;
+  }
+  if (logged_lines() & kSkippedCalls) log_skipped(arguments.signature().op, arguments.describe());
+  return false;
+}
+
 Call::Call(const Frame& frame, const Signature& signature, std::initializer_list<Slot> slots,
            std::span<const ScalarValue> scalars)
     : frame_(frame),

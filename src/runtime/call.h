@@ -87,5 +87,8 @@ void set_default_log(unsigned lines);
 // Arguments::describe().
 void log_failure(const char* sentence, const std::string& arguments);
 void log_skipped(std::string_view op, const std::string& arguments);
+// Arguments::check() of such a door. The operator behind the door writes the log line of a call that gets
+// that far; a call that ends here is logged here.
+bool check_and_log(Arguments& arguments);
 
 }  // namespace turnout::core
