@@ -34,7 +34,7 @@ class TURNOUT_API Dims {
 enum class ConvMode : std::uint8_t { sparse, submanifold, transposed };
 
 // A given padding is used in submanifold mode too: the kernel is then off-centre unless the padding is
-// kernel_size / 2 * dilation. (Python ignores the padding in this mode, as mmcv and spconv do.)
+// kernel_size / 2 * dilation; see centred_on_sites().
 struct IndicePairsParams {
   std::int64_t batch_size = 1;
   Dims spatial_shape;        // of the input
@@ -46,6 +46,11 @@ struct IndicePairsParams {
   Dims output_padding = {};  // default 0; used by indice_pairs_output_shape() for transposed
   ConvMode mode = ConvMode::sparse;
 };
+
+// Submanifold convolutions as mmcv and spconv define them, and the Python functions of this library: the
+// centre of the kernel lies on its site, whatever padding is given. Returns `params`, without its padding if
+// the mode is submanifold.
+TURNOUT_API IndicePairsParams centred_on_sites(const IndicePairsParams& params);
 
 // sparse       floor((spatial_shape + 2 padding - dilation (kernel_size - 1) - 1) / stride) + 1
 // submanifold  spatial_shape

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <limits>
 #include <string>
 
 #include "mutual_information/lattice_case.h"
@@ -48,6 +49,34 @@ TEST(MutualInformationBoundary, IsChecked) {
     c.boundary[11] = -1;
     EXPECT_EQ(sentence_of(c, which),
               std::string(names[which]) + ": boundary[2, 3] is -1, expected 0 .. 9 frames");
+  }
+}
+
+// Cells outside keep their content or become -infinity; the others do not depend on it. The second lattice is
+// empty, and the batch large enough for several threads.
+TEST(MutualInformationBoundary, CellsOutsideAreKeptOrFilled) {
+  LatticeCase<float> c = filled(8, 60, 400);
+  for (std::int64_t b = 0; b < c.batch; ++b)
+    c.boundary.insert(c.boundary.end(), {b % 4, b == 1 ? 300 : b, 60 - b % 3, b == 1 ? 299 : 400 - 9 * b});
+  for (const int threads : {1, 2, 5}) {
+    Context context({.threads = threads});
+    auto kept = c.empty_result(), filled_too = c.empty_result();
+    c.forward(context, kept);
+    c.forward(context, filled_too, Outside::minus_infinity);
+    EXPECT_EQ(kept.ans, filled_too.ans);
+    std::int64_t i = 0;
+    for (std::int64_t b = 0; b < c.batch; ++b) {
+      const std::int64_t* box = c.boundary.data() + 4 * b;
+      for (std::int64_t s = 0; s <= c.symbols; ++s) {
+        for (std::int64_t t = 0; t <= c.frames; ++t, ++i) {
+          const bool inside = s >= box[0] && s <= box[2] && t >= box[1] && t <= box[3];
+          const auto at = static_cast<std::size_t>(i);
+          ASSERT_EQ(kept.p[at], inside ? filled_too.p[at] : LatticeCase<float>::kPaint);
+          if (inside) continue;
+          ASSERT_EQ(filled_too.p[at], -std::numeric_limits<float>::infinity());
+        }
+      }
+    }
   }
 }
 

@@ -32,9 +32,7 @@ TURNOUT_ISA_BEGIN(families::mutual_information)
 
 constexpr int kSlots = kStripsInWork;
 constexpr std::int64_t kDone = std::numeric_limits<std::int64_t>::max();  // progress of a finished strip
-constexpr std::int64_t kTurnSteps = 16;  // steps of a strip between two checks of progress, and prefetches
-constexpr std::int64_t kPrefetchSteps = 48;       // distance of prefetches
-constexpr std::int64_t kBeyond = 2 * kTurnSteps;  // cells after the last one of a ring slot
+constexpr std::int64_t kPrefetchSteps = 48;                               // distance of prefetches
 
 // log_add(x, y) returns the larger one if they differ by more than -log(epsilon of the type).
 constexpr float kFar(float) { return 15.9423847198486328125f; }
@@ -102,7 +100,8 @@ struct Engine {
   }
 
   static std::int64_t row_bytes(const LatticeTask& task) {
-    const std::int64_t cells = task.frames + 1 + S::kPad + kBeyond;
+    static_assert(S::kLanes >= kLeastLanes && S::kPad <= kMostLanes);
+    const std::int64_t cells = forward_row_cells(task.frames, S::kPad);
     return static_cast<std::int64_t>(padded(static_cast<std::size_t>(cells) * sizeof(double)));
   }
 

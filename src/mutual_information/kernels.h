@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "mutual_information/ring.h"
 #include "simd/isa.h"
 #include "turnout/tensor.h"
 
@@ -97,9 +98,6 @@ struct Wave {
   std::atomic<std::int64_t>* progress;  // [rows, strips], initially 0
   std::atomic<std::int64_t> next_item{0};
 };
-
-// The most strips that one thread computes at the same time.
-inline constexpr int kStripsInWork = 4;
 
 struct WaveKernels {
   std::int64_t (*strips)(const LatticeTask& task);  // the most strips that a lattice has

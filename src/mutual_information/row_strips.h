@@ -64,8 +64,9 @@ struct RowStrips {
         ring_row_bytes(row_bytes(backward.lattice)) {}
 
   static std::int64_t row_bytes(const LatticeTask& task) {
-    return static_cast<std::int64_t>(
-        padded(static_cast<std::size_t>(task.frames + 2 + kLanes) * sizeof(Real)));
+    static_assert(kStripRows >= kLeastLanes && kLanes <= kMostLanes);
+    const std::int64_t cells = gradient_row_cells(task.frames, kLanes);
+    return static_cast<std::int64_t>(padded(static_cast<std::size_t>(cells) * sizeof(Real)));
   }
 
   // The ring slot that the strip writes.
