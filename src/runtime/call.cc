@@ -8,8 +8,6 @@
 #include <optional>
 #include <utility>
 
-#include "simd/isa.h"
-
 namespace turnout {
 namespace core {
 namespace {
@@ -155,10 +153,11 @@ void Call::fail(const Error& error) {
 void Call::report(const char* error) {
   const std::string op(frame_.caller == nullptr ? arguments_.signature().op : frame_.caller->op());
   const std::chrono::duration<double, std::micro> spent = std::chrono::steady_clock::now() - start_;
-  const CallRecord record{
-      op.c_str(),   described_.c_str(),   algorithm_, error,
-      skipped_,     frame_.context.isa(), threads_,   static_cast<std::int64_t>(scratch_bytes_),
-      spent.count()};
+  const CallRecord record{op.c_str(),   described_.c_str(),
+                          algorithm_,   error,
+                          skipped_,     isa_,
+                          threads_,     static_cast<std::int64_t>(scratch_bytes_),
+                          spent.count()};
   if (const auto* observer = frame_.context.state().observer.get()) observer->call(record, observer->user);
   if (error != nullptr) {
     log_failure(error, described_);

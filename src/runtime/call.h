@@ -12,6 +12,7 @@
 #include "core/check.h"
 #include "runtime/context.h"
 #include "runtime/frame.h"
+#include "simd/isa.h"
 
 namespace turnout::core {
 
@@ -47,6 +48,8 @@ class Call {
     }
   }
 
+  // For the log line: the kernels of this call are compiled for every instruction set, avx512_dl too.
+  void uses_dl() { isa_ = frame_.context.isa(); }
   // What the plan decided, for the log line.
   void chose(const char* algorithm, int threads) {
     algorithm_ = algorithm;
@@ -66,6 +69,7 @@ class Call {
   const int exceptions_ = std::uncaught_exceptions();  // when the call began
   const char* algorithm_ = "";
   int threads_ = 1;
+  Isa isa_ = without_dl(frame_.context.isa());
   std::size_t scratch_bytes_ = 0;
   std::optional<Scratch> scratch_;
   std::string described_;  // only when watched: the slots do not outlive the constructor
