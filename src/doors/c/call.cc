@@ -22,10 +22,13 @@ namespace turnout::doors {
 using namespace core;
 namespace {
 
-thread_local LastError last_error;
+const LastError& last_error() {
+  static const LastError error;
+  return error;
+}
 
 mluOpStatus_t fail(mluOpStatus_t status, std::string_view sentence) noexcept {
-  last_error.set(sentence);
+  last_error().set(sentence);
   return status;
 }
 
@@ -117,7 +120,7 @@ const char* kept_for_ever(const char* text) {
 }  // namespace
 
 mluOpStatus_t succeed() noexcept {
-  last_error.clear();
+  last_error().clear();
   return MLUOP_STATUS_SUCCESS;
 }
 
@@ -196,7 +199,7 @@ mluOpStatus_t query_erased(mluOpHandle_t handle, const Signature& signature, con
 using namespace turnout::core;
 using namespace turnout::doors;
 
-const char* turnoutLastError(void) { return last_error.text(); }
+const char* turnoutLastError(void) { return last_error().text(); }
 
 mluOpStatus_t mluOpCreate(mluOpHandle_t* handle) {
   if (handle == nullptr) return refuse_null(__func__, "handle");
