@@ -55,11 +55,11 @@ inline void mutual_information_backward(const ConstTensor& px, const ConstTensor
                               overwrite_ans_grad);
 }
 
-// Forward and backward in one pass, for training, with ans_grad 1 and without p: a few lattices at a time,
-// while they are in the cache. With x and y the two terms of log_add, each cell passes on
+// Forward and backward in one pass, for training, with ans_grad 1 and without storing p. With x and y the two
+// terms of log_add, each cell passes on
 //   g[s, t] / (1 + exp(y - x)) as px_grad[s-1, t-off] and g[s, t] / (1 + exp(x - y)) as py_grad[s, t-1],
-// two shares that sum to one, and nothing where p is not finite: the gradients of a lattice whose end cannot
-// be reached are 0.
+// two shares that sum to one. A cell whose p is not finite passes on nothing. So all gradients are 0 if the
+// end of the lattice cannot be reached.
 TURNOUT_API void mutual_information_forward_backward(Context& context, const ConstTensor& px,
                                                      const ConstTensor& py, const ConstTensor* boundary,
                                                      const Tensor& ans, const Tensor& px_grad,

@@ -1,4 +1,4 @@
-// The boundary: what is refused, and that nothing depends on the caller's copy once it has been checked.
+// The boundary: which values are errors, and that a call does not read the caller's memory after the check.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -21,7 +21,7 @@ LatticeCase<float> filled(std::int64_t batch, std::int64_t symbols, std::int64_t
   return c;
 }
 
-// What a call of operator `which` throws, and that it leaves the results alone then.
+// The message that a call of operator `which` throws. Also checks that the failing call writes nothing.
 std::string sentence_of(const LatticeCase<float>& c, int which) {
   auto r = c.empty_result();
   const auto before = r;
@@ -81,7 +81,7 @@ TEST(MutualInformationBoundary, CellsOutsideAreKeptOrFilled) {
 }
 
 TEST(MutualInformationBoundary, IsNotReadAgainAfterItsCheck) {
-  for (std::int64_t batch : {2, 40}) {  // all threads on few lattices, and each on its own
+  for (std::int64_t batch : {2, 40}) {  // few lattices shared by all threads, and many
     const LatticeCase<float> before = [&] {
       LatticeCase<float> c = filled(batch, 30, batch == 2 ? 2400 : 120);
       for (std::int64_t b = 0; b < batch; ++b)
@@ -95,8 +95,8 @@ TEST(MutualInformationBoundary, IsNotReadAgainAfterItsCheck) {
     before.both(plain, expected_both);
 
     LatticeCase<float> c = before;
-    FlippingExecutor executor;  // its loops are where a call begins to work: all checks are done
-    executor.flip = [&] { std::fill(c.boundary.begin(), c.boundary.end(), 3); };  // another box
+    FlippingExecutor executor;  // flips when a call starts its parallel loops, after all checks
+    executor.flip = [&] { std::fill(c.boundary.begin(), c.boundary.end(), 3); };  // a different box
     Context context({.threads = 2, .executor = &executor});
     auto r = c.empty_result(), both = c.empty_result();
     const auto call = [&](const auto& f) {

@@ -10,12 +10,12 @@ namespace turnout::families::mutual_information {
 // their memory follows from shapes alone.
 inline constexpr std::int64_t kLeastLanes = 2, kMostLanes = 16;
 
-// Strips that one thread has in work, at most: a ring has more rows than strips in work.
+// The most strips that one thread computes at the same time. A ring has more rows than that.
 inline constexpr int kStripsInWork = 4;
 
-// Steps that a forward strip takes in one turn.
+// Steps of a forward strip between two checks of progress, and prefetches.
 inline constexpr std::int64_t kTurnSteps = 16;
-// A forward strip may read so many cells behind the last one of the row above.
+// Cells after the last one of a row that a forward strip may read.
 inline constexpr std::int64_t kBeyond = 2 * kTurnSteps;
 
 // Cells of the row that a strip hands on: in the forward direction with `pad` cells before the first one, for

@@ -116,8 +116,8 @@ class PairIndex {
   Sets<BitmapLeaves> bitmap_;
   Sets<SortedLeaves> sorted_;
   std::optional<Scratch> home_memory_, output_memory_, word_memory_, key_memory_;
-  const void* home_keys_ =
-      nullptr;  // [home_count_ + 1] the leaf of each home: 32 bits with a bitmap, else 64
+  // [home_count_ + 1] the leaf of each home; 32 bits with a bitmap, else 64.
+  const void* home_keys_ = nullptr;
   std::int64_t home_count_ = 0;
   RankWord* words_ = nullptr;  // [word_count_ + 1] the leaves of the outputs
   std::int64_t word_count_ = 0;
