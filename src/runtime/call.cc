@@ -27,7 +27,7 @@ unsigned lines_of(int level) {
   return level >= kCallLevel ? kFailures | kCalls : kNoLines;
 }
 
-// What TURNOUT_LOG says: a level, or nothing. bad: it is neither.
+// The value of TURNOUT_LOG: a level, or no value if it is empty or not set. bad: a value that is not a level.
 struct LogVariable {
   std::optional<int> level;
   const char* bad = nullptr;
@@ -48,7 +48,7 @@ void write_line(int level, const std::string& line) {
   }
 }
 
-// Once, before the first line of a log that has calls: what this process cannot do as its environment asks.
+// Writes once, before the first line of a log that has calls, which wish of the environment is not met.
 void write_notes() {
   static std::atomic<bool> written{false};
   if (written.exchange(true)) return;

@@ -24,7 +24,7 @@ done
 PKG_CONFIG_PATH=$(dirname "$(find "$work/prefix" -name turnout.pc)")
 export PKG_CONFIG_PATH
 libdir=$(dirname "$PKG_CONFIG_PATH")
-cpp() { g++ -std=c++20 "$here/client.cc" "$@"; }
+cpp() { g++ -std=c++20 -Wall -Wextra -Werror "$here/client.cc" "$@"; }
 c() { gcc -std=c99 -pedantic-errors -Wall -Wextra -Werror "$here/client.c" "$@"; }
 cpp $(pkg-config --cflags --libs turnout) -o "$work/cpp"
 c $(pkg-config --cflags --libs turnout-mluop) -o "$work/c"

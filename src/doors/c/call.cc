@@ -74,7 +74,7 @@ void log_quietly(const char* sentence) noexcept {
   try {
     read_log_environment();
     if (logged_lines() & kFailures) log_failure(sentence, "");
-  } catch (...) {  // no memory for a log line; the status matters more
+  } catch (...) {  // no memory for a log line; the status is still returned
   }
 }
 
@@ -109,7 +109,7 @@ void fill(Tensor& tensor, const Slot& slot) {
 
 std::atomic<const char*> gen_case_directory{""};
 
-// A copy that any thread may hold: each text is kept once, until the process ends.
+// Returns a copy that stays valid until the process ends. Equal texts share one copy.
 const char* kept_for_ever(const char* text) {
   static auto& mutex = *new std::mutex;
   static auto& texts = *new std::set<std::string>;
