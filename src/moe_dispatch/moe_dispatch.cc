@@ -1,5 +1,5 @@
 // Plans of the MoE dispatch operators: which algorithm, how much scratch, how the work is cut.
-#include "turnout/moe_dispatch.h"
+#include "moe_dispatch/moe_dispatch.h"
 
 #include <algorithm>
 #include <cstring>
@@ -14,10 +14,8 @@
 #include "simd/copy.h"
 
 namespace turnout {
+namespace families::moe_dispatch {
 namespace {
-
-using namespace core;
-using namespace families::moe_dispatch;
 
 // Rows that are computed at once, on the stack.
 constexpr std::int64_t kBatch = 256;
@@ -136,10 +134,11 @@ void move_by_last_writer(const Dispatch& d, const RowOf& row_of, const std::int6
 
 }  // namespace
 
-void moe_dispatch_forward(Context& context, const ConstTensor& gates, const ConstTensor& indices,
+void moe_dispatch_forward(const Frame& frame, const ConstTensor& gates, const ConstTensor& indices,
                           const ConstTensor& locations, const ConstTensor& input, const Tensor& dispatch,
                           const MoeDispatchParams& params) {
-  Call call(context, kMoeDispatchForward, {gates, indices, locations, input, dispatch},
+  Context& context = frame.context;
+  Call call(frame, kMoeDispatchForward, {gates, indices, locations, input, dispatch},
             {params.capacity, params.num_experts, params.fill});
   if (call.nothing_to_do()) return;
 
@@ -182,6 +181,14 @@ void moe_dispatch_forward(Context& context, const ConstTensor& gates, const Cons
     call.chose(d.task.stream ? "last writers, streamed" : "last writers", parallel ? context.threads() : 1);
     move_by_last_writer(d, row_of, last, parallel, zero);
   });
+}
+
+}  // namespace families::moe_dispatch
+
+void moe_dispatch_forward(Context& context, const ConstTensor& gates, const ConstTensor& indices,
+                          const ConstTensor& locations, const ConstTensor& input, const Tensor& dispatch,
+                          const MoeDispatchParams& params) {
+  families::moe_dispatch::moe_dispatch_forward(context, gates, indices, locations, input, dispatch, params);
 }
 
 }  // namespace turnout
