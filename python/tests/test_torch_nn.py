@@ -100,7 +100,7 @@ def test_inverse_goes_back_to_the_sites_of_the_named_layer(rng):
     x = scene(rng, 50, SPACE)
     low = down(x)
     out = up(low)
-    assert torch.equal(out.indices, x.indices) and out.spatial_shape == SPACE
+    assert torch.equal(out.indices, x.indices) and out.spatial_shape == list(SPACE)
     # The kernel is not flipped: this is the gradient of the convolution for weights [k..., out, in].
     features = x.features.clone().requires_grad_()
     same = nn.SparseConv(3, 3, 4, 3, 2, 1, bias=False).double()
@@ -154,7 +154,7 @@ def test_pools_equal_dense_ones(rng):
     lowest = x.dense().masked_fill(~active, -torch.inf)
     out = nn.SparseMaxPool(3, 2)(x)
     where = tuple(out.indices.long().T)
-    assert out.spatial_shape == (2, 3, 3)
+    assert out.spatial_shape == [2, 3, 3]
     assert torch.equal(out.features, functional.max_pool3d(lowest, 2).movedim(1, -1)[where])
     out = nn.SparseAvgPool(3, 2)(x)
     mean = functional.avg_pool3d(x.dense(), 2) / functional.avg_pool3d(active.double(), 2)

@@ -138,32 +138,34 @@ class SparseConvolution(SparseModule):
 
     def find_pairs(self, x: SparseTensor) -> Pairs:
         """The pairs to go along: those with this layer's name, else those of its geometry on these sites."""
-        named = None if self.indice_key is None else x.indice_dict.get(self.indice_key)
-        if self.inverse:
-            return self._checked_inverse(x, named)
-        if named is None:
+        pairs = self.named_pairs(x)
+        if pairs is None:
             return x.find_pairs(self.geometry)
-        self._check("geometry", self.geometry, named.geometry)
-        self._check("a spatial shape of", integers(x.spatial_shape), named.spatial_shape)
-        self._check("rows:", x.features.shape[0], named.indices.shape[0])
-        return named
+        if self.inverse:
+            if pairs.geometry.subm:
+                raise ValueError(
+                    f"{type(self).__name__}: indice_key {self.indice_key!r} names the pairs of a submanifold "
+                    "layer, expected those of a layer with outputs of its own"
+                )
+            self._check("kernel_size", tuple(self.kernel_size), pairs.geometry.kernel_size)
+            shape, indices = pairs.out_spatial_shape, pairs.out_indices
+        else:
+            self._check("geometry", self.geometry, pairs.geometry)
+            shape, indices = pairs.spatial_shape, pairs.indices
+        self._check("a spatial shape of", integers(x.spatial_shape), shape)
+        self._check("rows:", x.features.shape[0], indices.shape[0])
+        return pairs
 
-    def _checked_inverse(self, x: SparseTensor, named: Pairs | None) -> Pairs:
-        if named is None:
+    def named_pairs(self, x: SparseTensor) -> Pairs | None:
+        """Those with this layer's name, if there are any; an inverse layer cannot do without."""
+        pairs = None if self.indice_key is None else x.indice_dict.get(self.indice_key)
+        if pairs is None and self.inverse:
             known = ", ".join(repr(name) for name in x.indice_dict) or "none"
             raise ValueError(
                 f"{type(self).__name__}: indice_key is {self.indice_key!r}, expected the name of an earlier "
                 f"layer's pairs; those that are known: {known}"
             )
-        if named.geometry.subm:
-            raise ValueError(
-                f"{type(self).__name__}: indice_key {self.indice_key!r} names the pairs of a submanifold "
-                "layer, expected those of a layer with outputs of its own"
-            )
-        self._check("kernel_size", tuple(self.kernel_size), named.geometry.kernel_size)
-        self._check("a spatial shape of", integers(x.spatial_shape), named.out_spatial_shape)
-        self._check("rows:", x.features.shape[0], named.out_indices.shape[0])
-        return named
+        return pairs
 
     def _check(self, what: str, own: Any, named: Any) -> None:
         if own != named:
@@ -181,7 +183,7 @@ class SparseConvolution(SparseModule):
         pairs = self.find_pairs(x)
         features = indice_convolution(
             x.features,
-            self.filters(),
+            self.filters_along(pairs),
             pairs.indice_pairs,
             pairs.indice_num,
             (pairs.indices if self.inverse else pairs.out_indices).shape[0],
@@ -189,15 +191,21 @@ class SparseConvolution(SparseModule):
             inverse=self.inverse,
             subm=self.subm,
         )
-        return self.output(x, features, pairs)
+        is_named = self.indice_key is not None and not self.inverse
+        named = x.named(self.indice_key, pairs) if is_named else x.indice_dict
+        return x.at(features, *self.out_sites(x, pairs), named)
 
-    def output(self, x: SparseTensor, features: torch.Tensor, pairs: Pairs) -> SparseTensor:
-        """The features at the sites they belong to."""
+    def filters_along(self, pairs: Pairs) -> torch.Tensor:
+        """The filters ``[k..., in, out]`` or ``[offsets, in, out]`` for these pairs."""
+        return self.filters()
+
+    def out_sites(self, x: SparseTensor, pairs: Pairs) -> tuple[torch.Tensor, Any]:
+        """The output's indices, which are its own to change, and its spatial shape."""
         if self.inverse:
-            return x.at(features, pairs.indices.clone(), pairs.spatial_shape, x.indice_dict)
-        named = x.indice_dict if self.indice_key is None else x.named(self.indice_key, pairs)
-        indices = x.indices if self.subm else pairs.out_indices.clone()
-        return x.at(features, indices, pairs.out_spatial_shape, named)
+            return pairs.indices.clone(), list(pairs.spatial_shape)
+        if self.subm:
+            return x.indices, x.spatial_shape
+        return pairs.out_indices.clone(), list(pairs.out_spatial_shape)
 
     def _multiply(self, features: torch.Tensor) -> torch.Tensor:
         if self.bias is None:

@@ -53,7 +53,7 @@ class SparsePool(SparseModule):
         pairs = x.find_pairs(self.geometry)
         features = self.pool(x.features, pairs)
         named = x.indice_dict if self.indice_key is None else x.named(self.indice_key, pairs)
-        return x.at(features, pairs.out_indices.clone(), pairs.out_spatial_shape, named)
+        return x.at(features, pairs.out_indices.clone(), list(pairs.out_spatial_shape), named)
 
     def pool(self, features: torch.Tensor, pairs: Pairs) -> torch.Tensor:
         raise NotImplementedError
