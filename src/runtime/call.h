@@ -1,4 +1,4 @@
-// One call of an operator: its arguments checked, its log line written when it ends.
+// One call of an operator: checks its arguments, and writes a log line when it ends.
 #pragma once
 
 #include <chrono>
@@ -10,19 +10,20 @@
 #include <string_view>
 
 #include "core/check.h"
-#include "runtime/caller.h"
 #include "runtime/context.h"
+#include "runtime/frame.h"
+#include "simd/isa.h"
 
 namespace turnout::core {
 
 class Call {
  public:
   // Throws Error when the arguments do not fit the signature.
-  Call(Context& context, const Signature& signature, std::initializer_list<Slot> slots,
+  Call(const Frame& frame, const Signature& signature, std::initializer_list<Slot> slots,
        std::span<const ScalarValue> scalars);
-  Call(Context& context, const Signature& signature, std::initializer_list<Slot> slots,
+  Call(const Frame& frame, const Signature& signature, std::initializer_list<Slot> slots,
        std::initializer_list<ScalarValue> scalars)
-      : Call(context, signature, slots, std::span(scalars.begin(), scalars.size())) {}
+      : Call(frame, signature, slots, std::span(scalars.begin(), scalars.size())) {}
   ~Call();
   Call(const Call&) = delete;
   Call& operator=(const Call&) = delete;
@@ -30,13 +31,14 @@ class Call {
   bool nothing_to_do() const { return skipped_; }
   std::int64_t size(int name) const { return arguments_.size(name); }
 
-  // Leases memory for this call; Error(alloc_failed).
+  // The memory whose size the plan knows from the shapes: in the caller's workspace if there is one, else the
+  // context's. At most once in a call; Error(alloc_failed).
   Scratch& scratch(std::size_t bytes);
-  // Likewise memory that may outlive it.
+  // More memory of the context, whose size depends on the data or which outlives the call.
   Scratch lease(std::size_t bytes);
 
-  // Runs a check that the plan itself makes; a failure is logged, and names the function that was called,
-  // like those of the signature.
+  // Runs a check that the plan itself makes. A failure is logged and names the function that was called, like
+  // a failure of the signature's checks.
   template <class F>
   void check(const F& f) {
     try {
@@ -46,6 +48,8 @@ class Call {
     }
   }
 
+  // For the log line: the kernels of this call are compiled for every instruction set, avx512_dl too.
+  void uses_dl() { isa_ = frame_.context.isa(); }
   // What the plan decided, for the log line.
   void chose(const char* algorithm, int threads) {
     algorithm_ = algorithm;
@@ -53,38 +57,42 @@ class Call {
   }
 
  private:
-  // Logs it and throws it again, in the words of the caller.
+  Scratch leased(const Workspace& workspace, std::size_t bytes);
+  // Logs the error and throws it again, with the names of the caller.
   [[noreturn]] void fail(const Error& error);
   void report(const char* error);
 
-  Context& context_;
+  const Frame frame_;
   Arguments arguments_;
-  const Caller* caller_ = Caller::current();
   bool skipped_ = false;
   bool watched_;
   const int exceptions_ = std::uncaught_exceptions();  // when the call began
   const char* algorithm_ = "";
   int threads_ = 1;
+  Isa isa_ = without_dl(frame_.context.isa());
   std::size_t scratch_bytes_ = 0;
   std::optional<Scratch> scratch_;
-  std::string described_;  // only when watched: the slots do not outlive the constructor
+  std::string described_;  // if watched; made by the constructor, which the slots do not outlive
   std::chrono::steady_clock::time_point start_;
 };
 
-// Levels of the log: from the first on it has calls and failures, from the second on skipped calls too.
+// Levels of the log: from kCallLevel on it has calls and failures, from kSkippedLevel on also skipped calls.
 inline constexpr int kCallLevel = 1, kSkippedLevel = 5;
 
 // The kinds of lines the log has, as bits. TURNOUT_LOG and set_log() choose by level.
 enum LogLines : unsigned { kNoLines = 0, kFailures = 1, kCalls = 2, kSkippedCalls = 4 };
 unsigned logged_lines();
-// Throws Error when TURNOUT_LOG is no level. logged_lines() takes it as if it were not there.
+// Throws Error if TURNOUT_LOG is not a level. logged_lines() ignores such a value.
 void check_log_environment();
-// What is logged when neither TURNOUT_LOG nor set_log() says anything.
+// What is logged if neither TURNOUT_LOG nor set_log() has chosen a level.
 void set_default_log(unsigned lines);
 
 // Lines of calls that end before an operator starts: the C door has checks of its own. `arguments` as from
 // Arguments::describe().
 void log_failure(const char* sentence, const std::string& arguments);
 void log_skipped(std::string_view op, const std::string& arguments);
+// Arguments::check() of such a door. The operator behind the door writes the log line of a call that gets
+// that far; a call that ends here is logged here.
+bool check_and_log(Arguments& arguments);
 
 }  // namespace turnout::core

@@ -1,8 +1,8 @@
 // The function on whose behalf an operator runs, when that function has names of its own.
 //
 // A door that offers an operator under another name checks its own arguments first; what it cannot check, the
-// operator checks later. While a Caller lives, the log lines and errors of the operators that its thread
-// calls speak of the function that the user called, with that function's argument names.
+// operator checks later. The Frame of the call refers to a Caller, so that log lines and errors of the
+// operator name the function that the user called, with that function's argument names.
 #pragma once
 
 #include <string>
@@ -12,13 +12,13 @@
 
 namespace turnout::core {
 
-// What an operator's arguments and scalars are called by a caller.
+// The caller's names for the arguments and scalars of an operator.
 class Renames {
  public:
   consteval Renames() = default;  // by the operator's own names
-  // `changes` is "boundary=opt_boundary ...", an operator's name and the caller's. A name of the operator
-  // that the caller does not have must be there ("fill=" when nothing of the caller stands for it), and a
-  // name that one of them does not have does not compile.
+  // `changes` is a list like "boundary=opt_boundary fill=": the operator's name, then the caller's, which is
+  // empty if the caller has no such argument. Every name of the operator that the caller does not have must
+  // be listed. A listed name that does not exist is a compile error.
   consteval Renames(const Signature& op, const Signature& caller, std::string_view changes)
       : Renames(op, changes) {
     for (const Change& one : changes_)
@@ -30,7 +30,7 @@ class Renames {
     for (const Scalar& one : op.scalars) expect(one.name);
   }
 
-  // Of a caller without a signature of its own: names that are not there are the operator's.
+  // For a caller without a signature of its own. Names that are not listed stay the same.
   consteval Renames(const Signature& op, std::string_view changes) {
     split(changes, ' ', [&](std::string_view change) {
       const std::size_t equals = change.find('=');
@@ -39,7 +39,7 @@ class Renames {
     });
   }
 
-  bool has(std::string_view name) const {  // false: nothing of the caller stands for it
+  bool has(std::string_view name) const {  // false: the caller has no such argument
     const Change* change = find(name);
     return change == nullptr || !change->to.empty();
   }
@@ -71,19 +71,16 @@ class Renames {
 
 class Caller {
  public:
-  // Of this thread, until it goes. `arguments` are those of the caller, for the log.
-  Caller(const Arguments& arguments, const Renames& renames);
-  // The log has the arguments of the operators that it calls, and the note.
-  Caller(std::string_view op, const Renames& renames, std::string_view note);
-  ~Caller();
-  Caller(const Caller&) = delete;
-  Caller& operator=(const Caller&) = delete;
-
-  static const Caller* current();  // nullptr: the operator was called by its own name
+  // The log shows the caller's own arguments. The Caller keeps references to all that it is made from.
+  Caller(const Arguments& arguments, const Renames& renames)
+      : op_(arguments.signature().op), arguments_(&arguments), renames_(renames) {}
+  // The log shows the arguments of the operator, renamed, and then the note.
+  Caller(std::string_view op, const Renames& renames, std::string_view note)
+      : op_(op), arguments_(nullptr), renames_(renames), note_(note) {}
 
   std::string_view op() const { return op_; }
   std::string describe(const Arguments& of_operator) const;
-  // "op: what" as the caller says it.
+  // An error message of the operator, "op: what", with the caller's names.
   std::string in_own_words(std::string_view sentence) const;
 
  private:
@@ -91,7 +88,6 @@ class Caller {
   const Arguments* const arguments_;  // or nullptr
   const Renames& renames_;
   const std::string_view note_;
-  const Caller* before_;
 };
 
 }  // namespace turnout::core

@@ -11,7 +11,6 @@
 
 #include "runtime/call.h"
 #include "runtime/parallel.h"
-#include "runtime/thread_pointer.h"
 #include "simd/isa.h"
 #include "turnout/error.h"
 
@@ -54,7 +53,7 @@ Context& default_context() {
 namespace core {
 namespace {
 
-// From here on arenas are whole pages: free() could keep them.
+// Arenas from this size on are mapped pages: free() might not return them to the system.
 constexpr std::size_t kMappedBytes = std::size_t{1} << 20;
 
 void allocate(Arena& arena, std::size_t bytes) {
@@ -78,30 +77,7 @@ void destroy(Arena* arena) {
   delete arena;
 }
 
-// The loans of this thread, the latest first.
-const ThreadPointer& loans() {
-  static const ThreadPointer newest;
-  return newest;
-}
-
 }  // namespace
-
-Loan::Loan(void* data, std::size_t size)
-    : data_(data), size_(size), before_(static_cast<Loan*>(loans().get())) {
-  loans().set(this);  // where there is no memory for it, nothing is lent
-}
-Loan::~Loan() { loans().set(before_); }
-
-void* Loan::take(std::size_t bytes) {
-  auto* loan = static_cast<Loan*>(loans().get());
-  if (loan == nullptr) return nullptr;
-  void* aligned = std::align(kScratchAlignment, bytes, loan->data_, loan->size_);
-  if (aligned != nullptr) {
-    loan->data_ = nullptr;
-    loan->size_ = 0;
-  }
-  return aligned;
-}
 
 bool ArenaList::put(Arena* arena) {
   for (auto& slot : idle_) {
@@ -118,7 +94,7 @@ void ArenaList::discard(Arena* idle_one) {
   destroy(idle_one);
 }
 
-// The arena that is better than all others by is_better(one, other), out of its slot.
+// Takes the best arena, by is_better(one, other), out of its slot.
 template <class IsBetter>
 Arena* ArenaList::take_best(const IsBetter& is_better) {
   Arena* best = nullptr;
@@ -132,8 +108,8 @@ Arena* ArenaList::take_best(const IsBetter& is_better) {
 }
 
 Arena* ArenaList::take(std::size_t bytes) {
-  // The smallest that is large enough, else the largest: calls that lease several times get the same ones
-  // again.
+  // The smallest that is large enough, else the largest: a call that leases several arenas gets the same ones
+  // each time.
   Arena* arena = take_best([&](const Arena& one, const Arena& other) {
     return one.size >= bytes && other.size >= bytes ? one.size < other.size : one.size > other.size;
   });
@@ -151,7 +127,7 @@ Arena* ArenaList::take(std::size_t bytes) {
 }
 
 void ArenaList::give_back(Arena* arena) {
-  if (arena->size > limit_) return destroy(arena);  // it would only drive out the others
+  if (arena->size > limit_) return destroy(arena);  // keeping it would free all others
   const auto take_oldest = [&] {
     return take_best([](const Arena& one, const Arena& other) { return one.last_used < other.last_used; });
   };
@@ -163,7 +139,8 @@ void ArenaList::give_back(Arena* arena) {
   }
   while (idle_bytes() > limit_) {
     Arena* oldest = take_oldest();
-    if (oldest == nullptr) return;  // others hold what is idle, and put it back or lease it
+    if (oldest == nullptr)
+      return;  // other threads hold the idle arenas, and will put them back or lease them
     discard(oldest);
   }
 }
@@ -172,8 +149,12 @@ void ArenaList::trim() {
   for (auto& slot : idle_) discard(slot.exchange(nullptr, std::memory_order_acquire));
 }
 
-Scratch::Scratch(Context& context, std::size_t bytes)
-    : context_(context), next_(static_cast<std::byte*>(Loan::take(bytes))) {
+Scratch::Scratch(Context& context, std::size_t bytes) : Scratch(context, {}, bytes) {}
+Scratch::Scratch(Context& context, const Workspace& workspace, std::size_t bytes) : context_(context) {
+  if (bytes == 0) return;
+  void* data = workspace.data;
+  std::size_t size = workspace.size;
+  next_ = static_cast<std::byte*>(std::align(kScratchAlignment, bytes, data, size));
   if (next_ != nullptr) return;
   arena_ = context.state().arenas.take(bytes);
   if (arena_ == nullptr)

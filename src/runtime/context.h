@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/check.h"
 #include "core/padding.h"
 #include "runtime/pages.h"
 #include "turnout/context.h"
@@ -34,16 +35,17 @@ class ArenaList {
   bool put(Arena* arena);  // into an empty slot; false: there is none
   template <class IsBetter>
   Arena* take_best(const IsBetter& is_better);  // nullptr: none is idle
-  void discard(Arena* idle_one);                // nullptr: nothing
+  void discard(Arena* idle_one);                // frees it; nullptr: does nothing
 
   const std::size_t limit_;
   std::atomic<std::uint64_t> clock_{0};
-  std::atomic<std::size_t> idle_bytes_{0};  // also of arenas that take_best() looks at
+  std::atomic<std::size_t> idle_bytes_{0};  // includes arenas that take_best() has out of their slots
   std::atomic<Arena*> idle_[kSlots] = {};
 };
 
-// A callback and its user data, replaced together while other threads call: those see the old pair or the new
-// one. Replaced pairs stay until the slot goes, because a thread may still hold one.
+// A callback and its user data. They are replaced together, while other threads may be calling: each thread
+// sees the old pair or the new one. A replaced pair is freed with the slot, because a thread may still use
+// it.
 template <class Callback>
 class WatcherSlot {
  public:
@@ -83,8 +85,8 @@ class WatcherSlot {
 
 namespace turnout {
 
-struct Context::State {
-  std::atomic<int> threads{1};  // with an executor: the most of its threads
+struct TURNOUT_HIDDEN Context::State {
+  std::atomic<int> threads{1};  // with an executor: an upper limit of its threads
   Isa isa = Isa::best;
   Executor* executor = nullptr;
   core::ArenaList arenas;
@@ -95,28 +97,14 @@ struct Context::State {
 
 namespace turnout::core {
 
-// Memory that the caller of an operator lends to this thread: the next Scratch lies there if there is room.
-class Loan {
- public:
-  Loan(void* data, std::size_t size);
-  ~Loan();
-  Loan(const Loan&) = delete;
-  Loan& operator=(const Loan&) = delete;
-
-  // An aligned part of what is lent to this thread, once; nullptr: nothing is, or too little.
-  static void* take(std::size_t bytes);
-
- private:
-  void* data_;
-  std::size_t size_;
-  Loan* before_;
-};
-
-// Memory for the length of one call. Taken before the first write, so that running out of memory fails
-// cleanly.
+// Temporary memory. It is taken before the first write of a call, so that a call that runs out of memory has
+// written nothing.
 class Scratch {
  public:
-  Scratch(Context& context, std::size_t bytes);  // Error(alloc_failed)
+  // Leased from the context until the destructor; Error(alloc_failed).
+  Scratch(Context& context, std::size_t bytes);
+  // In the workspace if `bytes` fit there after alignment, else leased from the context.
+  Scratch(Context& context, const Workspace& workspace, std::size_t bytes);
   ~Scratch();
   Scratch(Scratch&& other) noexcept;  // `other` has nothing left to take or to give back
   Scratch(const Scratch&) = delete;
@@ -132,8 +120,8 @@ class Scratch {
 
  private:
   Context& context_;
-  Arena* arena_ = nullptr;  // none when the memory is a loan
-  std::byte* next_;
+  Arena* arena_ = nullptr;  // nullptr: the memory is a workspace
+  std::byte* next_ = nullptr;
 };
 
 }  // namespace turnout::core

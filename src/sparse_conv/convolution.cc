@@ -6,6 +6,7 @@
 
 #include "runtime/parallel.h"
 #include "sparse_conv/signature.h"
+#include "sparse_conv/sparse_conv.h"
 
 namespace turnout {
 namespace families::sparse_conv {
@@ -80,7 +81,7 @@ void ConvolutionPlan<Lane>::pack(Context& context, const ConvolutionOperands& op
   const std::int64_t grain = threads_ == 1 ? pairs_.offsets : 1;
   parallel_for(context, pairs_.offsets, grain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t k = begin; k < end; ++k) {
-      if (pairs_.counts[k] == 0 && !kept_) continue;  // a kept index may name it all the same
+      if (pairs_.counts[k] == 0 && !kept_) continue;  // a kept index may have it even so
       const auto* from = static_cast<const std::byte*>(operands.filters) +
                          k * operands.offset_stride * size_of(shape_.dtype);
       kernels_.pack(
@@ -95,7 +96,7 @@ void ConvolutionPlan<Lane>::pack(Context& context, const ConvolutionOperands& op
 template <class Lane>
 void ConvolutionPlan<Lane>::add_block(std::int64_t block, const ConvolutionOperands& operands,
                                       const Worker& worker) const {
-  const PairIndex own{pairs_.to_rows, block_bits_};
+  const PairsByRow own{pairs_.to_rows, block_bits_};
   const std::int64_t rows = own.rows(block);
   const std::int64_t from_bytes = shape_.depth * size_of(shape_.dtype);
   const std::int64_t to_bytes = shape_.columns * size_of(shape_.dtype);
@@ -106,13 +107,14 @@ void ConvolutionPlan<Lane>::add_block(std::int64_t block, const ConvolutionOpera
   const void* there[kMostBatch];
   const Lane* from[kMostBatch];
   Lane* to[kMostBatch];
-  // The block of the index may have other rows, too. An index that was kept was checked; what is there now
-  // must not lead elsewhere.
-  const int more_bits = index_.block_bits - block_bits_;
-  const std::int64_t of_index = block >> more_bits, first = own.first_row(block) - index_.first_row(of_index);
+  // A block of a kept index may have more rows than `block`; pairs of other rows are skipped. Source rows and
+  // offsets are clamped, because the memory of a kept index may change during the call.
+  const int more_bits = by_row_.block_bits - block_bits_;
+  const std::int64_t of_index = block >> more_bits;
+  const std::int64_t first = own.first_row(block) - by_row_.first_row(of_index);
   const std::int64_t last_from = pairs_.from_rows - 1, last_offset = pairs_.offsets - 1;
-  const ListedPair* const end = index_.end(of_index);
-  for (const ListedPair* pair = index_.begin(of_index); pair < end;) {
+  const ListedPair* const end = by_row_.end(of_index);
+  for (const ListedPair* pair = by_row_.begin(of_index); pair < end;) {
     ListedPair one = *pair;
     const std::int64_t k = one.offset();
     std::int64_t count = 0;
@@ -146,9 +148,9 @@ template <class Lane>
 void ConvolutionPlan<Lane>::run(Context& context, Call& call, std::string_view op, const PairRows& from,
                                 const PairRows& to, const ConvolutionOperands& operands, Scratch& scratch) {
   if (kept_) {
-    index_ = kept_->check(context, call, op, from, scratch);
+    by_row_ = kept_->check(context, call, op, from, scratch);
   } else {
-    index_ = lists_.build(context, call, op, from, to, scratch.take<std::int64_t>(lists_.words()), scratch);
+    by_row_ = lists_.build(context, call, op, from, to, scratch.take<std::int64_t>(lists_.words()), scratch);
   }
   packed_ = scratch.take<Lane>(pairs_.offsets * kernels_.packed_size(shape_.depth, shape_.columns));
   bias_ = scratch.take<Lane>(padded_columns_);
@@ -157,7 +159,7 @@ void ConvolutionPlan<Lane>::run(Context& context, Call& call, std::string_view o
   auto* memory = scratch.take<std::byte>(0);
   const auto worker_bytes = array_bytes<Lane>(sums) + array_bytes<Lane>(wide);
   pack(context, operands);
-  const std::int64_t blocks = PairIndex{pairs_.to_rows, block_bits_}.blocks();
+  const std::int64_t blocks = PairsByRow{pairs_.to_rows, block_bits_}.blocks();
   parallel_for(
       context, blocks, threads_ == 1 ? blocks : 1,
       [&](std::int64_t begin, std::int64_t end, int number) {
@@ -186,7 +188,7 @@ void convolve(Context& context, Call& call, std::string_view op, const ConstTens
     using Lane = typename decltype(lane)::type;
     ConvolutionPlan<Lane> plan(pairs, shape, context.threads(), context.isa(), params.index);
     call.chose(params.index != nullptr ? "blocks of a kept index" : "blocks of rows", plan.threads());
-    Scratch scratch = call.lease(pairs.scratch_bytes() + plan.scratch_bytes());
+    Scratch& scratch = call.scratch(pairs.scratch_bytes() + plan.scratch_bytes());
     keep_counts(call, op, indice_num, pairs, scratch);
     plan.run(context, call, op, from, to, operands, scratch);
   };
@@ -198,16 +200,12 @@ void convolve(Context& context, Call& call, std::string_view op, const ConstTens
 }
 
 }  // namespace
-}  // namespace families::sparse_conv
-
-using namespace core;
-using namespace families::sparse_conv;
-
-void indice_convolution_forward(Context& context, const ConstTensor& features, const ConstTensor& filters,
+void indice_convolution_forward(const Frame& frame, const ConstTensor& features, const ConstTensor& filters,
                                 const ConstTensor& indice_pairs, const ConstTensor& indice_num,
                                 const ConstTensor* bias, const Tensor& features_out,
                                 const IndiceConvolutionParams& params) {
-  Call call(context, kIndiceConvolutionForward,
+  Context& context = frame.context;
+  Call call(frame, kIndiceConvolutionForward,
             {features, filters, indice_pairs, indice_num, slot_of(bias), slot_of(params.index), features_out},
             {params.inverse, params.subm});
   if (call.nothing_to_do()) return;
@@ -219,11 +217,12 @@ void indice_convolution_forward(Context& context, const ConstTensor& features, c
             filters.stride[0], filters.stride[1], filters.stride[2]});
 }
 
-void indice_convolution_backward_data(Context& context, const ConstTensor& output_grad,
+void indice_convolution_backward_data(const Frame& frame, const ConstTensor& output_grad,
                                       const ConstTensor& filters, const ConstTensor& indice_pairs,
                                       const ConstTensor& indice_num, const Tensor& input_grad,
                                       const IndiceConvolutionParams& params) {
-  Call call(context, kIndiceConvolutionBackwardData,
+  Context& context = frame.context;
+  Call call(frame, kIndiceConvolutionBackwardData,
             {output_grad, filters, indice_pairs, indice_num, slot_of(params.index), input_grad},
             {params.inverse, params.subm});
   if (call.nothing_to_do()) return;
@@ -233,6 +232,24 @@ void indice_convolution_backward_data(Context& context, const ConstTensor& outpu
            {output_grad.dtype, output_grad.shape[1], input_grad.shape[1]},
            {output_grad.data, nullptr, input_grad.data, filters.data, filters.stride[0], filters.stride[2],
             filters.stride[1]});
+}
+
+}  // namespace families::sparse_conv
+
+void indice_convolution_forward(Context& context, const ConstTensor& features, const ConstTensor& filters,
+                                const ConstTensor& indice_pairs, const ConstTensor& indice_num,
+                                const ConstTensor* bias, const Tensor& features_out,
+                                const IndiceConvolutionParams& params) {
+  families::sparse_conv::indice_convolution_forward(context, features, filters, indice_pairs, indice_num,
+                                                    bias, features_out, params);
+}
+
+void indice_convolution_backward_data(Context& context, const ConstTensor& output_grad,
+                                      const ConstTensor& filters, const ConstTensor& indice_pairs,
+                                      const ConstTensor& indice_num, const Tensor& input_grad,
+                                      const IndiceConvolutionParams& params) {
+  families::sparse_conv::indice_convolution_backward_data(context, output_grad, filters, indice_pairs,
+                                                          indice_num, input_grad, params);
 }
 
 }  // namespace turnout

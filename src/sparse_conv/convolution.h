@@ -7,6 +7,7 @@
 
 #include "matrix/matrix.h"
 #include "runtime/call.h"
+#include "sparse_conv/kept_index.h"
 #include "sparse_conv/pair_lists.h"
 
 namespace turnout::families::sparse_conv {
@@ -57,7 +58,7 @@ class ConvolutionPlan {
   const std::int64_t batch_;  // pairs that are multiplied together
   PairLists lists_;
   std::optional<KeptIndex> kept_;
-  PairIndex index_;
+  PairsByRow by_row_;
   Lane *packed_ = nullptr, *bias_ = nullptr;
 };
 

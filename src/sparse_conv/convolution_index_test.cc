@@ -119,7 +119,7 @@ TEST_F(IndiceConvolutionIndexRefusals, AnotherNumberOfPairsOrRows) {
   --given.num64[1];
   const std::string words = std::to_string(index.size()), fewer = std::to_string(index.size() - 1);
   EXPECT_EQ(sentence(), "indice_convolution_forward: index.shape[0] is " + words + ", expected " + fewer +
-                            ", for " + std::to_string(index.size() - 4) + " pairs to 600 rows");
+                            " for " + std::to_string(index.size() - 4) + " pairs and 600 rows");
 }
 
 TEST_F(IndiceConvolutionIndexRefusals, BlocksThatDescendOrEndElsewhere) {
@@ -138,22 +138,22 @@ TEST_F(IndiceConvolutionIndexRefusals, APairThatNamesWhatIsNotThere) {
   const std::size_t last = index.size() - 1;
   index[last] = (std::int64_t{4} << 40) | (right[last] & 0xFFFFFFFFFF);
   EXPECT_EQ(sentence(), "indice_convolution_forward: index[" + std::to_string(last) +
-                            "] names offset 4, expected 0 .. 3, the offsets of filters");
+                            "] has offset 4, expected 0 .. 3, the offsets of filters");
   index[kFirst] = (right[kFirst] & ~std::int64_t{0x7FFFFFFF}) | 700;
   EXPECT_EQ(sentence(),
-            "indice_convolution_forward: index[3] names row 700, expected 0 .. 699, the rows of features");
+            "indice_convolution_forward: index[3] has row 700, expected 0 .. 699, the rows of features");
   index = right;
   index[last] |= std::int64_t{0x1FF} << 31;  // row 511 of a block that has 88
   EXPECT_EQ(sentence(), "indice_convolution_forward: index[" + std::to_string(last) +
-                            "] names a row beyond the 600 rows of the result");
+                            "] has a target row beyond the 600 rows of the result");
   for (std::int64_t hostile : {std::int64_t{-1}, INT64_MIN, INT64_MAX}) {
     index = right;
     index[kFirst + 17] = hostile;
-    EXPECT_EQ(sentence().find("indice_convolution_forward: index[20] names "), 0u) << sentence();
+    EXPECT_EQ(sentence().find("indice_convolution_forward: index[20] has "), 0u) << sentence();
   }
   // Made for more rows than there are.
   index = right;
-  EXPECT_NE(sentence(rows / 2).find(" names row "), std::string::npos);
+  EXPECT_NE(sentence(rows / 2).find(" has row "), std::string::npos);
 }
 
 TEST_F(IndiceConvolutionIndexRefusals, WhatItIsMadeOf) {
@@ -174,7 +174,7 @@ TEST_F(IndiceConvolutionIndexRefusals, WhatItIsMadeOf) {
   const IndiceConvolutionIndex made(context, given.pairs(), given.num(), {rows, out_rows});
   EXPECT_EQ(said([&] { made.write(view(index.data(), {5})); }),
             "indice_convolution_index: index.shape[0] is 5, expected " + std::to_string(made.size()) +
-                ", for " + std::to_string(made.size() - 3) + " pairs to 600 rows");
+                " for " + std::to_string(made.size() - 3) + " pairs and 600 rows");
   given.side(2, 1)[5] = 600;
   const std::vector<std::int64_t> before = index;
   EXPECT_EQ(
