@@ -76,6 +76,7 @@ CALLS = {
         **{"features": torch.ones(4, 3), "output_grad": torch.ones(4, 5), "indice_pairs": PAIRS},
         "indice_num": NUM,
     },
+    "indice_convolution_index": {"indice_pairs": PAIRS, "indice_num": NUM, "rows": 4, "out_rows": 4},
     "indice_max_pool_forward": {
         **{"features": torch.ones(4, 3), "indice_pairs": PAIRS, "indice_num": NUM, "num_act_out": 4},
     },
@@ -97,7 +98,7 @@ TENSORS = [
     if isinstance(value, torch.Tensor)
 ]
 WITHOUT_GRADIENT = ("moe_dispatch_forward", "indice_max_pool_backward")
-HAS_DYNAMIC_SIZE = ("voxelize_hard", "dynamic_scatter_forward")
+HAS_DYNAMIC_SIZE = ("voxelize_hard", "dynamic_scatter_forward", "indice_convolution_index")
 
 
 def call(name, **changes):
@@ -211,8 +212,9 @@ def test_scalars_are_checked(name, changes):
 @pytest.mark.parametrize("name", HAS_DYNAMIC_SIZE)
 def test_sizes_that_depend_on_values(name):
     meta = {k: v.to("meta") for k, v in CALLS[name].items() if isinstance(v, torch.Tensor)}
+    what = "elements" if name == "indice_convolution_index" else "voxels"
     assert sentence_of(lambda: call(name, **meta)) == (
-        f"{name}: the number of voxels depends on values, which tensors on the device meta do not have; use "
+        f"{name}: the number of {what} depends on values, which tensors on the device meta do not have; use "
         "fake tensors, or real ones"
     )
 
