@@ -2,20 +2,17 @@
 #include "turnout/dynamic_scatter.h"
 
 #include <algorithm>
-#include <limits>
 #include <new>
-#include <type_traits>
 #include <utility>
 
 #include "dynamic_scatter/groups.h"
 #include "dynamic_scatter/kernels.h"
+#include "dynamic_scatter/maps.h"
+#include "dynamic_scatter/reductions.h"
 #include "dynamic_scatter/signature.h"
 #include "indices/indices.h"
 #include "runtime/call.h"
 #include "runtime/parallel.h"
-#include "simd/copy.h"
-#include "simd/fp_environment.h"
-#include "simd/half.h"
 
 namespace turnout {
 namespace {
@@ -24,57 +21,6 @@ using namespace core;
 using namespace families::dynamic_scatter;
 
 // -- what a reduction writes -------------------------------------------------------------------------------
-
-void fill_rows(const Tensor& rows, std::int64_t first, Reduce reduce_type) {
-  const std::int64_t begin = first * rows.shape[1], count = (rows.shape[0] - first) * rows.shape[1];
-  if (count <= 0) return;
-  visit_float(rows.dtype, [&](auto type) {
-    using T = typename decltype(type)::type;
-    T value{};
-    if (reduce_type == Reduce::max) {
-      if constexpr (sizeof(T) == 2) {
-        value = from_float<T>(-std::numeric_limits<float>::infinity());
-      } else {
-        value = -std::numeric_limits<T>::infinity();
-      }
-    }
-    std::fill_n(static_cast<T*>(rows.data) + begin, count, value);
-  });
-}
-
-// Calls f(first, last) for ranges of voxels with about as many points each.
-template <class F>
-void for_voxel_ranges(Context& context, const VoxelGroups& groups, std::int64_t row_bytes, bool parallel,
-                      const F& f) {
-  const std::int64_t grouped = groups.grouped();
-  const std::int64_t grain =
-      parallel ? std::max<std::int64_t>(1, kRangeBytes / std::max<std::int64_t>(row_bytes, 1))
-               : std::max<std::int64_t>(grouped, 1);
-  parallel_for(context, grouped, grain, [&](std::int64_t begin, std::int64_t end) {
-    const std::int64_t first = groups.voxel_from(begin), last = groups.voxel_from(end);
-    if (first < last) f(first, last);
-  });
-}
-
-void reduce_rows(Context& context, Call& call, const VoxelGroups& groups, const ConstTensor& feats,
-                 const Tensor& voxel_feats, Reduce reduce_type) {
-  const std::int64_t channels = feats.shape[1], row_bytes = channels * size_of(feats.dtype);
-  const ReduceTask task{groups, channels, feats.data};
-  const auto reduce = reduce_kernels(context.isa()).reduce(feats.dtype, reduce_type);
-  const CopyKernels& copy = copy_kernels(context.isa());
-  auto* to = static_cast<std::byte*>(voxel_feats.data);
-  const bool parallel = groups.grouped() * row_bytes >= kParallelBytes;
-  const bool stream = groups.voxels * row_bytes >= kStreamBytes && row_bytes <= kTileBytes;
-  call.chose(stream ? "by voxel, streamed" : "by voxel", parallel ? context.threads() : 1);
-  if (row_bytes > 0) {
-    for_voxel_ranges(context, groups, row_bytes, parallel, [&](std::int64_t first, std::int64_t last) {
-      if (!stream) return reduce(task, first, last, to + first * row_bytes);
-      stream_rows(copy, to, row_bytes, first, last,
-                  [&](std::int64_t v, std::int64_t end, std::byte* there) { reduce(task, v, end, there); });
-    });
-  }
-  fill_rows(voxel_feats, groups.voxels, reduce_type);
-}
 
 void write_map(Context& context, const VoxelGroups& groups, const Tensor& map) {
   visit_index(map.dtype, [&](auto type) {
@@ -119,61 +65,6 @@ void write_coors(Context& context, const VoxelGroups& groups, const ConstTensor&
 
 // -- gradients ---------------------------------------------------------------------------------------------
 
-// count_of(v) for each voxel, in the type that means are computed in.
-template <class CountOf>
-const void* lane_counts(DType feats, std::int64_t voxels, Scratch& scratch, const CountOf& count_of) {
-  const FpEnvironment environment;  // the caller's rounding mode may be another
-  const auto fill = [&](auto* to) -> const void* {
-    for (std::int64_t v = 0; v < voxels; ++v)
-      to[v] = static_cast<std::remove_reference_t<decltype(*to)>>(count_of(v));
-    return to;
-  };
-  return feats == DType::f64 ? fill(scratch.take<double>(voxels)) : fill(scratch.take<float>(voxels));
-}
-std::size_t lane_counts_bytes(std::int64_t voxels) { return array_bytes<double>(voxels); }
-
-// task.groups is given, and task.counts for mean; the rest of the task is filled in here.
-void spread_rows(Context& context, Call& call, BackwardTask task, const ConstTensor& grad_voxel_feats,
-                 const ConstTensor* feats, const ConstTensor* voxel_feats, const Tensor& grad_feats,
-                 Reduce reduce_type) {
-  const VoxelGroups& groups = task.groups;
-  const std::int64_t row_bytes = grad_feats.shape[1] * size_of(grad_feats.dtype);
-  const std::int64_t bytes = groups.points * row_bytes;
-  const bool parallel = bytes >= kParallelBytes, stream = bytes >= kStreamBytes;
-  const GradientKernels& kernels = gradient_kernels(context.isa());
-  const CopyKernels& copy = copy_kernels(context.isa());
-  auto* to = static_cast<std::byte*>(grad_feats.data);
-  task.channels = grad_feats.shape[1];
-  task.grad_voxel_feats = grad_voxel_feats.data;
-  const std::int64_t grain = parallel ? std::max<std::int64_t>(1, kRangeBytes / row_bytes) : kSizeMax;
-  if (reduce_type != Reduce::max) {
-    const auto spread = kernels.each(grad_feats.dtype, reduce_type);
-    const bool in_tiles = stream && row_bytes <= kTileBytes;
-    call.chose(in_tiles ? "by point, streamed" : "by point", parallel ? context.threads() : 1);
-    parallel_for(context, groups.points, grain, [&](std::int64_t begin, std::int64_t end) {
-      if (!in_tiles) return spread(task, begin, end, to + begin * row_bytes);
-      stream_rows(copy, to, row_bytes, begin, end,
-                  [&](std::int64_t x, std::int64_t last, std::byte* there) { spread(task, x, last, there); });
-    });
-    return;
-  }
-  call.chose(stream ? "by voxel, streamed" : "by voxel", parallel ? context.threads() : 1);
-  task.feats = feats->data;
-  task.voxel_feats = voxel_feats->data;
-  task.grad_feats = to;
-  task.stream = stream;
-  const auto spread = kernels.max(grad_feats.dtype);
-  for_voxel_ranges(context, groups, row_bytes, parallel, [&](std::int64_t first, std::int64_t last) {
-    spread(task, first, last);
-    if (stream) copy.finish();
-  });
-  parallel_for(context, groups.points - groups.grouped(), grain, [&](std::int64_t begin, std::int64_t end) {
-    const std::int32_t* none = groups.order + groups.grouped();
-    for (std::int64_t i = begin; i < end; ++i) copy.clear(to + none[i] * row_bytes, row_bytes);
-    copy.finish();
-  });
-}
-
 Slot slot_of(const ConstTensor* tensor) { return tensor == nullptr ? Slot() : Slot(*tensor); }
 
 [[noreturn]] void refuse_backward(const std::string& what) {
@@ -189,28 +80,6 @@ std::int64_t read_voxel_num(const ConstTensor* voxel_num, std::int64_t voxels) {
   if (num < 0 || num > voxels)
     refuse_backward(concat("voxel_num[0] is ", num, ", expected 0 .. voxels = ", voxels));
   return num;
-}
-
-// A copy of point2voxel_map whose values are -1 .. voxels - 1. Each value is read once: the copy has what was
-// checked.
-void read_map(const ConstTensor& given, std::int64_t voxels, std::int32_t* map) {
-  constexpr std::int32_t kBad = -2;
-  const std::int64_t points = given.shape[0];
-  visit_index(given.dtype, [&](auto type) {
-    using Index = typename decltype(type)::type;
-    const auto* values = static_cast<const Index*>(given.data);
-    const auto limit = static_cast<Index>(voxels);
-    std::int32_t least = 0;
-    for (std::int64_t x = 0; x < points; ++x) {
-      const Index value = values[x];
-      map[x] = value >= -1 && value < limit ? static_cast<std::int32_t>(value) : kBad;
-      least = std::min(least, map[x]);
-    }
-    if (least > kBad) return;
-    const std::int64_t x = std::find(map, map + points, kBad) - map;
-    refuse_backward(
-        concat("point2voxel_map[", x, "] is ", std::int64_t{values[x]}, ", expected -1 .. ", voxels - 1));
-  });
 }
 
 // A copy of voxel_points_count in the type that means are computed in. The voxels of points have a count of 1
@@ -288,7 +157,10 @@ void dynamic_scatter_backward(Context& context, const ConstTensor& grad_voxel_fe
   auto* map = scratch.take<std::int32_t>(points);
   BackwardTask task{};
   call.check([&] {
-    read_map(given_map, voxels, map);
+    const std::int64_t bad = read_map(context, given_map, -1, voxels, map).bad;
+    if (bad >= 0)
+      refuse_backward(concat("point2voxel_map[", bad, "] is ", map_value(given_map, bad), ", expected -1 .. ",
+                             voxels - 1));
     if (reduce_type == Reduce::mean)
       task.counts = read_counts(*result.voxel_points_count, grad_feats.dtype, voxels, map, points, scratch);
   });

@@ -113,4 +113,66 @@ inline constexpr const Signature& kVoxelIndexReduceBackward = signature([] {
                {kGradVoxelFeats, kFeats, kVoxelFeats, kGradFeats}};
 });
 
+// -- rows reduced by an index ------------------------------------------------------------------------------
+
+inline constexpr DTypes kNumbers = kFloats | kIndices;
+inline constexpr ArgumentSpec kIndex = in("index", kIndices, "rows");
+inline constexpr RuleSpec kMostRows = at_most("rows", "2147483647");
+inline constexpr RuleSpec kMostGroups = at_most("groups", "2147483647");
+
+inline constexpr const Signature& kScatterDimSize =
+    signature([] { return Draft{"scatter_dim_size", "rows", {}, {kIndex}, {kMostRows}, {}, kInputsOrder}; });
+
+inline constexpr const Signature& kScatterSum = signature([] {
+  return Draft{"scatter_sum",
+               "rows channels groups",
+               {},
+               {in("src", kNumbers, "rows, channels"), kIndex, out("out", like("src"), "groups, channels")},
+               {kMostRows, kMostGroups}};
+});
+
+inline constexpr const Signature& kScatterMean = signature([] {
+  return Draft{"scatter_mean",
+               "rows channels groups",
+               {},
+               {in("src", kFloats, "rows, channels"), kIndex, out("out", like("src"), "groups, channels")},
+               {kMostRows, kMostGroups}};
+});
+
+inline constexpr const Signature& kScatterMax = signature([] {
+  return Draft{"scatter_max",
+               "rows channels groups",
+               {},
+               {in("src", kNumbers, "rows, channels"), kIndex, out("out", like("src"), "groups, channels"),
+                out("argmax", kIndices, "groups, channels")},
+               {kMostRows, kMostGroups}};
+});
+
+inline constexpr ArgumentSpec kGradOut = in("grad_out", kFloats, "groups, channels");
+inline constexpr ArgumentSpec kGradSrc = out("grad_src", like("grad_out"), "rows, channels");
+
+inline constexpr const Signature& kScatterSumBackward = signature([] {
+  return Draft{"scatter_sum_backward",
+               "groups channels rows",
+               {},
+               {kGradOut, kIndex, kGradSrc},
+               {kMostRows, kMostGroups}};
+});
+
+inline constexpr const Signature& kScatterMeanBackward = signature([] {
+  return Draft{"scatter_mean_backward",
+               "groups channels rows",
+               {},
+               {kGradOut, kIndex, kGradSrc},
+               {kMostRows, kMostGroups}};
+});
+
+inline constexpr const Signature& kScatterMaxBackward = signature([] {
+  return Draft{"scatter_max_backward",
+               "groups channels rows",
+               {},
+               {kGradOut, kIndex, in("argmax", kIndices, "groups, channels"), kGradSrc},
+               {kMostRows, kMostGroups}};
+});
+
 }  // namespace turnout::families::dynamic_scatter

@@ -1,0 +1,90 @@
+// Writes reduced rows voxel by voxel, and gradients point by point or, for max, voxel by voxel.
+#include "dynamic_scatter/reductions.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "core/dtypes.h"
+#include "simd/half.h"
+
+namespace turnout::families::dynamic_scatter {
+
+using namespace core;
+namespace {
+
+void fill_rows(const Tensor& rows, std::int64_t first, Reduce reduce_type) {
+  const std::int64_t begin = first * rows.shape[1], count = (rows.shape[0] - first) * rows.shape[1];
+  if (count <= 0) return;
+  visit_float(rows.dtype, [&](auto type) {
+    using T = typename decltype(type)::type;
+    T value{};
+    if (reduce_type == Reduce::max) {
+      if constexpr (sizeof(T) == 2) {
+        value = from_float<T>(-std::numeric_limits<float>::infinity());
+      } else {
+        value = -std::numeric_limits<T>::infinity();
+      }
+    }
+    std::fill_n(static_cast<T*>(rows.data) + begin, count, value);
+  });
+}
+
+}  // namespace
+
+void reduce_rows(Context& context, Call& call, const VoxelGroups& groups, const ConstTensor& feats,
+                 const Tensor& voxel_feats, Reduce reduce_type) {
+  const std::int64_t channels = feats.shape[1], row_bytes = channels * size_of(feats.dtype);
+  const ReduceTask task{groups, channels, feats.data};
+  const auto reduce = reduce_kernels(context.isa()).reduce(feats.dtype, reduce_type);
+  const CopyKernels& copy = copy_kernels(context.isa());
+  auto* to = static_cast<std::byte*>(voxel_feats.data);
+  const bool parallel = is_parallel(groups, row_bytes);
+  const bool stream = groups.voxels * row_bytes >= kStreamBytes && row_bytes <= kTileBytes;
+  call.chose(stream ? "by voxel, streamed" : "by voxel", parallel ? context.threads() : 1);
+  if (row_bytes > 0) {
+    for_voxel_ranges(context, groups, row_bytes, parallel, [&](std::int64_t first, std::int64_t last) {
+      if (!stream) return reduce(task, first, last, to + first * row_bytes);
+      stream_rows(copy, to, row_bytes, first, last,
+                  [&](std::int64_t v, std::int64_t end, std::byte* there) { reduce(task, v, end, there); });
+    });
+  }
+  fill_rows(voxel_feats, groups.voxels, reduce_type);
+}
+
+void spread_rows(Context& context, Call& call, BackwardTask task, const ConstTensor& grad_voxel_feats,
+                 const ConstTensor* feats, const ConstTensor* voxel_feats, const Tensor& grad_feats,
+                 Reduce reduce_type) {
+  const VoxelGroups& groups = task.groups;
+  const std::int64_t row_bytes = grad_feats.shape[1] * size_of(grad_feats.dtype);
+  const GradientKernels& kernels = gradient_kernels(context.isa());
+  task.channels = grad_feats.shape[1];
+  task.grad_voxel_feats = grad_voxel_feats.data;
+  if (reduce_type != Reduce::max) {
+    const auto spread = kernels.each(grad_feats.dtype, reduce_type);
+    return make_rows(
+        context, call, groups.points, row_bytes, grad_feats.data,
+        [&](std::int64_t x, std::int64_t last, std::byte* there) { spread(task, x, last, there); });
+  }
+  const std::int64_t bytes = groups.points * row_bytes;
+  const bool parallel = bytes >= kParallelBytes, stream = bytes >= kStreamBytes;
+  const std::int64_t grain = parallel ? std::max<std::int64_t>(1, kRangeBytes / row_bytes) : kSizeMax;
+  const CopyKernels& copy = copy_kernels(context.isa());
+  auto* to = static_cast<std::byte*>(grad_feats.data);
+  call.chose(stream ? "by voxel, streamed" : "by voxel", parallel ? context.threads() : 1);
+  task.feats = feats->data;
+  task.voxel_feats = voxel_feats->data;
+  task.grad_feats = to;
+  task.stream = stream;
+  const auto spread = kernels.max(grad_feats.dtype);
+  for_voxel_ranges(context, groups, row_bytes, parallel, [&](std::int64_t first, std::int64_t last) {
+    spread(task, first, last);
+    if (stream) copy.finish();
+  });
+  parallel_for(context, groups.points - groups.grouped(), grain, [&](std::int64_t begin, std::int64_t end) {
+    const std::int32_t* none = groups.order + groups.grouped();
+    for (std::int64_t i = begin; i < end; ++i) copy.clear(to + none[i] * row_bytes, row_bytes);
+    copy.finish();
+  });
+}
+
+}  // namespace turnout::families::dynamic_scatter
