@@ -28,7 +28,7 @@ FAMILIES = {path.parent.name for path in SRC.glob("*/operators.cc")}
 # Headers, by pattern, that only files in the given places may include.
 LIBRARIES = {
     r"<hwy/": ("Highway", r"simd/"),
-    r"<nanobind/|<Python\.h>": ("nanobind and Python", r"doors/python/|\w+/python\.cc$"),
+    r"<nanobind/|<Python\.h>": ("nanobind and Python", r"doors/python/|\w+/(\w+_)?python\.cc$"),
     r"<(thread|condition_variable|pthread\.h)>": ("a thread library", r"runtime/"),
     r'"turnout/mluop/': ("the C interface", r"doors/c/|\w+/c_\w+\.(cc|h)$"),
 }
@@ -48,7 +48,7 @@ def allowed(name: str) -> set[str]:
         return MAY_INCLUDE.get(layer, set())
     own = {*BELOW_FAMILIES, layer}
     file = name.split("/")[-1]
-    if file == "python.cc":
+    if file.endswith("python.cc"):
         return own | {"doors/python"}
     if file.startswith("c_"):
         return own | {"doors/c", "c_registry"}

@@ -35,15 +35,19 @@ inline void voxelize(const ConstTensor& points, const ConstTensor& voxel_size,
 //
 // voxels [max_voxels, max_points, features], dtype of points; coors [max_voxels, 3];
 // num_points_per_voxel [max_voxels], the number of points stored. Unused elements of the three are set to 0.
+// point2voxel_map [points], or nullptr: the voxel of each point, also of one that is dropped because its
+// voxel is full; -1 for a point outside of the range or of a dropped voxel.
 TURNOUT_API std::int64_t voxelize_hard(Context& context, const ConstTensor& points,
                                        const ConstTensor& voxel_size, const ConstTensor& point_cloud_range,
                                        const Tensor& voxels, const Tensor& coors,
-                                       const Tensor& num_points_per_voxel);
+                                       const Tensor& num_points_per_voxel,
+                                       const Tensor* point2voxel_map = nullptr);
 inline std::int64_t voxelize_hard(const ConstTensor& points, const ConstTensor& voxel_size,
                                   const ConstTensor& point_cloud_range, const Tensor& voxels,
-                                  const Tensor& coors, const Tensor& num_points_per_voxel) {
+                                  const Tensor& coors, const Tensor& num_points_per_voxel,
+                                  const Tensor* point2voxel_map = nullptr) {
   return voxelize_hard(default_context(), points, voxel_size, point_cloud_range, voxels, coors,
-                       num_points_per_voxel);
+                       num_points_per_voxel, point2voxel_map);
 }
 
 // Points with equal rows of coors form one voxel. Voxels are numbered in ascending order of (coors[0],
@@ -182,6 +186,8 @@ class TURNOUT_API VoxelIndex {
 
   void write(const Tensor& voxel_coors, const Tensor& point2voxel_map,
              const Tensor& voxel_points_count) const;
+  // first_point [voxels], int32 or int64: the first point of each voxel, that with the smallest number.
+  void first_points(const Tensor& first_point) const;
   void reduce(const ConstTensor& feats, const Tensor& voxel_feats, Reduce reduce_type = Reduce::max) const;
   // feats and voxel_feats are required for Reduce::max and may be nullptr otherwise.
   void reduce_backward(const ConstTensor& grad_voxel_feats, const ConstTensor* feats,

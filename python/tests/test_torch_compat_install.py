@@ -11,6 +11,7 @@ import torch
 from turnout import compat
 from turnout.compat import mmcv as our_mmcv
 from turnout.compat import torch_npu as our_torch_npu
+from turnout.compat import torch_scatter as our_torch_scatter
 from turnout.compat._install import Installation
 
 pytestmark = pytest.mark.torch
@@ -150,7 +151,7 @@ def test_torch_npu():
 
 
 def test_names():
-    for module in (our_mmcv, our_torch_npu):
+    for module in (our_mmcv, our_torch_npu, our_torch_scatter):
         assert all(hasattr(module, name) for name in module.__all__)
     assert compat.__doc__
 

@@ -36,6 +36,14 @@ from turnout.mutual_information import (
     mutual_information_forward,
     mutual_information_forward_backward,
 )
+from turnout.scatter import (
+    scatter_max,
+    scatter_max_backward,
+    scatter_mean,
+    scatter_mean_backward,
+    scatter_sum,
+    scatter_sum_backward,
+)
 from turnout.sparse_conv import get_indice_pairs, indice_pairs_output_shape
 
 __all__ = [
@@ -61,6 +69,12 @@ __all__ = [
     "mutual_information_forward",
     "mutual_information_forward_backward",
     "output_cache",
+    "scatter_max",
+    "scatter_max_backward",
+    "scatter_mean",
+    "scatter_mean_backward",
+    "scatter_sum",
+    "scatter_sum_backward",
     "set_log",
     "set_num_threads",
     "show_config",

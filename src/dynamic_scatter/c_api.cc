@@ -209,7 +209,8 @@ namespace {
 
 constexpr Renames kForwardNames(kDynamicScatterForward, kMluOpDynamicPointToVoxelForward, "");
 constexpr Renames kBackwardNames(kDynamicScatterBackward, kMluOpDynamicPointToVoxelBackward, "");
-constexpr Renames kVoxelizationNames(kVoxelizeHard, kMluOpVoxelization, "point_cloud_range=coors_range");
+constexpr Renames kVoxelizationNames(kVoxelizeHard, kMluOpVoxelization,
+                                     "point_cloud_range=coors_range point2voxel_map=");
 
 mluOpStatus_t call_backward(mluOpHandle_t handle, const Signature& signature, mluOpReduceMode_t reduce_type,
                             const Described (&described)[7], const Workspace& workspace) {

@@ -212,6 +212,19 @@ void VoxelIndex::write(const Tensor& voxel_coors, const Tensor& point2voxel_map,
   write_coors(state_->context, state_->groups, state_->coors, voxel_coors);
 }
 
+void VoxelIndex::first_points(const Tensor& first_point) const {
+  Call call(state_->context, kVoxelIndexFirstPoints, {Slot(), first_point}, {points(), voxels()});
+  if (call.nothing_to_do()) return;
+  const VoxelGroups& groups = state_->groups;
+  call.chose("copied", voxels() > kPointGrain ? state_->context.threads() : 1);
+  visit_index(first_point.dtype, [&](auto type) {
+    auto* to = static_cast<typename decltype(type)::type*>(first_point.data);
+    parallel_for(state_->context, groups.voxels, kPointGrain, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t v = begin; v < end; ++v) to[v] = static_cast<std::int32_t>(groups.first_point(v));
+    });
+  });
+}
+
 void VoxelIndex::reduce(const ConstTensor& feats, const Tensor& voxel_feats, Reduce reduce_type) const {
   Call call(state_->context, kVoxelIndexReduce, {feats, voxel_feats}, {points(), voxels(), reduce_type});
   if (call.nothing_to_do()) return;

@@ -15,7 +15,7 @@ std::span<const Operator> operators() {
        "rows=5 features=4", [](const Tensor* t) { fill_grid(t[1], t[2]); }},
       {&kVoxelizeHard,
        [](Context& context, const Tensor* t, const ScalarValue*) {
-         voxelize_hard(context, t[0], t[1], t[2], t[3], t[4], t[5]);
+         voxelize_hard(context, t[0], t[1], t[2], t[3], t[4], t[5], given(t[6]) ? &t[6] : nullptr);
        },
        "rows=5 features=4 max_voxels=3 max_points=2", [](const Tensor* t) { fill_grid(t[1], t[2]); }},
       {&kDynamicScatterForward,

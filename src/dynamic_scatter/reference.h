@@ -48,7 +48,8 @@ struct Grid {
 
 struct HardVoxel {
   Coordinates coors;
-  std::vector<std::int64_t> points;  // the rows that are stored
+  std::vector<std::int64_t> points;      // the rows that are stored
+  std::vector<std::int64_t> all_points;  // and those that are dropped because the voxel is full
 };
 template <class Real>
 std::vector<HardVoxel> voxelize_hard(const std::vector<std::vector<Real>>& points, const Grid<Real>& grid,
@@ -61,8 +62,9 @@ std::vector<HardVoxel> voxelize_hard(const std::vector<std::vector<Real>>& point
     while (v < voxels.size() && voxels[v].coors != coors) ++v;
     if (v == voxels.size()) {
       if (v == max_voxels) continue;
-      voxels.push_back({coors, {}});
+      voxels.push_back({coors, {}, {}});
     }
+    voxels[v].all_points.push_back(static_cast<std::int64_t>(i));
     if (voxels[v].points.size() < max_points) voxels[v].points.push_back(static_cast<std::int64_t>(i));
   }
   return voxels;

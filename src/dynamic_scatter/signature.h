@@ -38,7 +38,8 @@ inline constexpr const Signature& kVoxelizeHard = signature([] {
       {},
       {kPoints, kVoxelSize, kPointCloudRange,
        out("voxels", like("points"), "max_voxels, max_points, features"),
-       out("coors", kIndices, "max_voxels, 3"), out("num_points_per_voxel", kIndices, "max_voxels")},
+       out("coors", kIndices, "max_voxels, 3"), out("num_points_per_voxel", kIndices, "max_voxels"),
+       optional(out("point2voxel_map", kIndices, "rows"))},
       {at_most("3", "features"), at_most("rows", "2147483647"), at_most("max_points", "2147483647")}};
 });
 
@@ -98,6 +99,14 @@ inline constexpr const Signature& kVoxelIndexWrite = signature([] {
                 out("point2voxel_map", kIndices, "points"), out("voxel_points_count", kIndices, "voxels")}};
 });
 
+// The map is not read: the index has it. It says which kind of array the result is.
+inline constexpr const Signature& kVoxelIndexFirstPoints = signature([] {
+  return Draft{"VoxelIndex.first_points",
+               "",
+               {scalar("points", 0), scalar("voxels", 0)},
+               {optional(in("point2voxel_map", kIndices, "points")), out("first_point", kIndices, "voxels")}};
+});
+
 inline constexpr const Signature& kVoxelIndexReduce = signature([] {
   return Draft{
       "VoxelIndex.reduce",
@@ -116,26 +125,27 @@ inline constexpr const Signature& kVoxelIndexReduceBackward = signature([] {
 // -- rows reduced by an index ------------------------------------------------------------------------------
 
 inline constexpr DTypes kNumbers = kFloats | kIndices;
-inline constexpr ArgumentSpec kIndex = in("index", kIndices, "rows");
+inline constexpr ArgumentSpec kRowIndex = in("index", kIndices, "rows");
 inline constexpr RuleSpec kMostRows = at_most("rows", "2147483647");
 inline constexpr RuleSpec kMostGroups = at_most("groups", "2147483647");
 
-inline constexpr const Signature& kScatterDimSize =
-    signature([] { return Draft{"scatter_dim_size", "rows", {}, {kIndex}, {kMostRows}, {}, kInputsOrder}; });
+inline constexpr const Signature& kScatterDimSize = signature(
+    [] { return Draft{"scatter_dim_size", "rows", {}, {kRowIndex}, {kMostRows}, {}, kInputsOrder}; });
 
 inline constexpr const Signature& kScatterSum = signature([] {
-  return Draft{"scatter_sum",
-               "rows channels groups",
-               {},
-               {in("src", kNumbers, "rows, channels"), kIndex, out("out", like("src"), "groups, channels")},
-               {kMostRows, kMostGroups}};
+  return Draft{
+      "scatter_sum",
+      "rows channels groups",
+      {},
+      {in("src", kNumbers, "rows, channels"), kRowIndex, out("out", like("src"), "groups, channels")},
+      {kMostRows, kMostGroups}};
 });
 
 inline constexpr const Signature& kScatterMean = signature([] {
   return Draft{"scatter_mean",
                "rows channels groups",
                {},
-               {in("src", kFloats, "rows, channels"), kIndex, out("out", like("src"), "groups, channels")},
+               {in("src", kFloats, "rows, channels"), kRowIndex, out("out", like("src"), "groups, channels")},
                {kMostRows, kMostGroups}};
 });
 
@@ -143,7 +153,7 @@ inline constexpr const Signature& kScatterMax = signature([] {
   return Draft{"scatter_max",
                "rows channels groups",
                {},
-               {in("src", kNumbers, "rows, channels"), kIndex, out("out", like("src"), "groups, channels"),
+               {in("src", kNumbers, "rows, channels"), kRowIndex, out("out", like("src"), "groups, channels"),
                 out("argmax", kIndices, "groups, channels")},
                {kMostRows, kMostGroups}};
 });
@@ -155,7 +165,7 @@ inline constexpr const Signature& kScatterSumBackward = signature([] {
   return Draft{"scatter_sum_backward",
                "groups channels rows",
                {},
-               {kGradOut, kIndex, kGradSrc},
+               {kGradOut, kRowIndex, kGradSrc},
                {kMostRows, kMostGroups}};
 });
 
@@ -163,7 +173,7 @@ inline constexpr const Signature& kScatterMeanBackward = signature([] {
   return Draft{"scatter_mean_backward",
                "groups channels rows",
                {},
-               {kGradOut, kIndex, kGradSrc},
+               {kGradOut, kRowIndex, kGradSrc},
                {kMostRows, kMostGroups}};
 });
 
@@ -171,7 +181,7 @@ inline constexpr const Signature& kScatterMaxBackward = signature([] {
   return Draft{"scatter_max_backward",
                "groups channels rows",
                {},
-               {kGradOut, kIndex, in("argmax", kIndices, "groups, channels"), kGradSrc},
+               {kGradOut, kRowIndex, in("argmax", kIndices, "groups, channels"), kGradSrc},
                {kMostRows, kMostGroups}};
 });
 

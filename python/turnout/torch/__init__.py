@@ -8,6 +8,7 @@ from turnout.torch.mutual_information import (
     joint_mutual_information_recursion,
     mutual_information_recursion,
 )
+from turnout.torch.scatter import scatter_max, scatter_mean, scatter_sum
 from turnout.torch.sparse_conv import get_indice_pairs
 from turnout.torch.voxel_index import VoxelIndex
 
@@ -23,5 +24,8 @@ __all__ = [
     "moe_re_routing",
     "moe_re_routing_inverse",
     "mutual_information_recursion",
+    "scatter_max",
+    "scatter_mean",
+    "scatter_sum",
     "voxelize",
 ]

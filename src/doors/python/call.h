@@ -92,9 +92,7 @@ class PythonCall {
   Tensor out(nb::handle object, std::initializer_list<std::int64_t> shape, DType dtype) {
     return out(place(object), shape.begin(), static_cast<int>(shape.size()), dtype);
   }
-  Tensor out(nb::handle object, const ConstTensor& same_shape) {
-    return out(place(object), same_shape.shape, same_shape.rank);
-  }
+  Tensor out(nb::handle object, const ConstTensor& same_shape) { return out(place(object), same_shape); }
   // A result whose shape is known later than those of the ones after it: its place first, then out().
   struct Place {
     nb::handle object;
@@ -103,6 +101,9 @@ class PythonCall {
   Place place(nb::handle object) { return {object, next_argument_++, result_count_++}; }
   Tensor out(const Place& where, std::initializer_list<std::int64_t> shape) {
     return out(where, shape.begin(), static_cast<int>(shape.size()));
+  }
+  Tensor out(const Place& where, const ConstTensor& same_shape, std::optional<DType> dtype = {}) {
+    return out(where, same_shape.shape, same_shape.rank, dtype);
   }
   // Of a result with more rows the caller gets the first ones; `tensor` is what out() gave for it. Where that
   // comes after the work, check_rows() refuses an array that has no such slices before it.
