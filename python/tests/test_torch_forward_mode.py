@@ -35,6 +35,15 @@ CALLS = {
         *("grad_voxel_feats", (2, 3)),
         lambda x: OPS.dynamic_scatter_backward(x, None, None, MAP, None, "sum"),
     ),
+    "scatter_sum": ("src", (4, 3), lambda x: OPS.scatter_sum(x, MAP, 2)),
+    "scatter_mean": ("src", (4, 3), lambda x: OPS.scatter_mean(x, MAP, 2)),
+    "scatter_max": ("src", (4, 3), lambda x: OPS.scatter_max(x, MAP, 2)[0]),
+    "scatter_sum_backward": ("grad_out", (2, 3), lambda x: OPS.scatter_sum_backward(x, MAP)),
+    "scatter_mean_backward": ("grad_out", (2, 3), lambda x: OPS.scatter_mean_backward(x, MAP)),
+    "scatter_max_backward": (
+        *("grad_out", (2, 3)),
+        lambda x: OPS.scatter_max_backward(x, MAP, torch.zeros(2, 3, dtype=torch.int64)),
+    ),
     "indice_convolution_forward": (
         *("features", (4, 3)),
         lambda x: OPS.indice_convolution_forward(x, FILTERS, *PAIRS, 4),
