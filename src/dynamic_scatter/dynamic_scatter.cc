@@ -1,69 +1,19 @@
-// Plans of the reductions over voxels and of their gradients.
-#include "turnout/dynamic_scatter.h"
+// dynamic_scatter_forward and dynamic_scatter_backward, and the index for many of them.
+#include "dynamic_scatter/dynamic_scatter.h"
 
 #include <algorithm>
+#include <memory>
 #include <new>
-#include <utility>
 
-#include "dynamic_scatter/groups.h"
-#include "dynamic_scatter/kernels.h"
+#include "core/dtypes.h"
 #include "dynamic_scatter/maps.h"
 #include "dynamic_scatter/reductions.h"
 #include "dynamic_scatter/signature.h"
 #include "indices/indices.h"
-#include "runtime/call.h"
-#include "runtime/parallel.h"
 
 namespace turnout {
+namespace families::dynamic_scatter {
 namespace {
-
-using namespace core;
-using namespace families::dynamic_scatter;
-
-// -- what a reduction writes -------------------------------------------------------------------------------
-
-void write_map(Context& context, const VoxelGroups& groups, const Tensor& map) {
-  visit_index(map.dtype, [&](auto type) {
-    auto* to = static_cast<typename decltype(type)::type*>(map.data);
-    parallel_for(context, groups.points, kPointGrain, [&](std::int64_t begin, std::int64_t end) {
-      std::copy(groups.map + begin, groups.map + end, to + begin);
-    });
-  });
-}
-
-void write_counts(Context& context, const VoxelGroups& groups, const Tensor& counts) {
-  visit_index(counts.dtype, [&](auto type) {
-    auto* to = static_cast<typename decltype(type)::type*>(counts.data);
-    parallel_for(context, groups.voxels, kPointGrain, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t v = begin; v < end; ++v) to[v] = static_cast<std::int32_t>(groups.count(v));
-    });
-  });
-}
-
-// The coordinates of a voxel are those of its first point.
-template <class Index, int kDims>
-void write_coors_of(Context& context, const VoxelGroups& groups, const Index* from, Index* to) {
-  parallel_for(context, groups.voxels, kPointGrain, [&](std::int64_t begin, std::int64_t end) {
-    constexpr std::int64_t kAhead = 16;  // prefetch: rows lie anywhere in memory
-    for (std::int64_t v = begin; v < end; ++v) {
-      if (v + kAhead < groups.voxels) __builtin_prefetch(from + groups.first_point(v + kAhead) * kDims);
-      std::copy_n(from + groups.first_point(v) * kDims, kDims, to + v * kDims);
-    }
-  });
-}
-void write_coors(Context& context, const VoxelGroups& groups, const ConstTensor& coors,
-                 const Tensor& voxel_coors) {
-  visit_index(coors.dtype, [&](auto type) {
-    using Index = typename decltype(type)::type;
-    constexpr decltype(&write_coors_of<Index, 1>) kOf[] = {
-        &write_coors_of<Index, 1>, &write_coors_of<Index, 2>, &write_coors_of<Index, 3>,
-        &write_coors_of<Index, 4>};
-    kOf[coors.shape[1] - 1](context, groups, static_cast<const Index*>(coors.data),
-                            static_cast<Index*>(voxel_coors.data));
-  });
-}
-
-// -- gradients ---------------------------------------------------------------------------------------------
 
 Slot slot_of(const ConstTensor* tensor) { return tensor == nullptr ? Slot() : Slot(*tensor); }
 
@@ -106,21 +56,17 @@ const void* read_counts(const ConstTensor& given, DType feats, std::int64_t voxe
 
 }  // namespace
 
-// -- operators ---------------------------------------------------------------------------------------------
-
-std::size_t families::dynamic_scatter::dynamic_scatter_forward_scratch(std::int64_t points) {
-  return groups_bytes(points) + grouping_bytes(points);
-}
-
-std::int64_t dynamic_scatter_forward(Context& context, const ConstTensor& feats, const ConstTensor& coors,
+std::int64_t dynamic_scatter_forward(const Frame& frame, const ConstTensor& feats, const ConstTensor& coors,
                                      const Tensor& voxel_feats, const Tensor& voxel_coors,
                                      const Tensor& point2voxel_map, const Tensor& voxel_points_count,
                                      Reduce reduce_type) {
-  Call call(context, kDynamicScatterForward,
+  Context& context = frame.context;
+  Call call(frame, kDynamicScatterForward,
             {feats, coors, voxel_feats, voxel_coors, point2voxel_map, voxel_points_count}, {reduce_type});
   if (call.nothing_to_do()) return 0;
-  Scratch& scratch = call.scratch(dynamic_scatter_forward_scratch(coors.shape[0]));
-  const VoxelGroups groups = group_by_coordinates(context, coors, scratch, scratch);
+  const CoordinateGrouping plan(coors.shape[0]);
+  Scratch& scratch = call.scratch(plan.scratch_bytes());
+  const VoxelGroups groups = plan.run(context, coors, scratch, scratch);
   call.check([&] {
     if (groups.voxels > voxel_coors.shape[0])
       throw Error(ErrorCode::bad_param,
@@ -135,116 +81,152 @@ std::int64_t dynamic_scatter_forward(Context& context, const ConstTensor& feats,
   return groups.voxels;
 }
 
-std::size_t families::dynamic_scatter::dynamic_scatter_backward_scratch(std::int64_t points,
-                                                                        std::int64_t voxels) {
-  return array_bytes<std::int32_t>(points) +
-         std::max(map_groups_bytes(points, voxels), lane_counts_bytes(voxels));
+BackwardPlan::BackwardPlan(std::int64_t points, std::int64_t voxels, Reduce reduce_type, int threads)
+    : points_(points), voxels_(voxels), reduce_type_(reduce_type), grouping_(points, voxels, threads) {}
+
+std::size_t BackwardPlan::scratch_bytes() const {
+  return array_bytes<std::int32_t>(points_) + (reduce_type_ == Reduce::max ? grouping_.scratch_bytes() : 0) +
+         (reduce_type_ == Reduce::mean ? lane_counts_bytes(voxels_) : 0);
+}
+
+void BackwardPlan::run(Context& context, Call& call, const ConstTensor& grad_voxel_feats,
+                       const DynamicScatterResult& result, const Tensor& grad_feats, Scratch& scratch) const {
+  auto* map = scratch.take<std::int32_t>(points_);
+  BackwardTask task{};
+  call.check([&] {
+    const ConstTensor& given = result.point2voxel_map;
+    if (const std::int64_t bad = read_map(context, given, -1, voxels_, map).bad; bad >= 0)
+      refuse_backward(
+          concat("point2voxel_map[", bad, "] is ", map_value(given, bad), ", expected -1 .. ", voxels_ - 1));
+    if (reduce_type_ == Reduce::mean)
+      task.counts = read_counts(*result.voxel_points_count, grad_feats.dtype, voxels_, map, points_, scratch);
+  });
+  if (reduce_type_ == Reduce::max) {
+    task.groups = grouping_.run(context, map, scratch);
+  } else {
+    task.groups = {.points = points_, .voxels = voxels_, .map = map};
+  }
+  spread_rows(context, call, task, grad_voxel_feats, result.feats, result.voxel_feats, grad_feats,
+              reduce_type_);
+}
+
+void dynamic_scatter_backward(const Frame& frame, const ConstTensor& grad_voxel_feats,
+                              const DynamicScatterResult& result, const Tensor& grad_feats,
+                              Reduce reduce_type) {
+  Call call(frame, kDynamicScatterBackward,
+            {grad_voxel_feats, slot_of(result.feats), slot_of(result.voxel_feats), result.point2voxel_map,
+             slot_of(result.voxel_points_count), slot_of(result.voxel_num), grad_feats},
+            {reduce_type});
+  if (call.nothing_to_do()) return;
+  std::int64_t voxels = 0;
+  call.check([&] { voxels = read_voxel_num(result.voxel_num, grad_voxel_feats.shape[0]); });
+  const BackwardPlan plan(grad_feats.shape[0], voxels, reduce_type, frame.context.threads());
+  plan.run(frame.context, call, grad_voxel_feats, result, grad_feats, call.scratch(plan.scratch_bytes()));
+}
+
+PointIndex::PointIndex(const Frame& frame, const ConstTensor& coors) : coors_(coors) {
+  Call call(frame, kVoxelIndex, {coors}, {});
+  const std::int64_t points = coors.shape[0];
+  const CoordinateGrouping plan(points);
+  memory_.emplace(call.lease(plan.kept_bytes()));
+  groups_ = plan.run(frame.context, coors, *memory_, call.scratch(plan.passing_bytes()));
+  call.chose(groups_.found_by, points > kPointGrain ? frame.context.threads() : 1);
+}
+
+void PointIndex::write(const Frame& frame, const Tensor& voxel_coors, const Tensor& point2voxel_map,
+                       const Tensor& voxel_points_count) const {
+  Call call(frame, kVoxelIndexWrite, {coors_, voxel_coors, point2voxel_map, voxel_points_count},
+            {points(), voxels()});
+  if (call.nothing_to_do()) return;
+  call.chose("copied", points() > kPointGrain ? frame.context.threads() : 1);
+  write_map(frame.context, groups_, point2voxel_map);
+  write_counts(frame.context, groups_, voxel_points_count);
+  write_coors(frame.context, groups_, coors_, voxel_coors);
+}
+
+void PointIndex::first_points(const Frame& frame, const Tensor& first_point) const {
+  Call call(frame, kVoxelIndexFirstPoints, {Slot(), first_point}, {points(), voxels()});
+  if (call.nothing_to_do()) return;
+  call.chose("copied", voxels() > kPointGrain ? frame.context.threads() : 1);
+  write_first_points(frame.context, groups_, first_point);
+}
+
+void PointIndex::reduce(const Frame& frame, const ConstTensor& feats, const Tensor& voxel_feats,
+                        Reduce reduce_type) const {
+  Call call(frame, kVoxelIndexReduce, {feats, voxel_feats}, {points(), voxels(), reduce_type});
+  if (call.nothing_to_do()) return;
+  reduce_rows(frame.context, call, groups_, feats, voxel_feats, reduce_type);
+}
+
+void PointIndex::reduce_backward(const Frame& frame, const ConstTensor& grad_voxel_feats,
+                                 const ConstTensor* feats, const ConstTensor* voxel_feats,
+                                 const Tensor& grad_feats, Reduce reduce_type) const {
+  Call call(frame, kVoxelIndexReduceBackward,
+            {grad_voxel_feats, slot_of(feats), slot_of(voxel_feats), grad_feats},
+            {points(), voxels(), reduce_type});
+  if (call.nothing_to_do()) return;
+  BackwardTask task{};
+  task.groups = groups_;
+  if (reduce_type == Reduce::mean) {
+    task.counts = lane_counts(grad_feats.dtype, voxels(), call.scratch(lane_counts_bytes(voxels())),
+                              [&](std::int64_t v) { return task.groups.count(v); });
+  }
+  spread_rows(frame.context, call, task, grad_voxel_feats, feats, voxel_feats, grad_feats, reduce_type);
+}
+
+}  // namespace families::dynamic_scatter
+
+std::int64_t dynamic_scatter_forward(Context& context, const ConstTensor& feats, const ConstTensor& coors,
+                                     const Tensor& voxel_feats, const Tensor& voxel_coors,
+                                     const Tensor& point2voxel_map, const Tensor& voxel_points_count,
+                                     Reduce reduce_type) {
+  return families::dynamic_scatter::dynamic_scatter_forward(context, feats, coors, voxel_feats, voxel_coors,
+                                                            point2voxel_map, voxel_points_count, reduce_type);
 }
 
 void dynamic_scatter_backward(Context& context, const ConstTensor& grad_voxel_feats,
                               const DynamicScatterResult& result, const Tensor& grad_feats,
                               Reduce reduce_type) {
-  const ConstTensor& given_map = result.point2voxel_map;
-  Call call(context, kDynamicScatterBackward,
-            {grad_voxel_feats, slot_of(result.feats), slot_of(result.voxel_feats), given_map,
-             slot_of(result.voxel_points_count), slot_of(result.voxel_num), grad_feats},
-            {reduce_type});
-  if (call.nothing_to_do()) return;
-  const std::int64_t points = given_map.shape[0];
-  std::int64_t voxels = 0;
-  call.check([&] { voxels = read_voxel_num(result.voxel_num, grad_voxel_feats.shape[0]); });
-  Scratch& scratch = call.scratch(dynamic_scatter_backward_scratch(points, voxels));
-  auto* map = scratch.take<std::int32_t>(points);
-  BackwardTask task{};
-  call.check([&] {
-    const std::int64_t bad = read_map(context, given_map, -1, voxels, map).bad;
-    if (bad >= 0)
-      refuse_backward(concat("point2voxel_map[", bad, "] is ", map_value(given_map, bad), ", expected -1 .. ",
-                             voxels - 1));
-    if (reduce_type == Reduce::mean)
-      task.counts = read_counts(*result.voxel_points_count, grad_feats.dtype, voxels, map, points, scratch);
-  });
-  if (reduce_type == Reduce::max) {
-    task.groups = group_by_map(context, map, points, voxels, scratch);
-  } else {
-    task.groups = {.points = points, .voxels = voxels, .map = map};
-  }
-  spread_rows(context, call, task, grad_voxel_feats, result.feats, result.voxel_feats, grad_feats,
-              reduce_type);
+  families::dynamic_scatter::dynamic_scatter_backward(context, grad_voxel_feats, result, grad_feats,
+                                                      reduce_type);
 }
 
-struct VoxelIndex::State {
+struct TURNOUT_HIDDEN VoxelIndex::State {
   Context& context;
-  ConstTensor coors;
-  Scratch memory;  // this State lies there
-  VoxelGroups groups;
-
-  State(Context& where, Call& call, const ConstTensor& rows, Scratch&& scratch)
-      : context(where), coors(rows), memory(std::move(scratch)) {
-    groups = group_by_coordinates(where, rows, memory, call.scratch(grouping_bytes(rows.shape[0])));
-    call.chose(groups.found_by, groups.points > kPointGrain ? where.threads() : 1);
-  }
+  families::dynamic_scatter::PointIndex index;
 };
 
 VoxelIndex::VoxelIndex(Context& context, const ConstTensor& coors) {
-  Call call(context, kVoxelIndex, {coors}, {});
-  Scratch memory = call.lease(padded(sizeof(State)) + groups_bytes(coors.shape[0]));
-  void* place = memory.take<std::byte>(sizeof(State));
-  state_ = new (place) State(context, call, coors, std::move(memory));
+  static_assert(sizeof(State) <= sizeof(memory_) && alignof(State) <= kAlignment);
+  new (memory_) State{context, {context, coors}};
+}
+VoxelIndex::~VoxelIndex() { std::destroy_at(&state()); }
+
+const VoxelIndex::State& VoxelIndex::state() const {
+  return *std::launder(reinterpret_cast<const State*>(memory_));
 }
 
-VoxelIndex::~VoxelIndex() {
-  const Scratch kept = std::move(state_->memory);
-  state_->~State();
-}
-
-std::int64_t VoxelIndex::points() const { return state_->groups.points; }
-std::int64_t VoxelIndex::voxels() const { return state_->groups.voxels; }
+std::int64_t VoxelIndex::points() const { return state().index.points(); }
+std::int64_t VoxelIndex::voxels() const { return state().index.voxels(); }
 
 void VoxelIndex::write(const Tensor& voxel_coors, const Tensor& point2voxel_map,
                        const Tensor& voxel_points_count) const {
-  Call call(state_->context, kVoxelIndexWrite,
-            {state_->coors, voxel_coors, point2voxel_map, voxel_points_count}, {points(), voxels()});
-  if (call.nothing_to_do()) return;
-  call.chose("copied", points() > kPointGrain ? state_->context.threads() : 1);
-  write_map(state_->context, state_->groups, point2voxel_map);
-  write_counts(state_->context, state_->groups, voxel_points_count);
-  write_coors(state_->context, state_->groups, state_->coors, voxel_coors);
+  state().index.write(state().context, voxel_coors, point2voxel_map, voxel_points_count);
 }
 
 void VoxelIndex::first_points(const Tensor& first_point) const {
-  Call call(state_->context, kVoxelIndexFirstPoints, {Slot(), first_point}, {points(), voxels()});
-  if (call.nothing_to_do()) return;
-  const VoxelGroups& groups = state_->groups;
-  call.chose("copied", voxels() > kPointGrain ? state_->context.threads() : 1);
-  visit_index(first_point.dtype, [&](auto type) {
-    auto* to = static_cast<typename decltype(type)::type*>(first_point.data);
-    parallel_for(state_->context, groups.voxels, kPointGrain, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t v = begin; v < end; ++v) to[v] = static_cast<std::int32_t>(groups.first_point(v));
-    });
-  });
+  state().index.first_points(state().context, first_point);
 }
 
 void VoxelIndex::reduce(const ConstTensor& feats, const Tensor& voxel_feats, Reduce reduce_type) const {
-  Call call(state_->context, kVoxelIndexReduce, {feats, voxel_feats}, {points(), voxels(), reduce_type});
-  if (call.nothing_to_do()) return;
-  reduce_rows(state_->context, call, state_->groups, feats, voxel_feats, reduce_type);
+  state().index.reduce(state().context, feats, voxel_feats, reduce_type);
 }
 
 void VoxelIndex::reduce_backward(const ConstTensor& grad_voxel_feats, const ConstTensor* feats,
                                  const ConstTensor* voxel_feats, const Tensor& grad_feats,
                                  Reduce reduce_type) const {
-  Call call(state_->context, kVoxelIndexReduceBackward,
-            {grad_voxel_feats, slot_of(feats), slot_of(voxel_feats), grad_feats},
-            {points(), voxels(), reduce_type});
-  if (call.nothing_to_do()) return;
-  BackwardTask task{};
-  task.groups = state_->groups;
-  if (reduce_type == Reduce::mean) {
-    task.counts = lane_counts(grad_feats.dtype, voxels(), call.scratch(lane_counts_bytes(voxels())),
-                              [&](std::int64_t v) { return task.groups.count(v); });
-  }
-  spread_rows(state_->context, call, task, grad_voxel_feats, feats, voxel_feats, grad_feats, reduce_type);
+  state().index.reduce_backward(state().context, grad_voxel_feats, feats, voxel_feats, grad_feats,
+                                reduce_type);
 }
 
 }  // namespace turnout

@@ -23,7 +23,7 @@ MapRead read_map(Context& context, const ConstTensor& given, std::int64_t least,
 // The value at a position that was bad, for the sentence about it.
 std::int64_t map_value(const ConstTensor& given, std::int64_t position);
 
-// Groups by an ascending map without -1, in memory of map_groups_bytes(). The result refers to the map.
+// Groups by an ascending map without -1, in memory as of MapGrouping. The result refers to the map.
 VoxelGroups group_by_sorted_map(Context& context, const std::int32_t* map, std::int64_t points,
                                 std::int64_t voxels, Scratch& scratch);
 

@@ -1,15 +1,15 @@
-// Writes reduced rows voxel by voxel, and gradients point by point or, for max, voxel by voxel.
+// Reductions over the points of each voxel, and their gradients, on all threads.
 #include "dynamic_scatter/reductions.h"
 
 #include <algorithm>
 #include <limits>
 
 #include "core/dtypes.h"
+#include "runtime/parallel.h"
+#include "simd/copy.h"
 #include "simd/half.h"
 
 namespace turnout::families::dynamic_scatter {
-
-using namespace core;
 namespace {
 
 void fill_rows(const Tensor& rows, std::int64_t first, Reduce reduce_type) {
@@ -26,6 +26,18 @@ void fill_rows(const Tensor& rows, std::int64_t first, Reduce reduce_type) {
       }
     }
     std::fill_n(static_cast<T*>(rows.data) + begin, count, value);
+  });
+}
+
+// The coordinates of a voxel are those of its first point.
+template <class Index, int kDims>
+void write_coors_of(Context& context, const VoxelGroups& groups, const Index* from, Index* to) {
+  parallel_for(context, groups.voxels, kPointGrain, [&](std::int64_t begin, std::int64_t end) {
+    constexpr std::int64_t kAhead = 16;  // prefetch: rows lie anywhere in memory
+    for (std::int64_t v = begin; v < end; ++v) {
+      if (v + kAhead < groups.voxels) __builtin_prefetch(from + groups.first_point(v + kAhead) * kDims);
+      std::copy_n(from + groups.first_point(v) * kDims, kDims, to + v * kDims);
+    }
   });
 }
 
@@ -49,6 +61,45 @@ void reduce_rows(Context& context, Call& call, const VoxelGroups& groups, const 
     });
   }
   fill_rows(voxel_feats, groups.voxels, reduce_type);
+}
+
+void write_map(Context& context, const VoxelGroups& groups, const Tensor& map) {
+  visit_index(map.dtype, [&](auto type) {
+    auto* to = static_cast<typename decltype(type)::type*>(map.data);
+    parallel_for(context, groups.points, kPointGrain, [&](std::int64_t begin, std::int64_t end) {
+      std::copy(groups.map + begin, groups.map + end, to + begin);
+    });
+  });
+}
+
+void write_counts(Context& context, const VoxelGroups& groups, const Tensor& counts) {
+  visit_index(counts.dtype, [&](auto type) {
+    auto* to = static_cast<typename decltype(type)::type*>(counts.data);
+    parallel_for(context, groups.voxels, kPointGrain, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t v = begin; v < end; ++v) to[v] = static_cast<std::int32_t>(groups.count(v));
+    });
+  });
+}
+
+void write_first_points(Context& context, const VoxelGroups& groups, const Tensor& first_point) {
+  visit_index(first_point.dtype, [&](auto type) {
+    auto* to = static_cast<typename decltype(type)::type*>(first_point.data);
+    parallel_for(context, groups.voxels, kPointGrain, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t v = begin; v < end; ++v) to[v] = static_cast<std::int32_t>(groups.first_point(v));
+    });
+  });
+}
+
+void write_coors(Context& context, const VoxelGroups& groups, const ConstTensor& coors,
+                 const Tensor& voxel_coors) {
+  visit_index(coors.dtype, [&](auto type) {
+    using Index = typename decltype(type)::type;
+    constexpr decltype(&write_coors_of<Index, 1>) kOf[] = {
+        &write_coors_of<Index, 1>, &write_coors_of<Index, 2>, &write_coors_of<Index, 3>,
+        &write_coors_of<Index, 4>};
+    kOf[coors.shape[1] - 1](context, groups, static_cast<const Index*>(coors.data),
+                            static_cast<Index*>(voxel_coors.data));
+  });
 }
 
 void spread_rows(Context& context, Call& call, BackwardTask task, const ConstTensor& grad_voxel_feats,

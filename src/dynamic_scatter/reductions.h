@@ -1,8 +1,8 @@
-// Reductions of rows by group, and their gradients, once the groups are known.
+// What reductions and gradients write, once the points are grouped by voxel.
 #pragma once
 
 #include <algorithm>
-#include <cstdint>
+#include <cstddef>
 #include <type_traits>
 
 #include "dynamic_scatter/groups.h"
@@ -13,8 +13,6 @@
 #include "simd/fp_environment.h"
 
 namespace turnout::families::dynamic_scatter {
-
-using namespace core;
 
 // Whether several threads write the rows of these groups: only if there is enough to read or to write.
 inline bool is_parallel(const VoxelGroups& groups, std::int64_t row_bytes) {
@@ -52,12 +50,19 @@ void make_rows(Context& context, Call& call, std::int64_t rows, std::int64_t row
   });
 }
 
-// Writes voxel_feats. Rows after the last voxel become -inf for max, else 0. A voxel without points is 0, and
-// -inf for max.
+// The rows of all voxels; those after the last voxel are filled as the header says. A voxel without points is
+// 0, and -inf for max.
 void reduce_rows(Context& context, Call& call, const VoxelGroups& groups, const ConstTensor& feats,
                  const Tensor& voxel_feats, Reduce reduce_type);
 
-// task.groups is given, and task.counts for mean; the rest of the task is filled in here.
+void write_map(Context& context, const VoxelGroups& groups, const Tensor& map);
+void write_counts(Context& context, const VoxelGroups& groups, const Tensor& counts);
+void write_first_points(Context& context, const VoxelGroups& groups, const Tensor& first_point);
+void write_coors(Context& context, const VoxelGroups& groups, const ConstTensor& coors,
+                 const Tensor& voxel_coors);
+
+// The gradients of all points. task.groups is given, and task.counts for mean; the rest of the task is filled
+// in here.
 void spread_rows(Context& context, Call& call, BackwardTask task, const ConstTensor& grad_voxel_feats,
                  const ConstTensor* feats, const ConstTensor* voxel_feats, const Tensor& grad_feats,
                  Reduce reduce_type);

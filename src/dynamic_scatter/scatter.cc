@@ -1,4 +1,6 @@
-// Plans of scatter_sum, scatter_mean and scatter_max, and of their gradients.
+// scatter_sum, scatter_mean and scatter_max, and their gradients.
+#include "dynamic_scatter/dynamic_scatter.h"
+
 #include <algorithm>
 #include <limits>
 
@@ -9,13 +11,10 @@
 #include "dynamic_scatter/reductions.h"
 #include "dynamic_scatter/signature.h"
 #include "runtime/call.h"
-#include "turnout/dynamic_scatter.h"
 
 namespace turnout {
+namespace families::dynamic_scatter {
 namespace {
-
-using namespace core;
-using namespace families::dynamic_scatter;
 
 [[noreturn]] void refuse_index(std::string_view op, const ConstTensor& index, std::int64_t position,
                                std::int64_t groups) {
@@ -24,50 +23,53 @@ using namespace families::dynamic_scatter;
                      groups > 0 ? concat("0 .. ", groups - 1) : "no elements, since there are no groups"));
 }
 
-// A checked copy of the index, and memory for what comes after it.
-class ReadIndex {
+// Copies the index into `map`; refuses a value that is no group before anything is written elsewhere. Returns
+// whether it is ascending.
+bool read_index(Context& context, Call& call, const Signature& signature, const ConstTensor& index,
+                std::int64_t groups, std::int32_t* map) {
+  MapRead read;
+  call.check([&] {
+    read = read_map(context, index, 0, groups, map);
+    if (read.bad >= 0) refuse_index(signature.op, index, read.bad, groups);
+  });
+  return read.is_sorted;
+}
+
+// The rows of each group.
+class IndexGrouping {
  public:
-  ReadIndex(Context& context, Call& call, const Signature& signature, const ConstTensor& index,
-            std::int64_t groups, std::size_t more_bytes)
-      : points_(index.shape[0]),
-        groups_(groups),
-        scratch_(call.scratch(array_bytes<std::int32_t>(points_) + more_bytes)),
-        map_(scratch_.take<std::int32_t>(points_)) {
-    call.check([&] {
-      const MapRead read = read_map(context, index, 0, groups, map_);
-      if (read.bad >= 0) refuse_index(signature.op, index, read.bad, groups);
-      is_sorted_ = read.is_sorted;
-    });
+  IndexGrouping(std::int64_t rows, std::int64_t groups, int threads)
+      : rows_(rows), groups_(groups), grouping_(rows, groups, threads) {}
+
+  std::size_t scratch_bytes() const { return array_bytes<std::int32_t>(rows_) + grouping_.scratch_bytes(); }
+  VoxelGroups run(Context& context, Call& call, const Signature& signature, const ConstTensor& index,
+                  Scratch& scratch) const {
+    auto* map = scratch.take<std::int32_t>(rows_);
+    return read_index(context, call, signature, index, groups_, map)
+               ? group_by_sorted_map(context, map, rows_, groups_, scratch)
+               : grouping_.run(context, map, scratch);
   }
-  const std::int32_t* map() const { return map_; }
-  Scratch& scratch() const { return scratch_; }
-  // Takes map_groups_bytes() of the memory.
-  VoxelGroups grouped(Context& context) const {
-    return is_sorted_ ? group_by_sorted_map(context, map_, points_, groups_, scratch_)
-                      : group_by_map(context, map_, points_, groups_, scratch_);
-  }
-  VoxelGroups ungrouped() const { return {.points = points_, .voxels = groups_, .map = map_}; }
 
  private:
-  std::int64_t points_, groups_;
-  Scratch& scratch_;
-  std::int32_t* map_;
-  bool is_sorted_ = false;
+  const std::int64_t rows_, groups_;
+  const MapGrouping grouping_;
 };
 
-void reduce(Context& context, const Signature& signature, const ConstTensor& src, const ConstTensor& index,
+void reduce(const Frame& frame, const Signature& signature, const ConstTensor& src, const ConstTensor& index,
             const Tensor& out, Reduce reduce_type) {
-  Call call(context, signature, {src, index, out}, {});
+  Call call(frame, signature, {src, index, out}, {});
   if (call.nothing_to_do()) return;
-  const std::int64_t groups = out.shape[0];
-  const ReadIndex read(context, call, signature, index, groups, map_groups_bytes(src.shape[0], groups));
-  reduce_rows(context, call, read.grouped(context), src, out, reduce_type);
+  Context& context = frame.context;
+  const IndexGrouping plan(src.shape[0], out.shape[0], context.threads());
+  const VoxelGroups groups = plan.run(context, call, signature, index, call.scratch(plan.scratch_bytes()));
+  reduce_rows(context, call, groups, src, out, reduce_type);
 }
 
 }  // namespace
 
-std::int64_t scatter_dim_size(Context& context, const ConstTensor& index) {
-  Call call(context, kScatterDimSize, {index}, {});
+std::int64_t scatter_dim_size(const Frame& frame, const ConstTensor& index) {
+  Context& context = frame.context;
+  Call call(frame, kScatterDimSize, {index}, {});
   const Chunks chunks(index.shape[0]);
   std::int64_t most_of[kMaxChunks];
   std::int64_t least_of[kMaxChunks];
@@ -93,24 +95,25 @@ std::int64_t scatter_dim_size(Context& context, const ConstTensor& index) {
         refuse_index(kScatterDimSize.op, index, x, kMaxPoints);
   });
   call.chose("by element", index.shape[0] > kPointGrain ? context.threads() : 1);
-  return most + 1;
+  return std::min(most, kMaxPoints - 1) + 1;  // the index may have changed since it was read
 }
 
-void scatter_sum(Context& context, const ConstTensor& src, const ConstTensor& index, const Tensor& out) {
-  reduce(context, kScatterSum, src, index, out, Reduce::sum);
+void scatter_sum(const Frame& frame, const ConstTensor& src, const ConstTensor& index, const Tensor& out) {
+  reduce(frame, kScatterSum, src, index, out, Reduce::sum);
 }
 
-void scatter_mean(Context& context, const ConstTensor& src, const ConstTensor& index, const Tensor& out) {
-  reduce(context, kScatterMean, src, index, out, Reduce::mean);
+void scatter_mean(const Frame& frame, const ConstTensor& src, const ConstTensor& index, const Tensor& out) {
+  reduce(frame, kScatterMean, src, index, out, Reduce::mean);
 }
 
-void scatter_max(Context& context, const ConstTensor& src, const ConstTensor& index, const Tensor& out,
+void scatter_max(const Frame& frame, const ConstTensor& src, const ConstTensor& index, const Tensor& out,
                  const Tensor& argmax) {
-  Call call(context, kScatterMax, {src, index, out, argmax}, {});
+  Call call(frame, kScatterMax, {src, index, out, argmax}, {});
   if (call.nothing_to_do()) return;
-  const std::int64_t rows = src.shape[0], groups = out.shape[0];
-  const ReadIndex read(context, call, kScatterMax, index, groups, map_groups_bytes(rows, groups));
-  const MaximumTask task{read.grouped(context), src.shape[1], src.data, out.data, argmax.data};
+  Context& context = frame.context;
+  const IndexGrouping plan(src.shape[0], out.shape[0], context.threads());
+  const MaximumTask task{plan.run(context, call, kScatterMax, index, call.scratch(plan.scratch_bytes())),
+                         src.shape[1], src.data, out.data, argmax.data};
   const std::int64_t row_bytes = src.shape[1] * size_of(src.dtype);
   const bool parallel = is_parallel(task.groups, row_bytes);
   call.chose(task.groups.found_by, parallel ? context.threads() : 1);
@@ -119,42 +122,81 @@ void scatter_max(Context& context, const ConstTensor& src, const ConstTensor& in
                    [&](std::int64_t first, std::int64_t last) { maximum(task, first, last); });
 }
 
+void scatter_sum_backward(const Frame& frame, const ConstTensor& grad_out, const ConstTensor& index,
+                          const Tensor& grad_src) {
+  Call call(frame, kScatterSumBackward, {grad_out, index, grad_src}, {});
+  if (call.nothing_to_do()) return;
+  const std::int64_t rows = index.shape[0], groups = grad_out.shape[0];
+  auto* map = call.scratch(array_bytes<std::int32_t>(rows)).take<std::int32_t>(rows);
+  read_index(frame.context, call, kScatterSumBackward, index, groups, map);
+  BackwardTask task{};
+  task.groups = {.points = rows, .voxels = groups, .map = map};
+  spread_rows(frame.context, call, task, grad_out, nullptr, nullptr, grad_src, Reduce::sum);
+}
+
+void scatter_mean_backward(const Frame& frame, const ConstTensor& grad_out, const ConstTensor& index,
+                           const Tensor& grad_src) {
+  Call call(frame, kScatterMeanBackward, {grad_out, index, grad_src}, {});
+  if (call.nothing_to_do()) return;
+  const std::int64_t rows = index.shape[0], groups = grad_out.shape[0];
+  Scratch& scratch = call.scratch(array_bytes<std::int32_t>(rows) + array_bytes<std::int32_t>(groups) +
+                                  lane_counts_bytes(groups));
+  auto* map = scratch.take<std::int32_t>(rows);
+  read_index(frame.context, call, kScatterMeanBackward, index, groups, map);
+  auto* counts = scratch.take<std::int32_t>(groups);
+  std::fill_n(counts, groups, 0);
+  for (std::int64_t x = 0; x < rows; ++x) ++counts[map[x]];
+  BackwardTask task{};
+  task.groups = {.points = rows, .voxels = groups, .map = map};
+  task.counts = lane_counts(grad_src.dtype, groups, scratch, [&](std::int64_t g) { return counts[g]; });
+  spread_rows(frame.context, call, task, grad_out, nullptr, nullptr, grad_src, Reduce::mean);
+}
+
+void scatter_max_backward(const Frame& frame, const ConstTensor& grad_out, const ConstTensor& index,
+                          const ConstTensor& argmax, const Tensor& grad_src) {
+  Call call(frame, kScatterMaxBackward, {grad_out, index, argmax, grad_src}, {});
+  if (call.nothing_to_do()) return;
+  const std::int64_t rows = index.shape[0];
+  auto* map = call.scratch(array_bytes<std::int32_t>(rows)).take<std::int32_t>(rows);
+  read_index(frame.context, call, kScatterMaxBackward, index, grad_out.shape[0], map);
+  const MaximumBackwardTask task{map, grad_out.shape[1], grad_out.data, argmax.data};
+  const auto backward = maximum_kernels(frame.context.isa()).backward(grad_out.dtype, argmax.dtype);
+  make_rows(frame.context, call, rows, grad_src.shape[1] * size_of(grad_src.dtype), grad_src.data,
+            [&](std::int64_t first, std::int64_t last, std::byte* to) { backward(task, first, last, to); });
+}
+
+}  // namespace families::dynamic_scatter
+
+void scatter_sum(Context& context, const ConstTensor& src, const ConstTensor& index, const Tensor& out) {
+  families::dynamic_scatter::scatter_sum(context, src, index, out);
+}
+
+void scatter_mean(Context& context, const ConstTensor& src, const ConstTensor& index, const Tensor& out) {
+  families::dynamic_scatter::scatter_mean(context, src, index, out);
+}
+
+void scatter_max(Context& context, const ConstTensor& src, const ConstTensor& index, const Tensor& out,
+                 const Tensor& argmax) {
+  families::dynamic_scatter::scatter_max(context, src, index, out, argmax);
+}
+
+std::int64_t scatter_dim_size(Context& context, const ConstTensor& index) {
+  return families::dynamic_scatter::scatter_dim_size(context, index);
+}
+
 void scatter_sum_backward(Context& context, const ConstTensor& grad_out, const ConstTensor& index,
                           const Tensor& grad_src) {
-  Call call(context, kScatterSumBackward, {grad_out, index, grad_src}, {});
-  if (call.nothing_to_do()) return;
-  const ReadIndex read(context, call, kScatterSumBackward, index, grad_out.shape[0], 0);
-  BackwardTask task{};
-  task.groups = read.ungrouped();
-  spread_rows(context, call, task, grad_out, nullptr, nullptr, grad_src, Reduce::sum);
+  families::dynamic_scatter::scatter_sum_backward(context, grad_out, index, grad_src);
 }
 
 void scatter_mean_backward(Context& context, const ConstTensor& grad_out, const ConstTensor& index,
                            const Tensor& grad_src) {
-  Call call(context, kScatterMeanBackward, {grad_out, index, grad_src}, {});
-  if (call.nothing_to_do()) return;
-  const std::int64_t groups = grad_out.shape[0];
-  const ReadIndex read(context, call, kScatterMeanBackward, index, groups,
-                       array_bytes<std::int32_t>(groups) + lane_counts_bytes(groups));
-  auto* counts = read.scratch().take<std::int32_t>(groups);
-  std::fill_n(counts, groups, 0);
-  for (std::int64_t x = 0; x < index.shape[0]; ++x) ++counts[read.map()[x]];
-  BackwardTask task{};
-  task.groups = read.ungrouped();
-  task.counts =
-      lane_counts(grad_src.dtype, groups, read.scratch(), [&](std::int64_t g) { return counts[g]; });
-  spread_rows(context, call, task, grad_out, nullptr, nullptr, grad_src, Reduce::mean);
+  families::dynamic_scatter::scatter_mean_backward(context, grad_out, index, grad_src);
 }
 
 void scatter_max_backward(Context& context, const ConstTensor& grad_out, const ConstTensor& index,
                           const ConstTensor& argmax, const Tensor& grad_src) {
-  Call call(context, kScatterMaxBackward, {grad_out, index, argmax, grad_src}, {});
-  if (call.nothing_to_do()) return;
-  const ReadIndex read(context, call, kScatterMaxBackward, index, grad_out.shape[0], 0);
-  const MaximumBackwardTask task{read.map(), grad_out.shape[1], grad_out.data, argmax.data};
-  const auto backward = maximum_kernels(context.isa()).backward(grad_out.dtype, argmax.dtype);
-  make_rows(context, call, grad_src.shape[0], grad_src.shape[1] * size_of(grad_src.dtype), grad_src.data,
-            [&](std::int64_t first, std::int64_t last, std::byte* to) { backward(task, first, last, to); });
+  families::dynamic_scatter::scatter_max_backward(context, grad_out, index, argmax, grad_src);
 }
 
 }  // namespace turnout

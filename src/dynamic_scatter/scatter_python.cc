@@ -5,8 +5,8 @@
 #include "core/check.h"
 #include "core/draft.h"
 #include "doors/python/call.h"
+#include "dynamic_scatter/dynamic_scatter.h"
 #include "dynamic_scatter/signature.h"
-#include "turnout/dynamic_scatter.h"
 
 namespace turnout::families::dynamic_scatter {
 
@@ -92,7 +92,7 @@ Tensor grouped_out(PythonCall& call, const PythonCall::Place& where, std::string
 std::int64_t groups_of(const PythonCall& call, const ConstTensor& index, nb::handle dim_size) {
   std::int64_t groups = 0;
   if (dim_size.is_none()) {
-    call.run([&](Context& context) { groups = scatter_dim_size(context, index); });
+    call.run([&](const Frame& frame) { groups = scatter_dim_size(frame, index); });
     return groups;
   }
   groups = call.integer(dim_size, "dim_size");
@@ -109,7 +109,7 @@ void check_groups(const PythonCall& call, std::string_view name, const Tensor& o
     call.refuse(concat(name, ".shape[0] is ", out.shape[0], ", expected dim_size = ", groups));
 }
 
-using Scatter = void (*)(Context&, const ConstTensor&, const ConstTensor&, const Tensor&);
+using Scatter = void (*)(const Frame&, const ConstTensor&, const ConstTensor&, const Tensor&);
 
 nb::object scatter(const PythonFunction& function, Scatter reduce, nb::handle src, nb::handle index,
                    nb::handle dim_size, nb::handle out, bool torch_team) {
@@ -119,7 +119,7 @@ nb::object scatter(const PythonFunction& function, Scatter reduce, nb::handle sr
   const Tensor to = grouped_out(call, call.place(out), "out", {"src", from},
                                 [&] { return groups_of(call, rows, dim_size); });
   check_groups(call, "out", to, dim_size);
-  call.run([&](Context& context) { reduce(context, as_rows(from, torch_team), rows, to); });
+  call.run([&](const Frame& frame) { reduce(frame, as_rows(from, torch_team), rows, to); });
   return call.result();
 }
 nb::object sum(nb::handle src, nb::handle index, nb::handle dim_size, nb::handle out, bool torch_team) {
@@ -148,7 +148,7 @@ nb::object max(nb::handle src, nb::handle index, nb::handle dim_size, nb::handle
   groups = argmax.shape[0];
   if (to[0].is_none()) make_values();
   check_groups(call, "out", values, dim_size);
-  call.run([&](Context& context) { scatter_max(context, as_rows(from, torch_team), rows, values, argmax); });
+  call.run([&](const Frame& frame) { scatter_max(frame, as_rows(from, torch_team), rows, values, argmax); });
   return call.result();
 }
 
@@ -159,7 +159,7 @@ nb::object scatter_backward(const PythonFunction& function, Scatter spread, nb::
   const ConstTensor rows = call.in(index);
   const Tensor to =
       grouped_out(call, call.place(out), "out", {"grad_out", grad}, [&] { return rows.shape[0]; });
-  call.run([&](Context& context) { spread(context, as_rows(grad, torch_team), rows, to); });
+  call.run([&](const Frame& frame) { spread(frame, as_rows(grad, torch_team), rows, to); });
   return call.result();
 }
 nb::object sum_backward(nb::handle grad_out, nb::handle index, nb::handle out, bool torch_team) {
@@ -177,8 +177,8 @@ nb::object max_backward(nb::handle grad_out, nb::handle index, nb::handle argmax
   const ConstTensor from = call.in(argmax);
   const Tensor to =
       grouped_out(call, call.place(out), "out", {"grad_out", grad}, [&] { return rows.shape[0]; });
-  call.run([&](Context& context) {
-    scatter_max_backward(context, as_rows(grad, torch_team), rows, as_rows(from, torch_team), to);
+  call.run([&](const Frame& frame) {
+    scatter_max_backward(frame, as_rows(grad, torch_team), rows, as_rows(from, torch_team), to);
   });
   return call.result();
 }
