@@ -51,8 +51,6 @@ struct MaximumTask {
   VoxelGroups groups;
   std::int64_t channels;
   const void* src;  // [points, channels]
-  void* out;        // [voxels, channels]
-  void* argmax;     // [voxels, channels]
 };
 struct MaximumBackwardTask {
   const std::int32_t* map;  // [points]
@@ -62,8 +60,9 @@ struct MaximumBackwardTask {
 };
 
 struct MaximumKernels {
-  // Writes rows first .. last-1 of out and argmax.
-  using Range = void (*)(const MaximumTask& task, std::int64_t first, std::int64_t last);
+  // Reduces voxels first .. last-1 into consecutive rows that begin at `out` and `argmax`.
+  using Range = void (*)(const MaximumTask& task, std::int64_t first, std::int64_t last, void* out,
+                         void* argmax);
   Range (*maximum)(DType src, DType argmax);
 
   // Writes the gradients of points first .. last-1 to consecutive rows that begin at `to`.

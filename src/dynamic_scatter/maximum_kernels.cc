@@ -76,17 +76,18 @@ HWY_INLINE void maximum_columns(const T* src, std::int64_t channels, const std::
 }
 
 template <class T, class Index>
-void maximum(const MaximumTask& task, std::int64_t first, std::int64_t last) {
+void maximum(const MaximumTask& task, std::int64_t first, std::int64_t last, void* out_rows,
+             void* argmax_rows) {
   constexpr std::int64_t kLanes = HWY_MAX_BYTES / sizeof(typename Block<T>::Lane);
   const VoxelGroups& groups = task.groups;
   const std::int64_t channels = task.channels, none = groups.points;
   const Ahead ahead(channels * std::int64_t{sizeof(T)});
   const auto* const src = static_cast<const T*>(task.src);
-  for (std::int64_t v = first; v < last; ++v) {
+  auto* out = static_cast<T*>(out_rows);
+  auto* argmax = static_cast<Index*>(argmax_rows);
+  for (std::int64_t v = first; v < last; ++v, out += channels, argmax += channels) {
     const std::int64_t begin = groups.starts[v], count = groups.count(v);
     const std::int32_t* const order = groups.order + begin;
-    T* const out = static_cast<T*>(task.out) + v * channels;
-    Index* const argmax = static_cast<Index*>(task.argmax) + v * channels;
     fetch_rows(src, groups, channels, ahead, begin, count, fetch);
     std::int64_t j = 0;
     for (; j + 4 * kLanes <= channels; j += 4 * kLanes)

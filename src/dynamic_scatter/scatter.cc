@@ -113,13 +113,29 @@ void scatter_max(const Frame& frame, const ConstTensor& src, const ConstTensor& 
   Context& context = frame.context;
   const IndexGrouping plan(src.shape[0], out.shape[0], context.threads());
   const MaximumTask task{plan.run(context, call, kScatterMax, index, call.scratch(plan.scratch_bytes())),
-                         src.shape[1], src.data, out.data, argmax.data};
+                         src.shape[1], src.data};
   const std::int64_t row_bytes = src.shape[1] * size_of(src.dtype);
+  const std::int64_t argmax_bytes = src.shape[1] * size_of(argmax.dtype);
+  const std::int64_t longer = std::max(row_bytes, argmax_bytes);
+  auto* const to = static_cast<std::byte*>(out.data);
+  auto* const to_argmax = static_cast<std::byte*>(argmax.data);
   const bool parallel = is_parallel(task.groups, row_bytes);
-  call.chose(task.groups.found_by, parallel ? context.threads() : 1);
+  const bool stream = task.groups.voxels * longer >= kStreamBytes && longer <= kTileBytes;
+  call.chose(stream ? "by voxel, streamed" : "by voxel", parallel ? context.threads() : 1);
   const auto maximum = maximum_kernels(context.isa()).maximum(src.dtype, argmax.dtype);
-  for_voxel_ranges(context, task.groups, row_bytes, parallel,
-                   [&](std::int64_t first, std::int64_t last) { maximum(task, first, last); });
+  const CopyKernels& copy = copy_kernels(context.isa());
+  for_voxel_ranges(context, task.groups, row_bytes, parallel, [&](std::int64_t first, std::int64_t last) {
+    if (!stream) return maximum(task, first, last, to + first * row_bytes, to_argmax + first * argmax_bytes);
+    alignas(64) std::byte values[kTileBytes], rows[kTileBytes];
+    const std::int64_t together = kTileBytes / longer;
+    for (std::int64_t v = first; v < last; v += together) {
+      const std::int64_t end = std::min(v + together, last);
+      maximum(task, v, end, values, rows);
+      copy.stream(to + v * row_bytes, values, (end - v) * row_bytes);
+      copy.stream(to_argmax + v * argmax_bytes, rows, (end - v) * argmax_bytes);
+    }
+    copy.finish();
+  });
 }
 
 void scatter_sum_backward(const Frame& frame, const ConstTensor& grad_out, const ConstTensor& index,
