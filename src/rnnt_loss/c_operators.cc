@@ -3,6 +3,6 @@
 
 namespace turnout::families::rnnt_loss {
 
-std::span<const COperator> c_operators() { return {}; }
+std::span<const core::COperator> c_operators() { return {}; }
 
 }  // namespace turnout::families::rnnt_loss
