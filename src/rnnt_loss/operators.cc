@@ -29,39 +29,39 @@ std::span<const Operator> operators() {
          rnnt_logprobs_joint_forward(context, t[0], t[1], Optional(t[2]).get(), t[3], t[4], t[5], t[6],
                                      s[0].value);
        },
-       "termination_symbol=1 batch=2 frames=5 symbols=3 classes=4 columns=6"},
+       "termination_symbol=3 batch=2 frames=5 symbols=3 classes=4 columns=6"},
       {&kRnntLogprobsJointBackward,
        [](Context& context, const Tensor* t, const ScalarValue* s) {
          rnnt_logprobs_joint_backward(context, t[0], t[1], Optional(t[2]).get(), t[3], t[4], t[5], t[6],
                                       s[0].value);
        },
-       "termination_symbol=1 batch=2 frames=5 symbols=3 classes=4 columns=6"},
+       "termination_symbol=3 batch=2 frames=5 symbols=3 classes=4 columns=6"},
       {&kRnntLogprobsPrunedForward,
        [](Context& context, const Tensor* t, const ScalarValue* s) {
          rnnt_logprobs_pruned_forward(context, t[0], t[1], t[2], Optional(t[3]).get(), t[4], t[5], t[6], t[7],
                                       {s[0].value, s[1].value != 0});
        },
-       "termination_symbol=1 use_hat_loss=0 batch=2 frames=5 rows=2 classes=4 symbols=3 columns=6",
+       "termination_symbol=3 use_hat_loss=0 batch=2 frames=5 rows=2 classes=4 symbols=3 columns=6",
        [](const Tensor* t) { fill_ranges(t[2]); }},
       {&kRnntLogprobsPrunedBackward,
        [](Context& context, const Tensor* t, const ScalarValue* s) {
          rnnt_logprobs_pruned_backward(context, t[0], t[1], t[2], Optional(t[3]).get(), t[4], t[5], t[6],
                                        t[7], {s[0].value, s[1].value != 0});
        },
-       "termination_symbol=1 use_hat_loss=0 batch=2 frames=5 rows=2 classes=4 symbols=3 columns=6",
+       "termination_symbol=3 use_hat_loss=0 batch=2 frames=5 rows=2 classes=4 symbols=3 columns=6",
        [](const Tensor* t) { fill_ranges(t[2]); }},
       {&kRnntLogprobsSimpleForward,
        [](Context& context, const Tensor* t, const ScalarValue* s) {
          rnnt_logprobs_simple_forward(context, t[0], t[1], t[2], Optional(t[3]).get(), t[4], t[5], t[6], t[7],
                                       s[0].value);
        },
-       "termination_symbol=1 batch=2 symbols=3 classes=4 frames=5 columns=6"},
+       "termination_symbol=3 batch=2 symbols=3 classes=4 frames=5 columns=6"},
       {&kRnntLogprobsSimpleBackward,
        [](Context& context, const Tensor* t, const ScalarValue* s) {
          rnnt_logprobs_simple_backward(context, t[0], t[1], t[2], Optional(t[3]).get(), t[4], t[5], t[6],
                                        t[7], t[8], s[0].value);
        },
-       "termination_symbol=1 batch=2 symbols=3 classes=4 frames=5 columns=6"},
+       "termination_symbol=3 batch=2 symbols=3 classes=4 frames=5 columns=6"},
       {&kRnntPruneRanges,
        [](Context& context, const Tensor* t, const ScalarValue* s) {
          rnnt_prune_ranges(context, t[0], t[1], t[2], t[3], to_enum<PruneScore>(s[0]));

@@ -13,15 +13,22 @@ using namespace core;
 using namespace doors;
 namespace {
 
-constexpr PythonFunction kJointForward{"rnnt_logprobs_joint_forward", kRnntLogprobsJointForward};
-constexpr PythonFunction kJointBackward{"rnnt_logprobs_joint_backward", kRnntLogprobsJointBackward};
-constexpr PythonFunction kPrunedForward{"rnnt_logprobs_pruned_forward", kRnntLogprobsPrunedForward};
-constexpr PythonFunction kPrunedBackward{"rnnt_logprobs_pruned_backward", kRnntLogprobsPrunedBackward};
-constexpr PythonFunction kSimpleForward{"rnnt_logprobs_simple_forward", kRnntLogprobsSimpleForward};
+constexpr PythonFunction kJointForward{
+    "rnnt_logprobs_joint_forward", kRnntLogprobsJointForward, "", {flag("modified")}};
+constexpr PythonFunction kJointBackward{"rnnt_logprobs_joint_backward", kRnntLogprobsJointBackward,
+                                        "logits_grad=out"};
+constexpr PythonFunction kPrunedForward{
+    "rnnt_logprobs_pruned_forward", kRnntLogprobsPrunedForward, "", {flag("modified")}};
+constexpr PythonFunction kPrunedBackward{"rnnt_logprobs_pruned_backward", kRnntLogprobsPrunedBackward,
+                                         "logits_grad=out"};
+constexpr PythonFunction kSimpleForward{
+    "rnnt_logprobs_simple_forward", kRnntLogprobsSimpleForward, "", {flag("modified")}};
 constexpr PythonFunction kSimpleBackward{"rnnt_logprobs_simple_backward", kRnntLogprobsSimpleBackward};
-constexpr PythonFunction kPruneRanges{"rnnt_prune_ranges", kRnntPruneRanges};
-constexpr PythonFunction kPruningForward{"rnnt_pruning_forward", kRnntPruningForward};
-constexpr PythonFunction kPruningBackward{"rnnt_pruning_backward", kRnntPruningBackward};
+constexpr PythonFunction kPruneRanges{
+    "rnnt_prune_ranges", kRnntPruneRanges, "ranges=out", {scalar("s_range", 1)}};
+constexpr PythonFunction kPruningForward{"rnnt_pruning_forward", kRnntPruningForward, "pruned=out"};
+constexpr PythonFunction kPruningBackward{
+    "rnnt_pruning_backward", kRnntPruningBackward, "lm_grad=out", {scalar("symbols", 0)}};
 constexpr PythonFunction kAlign{"rnnt_align", kRnntAlign};
 
 const ConstTensor* pointer(const std::optional<ConstTensor>& tensor) { return tensor ? &*tensor : nullptr; }
@@ -172,6 +179,7 @@ nb::object pruning_backward(nb::handle pruned_grad, nb::handle ranges, nb::handl
   const ConstTensor grad = call.in(pruned_grad);
   const ConstTensor rows = call.in(ranges);
   const std::int64_t count = call.integer(symbols, "symbols");
+  if (count < 0) call.refuse(concat("symbols is ", count, ", expected 0 or more"));
   const Tensor lm_grad = call.out(out, {grad.shape[0], one_more(count), grad.shape[3]});
   call.run([&](Context& context) { rnnt_pruning_backward(context, grad, rows, lm_grad); });
   return call.result();
