@@ -227,13 +227,9 @@ def _check_pruning(rng: np.random.Generator) -> None:
     for score in ("flow", "steps"):
         actual = turnout.rnnt_prune_ranges(*grads, boundary, 2, score=score)
         np.testing.assert_array_equal(actual, rnnt_prune_ranges(*grads, boundary, 2, score=score))
-    np.testing.assert_array_equal(
-        turnout.rnnt_pruning_forward(lm, ranges), rnnt_pruning_forward(lm, ranges)
-    )
+    np.testing.assert_array_equal(turnout.rnnt_pruning_forward(lm, ranges), rnnt_pruning_forward(lm, ranges))
     grad = logits[:, :, :2].copy()
-    _assert_close(
-        [turnout.rnnt_pruning_backward(grad, ranges, 3)], [rnnt_pruning_backward(grad, ranges, 3)]
-    )
+    _assert_close([turnout.rnnt_pruning_backward(grad, ranges, 3)], [rnnt_pruning_backward(grad, ranges, 3)])
 
 
 def _check_align(rng: np.random.Generator) -> None:

@@ -4,11 +4,27 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Callable, Collection
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
 _MISSING = object()
+
+
+def missing(package: str, names: Collection[str], what: str) -> Callable[[str], Any]:
+    """``__getattr__`` of a module that has a part of another package: ``what`` is that part.
+
+    Of a name that the package has and the module does not, the sentence is an ImportError: as an
+    AttributeError it would be lost in ``from package import name``.
+    """
+
+    def __getattr__(name: str) -> Any:
+        if name in names:
+            raise ImportError(f"turnout.compat.{package}: {package}.{name} is not here; Turnout has {what}")
+        raise AttributeError(f"turnout.compat.{package}: there is no {name}; Turnout has {what}")
+
+    return __getattr__
 
 
 class Installation:
@@ -18,9 +34,13 @@ class Installation:
     there, with ``force``, names are replaced or added, and the others stay.
     """
 
-    def __init__(self, package: str, modules: dict[str, dict[str, Any]]) -> None:
+    def __init__(
+        self, package: str, modules: dict[str, dict[str, Any]], getattr: Callable | None = None
+    ) -> None:
+        """``getattr`` is called for a name that a module made here does not have."""
         self._package = package
         self._modules = modules
+        self._getattr = getattr
         self._made: list[str] = []
         self._replaced: list[tuple[ModuleType, str, Any]] = []
 
@@ -39,8 +59,9 @@ class Installation:
                 "install before it is imported, or with force=True to replace its names"
             )
         try:
-            for name, contents in self._modules.items():
-                module = self._module(name, may_import=imported is not None)
+            # All modules first: a package may have a function of the name of one of its modules.
+            modules = [self._module(name, may_import=imported is not None) for name in self._modules]
+            for module, contents in zip(modules, self._modules.values(), strict=True):
                 for attribute, value in contents.items():
                     self._set(module, attribute, value)
         except BaseException:
@@ -72,6 +93,8 @@ class Installation:
         module.__package__ = name if is_package else name.rpartition(".")[0]
         if is_package:
             module.__path__ = []
+        if self._getattr is not None:
+            module.__getattr__ = self._getattr
         sys.modules[name] = module
         self._made.append(name)
         parent, _, child = name.rpartition(".")

@@ -129,9 +129,7 @@ def _joint_grad(ctx, grad_px, grad_py, *_):
 
 def _joint_backward_cpu(logits, symbols, normalizer, px_grad, py_grad, termination_symbol, boundary=None):
     tensors = (x.contiguous() for x in (logits, symbols, normalizer, px_grad, py_grad))
-    return _core.rnnt_logprobs_joint_backward(
-        *tensors, termination_symbol, _contiguous(boundary), None, True
-    )
+    return _core.rnnt_logprobs_joint_backward(*tensors, termination_symbol, _contiguous(boundary), None, True)
 
 
 def _joint_backward_fake(logits, symbols, normalizer, px_grad, py_grad, termination_symbol, boundary):

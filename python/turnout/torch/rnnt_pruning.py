@@ -161,7 +161,10 @@ def _align_fake(px, py, boundary):
 
 
 _align = define(
-    "rnnt_align(Tensor px, Tensor py, Tensor? boundary=None) -> (Tensor, Tensor)", _align_cpu, _align_fake
+    "rnnt_align(Tensor px, Tensor py, Tensor? boundary=None) -> (Tensor, Tensor)",
+    _align_cpu,
+    _align_fake,
+    refuse=("px", "py"),
 )
 
 
@@ -174,9 +177,7 @@ class RnntAlignment(NamedTuple):
 
 
 @own_sentences()
-def rnnt_align(
-    px: torch.Tensor, py: torch.Tensor, boundary: torch.Tensor | None = None
-) -> RnntAlignment:
+def rnnt_align(px: torch.Tensor, py: torch.Tensor, boundary: torch.Tensor | None = None) -> RnntAlignment:
     """The best way through each lattice, whose steps are those of the ``get_rnnt_logprobs`` functions.
 
     Of two equally good ways into a cell the one that takes a symbol is chosen. The confidence is the share of
@@ -185,7 +186,9 @@ def rnnt_align(
     px, py = px.detach(), py.detach()
     frames, score = _align(px, py, boundary)
     _, (px_grad, _) = mutual_information_recursion(px, py, boundary, return_grad=True)
-    taken = px_grad.gather(2, frames.clamp(min=0).unsqueeze(2)).squeeze(2) if px.shape[2] > 0 else px_grad.sum(2)
+    taken = (
+        px_grad.gather(2, frames.clamp(min=0).unsqueeze(2)).squeeze(2) if px.shape[2] > 0 else px_grad.sum(2)
+    )
     return RnntAlignment(frames, score, torch.where(frames < 0, 0, taken))
 
 
