@@ -1,8 +1,8 @@
 // The C functions of this family, each with the order of checks that its clients rely on.
 #include "core/draft.h"
 #include "doors/c/call.h"
+#include "moe_dispatch/moe_dispatch.h"
 #include "moe_dispatch/signature.h"
-#include "turnout/moe_dispatch.h"
 
 namespace turnout::families::moe_dispatch {
 
@@ -61,9 +61,8 @@ mluOpStatus_t mluOpMoeDispatchForward(mluOpHandle_t handle, const mluOpTensorDes
                {locations_desc, locations},
                {input_desc, input},
                {dispatch_desc, dispatch}},
-              {samples, capacity, hidden, num_experts},
-              [&](turnout::Context& context, const turnout::Tensor* t) {
-                turnout::moe_dispatch_forward(context, t[0], t[1], t[2], t[3], t[4],
-                                              {.capacity = capacity, .num_experts = num_experts});
+              {samples, capacity, hidden, num_experts}, [&](const Frame& frame, const turnout::Tensor* t) {
+                moe_dispatch_forward(frame, t[0], t[1], t[2], t[3], t[4],
+                                     {.capacity = capacity, .num_experts = num_experts});
               });
 }

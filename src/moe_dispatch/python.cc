@@ -1,7 +1,7 @@
 // Python bindings of this family.
 #include "doors/python/call.h"
+#include "moe_dispatch/moe_dispatch.h"
 #include "moe_dispatch/signature.h"
-#include "turnout/moe_dispatch.h"
 
 namespace turnout::families::moe_dispatch {
 
@@ -23,7 +23,7 @@ nb::object forward(nb::handle gates, nb::handle indices, nb::handle locations, n
   params.num_experts = call.scalar(num_experts);
   params.fill = dispatch.is_none() ? Fill::zero : Fill::keep;
   const Tensor d = call.out(dispatch, {extent_product(params.num_experts, params.capacity), x.shape[1]});
-  call.run([&](Context& context) { moe_dispatch_forward(context, g, i, l, x, d, params); });
+  call.run([&](const Frame& frame) { moe_dispatch_forward(frame, g, i, l, x, d, params); });
   return call.result();
 }
 

@@ -1,7 +1,7 @@
 // Python bindings of this family.
 #include "doors/python/call.h"
+#include "moe_re_routing/moe_re_routing.h"
 #include "moe_re_routing/signature.h"
-#include "turnout/moe_re_routing.h"
 
 namespace turnout::families::moe_re_routing {
 
@@ -32,9 +32,9 @@ nb::object re_routing(nb::handle tokens, nb::handle expert_token_num_per_rank, n
   }
   const Tensor idx = call.out(to[2], {x.shape[0]});
   const Tensor num = call.out(to[3], {counts.shape[1]});
-  call.run([&](Context& context) {
-    turnout::moe_re_routing(context, x, counts, scales ? &*scales : nullptr, permuted,
-                            permuted_scales ? &*permuted_scales : nullptr, idx, num, params);
+  call.run([&](const Frame& frame) {
+    moe_re_routing(frame, x, counts, scales ? &*scales : nullptr, permuted,
+                   permuted_scales ? &*permuted_scales : nullptr, idx, num, params);
   });
   return call.result();
 }
@@ -46,7 +46,7 @@ nb::object inverse(nb::handle permute_tokens, nb::handle permute_token_idx, nb::
   const ConstTensor idx = call.in(permute_token_idx);
   const auto type = call.choice<TokenIdx>(idx_type);
   const Tensor tokens = call.out(out, {x.shape[0], x.shape[1]});
-  call.run([&](Context& context) { moe_re_routing_inverse(context, x, idx, tokens, type); });
+  call.run([&](const Frame& frame) { moe_re_routing_inverse(frame, x, idx, tokens, type); });
   return call.result();
 }
 

@@ -4,6 +4,7 @@
 #include "doors/c/call.h"
 #include "sparse_conv/c_descriptor.h"
 #include "sparse_conv/signature.h"
+#include "sparse_conv/sparse_conv.h"
 
 namespace turnout::families::sparse_conv {
 
@@ -73,15 +74,16 @@ std::size_t scratch_bytes(const Arguments& arguments, const Positions& at) {
   const auto dims = [&](int i) {
     return Dims(arguments.scalar(at[i]).values, mluOpSparseConvolutionStruct::kDims);
   };
-  return indice_pairs_scratch(
-      arguments.size(at[0]), {.batch_size = arguments.size(at[1]),
-                              .spatial_shape = dims(2),
-                              .kernel_size = dims(3),
-                              .stride = dims(4),
-                              .padding = dims(5),
-                              .dilation = dims(6),
-                              .output_shape = dims(7),
-                              .mode = arguments.size(at[8]) == 0 ? ConvMode::sparse : ConvMode::submanifold});
+  return PairIndexPlan(arguments.size(at[0]),
+                       {.batch_size = arguments.size(at[1]),
+                        .spatial_shape = dims(2),
+                        .kernel_size = dims(3),
+                        .stride = dims(4),
+                        .padding = dims(5),
+                        .dilation = dims(6),
+                        .output_shape = dims(7),
+                        .mode = arguments.size(at[8]) == 0 ? ConvMode::sparse : ConvMode::submanifold})
+      .scratch_bytes();
 }
 constexpr ScratchBytes kScratch = {
     &scratch_bytes, "rows batch_size input_space filter_space stride pad dilation output_space sub_m"};
@@ -166,9 +168,9 @@ mluOpStatus_t mluOpGetIndicePairs(mluOpHandle_t handle,
             {indice_num_desc, indice_num}},
            {p.batch_size, vector_value(p.padding), vector_value(p.stride), vector_value(p.dilation),
             vector_value(p.spatial_shape), vector_value(p.kernel_size), vector_value(p.output_shape), p.mode},
-           [&](turnout::Context& context, const turnout::Tensor* t) {
+           [&](const Frame& frame, const turnout::Tensor* t) {
              ran = true;
-             num_act_out = turnout::get_indice_pairs(context, t[0], t[2], t[1], t[3], p);
+             num_act_out = get_indice_pairs(frame, t[0], t[2], t[1], t[3], p);
            },
            {workspace, workspace_size});
   if (status != MLUOP_STATUS_SUCCESS) return status;

@@ -1,30 +1,15 @@
 // Python bindings of this family.
 #include "core/check.h"
-#include "core/draft.h"
 #include "doors/python/call.h"
+#include "sparse_conv/parameters.h"
 #include "sparse_conv/signature.h"
-#include "turnout/sparse_conv.h"
+#include "sparse_conv/sparse_conv.h"
 
 namespace turnout::families::sparse_conv {
 
 using namespace core;
 using namespace doors;
 namespace {
-
-inline constexpr StepSpec kScalarsOnly[] = {{Check::scalars}};
-inline constexpr const Signature& kOutputShape = signature([] {
-  return Draft{
-      "indice_pairs_output_shape",
-      "dims",
-      {vector("spatial_shape", "dims", 1, kMaxSpatial), vector("kernel_size", "dims", 1, kMaxSpatial),
-       vector("stride", "dims", 1, kMaxSpatial), vector("padding", "dims", 0, kMaxSpatial),
-       vector("dilation", "dims", 1, kMaxSpatial), vector("output_padding", "dims", 0, kMaxSpatial),
-       vector("output_shape", "dims", 1, kMaxSpatial)},
-      {},
-      {},
-      {},
-      kScalarsOnly};
-});
 
 // What describes a convolution beside its input, as it comes from Python.
 struct Geometry {
@@ -42,13 +27,6 @@ constexpr PythonFunction kPairs{
     {vector("output_padding", "dims", 0, kMaxSpatial), flag("subm"), flag("transpose")}};
 constexpr PythonFunction kShape{
     "indice_pairs_output_shape", kOutputShape, "output_shape=", {flag("subm"), flag("transpose")}};
-
-// The most offsets a kernel may have, as the operator's own rule says it.
-constexpr std::int64_t kMostOffsets = [] {
-  for (const Rule& rule : kGetIndicePairs.rules)
-    if (rule.left.text == "volume(kernel_size)") return rule.right.factor;
-  throw "no such rule";
-}();
 
 // The scalars from spatial_shape on; those but spatial_shape may be one integer for all dimensions. `dims`:
 // how many `indices` has, if it is there and says so.
@@ -80,9 +58,7 @@ IndicePairsParams read(PythonCall& call, const Geometry& from, std::optional<std
       call.refuse(
           concat("output_padding[", std::int64_t{d}, "] is ", p.output_padding[d], ", expected 0 or more"));
   }
-  // Submanifold: the centre of the kernel lies on its site, whatever padding was given.
-  if (is_subm) p.padding = {};
-  return p;
+  return centred_on_sites(p);
 }
 
 nb::object indice_pairs(nb::handle indices, nb::handle batch_size, nb::handle spatial_shape,
@@ -105,26 +81,22 @@ nb::object indice_pairs(nb::handle indices, nb::handle batch_size, nb::handle sp
   const auto to = call.outs(out);
 
   // The large result before the work: what memory cannot hold is refused at once.
-  std::int64_t volume = 1;
-  for (int d = 0; d < params.kernel_size.count(); ++d) {
-    const std::int64_t extent = params.kernel_size[d];
-    volume = extent_product(volume, extent == -1 ? params.spatial_shape[d] : extent);
-  }
-  if (volume > kMostOffsets) {
+  const std::int64_t volume = kernel_volume(params);
+  if (volume > kMaxOffsets) {
     std::string kernel;
     for (int d = 0; d < params.kernel_size.count(); ++d)
       kernel += concat(d == 0 ? "[" : ", ", params.kernel_size[d]);
-    call.refuse(concat("kernel_size is ", kernel, "], expected at most ", kMostOffsets, " offsets in all"));
+    call.refuse(concat("kernel_size is ", kernel, "], expected at most ", kMaxOffsets, " offsets in all"));
   }
   const auto out_place = call.place(to[0]);
   const Tensor pairs = call.out(to[1], {volume, 2, sites.shape[0]});
   const Tensor num = call.out(to[2], {volume});
 
-  std::optional<IndicePairs> index;
-  call.run([&](Context& context) { index.emplace(context, sites, params); });
+  std::optional<SitePairs> index;
+  call.run([&](const Frame& frame) { index.emplace(frame, sites, params); });
   const Tensor out_indices = call.out(out_place, {index->num_act_out(), sites.shape[1]});
-  call.run([&](Context&) {
-    index->write(out_indices, pairs, num);
+  call.run([&](const Frame& frame) {
+    index->write(frame, out_indices, pairs, num);
     index.reset();  // its memory is large, and nobody should wait for it with the GIL
   });
   return call.result();
@@ -134,17 +106,8 @@ nb::object output_shape(nb::handle spatial_shape, nb::handle kernel_size, nb::ha
                         nb::handle padding, nb::handle dilation, nb::handle output_padding, nb::handle subm,
                         nb::handle transpose) {
   PythonCall call(kShape, false);
-  const IndicePairsParams p = read(
-      call, {spatial_shape, kernel_size, stride, padding, dilation, output_padding, subm, transpose}, {});
-  const Dims shape = indice_pairs_output_shape(p);
-  Dims kernel = p.kernel_size;
-  for (int d = 0; d < kernel.count(); ++d)
-    if (kernel[d] == -1) kernel[d] = p.spatial_shape[d];
-  const auto value = [](const Dims& dims) { return ScalarValue(dims.data(), dims.count()); };
-  const ScalarValue scalars[] = {
-      value(p.spatial_shape), value(kernel),           value(p.stride), value(p.padding),
-      value(p.dilation),      value(p.output_padding), value(shape)};
-  Arguments(kOutputShape, nullptr, 0, scalars, static_cast<int>(std::size(scalars))).check();
+  const Dims shape = checked_output_shape(read(
+      call, {spatial_shape, kernel_size, stride, padding, dilation, output_padding, subm, transpose}, {}));
   nb::list extents;
   for (int d = 0; d < shape.count(); ++d) extents.append(shape[d]);
   return nb::tuple(extents);
@@ -217,8 +180,8 @@ nb::object convolution_forward(nb::handle features, nb::handle filters, nb::hand
   const IndiceConvolutionParams params = read_params(call, inverse, subm);
   const Tensor y = call.out(out, {rows, w.shape[2]});
   check_rows(call, y, rows, "num_act_out");
-  call.run([&](Context& context) {
-    indice_convolution_forward(context, x, w, pairs, num, b ? &*b : nullptr, y, params);
+  call.run([&](const Frame& frame) {
+    indice_convolution_forward(frame, x, w, pairs, num, b ? &*b : nullptr, y, params);
   });
   return call.result();
 }
@@ -235,7 +198,7 @@ nb::object convolution_backward_data(nb::handle output_grad, nb::handle filters,
   const Tensor dx = call.out(out, {rows, w.shape[1]});
   check_rows(call, dx, rows, "num_act_in");
   call.run(
-      [&](Context& context) { indice_convolution_backward_data(context, dy, w, pairs, num, dx, params); });
+      [&](const Frame& frame) { indice_convolution_backward_data(frame, dy, w, pairs, num, dx, params); });
   return call.result();
 }
 
@@ -248,7 +211,7 @@ nb::object convolution_backward_filter(nb::handle features, nb::handle output_gr
   const IndiceConvolutionParams params = read_params(call, inverse, subm);
   const Tensor dw = call.out(out, {num.shape[0], x.shape[1], dy.shape[1]});
   call.run(
-      [&](Context& context) { indice_convolution_backward_filter(context, x, dy, pairs, num, dw, params); });
+      [&](const Frame& frame) { indice_convolution_backward_filter(frame, x, dy, pairs, num, dw, params); });
   return call.result();
 }
 
@@ -260,7 +223,7 @@ nb::object max_pool_forward(nb::handle features, nb::handle indice_pairs_, nb::h
   const auto start = call.named_choice<PoolInit>(init);
   const Tensor y = call.out(out, {rows, x.shape[1]});
   check_rows(call, y, rows, "num_act_out");
-  call.run([&](Context& context) { indice_max_pool_forward(context, x, pairs, num, y, start); });
+  call.run([&](const Frame& frame) { indice_max_pool_forward(frame, x, pairs, num, y, start); });
   return call.result();
 }
 
@@ -271,7 +234,7 @@ nb::object max_pool_backward(nb::handle features, nb::handle features_out, nb::h
   const ConstTensor x = call.in(features), y = call.in(features_out), dy = call.in(output_grad);
   const ConstTensor pairs = call.in(indice_pairs_), num = call.in(indice_num);
   const Tensor dx = call.out(out, {x.shape[0], x.shape[1]});
-  call.run([&](Context& context) { indice_max_pool_backward(context, x, y, dy, pairs, num, dx); });
+  call.run([&](const Frame& frame) { indice_max_pool_backward(frame, x, y, dy, pairs, num, dx); });
   return call.result();
 }
 
@@ -282,7 +245,7 @@ nb::object avg_pool_forward(nb::handle features, nb::handle indice_pairs_, nb::h
   const std::int64_t rows = read_rows(call, num_act_out, "num_act_out");
   const Tensor y = call.out(out, {rows, x.shape[1]});
   check_rows(call, y, rows, "num_act_out");
-  call.run([&](Context& context) { indice_avg_pool_forward(context, x, pairs, num, y); });
+  call.run([&](const Frame& frame) { indice_avg_pool_forward(frame, x, pairs, num, y); });
   return call.result();
 }
 
@@ -293,7 +256,7 @@ nb::object avg_pool_backward(nb::handle output_grad, nb::handle indice_pairs_, n
   const std::int64_t rows = read_rows(call, num_act_in, "num_act_in");
   const Tensor dx = call.out(out, {rows, dy.shape[1]});
   check_rows(call, dx, rows, "num_act_in");
-  call.run([&](Context& context) { indice_avg_pool_backward(context, dy, pairs, num, dx); });
+  call.run([&](const Frame& frame) { indice_avg_pool_backward(frame, dy, pairs, num, dx); });
   return call.result();
 }
 

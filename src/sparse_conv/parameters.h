@@ -1,0 +1,30 @@
+// The parameters of index pairs: their defaults, and checks that a signature cannot express.
+#pragma once
+
+#include <array>
+
+#include "core/check.h"
+#include "runtime/call.h"
+#include "turnout/sparse_conv.h"
+
+namespace turnout::families::sparse_conv {
+
+using namespace core;
+
+// Fills in the defaults. Arguments whose length is not that of spatial_shape are left for the checks to
+// refuse.
+IndicePairsParams resolved(const IndicePairsParams& given);
+
+// The number of kernel offsets, before or after resolved(); saturates.
+std::int64_t kernel_volume(const IndicePairsParams& p);
+
+// indice_pairs_output_shape(), with its arguments and the result in range. Throws Error if not.
+Dims checked_output_shape(const IndicePairsParams& params);
+
+// Checks what the signature does not see, because resolved() has turned it into other arguments.
+void check_given(Call& call, const IndicePairsParams& given);
+
+// The scalars in the order of the signature. They point into `p`.
+std::array<ScalarValue, 8> scalars_of(const IndicePairsParams& p);
+
+}  // namespace turnout::families::sparse_conv
