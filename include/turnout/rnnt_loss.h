@@ -103,7 +103,6 @@ TURNOUT_API void rnnt_pruning_backward(Context& context, const ConstTensor& prun
 // terms, the symbol's where they are equal. symbol_frames [B, S], int64: the frame in which each symbol is
 // taken, -1 outside the boundary and where no way leads through; score [B].
 TURNOUT_API void rnnt_align(Context& context, const ConstTensor& px, const ConstTensor& py,
-                            const ConstTensor* boundary, const Tensor& symbol_frames,
-                            const Tensor& score);
+                            const ConstTensor* boundary, const Tensor& symbol_frames, const Tensor& score);
 
 }  // namespace turnout

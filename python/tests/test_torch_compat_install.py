@@ -185,7 +185,7 @@ def test_fast_rnnt():
 
         assert fast_rnnt.rnnt_loss is our_fast_rnnt.rnnt_loss
         assert fast_rnnt.with_cuda() is False
-        with pytest.raises(ImportError, match="fast_rnnt.get_rnnt_prune_ranges_deprecated is not here"):
+        with pytest.raises(ImportError, match=r"fast_rnnt\.get_rnnt_prune_ranges_deprecated is not here"):
             fast_rnnt.get_rnnt_prune_ranges_deprecated  # noqa: B018
     finally:
         our_fast_rnnt.uninstall()
@@ -203,7 +203,7 @@ def test_torchaudio():
         "else: raise AssertionError\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
-    with pytest.raises(ImportError, match="torchaudio.load is not here; Turnout has its RNN-T loss"):
+    with pytest.raises(ImportError, match=r"torchaudio\.load is not here; Turnout has its RNN-T loss"):
         our_torchaudio.load  # noqa: B018
     with pytest.raises(AttributeError, match="there is no lod; Turnout has its RNN-T loss"):
         our_torchaudio.lod  # noqa: B018

@@ -1,4 +1,4 @@
-"""turnout.compat.k2, fast_rnnt and torchaudio: orders of arguments, defaults, and what each does differently."""
+"""turnout.compat.k2, fast_rnnt and torchaudio: orders of arguments, defaults, and their differences."""
 
 import inspect
 

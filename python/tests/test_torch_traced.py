@@ -252,7 +252,8 @@ def test_scalars_are_checked(name, changes):
 def test_sizes_that_depend_on_values(name):
     meta = {k: v.to("meta") for k, v in CALLS[name].items() if isinstance(v, torch.Tensor)}
     assert sentence_of(lambda: call(name, **meta)) == (
-        f"{name}: the number of {HAS_DYNAMIC_SIZE[name]} depends on values, which tensors on the device meta do not have; use "
+        f"{name}: the number of {HAS_DYNAMIC_SIZE[name]} depends on values, which tensors on the device "
+        "meta do not have; use "
         "fake tensors, or real ones"
     )
 

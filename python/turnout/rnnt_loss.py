@@ -129,7 +129,7 @@ def rnnt_logprobs_pruned_backward(
     use_hat_loss: bool = False,
     out: Array | None = None,
 ) -> Array:
-    """The gradient of :func:`rnnt_logprobs_pruned_forward` for the logits; ``out`` may be ``logits`` itself."""
+    """The gradient of :func:`rnnt_logprobs_pruned_forward`; ``out`` may be ``logits`` itself."""
     return _core.rnnt_logprobs_pruned_backward(
         *(logits, symbols, ranges, normalizer, px_grad, py_grad, termination_symbol, boundary),
         *(use_hat_loss, out, False),

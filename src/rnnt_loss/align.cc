@@ -5,16 +5,13 @@
 #include "core/dtypes.h"
 #include "rnnt_loss/kernels.h"
 #include "rnnt_loss/lattices.h"
+#include "rnnt_loss/rnnt_loss.h"
 #include "rnnt_loss/signature.h"
 #include "runtime/parallel.h"
 #include "simd/half.h"
-#include "turnout/rnnt_loss.h"
 
-namespace turnout {
+namespace turnout::families::rnnt_loss {
 namespace {
-
-using namespace core;
-using namespace families::rnnt_loss;
 
 struct AlignShape {
   std::int64_t symbols, frames, columns;
@@ -64,17 +61,19 @@ LaneOf<T> align(const AlignShape& shape, const Box& box, const T* px, const T* p
 
 }  // namespace
 
-void rnnt_align(Context& context, const ConstTensor& px, const ConstTensor& py, const ConstTensor* boundary,
+void rnnt_align(const Frame& frame, const ConstTensor& px, const ConstTensor& py, const ConstTensor* boundary,
                 const Tensor& symbol_frames, const Tensor& score) {
+  Context& context = frame.context;
   constexpr const Signature& kOp = kRnntAlign;
-  Call call(context, kOp, {px, py, slot_of(boundary), symbol_frames, score}, {});
+  Call call(frame, kOp, {px, py, slot_of(boundary), symbol_frames, score}, {});
   if (call.nothing_to_do()) return;
   const AlignShape shape{px.shape[1], py.shape[2], px.shape[2]};
   const LatticeShape lattice{px.shape[0], shape.symbols, shape.frames, false};
   const std::int64_t cells = (shape.symbols + 1) * (shape.frames + 1);
   const bool is_parallel = lattice.batch * cells * 8 >= kParallelBytes;
   const int workers = is_parallel ? context.threads() : 1;
-  const std::size_t way_bytes = array_bytes<std::uint8_t>(cells), row_bytes = array_bytes<double>(shape.frames + 1);
+  const std::size_t way_bytes = array_bytes<std::uint8_t>(cells),
+                    row_bytes = array_bytes<double>(shape.frames + 1);
   Scratch& scratch = call.scratch(Lattices::scratch_bytes(lattice, false) +
                                   static_cast<std::size_t>(workers) * (way_bytes + row_bytes));
   const Lattices lattices(call, lattice, {kOp.op, nullptr, nullptr, boundary, 0, 0}, scratch);
@@ -98,4 +97,4 @@ void rnnt_align(Context& context, const ConstTensor& px, const ConstTensor& py, 
   });
 }
 
-}  // namespace turnout
+}  // namespace turnout::families::rnnt_loss

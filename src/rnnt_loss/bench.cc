@@ -39,7 +39,8 @@ struct Pruned : Scale {
 
   Pruned() {
     for (std::size_t i = 0; i < ranges.size(); ++i)
-      ranges[i] = static_cast<std::int64_t>(i / kRows % kFrames * (kSymbols + 1 - kRows) / kFrames + i % kRows);
+      ranges[i] =
+          static_cast<std::int64_t>(i / kRows % kFrames * (kSymbols + 1 - kRows) / kFrames + i % kRows);
   }
   Tensor given() { return view(logits.data(), {kBatch, kFrames, kRows, kClasses}); }
   ConstTensor kept() const { return view(ranges.data(), {kBatch, kFrames, kRows}); }
@@ -61,7 +62,8 @@ void pruned_backward(benchmark::State& state) {
   for (auto _ : state)
     rnnt_logprobs_pruned_backward(context, p.given(), p.words(), p.kept(), nullptr, p.normalizer(), p.x(),
                                   p.y(), p.gradient(), {});
-  state.SetBytesProcessed(state.iterations() * static_cast<std::int64_t>(2 * p.logits.size() * sizeof(float)));
+  state.SetBytesProcessed(state.iterations() *
+                          static_cast<std::int64_t>(2 * p.logits.size() * sizeof(float)));
 }
 
 struct Sums : Scale {
@@ -83,8 +85,8 @@ void simple_forward(benchmark::State& state) {
 void simple_backward(benchmark::State& state) {
   Sums s;
   Context context({.threads = static_cast<int>(state.range(0))});
-  rnnt_logprobs_simple_forward(context, s.l(), s.a(), s.words(), nullptr, s.x(), s.y(), s.normalizer(), s.at(),
-                               0);
+  rnnt_logprobs_simple_forward(context, s.l(), s.a(), s.words(), nullptr, s.x(), s.y(), s.normalizer(),
+                               s.at(), 0);
   s.px = random_values(static_cast<std::int64_t>(s.px.size()));
   s.py = random_values(static_cast<std::int64_t>(s.py.size()));
   for (auto _ : state)

@@ -26,19 +26,20 @@ void run(FuzzInput& in) {
   const double gradients = sizeof(T) == 2 ? 2e-2 : 20 * steps;
   const auto expected = c.expected();
   const auto simple = pruned ? expected : c.expected_simple();
+  // Of a row without a finite sum the elements that are NaN depend on the order of operations.
+  const auto is_finite = [&](const auto& e) { return e.steps.nan_at == many<std::int64_t>(c.batch, -1); };
   for (Isa isa : supported_isas()) {
     Context one({.threads = 1, .isa = isa}), two({.threads = 2, .isa = isa});
     const auto r = c.run(one);
     require(r == c.run(two) && r.nan_at == expected.steps.nan_at);
     require(rnnt_difference(r.px, expected.steps.px) < steps &&
             rnnt_difference(r.py, expected.steps.py) < steps);
-    require(rnnt_difference(r.logits_grad, expected.logits_grad) < gradients);
+    require(!is_finite(expected) || rnnt_difference(r.logits_grad, expected.logits_grad) < gradients);
     if (pruned) continue;
     const auto s = c.run_simple(one);
     require(s == c.run_simple(two));
     require(rnnt_difference(s.px, simple.steps.px) < steps && rnnt_difference(s.py, simple.steps.py) < steps);
-    // NaN goes to other elements: the product has it in a whole row.
-    if (simple.steps.nan_at != many<std::int64_t>(c.batch, -1)) continue;
+    if (!is_finite(simple)) continue;
     require(rnnt_difference(s.lm_grad, simple.lm_grad) < gradients &&
             rnnt_difference(s.am_grad, simple.am_grad) < gradients);
   }

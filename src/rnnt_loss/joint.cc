@@ -7,16 +7,13 @@
 #include "core/dtypes.h"
 #include "rnnt_loss/kernels.h"
 #include "rnnt_loss/lattices.h"
+#include "rnnt_loss/rnnt_loss.h"
 #include "rnnt_loss/signature.h"
 #include "runtime/parallel.h"
 #include "simd/half.h"
-#include "turnout/rnnt_loss.h"
 
-namespace turnout {
+namespace turnout::families::rnnt_loss {
 namespace {
-
-using namespace core;
-using namespace families::rnnt_loss;
 
 // Logits that one range of work reads, about: a quarter of the second cache.
 constexpr std::int64_t kRangeLogits = std::int64_t{1} << 16;
@@ -145,7 +142,9 @@ std::int64_t forward_range(const JointRange<T>& range, const JointShape& shape,
         const T* row = logits + place * shape.classes;
         const LogSum<Lane> total = sum(row + skipped, shape.classes - skipped);
         const Lane blank = to_float(row[shape.blank]);
-        const auto probability = [&](std::int64_t c) { return (to_float(row[c]) - total.max) - total.log_sum; };
+        const auto probability = [&](std::int64_t c) {
+          return (to_float(row[c]) - total.max) - total.log_sum;
+        };
         if (symbol >= 0)
           *range.px(px, s, t) = probability(symbol) + (shape.is_hat ? log_sigmoid(-blank) : Lane{0});
         *range.py(py, s, t) = shape.is_hat ? log_sigmoid(blank) : probability(shape.blank);
@@ -158,9 +157,9 @@ std::int64_t forward_range(const JointRange<T>& range, const JointShape& shape,
 }
 
 template <class T>
-void backward_range(const JointRange<T>& range, const JointShape& shape,
-                    const RowKernels<LaneOf<T>>& kernels, const T* logits, const LaneOf<T>* normalizer,
-                    const void* px_grad, const void* py_grad, T* logits_grad) {
+void backward_range(const JointRange<T>& range, const JointShape& shape, const RowKernels<LaneOf<T>>& kernels,
+                    const T* logits, const LaneOf<T>* normalizer, const void* px_grad, const void* py_grad,
+                    T* logits_grad) {
   using Lane = LaneOf<T>;
   const auto gradient = kernels.gradient(dtype_of<T>);
   const auto clear = [&](std::int64_t place, std::int64_t count) {
@@ -212,8 +211,9 @@ void check_hat(Call& call, const JointArguments& a) {
   if (!a.params.use_hat_loss) return;
   call.check([&] {
     if (a.params.termination_symbol != 0)
-      throw Error(ErrorCode::bad_param, concat(a.lattice.op, ": termination_symbol is ",
-                                               a.params.termination_symbol, ", expected 0 with use_hat_loss"));
+      throw Error(ErrorCode::bad_param,
+                  concat(a.lattice.op, ": termination_symbol is ", a.params.termination_symbol,
+                         ", expected 0 with use_hat_loss"));
     if (a.logits.shape[3] < 2)
       throw Error(ErrorCode::bad_param, concat(a.lattice.op, ": logits.shape[3] is ", a.logits.shape[3],
                                                ", expected 2 or more classes with use_hat_loss"));
@@ -257,8 +257,9 @@ void backward(Context& context, Call& call, const JointArguments& a, const Const
   call.check([&] {
     if (logits_grad.data != a.logits.data && share_memory(Slot(logits_grad), Slot(a.logits)))
       throw Error(ErrorCode::bad_param,
-                  concat(a.lattice.op, ": logits_grad shares a part of the memory of logits, expected all of "
-                                       "it or none"));
+                  concat(a.lattice.op,
+                         ": logits_grad shares a part of the memory of logits, expected all of "
+                         "it or none"));
   });
   const JointShape shape = shape_of(a, px_grad.shape[2]);
   const FrameRanges ranges(shape, a.logits.dtype);
@@ -288,50 +289,54 @@ JointArguments joint(std::string_view op, const ConstTensor& logits, const Const
 
 }  // namespace
 
-void rnnt_logprobs_joint_forward(Context& context, const ConstTensor& logits, const ConstTensor& symbols,
+void rnnt_logprobs_joint_forward(const Frame& frame, const ConstTensor& logits, const ConstTensor& symbols,
                                  const ConstTensor* boundary, const Tensor& px, const Tensor& py,
                                  const Tensor& normalizer, const Tensor& nan_at,
                                  std::int64_t termination_symbol) {
+  Context& context = frame.context;
   constexpr const Signature& kOp = kRnntLogprobsJointForward;
-  Call call(context, kOp, {logits, symbols, slot_of(boundary), px, py, normalizer, nan_at},
+  Call call(frame, kOp, {logits, symbols, slot_of(boundary), px, py, normalizer, nan_at},
             {termination_symbol});
   forward(context, call, joint(kOp.op, logits, symbols, nullptr, boundary, {termination_symbol}), px, py,
           normalizer, nan_at);
 }
 
-void rnnt_logprobs_joint_backward(Context& context, const ConstTensor& logits, const ConstTensor& symbols,
+void rnnt_logprobs_joint_backward(const Frame& frame, const ConstTensor& logits, const ConstTensor& symbols,
                                   const ConstTensor* boundary, const ConstTensor& normalizer,
                                   const ConstTensor& px_grad, const ConstTensor& py_grad,
                                   const Tensor& logits_grad, std::int64_t termination_symbol) {
+  Context& context = frame.context;
   constexpr const Signature& kOp = kRnntLogprobsJointBackward;
-  Call call(context, kOp, {logits, symbols, slot_of(boundary), normalizer, px_grad, py_grad, logits_grad},
+  Call call(frame, kOp, {logits, symbols, slot_of(boundary), normalizer, px_grad, py_grad, logits_grad},
             {termination_symbol});
   backward(context, call, joint(kOp.op, logits, symbols, nullptr, boundary, {termination_symbol}), normalizer,
            px_grad, py_grad, logits_grad);
 }
 
-void rnnt_logprobs_pruned_forward(Context& context, const ConstTensor& logits, const ConstTensor& symbols,
+void rnnt_logprobs_pruned_forward(const Frame& frame, const ConstTensor& logits, const ConstTensor& symbols,
                                   const ConstTensor& ranges, const ConstTensor* boundary, const Tensor& px,
                                   const Tensor& py, const Tensor& normalizer, const Tensor& nan_at,
                                   const RnntPrunedParams& params) {
+  Context& context = frame.context;
   constexpr const Signature& kOp = kRnntLogprobsPrunedForward;
-  Call call(context, kOp, {logits, symbols, ranges, slot_of(boundary), px, py, normalizer, nan_at},
+  Call call(frame, kOp, {logits, symbols, ranges, slot_of(boundary), px, py, normalizer, nan_at},
             {params.termination_symbol, params.use_hat_loss});
   forward(context, call, joint(kOp.op, logits, symbols, &ranges, boundary, params), px, py, normalizer,
           nan_at);
 }
 
-void rnnt_logprobs_pruned_backward(Context& context, const ConstTensor& logits, const ConstTensor& symbols,
+void rnnt_logprobs_pruned_backward(const Frame& frame, const ConstTensor& logits, const ConstTensor& symbols,
                                    const ConstTensor& ranges, const ConstTensor* boundary,
                                    const ConstTensor& normalizer, const ConstTensor& px_grad,
                                    const ConstTensor& py_grad, const Tensor& logits_grad,
                                    const RnntPrunedParams& params) {
+  Context& context = frame.context;
   constexpr const Signature& kOp = kRnntLogprobsPrunedBackward;
-  Call call(context, kOp,
+  Call call(frame, kOp,
             {logits, symbols, ranges, slot_of(boundary), normalizer, px_grad, py_grad, logits_grad},
             {params.termination_symbol, params.use_hat_loss});
   backward(context, call, joint(kOp.op, logits, symbols, &ranges, boundary, params), normalizer, px_grad,
            py_grad, logits_grad);
 }
 
-}  // namespace turnout
+}  // namespace turnout::families::rnnt_loss

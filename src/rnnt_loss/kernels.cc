@@ -73,10 +73,9 @@ LaneOf<T> largest(const void* row, std::int64_t count) {
     most = hn::Max(most, x);
     nan = hn::IfThenElse(hn::Eq(x, x), nan, x);
   };
-  by_vectors(static_cast<const T*>(row), count, visit,
-             [&](const T* from, std::int64_t n) HWY_ATTR {
-               visit(Tail<T>(from, n, rounded<T>(kNone<Lane>)).values);
-             });
+  by_vectors(static_cast<const T*>(row), count, visit, [&](const T* from, std::int64_t n) HWY_ATTR {
+    visit(Tail<T>(from, n, rounded<T>(kNone<Lane>)).values);
+  });
   if (!hn::AllTrue(d, hn::Eq(nan, nan))) return std::numeric_limits<Lane>::quiet_NaN();
   return hn::GetLane(hn::MaxOfLanes(d, most));
 }
@@ -124,8 +123,7 @@ template <class T>
 void shifted(const void* row, std::int64_t count, LaneOf<T> shift, LaneOf<T>* to) {
   const Tag<LaneOf<T>> d;
   const auto by = hn::Set(d, shift);
-  map(static_cast<const T*>(row), count, to,
-      [&](auto x) HWY_ATTR { return falling_exp(d, hn::Sub(x, by)); });
+  map(static_cast<const T*>(row), count, to, [&](auto x) HWY_ATTR { return falling_exp(d, hn::Sub(x, by)); });
 }
 
 template <class T>
@@ -208,16 +206,16 @@ void negated_product(Lane* x, const Lane* by, std::int64_t count) {
 }
 
 // The function of each dtype whose lanes are Lane.
-#define TURNOUT_BY_DTYPE(Kernel, function)                                   \
-  template <class Lane>                                                      \
-  typename RowKernels<Lane>::Kernel function##_of(DType dtype) {             \
-    if constexpr (sizeof(Lane) == 8) {                                       \
-      return &function<double>;                                              \
-    } else {                                                                 \
-      return dtype == DType::f16    ? &function<f16>                         \
-             : dtype == DType::bf16 ? &function<bf16>                        \
-                                    : &function<float>;                      \
-    }                                                                        \
+#define TURNOUT_BY_DTYPE(Kernel, function)                       \
+  template <class Lane>                                          \
+  typename RowKernels<Lane>::Kernel function##_of(DType dtype) { \
+    if constexpr (sizeof(Lane) == 8) {                           \
+      return &function<double>;                                  \
+    } else {                                                     \
+      return dtype == DType::f16    ? &function<f16>             \
+             : dtype == DType::bf16 ? &function<bf16>            \
+                                    : &function<float>;          \
+    }                                                            \
   }
 TURNOUT_BY_DTYPE(Largest, largest)
 TURNOUT_BY_DTYPE(Sum, sum)
@@ -227,8 +225,8 @@ TURNOUT_BY_DTYPE(Add, add)
 #undef TURNOUT_BY_DTYPE
 
 template <class Lane>
-constexpr RowKernels<Lane> kRowKernels = {&largest_of<Lane>, &sum_of<Lane>,  &shifted_of<Lane>,
-                                          &gradient_of<Lane>, &add_of<Lane>, &log<Lane>,
+constexpr RowKernels<Lane> kRowKernels = {&largest_of<Lane>,  &sum_of<Lane>,         &shifted_of<Lane>,
+                                          &gradient_of<Lane>, &add_of<Lane>,         &log<Lane>,
                                           &weights<Lane>,     &negated_product<Lane>};
 constexpr RowKernels<float> kF32 = kRowKernels<float>;
 constexpr RowKernels<double> kF64 = kRowKernels<double>;

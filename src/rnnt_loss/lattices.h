@@ -35,9 +35,9 @@ class Lattices {
   // What a call has, and what it is called in sentences.
   struct Source {
     std::string_view op;
-    const ConstTensor* symbols;   // nullptr: there are none
-    const ConstTensor* ranges;    // nullptr: a frame has all positions
-    const ConstTensor* boundary;  // nullptr: whole lattices
+    const ConstTensor* symbols;         // nullptr: there are none
+    const ConstTensor* ranges;          // nullptr: a frame has all positions
+    const ConstTensor* boundary;        // nullptr: whole lattices
     std::int64_t first_class, classes;  // that a symbol may be
   };
   // Throws Error where they are out of range.

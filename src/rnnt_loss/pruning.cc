@@ -7,15 +7,12 @@
 #include "matrix/matrix.h"
 #include "rnnt_loss/kernels.h"
 #include "rnnt_loss/lattices.h"
+#include "rnnt_loss/rnnt_loss.h"
 #include "rnnt_loss/signature.h"
 #include "runtime/parallel.h"
-#include "turnout/rnnt_loss.h"
 
-namespace turnout {
+namespace turnout::families::rnnt_loss {
 namespace {
-
-using namespace core;
-using namespace families::rnnt_loss;
 
 LatticeShape shape_of(const ConstTensor& px_grad, const ConstTensor& py_grad) {
   return {px_grad.shape[0], px_grad.shape[1], py_grad.shape[2], px_grad.shape[2] == py_grad.shape[2]};
@@ -72,11 +69,11 @@ void find_starts(const LatticeShape& shape, const Box& box, const Real* px, std:
 
 }  // namespace
 
-std::int64_t rnnt_prune_width(Context& context, const ConstTensor& px_grad, const ConstTensor& py_grad,
+std::int64_t rnnt_prune_width(const Frame& frame, const ConstTensor& px_grad, const ConstTensor& py_grad,
                               const ConstTensor& boundary, std::int64_t s_range, PruneScore score) {
   constexpr const Signature& kOp = kRnntPruneWidth;
   std::int64_t rows = s_range;
-  Call call(context, kOp, {px_grad, py_grad, boundary, view(&rows, {1})},
+  Call call(frame, kOp, {px_grad, py_grad, boundary, view(&rows, {1})},
             {s_range, static_cast<std::int64_t>(score)});
   const LatticeShape shape = shape_of(px_grad, py_grad);
   Scratch& scratch = call.scratch(Lattices::scratch_bytes(shape, false));
@@ -98,10 +95,11 @@ std::int64_t rnnt_prune_width(Context& context, const ConstTensor& px_grad, cons
   return std::min(rows, shape.symbols + 1);
 }
 
-void rnnt_prune_ranges(Context& context, const ConstTensor& px_grad, const ConstTensor& py_grad,
+void rnnt_prune_ranges(const Frame& frame, const ConstTensor& px_grad, const ConstTensor& py_grad,
                        const ConstTensor& boundary, const Tensor& ranges, PruneScore score) {
+  Context& context = frame.context;
   constexpr const Signature& kOp = kRnntPruneRanges;
-  Call call(context, kOp, {px_grad, py_grad, boundary, ranges}, {static_cast<std::int64_t>(score)});
+  Call call(frame, kOp, {px_grad, py_grad, boundary, ranges}, {static_cast<std::int64_t>(score)});
   if (call.nothing_to_do()) return;
   const LatticeShape shape = shape_of(px_grad, py_grad);
   const std::int64_t rows = ranges.shape[2], columns = px_grad.shape[2];
@@ -110,8 +108,8 @@ void rnnt_prune_ranges(Context& context, const ConstTensor& px_grad, const Const
   const int workers = is_parallel ? context.threads() : 1;
   const std::size_t worker_bytes =
       array_bytes<std::int64_t>(shape.frames) + 2 * array_bytes<double>(shape.frames);
-  Scratch& scratch = call.scratch(Lattices::scratch_bytes(shape, false) +
-                                  static_cast<std::size_t>(workers) * worker_bytes);
+  Scratch& scratch =
+      call.scratch(Lattices::scratch_bytes(shape, false) + static_cast<std::size_t>(workers) * worker_bytes);
   const Lattices lattices = read_ends(call, kOp.op, shape, boundary, scratch);
   auto* memory = scratch.take<std::byte>(static_cast<std::int64_t>(worker_bytes) * workers);
   call.chose("windows", workers);
@@ -155,10 +153,11 @@ struct RowShape {
 
 }  // namespace
 
-void rnnt_pruning_forward(Context& context, const ConstTensor& lm, const ConstTensor& ranges,
+void rnnt_pruning_forward(const Frame& frame, const ConstTensor& lm, const ConstTensor& ranges,
                           const Tensor& pruned) {
+  Context& context = frame.context;
   constexpr const Signature& kOp = kRnntPruningForward;
-  Call call(context, kOp, {lm, ranges, pruned}, {});
+  Call call(frame, kOp, {lm, ranges, pruned}, {});
   if (call.nothing_to_do()) return;
   const RowShape shape({nullptr, lm.dtype, lm.shape, lm.rank}, ranges);
   Scratch& scratch = call.scratch(Lattices::scratch_bytes(shape.lattice, true));
@@ -181,10 +180,11 @@ void rnnt_pruning_forward(Context& context, const ConstTensor& lm, const ConstTe
                });
 }
 
-void rnnt_pruning_backward(Context& context, const ConstTensor& pruned_grad, const ConstTensor& ranges,
+void rnnt_pruning_backward(const Frame& frame, const ConstTensor& pruned_grad, const ConstTensor& ranges,
                            const Tensor& lm_grad) {
+  Context& context = frame.context;
   constexpr const Signature& kOp = kRnntPruningBackward;
-  Call call(context, kOp, {pruned_grad, ranges, lm_grad}, {});
+  Call call(frame, kOp, {pruned_grad, ranges, lm_grad}, {});
   if (call.nothing_to_do()) return;
   const RowShape shape(lm_grad, ranges);
   const int workers = shape.is_parallel ? context.threads() : 1;
@@ -221,4 +221,4 @@ void rnnt_pruning_backward(Context& context, const ConstTensor& pruned_grad, con
   });
 }
 
-}  // namespace turnout
+}  // namespace turnout::families::rnnt_loss

@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "core/check.h"
+#include "rnnt_loss/rnnt_loss.h"
 #include "rnnt_loss/signature.h"
-#include "turnout/rnnt_loss.h"
 
 namespace turnout::families::rnnt_loss {
 
@@ -61,8 +61,8 @@ nb::object joint_forward(nb::handle logits, nb::handle symbols, nb::handle termi
   const std::int64_t blank = call.scalar(termination_symbol);
   const Steps to =
       steps(call, out, x, text, x.shape[1], call.flag(modified, "modified"), x.shape[1], x.shape[2]);
-  call.run([&](Context& context) {
-    rnnt_logprobs_joint_forward(context, x, text, pointer(box), to.px, to.py, to.normalizer, to.nan_at, blank);
+  call.run([&](const Frame& frame) {
+    rnnt_logprobs_joint_forward(frame, x, text, pointer(box), to.px, to.py, to.normalizer, to.nan_at, blank);
   });
   return call.result();
 }
@@ -77,8 +77,8 @@ nb::object joint_backward(nb::handle logits, nb::handle symbols, nb::handle norm
   const ConstTensor n = call.in(normalizer), gx = call.in(px_grad), gy = call.in(py_grad);
   const std::int64_t blank = call.scalar(termination_symbol);
   const Tensor grad = call.out(out, x);
-  call.run([&](Context& context) {
-    rnnt_logprobs_joint_backward(context, x, text, pointer(box), n, gx, gy, grad, blank);
+  call.run([&](const Frame& frame) {
+    rnnt_logprobs_joint_backward(frame, x, text, pointer(box), n, gx, gy, grad, blank);
   });
   return call.result();
 }
@@ -93,8 +93,8 @@ nb::object pruned_forward(nb::handle logits, nb::handle symbols, nb::handle rang
   const RnntPrunedParams params{call.scalar(termination_symbol), call.flag(use_hat_loss, "use_hat_loss")};
   const Steps to =
       steps(call, out, x, text, x.shape[1], call.flag(modified, "modified"), x.shape[1], x.shape[2]);
-  call.run([&](Context& context) {
-    rnnt_logprobs_pruned_forward(context, x, text, rows, pointer(box), to.px, to.py, to.normalizer, to.nan_at,
+  call.run([&](const Frame& frame) {
+    rnnt_logprobs_pruned_forward(frame, x, text, rows, pointer(box), to.px, to.py, to.normalizer, to.nan_at,
                                  params);
   });
   return call.result();
@@ -110,8 +110,8 @@ nb::object pruned_backward(nb::handle logits, nb::handle symbols, nb::handle ran
   const ConstTensor n = call.in(normalizer), gx = call.in(px_grad), gy = call.in(py_grad);
   const RnntPrunedParams params{call.scalar(termination_symbol), call.flag(use_hat_loss, "use_hat_loss")};
   const Tensor grad = call.out(out, x);
-  call.run([&](Context& context) {
-    rnnt_logprobs_pruned_backward(context, x, text, rows, pointer(box), n, gx, gy, grad, params);
+  call.run([&](const Frame& frame) {
+    rnnt_logprobs_pruned_backward(frame, x, text, rows, pointer(box), n, gx, gy, grad, params);
   });
   return call.result();
 }
@@ -125,8 +125,8 @@ nb::object simple_forward(nb::handle lm, nb::handle am, nb::handle symbols, nb::
   const std::int64_t blank = call.scalar(termination_symbol);
   const Steps to =
       steps(call, out, l, text, a.shape[1], call.flag(modified, "modified"), l.shape[1], a.shape[1]);
-  call.run([&](Context& context) {
-    rnnt_logprobs_simple_forward(context, l, a, text, pointer(box), to.px, to.py, to.normalizer, to.nan_at,
+  call.run([&](const Frame& frame) {
+    rnnt_logprobs_simple_forward(frame, l, a, text, pointer(box), to.px, to.py, to.normalizer, to.nan_at,
                                  blank);
   });
   return call.result();
@@ -144,8 +144,8 @@ nb::object simple_backward(nb::handle lm, nb::handle am, nb::handle symbols, nb:
   const auto to = call.outs(out);
   const Tensor lm_grad = call.out(to[0], l);
   const Tensor am_grad = call.out(to[1], a);
-  call.run([&](Context& context) {
-    rnnt_logprobs_simple_backward(context, l, a, text, pointer(box), n, gx, gy, lm_grad, am_grad, blank);
+  call.run([&](const Frame& frame) {
+    rnnt_logprobs_simple_backward(frame, l, a, text, pointer(box), n, gx, gy, lm_grad, am_grad, blank);
   });
   return call.result();
 }
@@ -158,9 +158,9 @@ nb::object prune_ranges(nb::handle px_grad, nb::handle py_grad, nb::handle bound
   const std::int64_t wanted = call.integer(s_range, "s_range");
   const auto how = call.named_choice<PruneScore>(score);
   std::int64_t width = 0;
-  call.run([&](Context& context) { width = rnnt_prune_width(context, gx, gy, box, wanted, how); });
+  call.run([&](const Frame& frame) { width = rnnt_prune_width(frame, gx, gy, box, wanted, how); });
   const Tensor ranges = call.out(out, {gx.shape[0], gy.shape[2], width});
-  call.run([&](Context& context) { rnnt_prune_ranges(context, gx, gy, box, ranges, how); });
+  call.run([&](const Frame& frame) { rnnt_prune_ranges(frame, gx, gy, box, ranges, how); });
   return call.result();
 }
 
@@ -169,7 +169,7 @@ nb::object pruning_forward(nb::handle lm, nb::handle ranges, nb::handle out, boo
   const ConstTensor l = call.in(lm);
   const ConstTensor rows = call.in(ranges);
   const Tensor pruned = call.out(out, {l.shape[0], rows.shape[1], rows.shape[2], l.shape[2]});
-  call.run([&](Context& context) { rnnt_pruning_forward(context, l, rows, pruned); });
+  call.run([&](const Frame& frame) { rnnt_pruning_forward(frame, l, rows, pruned); });
   return call.result();
 }
 
@@ -181,7 +181,7 @@ nb::object pruning_backward(nb::handle pruned_grad, nb::handle ranges, nb::handl
   const std::int64_t count = call.integer(symbols, "symbols");
   if (count < 0) call.refuse(concat("symbols is ", count, ", expected 0 or more"));
   const Tensor lm_grad = call.out(out, {grad.shape[0], one_more(count), grad.shape[3]});
-  call.run([&](Context& context) { rnnt_pruning_backward(context, grad, rows, lm_grad); });
+  call.run([&](const Frame& frame) { rnnt_pruning_backward(frame, grad, rows, lm_grad); });
   return call.result();
 }
 
@@ -192,9 +192,8 @@ nb::object align(nb::handle px, nb::handle py, nb::handle boundary, nb::handle o
   const std::optional<ConstTensor> box = call.optional_in(boundary);
   const auto to = call.outs(out);
   const Tensor frames = call.out(to[0], {x.shape[0], x.shape[1]});
-  const Tensor score =
-      call.out(to[1], {x.shape[0]}, x.dtype == DType::f64 ? DType::f64 : DType::f32);
-  call.run([&](Context& context) { rnnt_align(context, x, y, pointer(box), frames, score); });
+  const Tensor score = call.out(to[1], {x.shape[0]}, x.dtype == DType::f64 ? DType::f64 : DType::f32);
+  call.run([&](const Frame& frame) { rnnt_align(frame, x, y, pointer(box), frames, score); });
   return call.result();
 }
 

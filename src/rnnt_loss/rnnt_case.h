@@ -111,10 +111,17 @@ struct RnntCase {
   }
 
   reference::RnntBatch definition() const {
-    return {batch,        frames,      rows,
-            classes,      symbols,     columns,
-            blank,        use_hat_loss, text.data(),
-            !is_pruned ? nullptr : ranges.data(), boundary.empty() ? nullptr : boundary.data()};
+    return {batch,
+            frames,
+            rows,
+            classes,
+            symbols,
+            columns,
+            blank,
+            use_hat_loss,
+            text.data(),
+            !is_pruned ? nullptr : ranges.data(),
+            boundary.empty() ? nullptr : boundary.data()};
   }
 
   // Results begin as paint, which every element must lose.
@@ -132,9 +139,12 @@ struct RnntCase {
   static constexpr Lane kPaint = 7;
   Result painted(std::int64_t normalizers) const {
     const T paint = cast(static_cast<double>(kPaint));
-    return {many<Lane>(batch * symbols * columns, kPaint), many<Lane>(batch * (symbols + 1) * frames, kPaint),
-            many<Lane>(normalizers, kPaint),               many<std::int64_t>(batch, 7),
-            many<T>(batch * frames * rows * classes, paint), many<T>(batch * (symbols + 1) * classes, paint),
+    return {many<Lane>(batch * symbols * columns, kPaint),
+            many<Lane>(batch * (symbols + 1) * frames, kPaint),
+            many<Lane>(normalizers, kPaint),
+            many<std::int64_t>(batch, 7),
+            many<T>(batch * frames * rows * classes, paint),
+            many<T>(batch * (symbols + 1) * classes, paint),
             many<T>(batch * frames * classes, paint)};
   }
 
@@ -211,7 +221,8 @@ struct RnntCase {
                reference::rnnt_logprobs_backward(definition(), x.data(), wide(px_grad), wide(py_grad)),
                many<double>(batch * (symbols + 1) * classes), many<double>(batch * frames * classes)};
     for (std::size_t i = 0; i < e.logits_grad.size(); ++i) {
-      const auto c = static_cast<std::int64_t>(i) % classes, s = static_cast<std::int64_t>(i) / classes % (symbols + 1);
+      const auto c = static_cast<std::int64_t>(i) % classes,
+                 s = static_cast<std::int64_t>(i) / classes % (symbols + 1);
       const auto bt = static_cast<std::int64_t>(i) / classes / (symbols + 1), b = bt / frames;
       e.lm_grad[static_cast<std::size_t>((b * (symbols + 1) + s) * classes + c)] += e.logits_grad[i];
       e.am_grad[static_cast<std::size_t>(bt * classes + c)] += e.logits_grad[i];

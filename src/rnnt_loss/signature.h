@@ -36,13 +36,13 @@ consteval ArgumentSpec py_grad(std::string_view logits) {
 }
 
 inline constexpr const Signature& kRnntLogprobsJointForward = signature([] {
-  return Draft{"rnnt_logprobs_joint_forward",
-               "batch frames symbols classes columns",
-               {kTermination},
-               {in("logits", kFloats, "batch, frames, symbols + 1, classes"), kSymbols, kBoundary,
-                px("logits"), py("logits"),
-                out("normalizer", lane_of("logits"), "batch, frames, symbols + 1"), kNanAt},
-               {kTerminationIsAClass, kFewestColumns, kMostColumns}};
+  return Draft{
+      "rnnt_logprobs_joint_forward",
+      "batch frames symbols classes columns",
+      {kTermination},
+      {in("logits", kFloats, "batch, frames, symbols + 1, classes"), kSymbols, kBoundary, px("logits"),
+       py("logits"), out("normalizer", lane_of("logits"), "batch, frames, symbols + 1"), kNanAt},
+      {kTerminationIsAClass, kFewestColumns, kMostColumns}};
 });
 
 inline constexpr const Signature& kRnntLogprobsJointBackward = signature([] {
@@ -68,14 +68,14 @@ inline constexpr const Signature& kRnntLogprobsPrunedForward = signature([] {
 });
 
 inline constexpr const Signature& kRnntLogprobsPrunedBackward = signature([] {
-  return Draft{"rnnt_logprobs_pruned_backward",
-               "batch frames rows classes symbols columns",
-               {kTermination, flag("use_hat_loss")},
-               {in("logits", kFloats, "batch, frames, rows, classes"), kSymbols, kRanges, kBoundary,
-                in("normalizer", lane_of("logits"), "batch, frames, rows"), px_grad("logits"),
-                py_grad("logits"),
-                may_overlap("logits", out("logits_grad", like("logits"), "batch, frames, rows, classes"))},
-               {kTerminationIsAClass, kFewestColumns, kMostColumns, kFewestRows, kMostRows}};
+  return Draft{
+      "rnnt_logprobs_pruned_backward",
+      "batch frames rows classes symbols columns",
+      {kTermination, flag("use_hat_loss")},
+      {in("logits", kFloats, "batch, frames, rows, classes"), kSymbols, kRanges, kBoundary,
+       in("normalizer", lane_of("logits"), "batch, frames, rows"), px_grad("logits"), py_grad("logits"),
+       may_overlap("logits", out("logits_grad", like("logits"), "batch, frames, rows, classes"))},
+      {kTerminationIsAClass, kFewestColumns, kMostColumns, kFewestRows, kMostRows}};
 });
 
 inline constexpr const Signature& kRnntLogprobsSimpleForward = signature([] {
@@ -89,15 +89,15 @@ inline constexpr const Signature& kRnntLogprobsSimpleForward = signature([] {
 });
 
 inline constexpr const Signature& kRnntLogprobsSimpleBackward = signature([] {
-  return Draft{"rnnt_logprobs_simple_backward",
-               "batch symbols classes frames columns",
-               {kTermination},
-               {in("lm", kFloats, "batch, symbols + 1, classes"),
-                in("am", like("lm"), "batch, frames, classes"), kSymbols, kBoundary,
-                in("normalizer", lane_of("lm"), "batch, symbols + 1, frames"), px_grad("lm"), py_grad("lm"),
-                out("lm_grad", like("lm"), "batch, symbols + 1, classes"),
-                out("am_grad", like("lm"), "batch, frames, classes")},
-               {kTerminationIsAClass, kFewestColumns, kMostColumns}};
+  return Draft{
+      "rnnt_logprobs_simple_backward",
+      "batch symbols classes frames columns",
+      {kTermination},
+      {in("lm", kFloats, "batch, symbols + 1, classes"), in("am", like("lm"), "batch, frames, classes"),
+       kSymbols, kBoundary, in("normalizer", lane_of("lm"), "batch, symbols + 1, frames"), px_grad("lm"),
+       py_grad("lm"), out("lm_grad", like("lm"), "batch, symbols + 1, classes"),
+       out("am_grad", like("lm"), "batch, frames, classes")},
+      {kTerminationIsAClass, kFewestColumns, kMostColumns}};
 });
 
 inline constexpr ArgumentSpec kTakenSymbols =
@@ -117,8 +117,7 @@ inline constexpr const Signature& kRnntPruneRanges = signature([] {
   return Draft{"rnnt_prune_ranges",
                "batch symbols columns frames rows",
                {choice("score", "flow steps")},
-               {kTakenSymbols, kTakenBlanks, kEnds,
-                out("ranges", dtypes(DType::i64), "batch, frames, rows")},
+               {kTakenSymbols, kTakenBlanks, kEnds, out("ranges", dtypes(DType::i64), "batch, frames, rows")},
                {kFewestColumns, kMostColumns, kFewestRows, kMostRows}};
 });
 
@@ -141,13 +140,14 @@ inline constexpr const Signature& kRnntPruningBackward = signature([] {
 });
 
 inline constexpr const Signature& kRnntAlign = signature([] {
-  return Draft{"rnnt_align",
-               "batch symbols columns frames",
-               {},
-               {in("px", kFloats, "batch, symbols, columns"), in("py", like("px"), "batch, symbols + 1, frames"),
-                kBoundary, out("symbol_frames", dtypes(DType::i64), "batch, symbols"),
-                out("score", lane_of("px"), "batch")},
-               {kFewestColumns, kMostColumns}};
+  return Draft{
+      "rnnt_align",
+      "batch symbols columns frames",
+      {},
+      {in("px", kFloats, "batch, symbols, columns"), in("py", like("px"), "batch, symbols + 1, frames"),
+       kBoundary, out("symbol_frames", dtypes(DType::i64), "batch, symbols"),
+       out("score", lane_of("px"), "batch")},
+      {kFewestColumns, kMostColumns}};
 });
 
 }  // namespace turnout::families::rnnt_loss

@@ -8,21 +8,18 @@
 #include "matrix/matrix.h"
 #include "rnnt_loss/kernels.h"
 #include "rnnt_loss/lattices.h"
+#include "rnnt_loss/rnnt_loss.h"
 #include "rnnt_loss/signature.h"
 #include "runtime/parallel.h"
 #include "simd/half.h"
-#include "turnout/rnnt_loss.h"
 
-namespace turnout {
+namespace turnout::families::rnnt_loss {
 namespace {
 
-using namespace core;
-using namespace families::rnnt_loss;
-
-constexpr std::int64_t kTileFrames = 64;      // frames of a product
-constexpr std::int64_t kTileClasses = 256;    // classes of a range of the gradient
-constexpr std::int64_t kBatchRows = 96;       // rows of a product that are passed at once
-constexpr double kParallelProducts = 4e6;     // below it a second thread takes longer to wake than it saves
+constexpr std::int64_t kTileFrames = 64;    // frames of a product
+constexpr std::int64_t kTileClasses = 256;  // classes of a range of the gradient
+constexpr std::int64_t kBatchRows = 96;     // rows of a product that are passed at once
+constexpr double kParallelProducts = 4e6;   // below it a second thread takes longer to wake than it saves
 
 struct SimpleShape {
   LatticeShape lattice;
@@ -292,8 +289,7 @@ class SimpleBackward {
   void classes(std::int64_t b, std::int64_t number, std::byte* memory) const {
     const Box& box = lattices_.box(b);
     const std::int64_t frames = shape_.lattice.frames, positions = shape_.positions();
-    const std::int64_t first = number * kTileClasses,
-                       count = std::min(kTileClasses, shape_.classes - first);
+    const std::int64_t first = number * kTileClasses, count = std::min(kTileClasses, shape_.classes - first);
     const std::int64_t columns = matrix_.padded(count), rows = box.s_end + 1 - box.s_begin;
     Cursor cursor(memory);
     Lane* lm_exp = cursor.take<Lane>(positions * matrix_.padded(kTileClasses));
@@ -337,9 +333,10 @@ class SimpleBackward {
           peak(lattices_.symbol(b, s), *px_grad(b, s, begin + t));
         peak(shape_.blank, frame_blanks_[am_row + t]);
         if (has_small_[b] != 0)
-          for (std::int64_t s = box.s_begin; s <= box.s_end; ++s) add_small(b, s, begin + t, first, count, sum);
-        matrix_.round(sum, nullptr, count,
-                      operands_.am_grad + (am_row + t) * shape_.classes + first, dtype_of<T>);
+          for (std::int64_t s = box.s_begin; s <= box.s_end; ++s)
+            add_small(b, s, begin + t, first, count, sum);
+        matrix_.round(sum, nullptr, count, operands_.am_grad + (am_row + t) * shape_.classes + first,
+                      dtype_of<T>);
       }
     }
     for (std::int64_t s = box.s_begin; s <= box.s_end; ++s) {
@@ -391,12 +388,13 @@ class SimpleBackward {
 
 }  // namespace
 
-void rnnt_logprobs_simple_forward(Context& context, const ConstTensor& lm, const ConstTensor& am,
+void rnnt_logprobs_simple_forward(const Frame& frame, const ConstTensor& lm, const ConstTensor& am,
                                   const ConstTensor& symbols, const ConstTensor* boundary, const Tensor& px,
                                   const Tensor& py, const Tensor& normalizer, const Tensor& nan_at,
                                   std::int64_t termination_symbol) {
+  Context& context = frame.context;
   constexpr const Signature& kOp = kRnntLogprobsSimpleForward;
-  Call call(context, kOp, {lm, am, symbols, slot_of(boundary), px, py, normalizer, nan_at},
+  Call call(frame, kOp, {lm, am, symbols, slot_of(boundary), px, py, normalizer, nan_at},
             {termination_symbol});
   if (call.nothing_to_do()) return;
   const SimpleShape shape(lm, am, px.shape[2], termination_symbol);
@@ -408,8 +406,8 @@ void rnnt_logprobs_simple_forward(Context& context, const ConstTensor& lm, const
     using Lane = LaneOf<T>;
     using Plan = SimpleForward<T>;
     const std::size_t worker_bytes = Plan::worker_bytes(shape, context.isa());
-    Scratch& scratch = call.scratch(Lattices::scratch_bytes(shape.lattice, false) + Plan::shared_bytes(shape) +
-                                    array_bytes<std::int64_t>(batch * tiles) +
+    Scratch& scratch = call.scratch(Lattices::scratch_bytes(shape.lattice, false) +
+                                    Plan::shared_bytes(shape) + array_bytes<std::int64_t>(batch * tiles) +
                                     static_cast<std::size_t>(workers) * worker_bytes);
     const Lattices lattices(call, shape.lattice, {kOp.op, &symbols, nullptr, boundary, 0, shape.classes},
                             scratch);
@@ -420,9 +418,9 @@ void rnnt_logprobs_simple_forward(Context& context, const ConstTensor& lm, const
     plan.share(exponentials, scratch.take<Lane>(rows));
     auto* memory = scratch.take<std::byte>(static_cast<std::int64_t>(worker_bytes) * workers);
     call.chose("tiles of frames", workers);
-    const typename Plan::Operands operands{
-        static_cast<const T*>(lm.data), static_cast<const T*>(am.data), static_cast<Lane*>(px.data),
-        static_cast<Lane*>(py.data), static_cast<Lane*>(normalizer.data)};
+    const typename Plan::Operands operands{static_cast<const T*>(lm.data), static_cast<const T*>(am.data),
+                                           static_cast<Lane*>(px.data), static_cast<Lane*>(py.data),
+                                           static_cast<Lane*>(normalizer.data)};
     parallel_for(
         context, rows, workers > 1 ? kTileFrames : rows,
         [&](std::int64_t begin, std::int64_t end) {
@@ -448,14 +446,14 @@ void rnnt_logprobs_simple_forward(Context& context, const ConstTensor& lm, const
   });
 }
 
-void rnnt_logprobs_simple_backward(Context& context, const ConstTensor& lm, const ConstTensor& am,
+void rnnt_logprobs_simple_backward(const Frame& frame, const ConstTensor& lm, const ConstTensor& am,
                                    const ConstTensor& symbols, const ConstTensor* boundary,
                                    const ConstTensor& normalizer, const ConstTensor& px_grad,
                                    const ConstTensor& py_grad, const Tensor& lm_grad, const Tensor& am_grad,
                                    std::int64_t termination_symbol) {
+  Context& context = frame.context;
   constexpr const Signature& kOp = kRnntLogprobsSimpleBackward;
-  Call call(context, kOp,
-            {lm, am, symbols, slot_of(boundary), normalizer, px_grad, py_grad, lm_grad, am_grad},
+  Call call(frame, kOp, {lm, am, symbols, slot_of(boundary), normalizer, px_grad, py_grad, lm_grad, am_grad},
             {termination_symbol});
   if (call.nothing_to_do()) return;
   const SimpleShape shape(lm, am, px_grad.shape[2], termination_symbol);
@@ -466,8 +464,9 @@ void rnnt_logprobs_simple_backward(Context& context, const ConstTensor& lm, cons
     using Lane = LaneOf<T>;
     using Plan = SimpleBackward<T>;
     const std::size_t worker_bytes = Plan::worker_bytes(shape, context.isa());
-    Scratch& scratch = call.scratch(Lattices::scratch_bytes(shape.lattice, false) + Plan::shared_bytes(shape) +
-                                    static_cast<std::size_t>(workers) * worker_bytes);
+    Scratch& scratch =
+        call.scratch(Lattices::scratch_bytes(shape.lattice, false) + Plan::shared_bytes(shape) +
+                     static_cast<std::size_t>(workers) * worker_bytes);
     const Lattices lattices(call, shape.lattice, {kOp.op, &symbols, nullptr, boundary, 0, shape.classes},
                             scratch);
     Plan plan(shape, lattices, context.isa(),
@@ -496,4 +495,4 @@ void rnnt_logprobs_simple_backward(Context& context, const ConstTensor& lm, cons
   });
 }
 
-}  // namespace turnout
+}  // namespace turnout::families::rnnt_loss

@@ -15,7 +15,7 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 template <class T>
 constexpr double kSteps = sizeof(T) == 8 ? 1e-13 : 2e-6;
 template <class T>  // 16-bit gradients are rounded once
-constexpr double kGradients = sizeof(T) == 8                  ? 1e-12
+constexpr double kGradients = sizeof(T) == 8            ? 1e-12
                               : std::is_same_v<T, f16>  ? 1e-3
                               : std::is_same_v<T, bf16> ? 1e-2
                                                         : 1e-5;
@@ -31,7 +31,8 @@ template <class T>
 void expect_like_definition(RnntCase<T> c) {
   SCOPED_TRACE(testing::Message() << "batch " << c.batch << ", frames " << c.frames << ", symbols "
                                   << c.symbols << ", classes " << c.classes << ", rows " << c.rows
-                                  << (c.boundary.empty() ? "" : ", boundary") << (c.use_hat_loss ? ", HAT" : ""));
+                                  << (c.boundary.empty() ? "" : ", boundary")
+                                  << (c.use_hat_loss ? ", HAT" : ""));
   const bool has_simple = !c.is_pruned;
   const auto expected = c.expected();
   const auto simple = has_simple ? c.expected_simple() : expected;
@@ -69,8 +70,9 @@ TYPED_TEST_SUITE(RnntLogprobs, Floats);
 TYPED_TEST(RnntLogprobs, LikeTheirDefinition) {
   std::mt19937 random(1);
   for (const bool modified : {false, true}) {
-    for (const auto& [b, t, s, c] : {std::tuple(1, 1, 0, 1), std::tuple(3, 7, 4, 5), std::tuple(2, 5, 5, 33),
-                                     std::tuple(2, 70, 3, 300), std::tuple(0, 3, 2, 4), std::tuple(2, 0, 0, 4)}) {
+    for (const auto& [b, t, s, c] :
+         {std::tuple(1, 1, 0, 1), std::tuple(3, 7, 4, 5), std::tuple(2, 5, 5, 33), std::tuple(2, 70, 3, 300),
+          std::tuple(0, 3, 2, 4), std::tuple(2, 0, 0, 4)}) {
       for (const bool bounded : {false, true}) {
         RnntCase<TypeParam> whole(b, t, s, c, modified);
         whole.fill(random);
@@ -220,13 +222,15 @@ TEST(RnntLogprobs, Refusals) {
   };
   const std::string op = "rnnt_logprobs_pruned_forward: ";
   EXPECT_EQ(sentence([](auto& c) { c.text[2] = 5; }), op + "symbols[0, 2] is 5, expected 0 .. 4");
-  EXPECT_EQ(sentence([](auto& c) { c.text[2] = 0; }, false, true), op + "symbols[0, 2] is 0, expected 1 .. 4");
+  EXPECT_EQ(sentence([](auto& c) { c.text[2] = 0; }, false, true),
+            op + "symbols[0, 2] is 0, expected 1 .. 4");
   EXPECT_EQ(sentence([](auto& c) { c.text[5] = -7; }), "no error");  // behind s_end
   EXPECT_EQ(sentence([](auto& c) { c.boundary[7] = 5; }), op + "boundary[1, 3] is 5, expected 0 .. 4 frames");
   EXPECT_EQ(sentence([](auto& c) { c.boundary[4] = 3; }),
             op + "boundary[1, 0] is 3, expected at most its end boundary[1, 2] = 2");
-  EXPECT_EQ(sentence([](auto& c) { c.boundary[3] = 2; }, true),
-            op + "row 0 of the batch has 2 frames for 3 symbols, expected at least 3: a symbol takes a frame");
+  EXPECT_EQ(
+      sentence([](auto& c) { c.boundary[3] = 2; }, true),
+      op + "row 0 of the batch has 2 frames for 3 symbols, expected at least 3: a symbol takes a frame");
   EXPECT_EQ(sentence([](auto& c) { c.ranges[2 * 1] = 3; }), op + "ranges[0, 1, 0] is 3, expected 0 .. 2");
   EXPECT_EQ(sentence([](auto& c) { c.ranges[0] = 0, c.ranges[1] = 2; }),
             op + "ranges[0, 0, 1] is 2, expected 1, one more than the position before it");
@@ -239,14 +243,15 @@ TEST(RnntLogprobs, PartOfTheSameMemory) {
   std::vector<float> memory(200);
   const std::vector<std::int64_t> text(2);
   const std::vector<float> n(12), px(10), py(12);
-  EXPECT_EQ(sentence_of([&] {
-              rnnt_logprobs_joint_backward(default_context(), view(memory.data(), {1, 4, 3, 5}),
-                                           view(text.data(), {1, 2}), nullptr, view(n.data(), {1, 4, 3}),
-                                           view(px.data(), {1, 2, 5}), view(py.data(), {1, 3, 4}),
-                                           view(memory.data() + 1, {1, 4, 3, 5}), 0);
-            }),
-            "rnnt_logprobs_joint_backward: logits_grad shares a part of the memory of logits, expected all of "
-            "it or none");
+  EXPECT_EQ(
+      sentence_of([&] {
+        rnnt_logprobs_joint_backward(default_context(), view(memory.data(), {1, 4, 3, 5}),
+                                     view(text.data(), {1, 2}), nullptr, view(n.data(), {1, 4, 3}),
+                                     view(px.data(), {1, 2, 5}), view(py.data(), {1, 3, 4}),
+                                     view(memory.data() + 1, {1, 4, 3, 5}), 0);
+      }),
+      "rnnt_logprobs_joint_backward: logits_grad shares a part of the memory of logits, expected all of "
+      "it or none");
 }
 
 // -- pruning -----------------------------------------------------------------------------------------------
@@ -255,7 +260,8 @@ TEST(RnntPruning, RangesLikeTheirDefinition) {
   std::mt19937 random(8);
   Context one({.threads = 1}), five({.threads = 5});
   for (int i = 0; i < 200; ++i) {
-    const std::int64_t b = 1 + random() % 3, t = 1 + random() % 9, s = random() % 6, r = 1 + random() % (s + 1);
+    const std::int64_t b = 1 + random() % 3, t = 1 + random() % 9, s = random() % 6,
+                       r = 1 + random() % (s + 1);
     RnntCase<double> c(b, t, s, 1, random() % 2 == 0, r);
     c.fill(random);
     c.boundary.clear();
@@ -263,7 +269,8 @@ TEST(RnntPruning, RangesLikeTheirDefinition) {
       c.boundary.insert(c.boundary.end(), {0, 0, static_cast<std::int64_t>(random()) % (s + 1),
                                            static_cast<std::int64_t>(random()) % (t + 1)});
     for (const PruneScore score : {PruneScore::flow, PruneScore::steps}) {
-      const auto starts = reference::rnnt_prune_starts(c.definition(), c.px_grad, c.py_grad, score == PruneScore::flow);
+      const auto starts =
+          reference::rnnt_prune_starts(c.definition(), c.px_grad, c.py_grad, score == PruneScore::flow);
       for (Context* context : {&one, &five}) {
         auto ranges = many<std::int64_t>(b * t * r, 77);
         rnnt_prune_ranges(*context, view(c.px_grad.data(), {b, s, c.columns}),
@@ -289,9 +296,13 @@ TEST(RnntPruning, Width) {
   EXPECT_EQ(width({0, 0, 9, 4, 0, 0, 1, 1}, 2, true), 2);
   EXPECT_EQ(width({0, 0, 9, 4, 0, 0, 1, 1}, 99, true), 10);
   EXPECT_EQ(width({0, 0, 9, 4, 0, 0, 1, 1}, 2, false, PruneScore::steps), 2);
-  EXPECT_EQ(sentence_of([&] { width({0, 0, 9, 4, 0, 0, 1, 1}, 0, true); }),
+  EXPECT_EQ(sentence_of([&] {
+              width({0, 0, 9, 4, 0, 0, 1, 1}, 0, true);
+            }),
             "rnnt_prune_width: s_range is 0, expected 1 or more");
-  EXPECT_EQ(sentence_of([&] { width({0, 0, 9, 4, 0, 0, 10, 1}, 2, true); }),
+  EXPECT_EQ(sentence_of([&] {
+              width({0, 0, 9, 4, 0, 0, 10, 1}, 2, true);
+            }),
             "rnnt_prune_width: boundary[1, 2] is 10, expected 0 .. 9 symbols");
 }
 
@@ -345,7 +356,8 @@ TEST(RnntAlign, LikeItsDefinition) {
     for (std::int64_t row = 0; row < b; ++row) {
       const std::int64_t whole[4] = {0, 0, s, t};
       const std::int64_t* at = c.boundary.empty() ? whole : c.boundary.data() + 4 * row;
-      const double best = reference::rnnt_best_score(c.definition(), row, at, c.px_grad, c.py_grad, at[2], at[3]);
+      const double best =
+          reference::rnnt_best_score(c.definition(), row, at, c.px_grad, c.py_grad, at[2], at[3]);
       ASSERT_EQ(score[static_cast<std::size_t>(row)], best);
       // The way itself has this score.
       const std::int64_t off = c.columns == t ? 1 : 0;
@@ -357,7 +369,8 @@ TEST(RnntAlign, LikeItsDefinition) {
           ASSERT_EQ(frame, -1);
           continue;
         }
-        for (; now < frame; ++now) walked += c.py_grad[static_cast<std::size_t>(c.definition().py(row, k, now))];
+        for (; now < frame; ++now)
+          walked += c.py_grad[static_cast<std::size_t>(c.definition().py(row, k, now))];
         walked += c.px_grad[static_cast<std::size_t>(c.definition().px(row, k, frame))];
         now += off;
       }

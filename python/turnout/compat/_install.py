@@ -19,12 +19,12 @@ def missing(package: str, names: Collection[str], what: str) -> Callable[[str], 
     AttributeError it would be lost in ``from package import name``.
     """
 
-    def __getattr__(name: str) -> Any:
+    def refuse(name: str) -> Any:
         if name in names:
             raise ImportError(f"turnout.compat.{package}: {package}.{name} is not here; Turnout has {what}")
         raise AttributeError(f"turnout.compat.{package}: there is no {name}; Turnout has {what}")
 
-    return __getattr__
+    return refuse
 
 
 class Installation:

@@ -66,16 +66,16 @@ def get_hat_logprobs_pruned(
 
 # What users of k2 import besides.
 _OTHERS = frozenset(
-    """
-    Array1OfCreateFsa CtcLoss DecodeStateInfo DenseFsaVec DeterminizeWeightPushingType Fsa MWERLoss
-    OnlineDenseIntersecter RaggedShape RaggedTensor RnntDecodingConfig RnntDecodingStream RnntDecodingStreams
-    SymbolTable add_epsilon_self_loops arc_sort compose connect create_fsa_vec ctc_graph ctc_loss ctc_topo
-    determinize expand_ragged_attributes get_best_matching_stats get_lattice index_add index_select intersect
-    intersect_dense intersect_dense_pruned intersect_device invert is_rand_equivalent levenshtein_alignment
-    levenshtein_graph linear_fsa linear_fst mwer_loss one_best_decoding prune_on_arc_post random_paths
-    remove_epsilon remove_epsilon_self_loops replace_fsa reverse shortest_path simple_ragged_index_select
-    swoosh_l swoosh_r to_dot top_sort trivial_graph union
-    """.split()
+    {
+        *("CtcLoss", "DenseFsaVec", "Fsa", "MWERLoss", "OnlineDenseIntersecter", "RaggedShape"),
+        *("RaggedTensor", "RnntDecodingConfig", "RnntDecodingStream", "RnntDecodingStreams"),
+        *("SymbolTable", "arc_sort", "compose", "connect", "create_fsa_vec", "ctc_graph"),
+        *("ctc_loss", "ctc_topo", "determinize", "get_best_matching_stats", "index_select"),
+        *("intersect", "intersect_dense", "intersect_dense_pruned", "intersect_device", "invert"),
+        *("levenshtein_alignment", "levenshtein_graph", "linear_fsa", "mwer_loss"),
+        *("one_best_decoding", "ragged", "random_paths", "shortest_path", "swoosh_l", "swoosh_r"),
+        *("top_sort", "trivial_graph", "union"),
+    }
 )
 __getattr__ = missing("k2", _OTHERS, "its RNN-T losses and the recursions under them")
 

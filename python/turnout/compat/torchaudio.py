@@ -140,11 +140,11 @@ class RNNTLoss(torch.nn.Module):
 
 
 _OTHERS = frozenset(
-    """
-    AudioMetaData MFCC MelSpectrogram Resample SpecAugment Spectrogram compliance datasets forced_align info
-    io kaldi_io list_audio_backends load load_with_torchcodec models pipelines prototype resample save
-    set_audio_backend sox_effects utils
-    """.split()
+    {
+        *("compliance", "datasets", "info", "io", "list_audio_backends", "load", "models"),
+        *("pipelines", "save", "sox_effects", "MFCC", "MelSpectrogram", "Resample", "Spectrogram"),
+        *("forced_align", "resample"),
+    }
 )
 __getattr__ = missing("torchaudio", _OTHERS, "its RNN-T loss")
 

@@ -237,6 +237,6 @@ def rnnt_loss_pruned(
 def refuse_single_rows(op: str, ranges: torch.Tensor, symbols: torch.Tensor, rnnt_type: str) -> None:
     if rnnt_type == "constrained" and ranges.shape[-1] == 1 and symbols.shape[-1] > 0:
         raise ValueError(
-            f"{op}: ranges.shape[2] is 1, expected 2 or more with rnnt_type 'constrained', whose symbols need "
-            "the position behind them in the same frame"
+            f"{op}: ranges.shape[2] is 1, expected 2 or more with rnnt_type 'constrained', whose symbols "
+            "need the position behind them in the same frame"
         )

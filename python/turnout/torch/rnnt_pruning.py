@@ -194,10 +194,11 @@ def rnnt_align(px: torch.Tensor, py: torch.Tensor, boundary: torch.Tensor | None
 
 @own_sentences()
 def rnnt_emission_delay(px_grad: torch.Tensor, frames: torch.Tensor) -> torch.Tensor:
-    """How many frames later than in a given alignment each symbol is emitted, on average: ``[batch, symbols]``.
+    """How many frames later than in a given alignment each symbol is emitted: ``[batch, symbols]``.
 
     ``px_grad`` is how often each step is taken, from a loss with ``return_grad=True``; ``frames [batch,
-    symbols]`` is where the symbols are, -1 where there is none: such a delay is NaN.
+    symbols]`` is where the symbols are, -1 where there is none: such a delay is NaN. It is an average over
+    all ways through the lattice.
     """
     if px_grad.dim() != 3 or frames.shape != px_grad.shape[:2]:
         raise ValueError(
