@@ -88,3 +88,18 @@ def cache():
     turnout.output_cache(before)
     yield turnout.output_cache
     turnout.output_cache(before)
+
+
+@pytest.fixture
+def pairs_built(monkeypatch):
+    """The calls of sparse modules that build pairs, as a list that grows."""
+    from turnout.torch.nn import geometry
+
+    calls, build = [], geometry.get_indice_pairs
+
+    def counting(*arguments, **options):
+        calls.append(arguments)
+        return build(*arguments, **options)
+
+    monkeypatch.setattr(geometry, "get_indice_pairs", counting)
+    return calls

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 import torch
 
 from turnout import torch as own
-from turnout.compat._install import Installation
+from turnout.compat._install import Installation, missing
 from turnout.torch.sentences import own_sentences
 
 __all__ = [
@@ -126,7 +126,7 @@ _MISSING = (
 )
 
 
-def _missing(name: str) -> Callable[..., NoReturn]:
+def _missing_function(name: str) -> Callable[..., NoReturn]:
     def refuse(*arguments: Any, **named: Any) -> NoReturn:
         raise NotImplementedError(
             f"{name}: turnout.compat.torch_scatter does not have this function of torch_scatter; it has "
@@ -138,20 +138,19 @@ def _missing(name: str) -> Callable[..., NoReturn]:
     return refuse
 
 
+_no_such = missing("torch_scatter", (), "sums, means and maxima")
+
+
 def __getattr__(name: str) -> Any:
-    if name in _MISSING:
-        return _missing(name)
-    raise AttributeError(f"module 'torch_scatter' has no attribute {name!r}")
+    return _missing_function(name) if name in _MISSING else _no_such(name)
 
 
 def _attribute(name: str) -> Any:
-    """What a module that stands in for the package finds beside the functions."""
+    """What a module that stands in for the package has beside the functions."""
     return __version__ if name == "__version__" else __getattr__(name)
 
 
-# By __getattr__, so that a package that is there keeps its own version, and the functions that are missing
-# here.
-_installation = Installation("torch_scatter", {"torch_scatter": {**_functions, "__getattr__": _attribute}})
+_installation = Installation("torch_scatter", {"torch_scatter": _functions}, getattr=_attribute)
 
 
 def install(force: bool = False) -> None:
