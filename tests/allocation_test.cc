@@ -1,4 +1,4 @@
-// A repeated call allocates nothing, small or large, on one thread or two.
+// A repeated call allocates nothing: small and large calls, on one thread and on two.
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -11,8 +11,8 @@
 namespace turnout::test {
 namespace {
 
-// Index pairs of `rows` sites on a diagonal, with an index of each kind: the bitmap, and sorted keys; and
-// convolutions and pooling along them.
+// Index pairs of `rows` sites on a diagonal, with both kinds of index (bitmap and sorted keys), and the
+// convolutions and pooling operators that use them.
 struct Pairs {
   std::int64_t rows;
   std::vector<std::int32_t> indices, out, pairs, num;
@@ -59,8 +59,8 @@ struct Pairs {
   }
 };
 
-// Points of four features in at most `points` voxels, grouped, reduced and back, in one step and through an
-// index.
+// Points of four features: voxelized, reduced, and the gradients, both with the operators and with a
+// VoxelIndex.
 struct Scatter {
   std::int64_t points;
   std::vector<float> feats, voxel_feats, grad_feats, voxels;

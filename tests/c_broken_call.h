@@ -1,4 +1,4 @@
-// A call of a C operator that is valid at first and into which tests insert faults.
+// A call of a C operator. It is valid initially; tests insert faults into it.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -70,19 +70,23 @@ std::int64_t points_of(const Slot& feats) {
 }
 constexpr ScratchBytes kForwardScratch = {[](const Arguments& arguments, const Positions& at) {
                                             const std::int64_t points = points_of(arguments.slot(at[0]));
-                                            return points == 0 ? 0 : dynamic_scatter_forward_scratch(points);
+                                            return points == 0 ? 0
+                                                               : CoordinateGrouping(points).scratch_bytes();
                                           },
                                           "feats"};
+// How many voxels there are is data; there are at most as many as points.
 constexpr ScratchBytes kBackwardScratch = {
-    [](const Arguments& arguments, const Positions& at) {
+    [](const Arguments& arguments, const Positions& at) -> std::size_t {
       const std::int64_t points = points_of(arguments.slot(at[0]));
-      return points == 0 ? 0 : dynamic_scatter_backward_scratch(points, /*voxels=*/points);  // at most
+      if (points == 0) return 0;
+      return BackwardPlan(points, /*voxels=*/points, Reduce::max, arguments.threads()).scratch_bytes();
     },
     "feats"};
-constexpr ScratchBytes kVoxelizationScratch = {[](const Arguments& arguments, const Positions& at) {
-                                                 return voxelize_hard_scratch(arguments.size(at[0]));
-                                               },
-                                               "rows"};
+constexpr ScratchBytes kVoxelizationScratch = {
+    [](const Arguments& arguments, const Positions& at) {
+      return VoxelizeHardPlan(arguments.size(at[0])).scratch_bytes();
+    },
+    "rows"};
 
 constexpr DTypes kFloat = dtypes(DType::f32), kInt = dtypes(DType::i32);
 constexpr ArgumentSpec kVoxelNum = in("voxel_num", kInt, "1");

@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "core/check.h"
-#include "core/draft.h"
 #include "dynamic_scatter/dynamic_scatter.h"
 #include "dynamic_scatter/signature.h"
 
@@ -13,33 +12,6 @@ namespace turnout::families::dynamic_scatter {
 using namespace core;
 using namespace doors;
 namespace {
-
-// voxelize_hard with its limits as arguments, which in C++ are the shape of its results.
-inline constexpr const Signature& kVoxelizeWithLimits = signature([] {
-  return Draft{
-      "voxelize",
-      "rows features",
-      {scalar("max_points", 0, kMaxPoints), scalar("max_voxels", 0)},
-      {kPoints, kVoxelSize, kPointCloudRange,
-       out("voxels", like("points"), "max_voxels, max_points, features"),
-       out("coors", kIndices, "max_voxels, 3"), out("num_points_per_voxel", kIndices, "max_voxels")}};
-});
-
-// What dynamic_scatter_forward is given, checked before there is an index that knows how many voxels it has.
-inline constexpr const Signature& kScatterInputs = signature([] {
-  return Draft{"dynamic_scatter_forward",
-               "points channels dims",
-               {},
-               {in("feats", kFloats, "points, channels"), in("coors", kIndices, "points, dims")},
-               {kLeastDims, kMostDims, kMostPoints},
-               {},
-               kInputsOrder};
-});
-
-inline constexpr const Signature& kVoxelIndexRestore = signature([] {
-  return Draft{"VoxelIndex",  "points", {},          {in("point2voxel_map", kIndices, "points")},
-               {kMostPoints}, {},       kInputsOrder};
-});
 
 constexpr PythonFunction kVoxelizeAll{"voxelize", kVoxelize, "coors=out"};
 constexpr PythonFunction kVoxelizeLimited{"voxelize", kVoxelizeWithLimits};

@@ -10,11 +10,6 @@ using namespace core;
 
 inline constexpr std::int64_t kMaxPoints = 2147483647;  // numbers of points and voxels are int32 inside
 
-// Bytes of the plans' scratch memory.
-std::size_t dynamic_scatter_forward_scratch(std::int64_t points);
-std::size_t dynamic_scatter_backward_scratch(std::int64_t points, std::int64_t voxels);
-std::size_t voxelize_hard_scratch(std::int64_t points);
-
 inline constexpr DTypes kGridDTypes = dtypes(DType::f32, DType::f64);
 inline constexpr ScalarSpec kReduceType = choice("reduce_type", "sum mean max");
 inline constexpr ArgumentSpec kPoints = in("points", kFloats, "rows, features");
@@ -40,6 +35,17 @@ inline constexpr const Signature& kVoxelizeHard = signature([] {
        out("voxels", like("points"), "max_voxels, max_points, features"),
        out("coors", kIndices, "max_voxels, 3"), out("num_points_per_voxel", kIndices, "max_voxels")},
       {at_most("3", "features"), at_most("rows", "2147483647"), at_most("max_points", "2147483647")}};
+});
+
+// voxelize_hard with its limits as arguments, which in C++ are the shape of its results.
+inline constexpr const Signature& kVoxelizeWithLimits = signature([] {
+  return Draft{
+      "voxelize",
+      "rows features",
+      {scalar("max_points", 0, kMaxPoints), scalar("max_voxels", 0)},
+      {kPoints, kVoxelSize, kPointCloudRange,
+       out("voxels", like("points"), "max_voxels, max_points, features"),
+       out("coors", kIndices, "max_voxels, 3"), out("num_points_per_voxel", kIndices, "max_voxels")}};
 });
 
 inline constexpr RuleSpec kLeastDims = at_most("1", "dims");
@@ -111,6 +117,23 @@ inline constexpr const Signature& kVoxelIndexReduceBackward = signature([] {
                "channels",
                {scalar("points", 0), scalar("voxels", 0), kReduceType},
                {kGradVoxelFeats, kFeats, kVoxelFeats, kGradFeats}};
+});
+
+// What dynamic_scatter_forward is given, checked before there is an index that knows how many voxels it has.
+inline constexpr const Signature& kScatterInputs = signature([] {
+  return Draft{"dynamic_scatter_forward",
+               "points channels dims",
+               {},
+               {in("feats", kFloats, "points, channels"), in("coors", kIndices, "points, dims")},
+               {kLeastDims, kMostDims, kMostPoints},
+               {},
+               kInputsOrder};
+});
+
+// What an index is made from again: the map says all that it knows.
+inline constexpr const Signature& kVoxelIndexRestore = signature([] {
+  return Draft{"VoxelIndex",  "points", {},          {in("point2voxel_map", kIndices, "points")},
+               {kMostPoints}, {},       kInputsOrder};
 });
 
 }  // namespace turnout::families::dynamic_scatter

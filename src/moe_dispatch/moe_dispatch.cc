@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <optional>
 
 #include "indices/indices.h"
 #include "moe_dispatch/kernels.h"
@@ -44,6 +43,37 @@ struct Dispatch {
   std::int64_t choices, rows, element_bytes;
 
   std::int64_t row_bytes() const { return task.hidden * element_bytes; }
+};
+
+// What follows from shapes and parameters: the algorithm, and its memory. Which rows are written in parallel
+// depends on how many the tokens name, so move_by_last_writer() cuts them.
+class DispatchPlan {
+ public:
+  // in_place: dispatch shares memory with input.
+  DispatchPlan(const Slot& input, std::int64_t choices, const Slot& dispatch, Fill fill, bool in_place)
+      : rows_(dispatch.shape[0]), copied_bytes_(in_place ? input.elements() * size_of(input.dtype) : 0) {
+    const std::int64_t moved = choices * input.elements() * size_of(input.dtype);
+    const std::int64_t table_bytes = rows_ * std::int64_t{sizeof(std::int64_t)};
+    // Without a table, while one thread is enough or the table would cost more than the rows that are
+    // written.
+    in_order_ = fill == Fill::keep && moved < std::max(kParallelBytes, table_bytes / 2);
+  }
+
+  bool in_order() const { return in_order_; }
+  std::size_t scratch_bytes() const {
+    return array_bytes<std::byte>(copied_bytes_) + (in_order_ ? 0 : array_bytes<std::int64_t>(rows_));
+  }
+  // Tokens as they were before the first row is written.
+  const void* tokens(Context& context, const ConstTensor& input, Scratch& scratch) const {
+    if (copied_bytes_ == 0) return input.data;
+    void* const copied = scratch.take<std::byte>(copied_bytes_);
+    stream_copy(context, copied, input.data, copied_bytes_);
+    return copied;
+  }
+
+ private:
+  std::int64_t rows_, copied_bytes_;
+  bool in_order_;
 };
 
 // One choice after the other, on this thread: nothing to prepare, and the last writer wins by itself.
@@ -142,38 +172,25 @@ void moe_dispatch_forward(const Frame& frame, const ConstTensor& gates, const Co
             {params.capacity, params.num_experts, params.fill});
   if (call.nothing_to_do()) return;
 
-  // In place: tokens are read as they were before the first row is written.
-  const void* tokens = input.data;
-  std::optional<Scratch> copy;
-  if (share_memory(input, dispatch)) {
-    const std::int64_t bytes = Slot(input).elements() * size_of(input.dtype);
-    copy.emplace(call.lease(static_cast<std::size_t>(bytes)));
-    void* const copied = copy->take<std::byte>(bytes);
-    stream_copy(context, copied, input.data, bytes);
-    tokens = copied;
-  }
-
+  const std::int64_t choices = call.size(kMoeDispatchForward.size("choices"));
+  const DispatchPlan plan(input, choices, dispatch, params.fill, share_memory(input, dispatch));
+  Scratch& scratch = call.scratch(plan.scratch_bytes());
   Dispatch d{context,
-             {gates.data, tokens, dispatch.data, input.shape[0], input.shape[1], false},
+             {gates.data, plan.tokens(context, input, scratch), dispatch.data, input.shape[0], input.shape[1],
+              false},
              dispatch_kernels(context.isa()).tokens(input.dtype, gates.dtype),
-             call.size(kMoeDispatchForward.size("choices")),
+             choices,
              dispatch.shape[0],
              size_of(dispatch.dtype)};
-  const std::int64_t routed = d.choices * d.task.samples;
-  const auto table_bytes = static_cast<std::size_t>(d.rows) * sizeof(std::int64_t);
-
-  // Without a table, while one thread is enough or the table would cost more than the rows that are written.
-  const bool few =
-      routed * d.row_bytes() < std::max(kParallelBytes, static_cast<std::int64_t>(table_bytes / 2));
-  if (params.fill == Fill::keep && few) {
+  if (plan.in_order()) {
     call.chose("in order", 1);
     with_row_of(indices, locations, params, [&](auto row_of) { move_in_order(d, row_of); });
     return;
   }
 
-  auto* last = call.scratch(table_bytes).take<std::int64_t>(d.rows);
+  auto* last = scratch.take<std::int64_t>(d.rows);
   with_row_of(indices, locations, params, [&](auto row_of) {
-    const std::int64_t named = last_writers(routed, row_of, last, d.rows);
+    const std::int64_t named = last_writers(choices * d.task.samples, row_of, last, d.rows);
     const bool zero = params.fill == Fill::zero;
     const std::int64_t written = (zero ? d.rows : named) * d.row_bytes();
     const bool parallel = written >= kParallelBytes;

@@ -150,6 +150,7 @@ void ArenaList::trim() {
 
 Scratch::Scratch(Context& context, std::size_t bytes) : Scratch(context, {}, bytes) {}
 Scratch::Scratch(Context& context, const Workspace& workspace, std::size_t bytes) : context_(context) {
+  if (bytes == 0) return;
   void* data = workspace.data;
   std::size_t size = workspace.size;
   next_ = static_cast<std::byte*>(std::align(kScratchAlignment, bytes, data, size));

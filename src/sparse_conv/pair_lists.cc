@@ -1,4 +1,4 @@
-// The pairs of a convolution, checked and in the order of the rows they are added to.
+// Checks the pairs of a convolution and lists them by block of target rows: count, prefix sums, place.
 #include "sparse_conv/pair_lists.h"
 
 #include <algorithm>
@@ -11,9 +11,9 @@
 namespace turnout::families::sparse_conv {
 namespace {
 
-constexpr std::int64_t kLeastChunk = 16 << 10;  // pairs that are worth a range of their own
+constexpr std::int64_t kLeastChunk = 16 << 10;  // the fewest pairs per chunk
 
-// Whether all of 0 .. n-1 are below the limit. One loop without exits, which the compiler makes vectors of.
+// Whether all n values are in 0 .. limit-1. The loop has no early exit, so that the compiler vectorizes it.
 bool all_below(const std::int32_t* values, std::int64_t n, std::int64_t limit) {
   const auto most = static_cast<std::uint32_t>(std::min<std::int64_t>(limit, 0x80000000LL));
   std::uint32_t above = 0;
@@ -31,8 +31,8 @@ std::uint32_t clamped(std::int32_t value, std::uint32_t last) {
   return std::min(static_cast<std::uint32_t>(value), last);
 }
 
-// Calls f(k, first, last) for the pairs first .. last-1 of each offset k that has some of the pairs begin ..
-// end-1, numbered over all offsets.
+// Calls f(k, first, last) for each offset k that has pairs among begin .. end-1 in the numbering over all
+// offsets. These are its pairs first .. last-1.
 template <class F>
 void each_range(const Pairs& pairs, std::int64_t begin, std::int64_t end, const F& f) {
   std::int64_t before = 0;
@@ -57,7 +57,7 @@ void each_range(const Pairs& pairs, std::int64_t begin, std::int64_t end, const 
   throw Error(ErrorCode::internal, concat(op, ": a pair was refused that is not there"));
 }
 
-// The first pair among first .. last-1 of offset k that names a row that is not there; `last` if none does.
+// The first pair among first .. last-1 of offset k with a row out of range; `last` if there is none.
 std::int64_t first_bad(const Pairs& pairs, std::int64_t k, std::int64_t first, std::int64_t last) {
   if (k == pairs.identity) return last;
   const std::int32_t *from = pairs.from(k), *to = pairs.to(k);
@@ -66,10 +66,10 @@ std::int64_t first_bad(const Pairs& pairs, std::int64_t k, std::int64_t first, s
     return last;
   for (std::int64_t j = first; j < last; ++j)
     if (!in_range(from[j], pairs.from_rows) || !in_range(to[j], pairs.to_rows)) return j;
-  return last;  // what was out of range has changed since
+  return last;  // the value out of range has changed in the meantime
 }
 
-// The least value that any thread has seen.
+// Sets `least` to the minimum of itself and `value`.
 void keep_least(std::atomic<std::int64_t>& least, std::int64_t value) {
   std::int64_t seen = least.load(std::memory_order_relaxed);
   while (value < seen && !least.compare_exchange_weak(seen, value, std::memory_order_relaxed)) {
@@ -129,7 +129,7 @@ void check_pairs(Context& context, Call& call, std::string_view op, const Pairs&
 
 struct PairLists::Run {
   std::int64_t offset, first, last;  // pairs first .. last-1
-  std::int64_t position;             // of the first, over all offsets
+  std::int64_t position;             // of the first pair, in the numbering over all offsets
   std::uint8_t* ascending;
 };
 
@@ -161,8 +161,8 @@ void PairLists::each_run(std::int64_t chunk, const F& f) const {
              });
 }
 
-// Calls f(block, first, last) for pieces of the run that are in one block. Ascending rows are cut by
-// bisection; a piece is never empty, even if rows that were ascending have changed.
+// Calls f(block, first, last) for pieces of the run that are in one block. If rows ascend, binary search
+// finds the end of a piece. A piece is never empty, even if the rows change during the call.
 template <class F>
 void PairLists::each_block_of(const Run& run, const F& f) const {
   if (run.offset == pairs_.identity) {
@@ -187,7 +187,7 @@ void PairLists::each_block_of(const Run& run, const F& f) const {
   }
 }
 
-// How many pairs each block has. A pair that names no row lowers `bad` to its position.
+// Counts the pairs of each block. A pair with a row out of range lowers `bad` to its position.
 void PairLists::count(std::int64_t chunk, std::atomic<std::int64_t>& bad) {
   std::int64_t* counts = next_ + chunk * blocks_;
   std::fill_n(counts, blocks_, 0);
@@ -202,8 +202,9 @@ void PairLists::count(std::int64_t chunk, std::atomic<std::int64_t>& bad) {
   });
 }
 
-// Copies the pairs to where the counts say. What the caller may have changed since cannot lead beyond the
-// rows, nor beyond the room; false: it does not fill the room.
+// Copies the pairs to the positions that follow from the counts. The caller's pairs may have changed since
+// they were counted: rows are clamped, and no block gets more pairs than were counted. Returns false if a
+// block gets fewer.
 bool PairLists::place(std::int64_t chunk) {
   std::int64_t* next = next_ + chunk * blocks_;
   const std::int64_t* ends = ends_ + chunk * blocks_;
@@ -268,7 +269,7 @@ void PairLists::build(Context& context, Call& call, std::string_view op, const P
     call.check([&] {
       throw Error(
           ErrorCode::bad_param,
-          concat(op, ": indice_pairs changed during the call, expected memory that nobody writes to"));
+          concat(op, ": indice_pairs changed during the call, expected no other thread to write to it"));
     });
 }
 

@@ -1,4 +1,4 @@
-// The pairs of a convolution, checked and in the order of the rows they are added to.
+// Checks the pairs of a convolution and lists them by block of target rows.
 #pragma once
 
 #include <atomic>
@@ -12,37 +12,38 @@ namespace turnout::families::sparse_conv {
 
 using namespace core;
 
-// Which pairs there are, with counts of our own: the caller's may change while a call runs.
+// The pairs of a call. `counts` is a copy, because the caller's counts may change while the call runs.
 struct Pairs {
   const std::int32_t* entries;  // [offsets, 2, columns]
   std::int64_t offsets, columns;
-  const std::int64_t* counts;  // of each offset
+  const std::int64_t* counts;  // pairs of each offset
   std::int64_t total;          // their sum
   std::int64_t identity;       // the offset that maps every row to itself; -1 if none does
-  int from_side, to_side;      // where entries have the row that is read, and the row that is added to
+  int from_side, to_side;      // 0 or 1: the position in `entries` of the source row, and of the target row
   std::int64_t from_rows, to_rows;
 
   const std::int32_t* from(std::int64_t k) const { return entries + (2 * k + from_side) * columns; }
   const std::int32_t* to(std::int64_t k) const { return entries + (2 * k + to_side) * columns; }
 };
 
-// One of the two tensors whose rows the pairs name.
+// One of the two tensors that the pairs index.
 struct PairRows {
   std::string_view name;
   int side;
   std::int64_t rows;
 };
 
-// Reads the counts into memory of `call`; a count that is out of range is refused. With `subm` the offset
-// with the most pairs, the first of equals, maps every row to itself, and its pairs are not looked at.
+// Copies the counts into memory of `call` and throws if one is out of range. With `subm`, the offset with the
+// most pairs (the first one of equals) maps every row to itself, and its pairs are not read.
 Pairs read_pairs(Call& call, std::string_view op, const ConstTensor& indice_pairs,
                  const ConstTensor& indice_num, const PairRows& from, const PairRows& to, bool subm);
 
-// Refuses the first pair, in ascending offset and place, that names a row that is not there.
+// Throws if a pair has a row out of range. The message names the first such pair, in ascending offset, then
+// position.
 void check_pairs(Context& context, Call& call, std::string_view op, const Pairs& pairs, const PairRows& from,
                  const PairRows& to);
 
-// A pair in the list of its block: which offset, which row of the block, which row it reads.
+// An element of a block's list: kernel offset, target row within the block, source row.
 class ListedPair {
  public:
   static constexpr int kRowBits = 9;
@@ -60,15 +61,15 @@ class ListedPair {
   std::uint64_t bits_ = 0;
 };
 
-// The rows that are added to, in blocks, and for each block its pairs in ascending offset and place. Once
-// made, a walk along it stays within the rows, whatever happens to the caller's pairs.
+// The target rows are divided into blocks; each block has a list of its pairs, in ascending offset, then
+// position. All rows in the lists are in range, also if the caller's pairs change during the call.
 class PairLists {
  public:
-  // block_bits: the logarithm of the rows of a block.
+  // A block has 1 << block_bits rows.
   PairLists(const Pairs& pairs, int block_bits, int threads);
 
   std::size_t scratch_bytes() const;
-  // Refuses a pair as check_pairs() does, before anything is written outside of `scratch`.
+  // Throws for the same pairs as check_pairs(). Writes only to `scratch`.
   void build(Context& context, Call& call, std::string_view op, const PairRows& from, const PairRows& to,
              Scratch& scratch);
 
@@ -92,9 +93,9 @@ class PairLists {
   std::int64_t blocks_, chunks_;
   ListedPair* list_ = nullptr;
   std::int64_t* starts_ = nullptr;     // [blocks + 1]
-  std::int64_t* next_ = nullptr;       // [chunks, blocks]: how many, then where the next one goes
+  std::int64_t* next_ = nullptr;       // [chunks, blocks]: first counts, then the position of the next pair
   std::int64_t* ends_ = nullptr;       // [chunks, blocks]
-  std::uint8_t* ascending_ = nullptr;  // of run `chunk + offset`: its rows never descend
+  std::uint8_t* ascending_ = nullptr;  // [chunk + offset]: whether the target rows of that run never descend
 };
 
 }  // namespace turnout::families::sparse_conv

@@ -1,7 +1,7 @@
 // Python bindings of this family.
 #include "core/check.h"
-#include "core/draft.h"
 #include "doors/python/call.h"
+#include "sparse_conv/parameters.h"
 #include "sparse_conv/signature.h"
 #include "sparse_conv/sparse_conv.h"
 
@@ -10,21 +10,6 @@ namespace turnout::families::sparse_conv {
 using namespace core;
 using namespace doors;
 namespace {
-
-inline constexpr StepSpec kScalarsOnly[] = {{Check::scalars}};
-inline constexpr const Signature& kOutputShape = signature([] {
-  return Draft{
-      "indice_pairs_output_shape",
-      "dims",
-      {vector("spatial_shape", "dims", 1, kMaxSpatial), vector("kernel_size", "dims", 1, kMaxSpatial),
-       vector("stride", "dims", 1, kMaxSpatial), vector("padding", "dims", 0, kMaxSpatial),
-       vector("dilation", "dims", 1, kMaxSpatial), vector("output_padding", "dims", 0, kMaxSpatial),
-       vector("output_shape", "dims", 1, kMaxSpatial)},
-      {},
-      {},
-      {},
-      kScalarsOnly};
-});
 
 // What describes a convolution beside its input, as it comes from Python.
 struct Geometry {
@@ -42,13 +27,6 @@ constexpr PythonFunction kPairs{
     {vector("output_padding", "dims", 0, kMaxSpatial), flag("subm"), flag("transpose")}};
 constexpr PythonFunction kShape{
     "indice_pairs_output_shape", kOutputShape, "output_shape=", {flag("subm"), flag("transpose")}};
-
-// The most offsets a kernel may have, as the operator's own rule says it.
-constexpr std::int64_t kMostOffsets = [] {
-  for (const Rule& rule : kGetIndicePairs.rules)
-    if (rule.left.text == "volume(kernel_size)") return rule.right.factor;
-  throw "no such rule";
-}();
 
 // The scalars from spatial_shape on; those but spatial_shape may be one integer for all dimensions. `dims`:
 // how many `indices` has, if it is there and says so.
@@ -80,9 +58,7 @@ IndicePairsParams read(PythonCall& call, const Geometry& from, std::optional<std
       call.refuse(
           concat("output_padding[", std::int64_t{d}, "] is ", p.output_padding[d], ", expected 0 or more"));
   }
-  // Submanifold: the centre of the kernel lies on its site, whatever padding was given.
-  if (is_subm) p.padding = {};
-  return p;
+  return centred_on_sites(p);
 }
 
 nb::object indice_pairs(nb::handle indices, nb::handle batch_size, nb::handle spatial_shape,
@@ -105,16 +81,12 @@ nb::object indice_pairs(nb::handle indices, nb::handle batch_size, nb::handle sp
   const auto to = call.outs(out);
 
   // The large result before the work: what memory cannot hold is refused at once.
-  std::int64_t volume = 1;
-  for (int d = 0; d < params.kernel_size.count(); ++d) {
-    const std::int64_t extent = params.kernel_size[d];
-    volume = extent_product(volume, extent == -1 ? params.spatial_shape[d] : extent);
-  }
-  if (volume > kMostOffsets) {
+  const std::int64_t volume = kernel_volume(params);
+  if (volume > kMaxOffsets) {
     std::string kernel;
     for (int d = 0; d < params.kernel_size.count(); ++d)
       kernel += concat(d == 0 ? "[" : ", ", params.kernel_size[d]);
-    call.refuse(concat("kernel_size is ", kernel, "], expected at most ", kMostOffsets, " offsets in all"));
+    call.refuse(concat("kernel_size is ", kernel, "], expected at most ", kMaxOffsets, " offsets in all"));
   }
   const auto out_place = call.place(to[0]);
   const Tensor pairs = call.out(to[1], {volume, 2, sites.shape[0]});
@@ -134,17 +106,8 @@ nb::object output_shape(nb::handle spatial_shape, nb::handle kernel_size, nb::ha
                         nb::handle padding, nb::handle dilation, nb::handle output_padding, nb::handle subm,
                         nb::handle transpose) {
   PythonCall call(kShape, false);
-  const IndicePairsParams p = read(
-      call, {spatial_shape, kernel_size, stride, padding, dilation, output_padding, subm, transpose}, {});
-  const Dims shape = indice_pairs_output_shape(p);
-  Dims kernel = p.kernel_size;
-  for (int d = 0; d < kernel.count(); ++d)
-    if (kernel[d] == -1) kernel[d] = p.spatial_shape[d];
-  const auto value = [](const Dims& dims) { return ScalarValue(dims.data(), dims.count()); };
-  const ScalarValue scalars[] = {
-      value(p.spatial_shape), value(kernel),           value(p.stride), value(p.padding),
-      value(p.dilation),      value(p.output_padding), value(shape)};
-  Arguments(kOutputShape, nullptr, 0, scalars, static_cast<int>(std::size(scalars))).check();
+  const Dims shape = checked_output_shape(read(
+      call, {spatial_shape, kernel_size, stride, padding, dilation, output_padding, subm, transpose}, {}));
   nb::list extents;
   for (int d = 0; d < shape.count(); ++d) extents.append(shape[d]);
   return nb::tuple(extents);

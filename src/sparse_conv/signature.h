@@ -10,14 +10,12 @@ namespace turnout::families::sparse_conv {
 using namespace core;
 
 inline constexpr std::int64_t kMaxSpatial = 2147483647;  // so products of two such numbers fit int64
+inline constexpr std::int64_t kMaxOffsets = 16777216;    // of a kernel, also in the rules below
 
 // Submanifold: stride 1, the output shape is that of the input.
 void check_mode(const Arguments& arguments, const Positions& at);
 // Every batch number and coordinate is in range. Throws Error naming the first row that is not.
 void check_coordinates(const Arguments& arguments, const Positions& at);
-
-// Bytes of the plan's first scratch memory, which follow from the shapes alone.
-std::size_t indice_pairs_scratch(std::int64_t rows, const IndicePairsParams& params);
 
 // The order of checks when only `indices` is known. IndicePairs::write() checks the results.
 inline constexpr StepSpec kIndexOrder[] = {{Check::present, ErrorCode::bad_param, "indices"},
@@ -59,10 +57,23 @@ inline constexpr const Signature& kIndicePairsIndex =
 inline constexpr const Signature& kIndicePairsResult =
     signature([] { return indice_pairs_signature(kResultOrder); });
 
+inline constexpr StepSpec kScalarsOnly[] = {{Check::scalars}};
+inline constexpr const Signature& kOutputShape = signature([] {
+  return Draft{
+      "indice_pairs_output_shape",
+      "dims",
+      {vector("spatial_shape", "dims", 1, kMaxSpatial), vector("kernel_size", "dims", 1, kMaxSpatial),
+       vector("stride", "dims", 1, kMaxSpatial), vector("padding", "dims", 0, kMaxSpatial),
+       vector("dilation", "dims", 1, kMaxSpatial), vector("output_padding", "dims", 0, kMaxSpatial),
+       vector("output_shape", "dims", 1, kMaxSpatial)},
+      {},
+      {},
+      {},
+      kScalarsOnly};
+});
+
 // Submanifold: as many rows come out as go in.
 void check_same_rows(const Arguments& arguments, const Positions& at);
-
-inline constexpr std::int64_t kMaxOffsets = 16777216;
 
 // The standard order, but filters may have any strides.
 inline constexpr StepSpec kConvolutionOrder[] = {

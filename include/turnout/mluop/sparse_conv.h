@@ -1,4 +1,4 @@
-/* Sparse convolution, C interface: which input site meets which output site under which kernel offset. */
+/* Sparse convolution, C interface: the pairs of input and output sites for each kernel offset. */
 #ifndef TURNOUT_MLUOP_SPARSE_CONV_H_
 #define TURNOUT_MLUOP_SPARSE_CONV_H_
 
@@ -8,8 +8,8 @@
 extern "C" {
 #endif
 
-/* ---- Sparse-convolution descriptors. They also hold a result, the number of active outputs, so that one
- * descriptor must not be used by two calls at once. ---- */
+/* ---- Sparse-convolution descriptors. They also hold a result, the number of active outputs, so a
+ * descriptor must not be used by two calls at the same time. ---- */
 
 /* NOT_INITIALIZED: desc is NULL. */
 TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API
@@ -18,9 +18,9 @@ mluOpCreateSparseConvolutionDescriptor(mluOpSparseConvolutionDescriptor_t* desc)
 TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API
 mluOpDestroySparseConvolutionDescriptor(mluOpSparseConvolutionDescriptor_t desc);
 
-/* Three spatial dimensions, one value of each array for each. sub_m 0: every site that an input reaches is an
- * output; any other value, submanifold: the outputs are the input sites. A descriptor may be set again and
- * again, and stays as it was when values are refused; its number of active outputs stays in any case.
+/* Each array has one value for each of the three spatial dimensions. sub_m 0: every site that an input
+ * reaches is an output. Any other value, submanifold: the outputs are the input sites. A descriptor may be
+ * set repeatedly. An error leaves it unchanged; its number of active outputs never changes here.
  *
  * In this order, all BAD_PARAM:
  *   desc, pad, stride, dilation, input_space, filter_space or output_space is NULL
@@ -45,7 +45,7 @@ mluOpGetSparseConvolutionNumActOut(mluOpSparseConvolutionDescriptor_t desc, int*
  * In this order:
  *   BAD_PARAM      handle, a descriptor or workspace_size is NULL
  *   SUCCESS        a tensor has no elements: the size is 0
- *   then           what mluOpGetIndicePairs says of descriptors
+ *   then           the checks of mluOpGetIndicePairs on descriptors
  */
 TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpGetIndicePairsWorkspaceSize(
     mluOpHandle_t handle, const mluOpSparseConvolutionDescriptor_t sparse_conv_desc,
@@ -53,28 +53,28 @@ TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpGetIndicePairsWorkspaceSize(
     const mluOpTensorDescriptor_t out_indices_desc, const mluOpTensorDescriptor_t indice_num_desc,
     size_t* workspace_size);
 
-/* Input site i, kernel offset k = (kd * KH + kh) * KW + kw and output site o are a pair when, in every
+/* Input site i, kernel offset k = (kd * KH + kh) * KW + kw and output site o are a pair if, in every
  * dimension,
  *   i + pad - k * dilation == o * stride   and   0 <= o < output_space
  *
  * Without sub_m: the sites o of all pairs are the outputs, numbered in ascending (n, d, h, w).
- * With sub_m:    the outputs are the input sites in their order, and pairs with any other o are dropped. Of
- *                equal sites the last one stands for the output; all of them are inputs. pad is obeyed all
- *                the same: unless it is filter_space / 2, the kernel lies beside its site. (From Python a
- *                padding is ignored there, as mmcv and spconv do.)
+ * With sub_m:    the outputs are the input sites in their order, and pairs with any other o are dropped. If
+ *                sites are equal, all of them are inputs and the last one is the output. pad is used too:
+ *                unless it is filter_space / 2, the kernel is off-centre. (Python ignores the padding in this
+ *                mode, as mmcv and spconv do.)
  *
  *   for each k, for the j-th of its pairs in ascending input row:
  *     indice_pairs[k, 0, j] = input row
  *     indice_pairs[k, 1, j] = output row
- *   indice_num[k]  = how many
+ *   indice_num[k]  = number of pairs of k
  *   out_indices[r] = (n, d, h, w) of output r
  *   the rest of indice_pairs and out_indices = -1
  *
  * indices [L, 4] of (n, d, h, w); indice_pairs [KV, 2, L] with KV the volume of filter_space; out_indices
- * [M, 4] with room for all outputs; indice_num [KV]. All int32. output_space is taken as it is given.
+ * [M, 4] with room for all outputs; indice_num [KV]. All int32. output_space is used as given.
  *
- * The number of outputs is stored in the descriptor, also that of sub_m, which is L. The workspace may begin
- * at any address, overlaps no tensor, and its content is lost. Nothing else is written unless the status is
+ * The number of outputs is stored in the descriptor; with sub_m it is L. The workspace may have any alignment
+ * and must not overlap a tensor. Its content is overwritten. Outputs are written only if the status is
  * SUCCESS.
  *
  * In this order:
@@ -89,14 +89,11 @@ TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpGetIndicePairsWorkspaceSize(
  *   BAD_PARAM      dtype
  *   BAD_PARAM      with sub_m: output_space is not input_space, stride or dilation is not 1
  *   SUCCESS        L or M is 0: no workspace is needed, and data pointers may be NULL. The number of outputs
- *                  is 0, and the results that have elements and are not NULL say so: indice_num 0, the others
- *                  -1
- *   BAD_PARAM      data of a tensor is NULL or not aligned to its element; workspace is NULL, too small, or
- *                  overlaps a tensor
- *   BAD_PARAM      a result overlaps another tensor
- *   BAD_PARAM      a site is out of range: n not in 0 .. batch_size-1, or a coordinate not in input_space
- *   NOT_SUPPORTED  the output space of all batches, with margins for what the kernel reaches, takes more than
- *                  2^58 words of 32 cells
+ *                  is 0. Results that have elements and are not NULL are filled: indice_num with 0, the
+ * others with -1 BAD_PARAM      data of a tensor is NULL or not aligned to its element; workspace is NULL,
+ * too small, or overlaps a tensor BAD_PARAM      a result overlaps another tensor BAD_PARAM      a site is
+ * out of range: n not in 0 .. batch_size-1, or a coordinate not in input_space NOT_SUPPORTED  the output
+ * space of all batches, with margins for the reach of the kernel, takes more than 2^58 words of 32 cells
  *   BAD_PARAM      M is less than the number of outputs
  */
 TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API
@@ -106,7 +103,7 @@ mluOpGetIndicePairs(mluOpHandle_t handle, const mluOpSparseConvolutionDescriptor
                     void* indice_pairs, const mluOpTensorDescriptor_t out_indices_desc, void* out_indices,
                     const mluOpTensorDescriptor_t indice_num_desc, void* indice_num);
 
-/* The same two functions as other clients spell them. */
+/* The same two functions under the names that other clients use. */
 TURNOUT_MLUOP_API mluopStatus_t MLUOP_WIN_API mluopGetIndicePairsWorkspaceSize(
     mluOpHandle_t handle, const mluOpSparseConvolutionDescriptor_t sparse_conv_desc,
     const mluOpTensorDescriptor_t indices_desc, const mluOpTensorDescriptor_t indice_pairs_desc,
