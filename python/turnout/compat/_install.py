@@ -14,6 +14,15 @@ _MISSING = object()
 Undo = Callable[[], None]
 
 
+def defined_in(module: ModuleType) -> dict[str, Any]:
+    """The public functions and classes that a module defines, by name."""
+    return {
+        name: value
+        for name, value in vars(module).items()
+        if getattr(value, "__module__", "") == module.__name__ and not name.startswith("_")
+    }
+
+
 class Installation:
     """Modules of a package, by their full names, with what each of them has.
 
@@ -91,12 +100,24 @@ class Installation:
         module.__package__ = name if is_package else name.rpartition(".")[0]
         if is_package:
             module.__path__ = []
+        module.__getattr__ = self._refusal(name)
         sys.modules[name] = module
         self._undo.append(lambda: sys.modules.pop(name, None))
         parent, _, child = name.rpartition(".")
         if parent:
             self._set(sys.modules[parent], child, module)
         return module
+
+    def _refusal(self, module: str) -> Callable[[str], Any]:
+        """What a module that was made says about a name that it has not."""
+
+        def refuse(name: str) -> Any:
+            raise AttributeError(
+                f"{module}.{name} is not in turnout.compat.{self._package}, which stands in for "
+                f"{self._package}"
+            )
+
+        return refuse
 
     def _set(self, module: ModuleType, attribute: str, value: Any) -> None:
         before = module.__dict__.get(attribute, _MISSING)
