@@ -73,7 +73,7 @@ def features_of(
     rows = x.features.shape[0]
     if torch.compiler.is_compiling():
         torch._check(rows >= 2, _few_rows)
-    elif rows == 0:
+    elif rows == 0 and not isinstance(module, torch.nn.SyncBatchNorm):  # which needs all processes
         features = x.features
         for parameter in module.parameters():
             if parameter.requires_grad and torch.is_grad_enabled():
