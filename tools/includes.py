@@ -1,6 +1,6 @@
 """Checks the #include lines of src/: the order of the layers, and which files may include which library.
 
-    core <- simd <- runtime <- indices, rows, matrix <- a family <- its c_*.cc, aclnn.cc and python.cc, and doors/
+    core <- simd <- runtime <- indices, rows, matrix <- a family <- its c_*.cc, aclnn.cc, python.cc; doors/
 
 A layer may include itself and the layers before it. A family may not include another family.
 """
@@ -20,7 +20,7 @@ MAY_INCLUDE = {
     "rows": {"core", "simd", "runtime", "indices", "rows"},
     "matrix": {"core", "simd", "runtime", "indices", "matrix"},
     "registry": {"core", "registry"},
-    "doors": set(),  # what doors share
+    "doors": {"runtime"},  # what doors share
     "doors/c": {"core", "simd", "runtime", "doors", "doors/c"},
     "doors/aclnn": {"core", "simd", "runtime", "doors", "doors/aclnn"},
     "doors/python": {"core", "simd", "runtime", "doors/python", "registry"},

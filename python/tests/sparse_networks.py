@@ -119,3 +119,16 @@ class Dense:
         if module.bias is not None:
             grid = grid + module.bias[:, None, None, None]
         return Dense(grid * active[:, None], active)
+
+
+def small_unet():
+    """A network of every kind of layer, for 3 channels."""
+    return nn.SparseSequential(
+        nn.SubMConv(3, 3, 4, 3, bias=False),
+        torch.nn.BatchNorm1d(4),
+        torch.nn.ReLU(),
+        nn.SparseConv(3, 4, 5, 3, 2, 1, indice_key="down"),
+        torch.nn.BatchNorm1d(5),
+        nn.SubMConv(3, 5, 5, 1),
+        nn.SparseInverseConv(3, 5, 2, 3, "down"),
+    )

@@ -1,5 +1,6 @@
 """The operators for PyTorch: ``torch.ops.turnout.*``, ready for ``torch.compile``, on torch's threads."""
 
+from turnout.torch import nn
 from turnout.torch.convolution import indice_avg_pool, indice_convolution, indice_max_pool
 from turnout.torch.dynamic_scatter import dynamic_scatter, voxelize
 from turnout.torch.moe_dispatch import moe_dispatch_forward
@@ -23,5 +24,6 @@ __all__ = [
     "moe_re_routing",
     "moe_re_routing_inverse",
     "mutual_information_recursion",
+    "nn",
     "voxelize",
 ]

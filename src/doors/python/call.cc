@@ -276,7 +276,7 @@ std::vector<double> PythonCall::numbers(nb::handle object) {
     refuse_type(object, name, concat("a sequence of ", length, " numbers"));
   }
   std::vector<double> values;
-  // One more than there may be is enough to see: a sequence may have no end.
+  // Reads at most one element too many: a sequence may be endless.
   std::int64_t count = 0;
   for (; count <= length; ++count) {
     const nb::object entry = nb::steal(PyIter_Next(entries.ptr()));

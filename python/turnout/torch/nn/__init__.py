@@ -3,14 +3,9 @@
 The stand-ins for other packages, ``turnout.compat.mmcv`` and ``turnout.compat.spconv``, are thin over these.
 """
 
-from turnout.torch.nn.convolution import (
-    SparseConv,
-    SparseConvolution,
-    SparseConvTranspose,
-    SparseInverseConv,
-    SubMConv,
-)
+from turnout.torch.nn.convolution import SparseConvolution
 from turnout.torch.nn.geometry import Geometry, PairCache, Pairs
+from turnout.torch.nn.layers import SparseConv, SparseConvTranspose, SparseInverseConv, SubMConv
 from turnout.torch.nn.module import SparseModule, SparseSequential
 from turnout.torch.nn.pooling import (
     SparseAvgPool,

@@ -1,4 +1,4 @@
-"""Sparse convolutions as modules."""
+"""What all sparse convolutions have: parameters, the weight, and where the pairs come from."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def per_dimension(module: str, name: str, values: Any, dims: int) -> list[int]:
 
 
 class SparseConvolution(SparseModule):
-    """The base of all sparse convolutions: parameters, weight, and where the pairs come from.
+    """The base of all sparse convolutions, of this package and of those it stands in for.
 
     Args:
         ndim: how many spatial dimensions there are, 1 to 4.
@@ -227,96 +227,3 @@ class SparseConvolution(SparseModule):
         if self.indice_key is not None:
             parts.append(f"indice_key={self.indice_key!r}")
         return ", ".join(parts)
-
-
-class SparseConv(SparseConvolution):
-    """A sparse convolution: an output is active if any input is in its window."""
-
-    def __init__(
-        self,
-        ndim: int,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: Ints,
-        stride: Ints = 1,
-        padding: Ints = 0,
-        dilation: Ints = 1,
-        *,
-        bias: bool = True,
-        indice_key: str | None = None,
-    ) -> None:
-        super().__init__(
-            *(ndim, in_channels, out_channels, kernel_size, stride, padding, dilation),
-            bias=bias,
-            indice_key=indice_key,
-        )
-
-
-class SubMConv(SparseConvolution):
-    """A submanifold convolution: its outputs are at the input sites, around which the kernel is centred."""
-
-    def __init__(
-        self,
-        ndim: int,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: Ints,
-        dilation: Ints = 1,
-        *,
-        bias: bool = True,
-        indice_key: str | None = None,
-    ) -> None:
-        super().__init__(
-            *(ndim, in_channels, out_channels, kernel_size),
-            dilation=dilation,
-            bias=bias,
-            subm=True,
-            indice_key=indice_key,
-        )
-
-
-class SparseConvTranspose(SparseConvolution):
-    """A transposed convolution: an output is active if any input spreads to it."""
-
-    def __init__(
-        self,
-        ndim: int,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: Ints,
-        stride: Ints = 1,
-        padding: Ints = 0,
-        dilation: Ints = 1,
-        *,
-        output_padding: Ints = 0,
-        bias: bool = True,
-        indice_key: str | None = None,
-    ) -> None:
-        super().__init__(
-            *(ndim, in_channels, out_channels, kernel_size, stride, padding, dilation),
-            bias=bias,
-            output_padding=output_padding,
-            transposed=True,
-            indice_key=indice_key,
-        )
-
-
-class SparseInverseConv(SparseConvolution):
-    """Goes back along the pairs of the layer that gave them the name ``indice_key``, to its input sites.
-
-    An offset of the kernel has the pairs of the same offset there: the kernel is not flipped.
-    """
-
-    def __init__(
-        self,
-        ndim: int,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: Ints,
-        indice_key: str,
-        *,
-        bias: bool = True,
-    ) -> None:
-        super().__init__(
-            *(ndim, in_channels, out_channels, kernel_size), bias=bias, inverse=True, indice_key=indice_key
-        )

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import torch
 
-from turnout.torch.library import _library
-
 # Batch normalization asks whether there are no rows, and in training whether there is one. In a trace the
 # number is not known and the question an error, unless it is known that there are two or more. The operator
 # that makes the number must say so: what torch._check says later, inductor reports as "u0 >= 2".
+# torch.ops.turnout has the operators of the library only, so it is elsewhere.
+_library = torch.library.Library("turnout_nn", "FRAGMENT")
 _library.define("two_rows_or_more(Tensor indices) -> Tensor", tags=(torch.Tag.pt2_compliant_tag,))
-two_rows_or_more = torch.ops.turnout.two_rows_or_more.default
+two_rows_or_more = torch.ops.turnout_nn.two_rows_or_more.default
 
 
 def _cpu(indices):
@@ -27,4 +27,4 @@ def _fake(indices):
 
 
 _library.impl("two_rows_or_more", _cpu, "CPU")
-torch.library.register_fake("turnout::two_rows_or_more", _fake, lib=_library)
+torch.library.register_fake("turnout_nn::two_rows_or_more", _fake, lib=_library)
