@@ -9,6 +9,7 @@ import sys
 
 import numpy as np
 import torch
+import torch._dynamo  # which DistributedDataParallel imports: once here, and not in every process
 import torch.multiprocessing
 from torch.nn.parallel import DistributedDataParallel
 
