@@ -10,6 +10,7 @@ import torch
 
 from turnout import compat
 from turnout.compat import mmcv as our_mmcv
+from turnout.compat import spconv as our_spconv
 from turnout.compat import torch_npu as our_torch_npu
 from turnout.compat._install import Installation
 
@@ -295,7 +296,7 @@ def test_torch_npu():
 
 
 def test_names():
-    for module in (our_mmcv, our_torch_npu):
+    for module in (our_mmcv, our_spconv, our_torch_npu):
         assert all(hasattr(module, name) for name in module.__all__)
     assert compat.__doc__
 

@@ -71,6 +71,19 @@ def test_a_checkpoint_of_a_network_has_the_numbers_of_spconv(recorded, training)
         np.testing.assert_allclose(value, case[key], 1e-11, 1e-11, err_msg=key)
 
 
+def test_a_compiled_network_equals_eager(recorded):
+    """In one graph, in training, with named pairs."""
+    network = UNet(spconv).double()
+    network.load_state_dict(spconv_cases.state_of(recorded["unet"]))
+    features, indices = (torch.from_numpy(recorded["unet"][name]) for name in ("features", "indices"))
+
+    def run(features, indices):
+        return network(spconv.SparseConvTensor(features, indices, SPACE, BATCH)).dense()
+
+    compiled = torch.compile(run, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(compiled(features, indices), run(features, indices))
+
+
 @pytest.mark.parametrize("dims", CLOUDS)
 def test_points_have_the_voxels_of_spconv(recorded, dims):
     case = recorded[f"points {dims}"]
