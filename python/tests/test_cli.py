@@ -48,6 +48,12 @@ def test_ops_have_the_arguments_of_python():
         "mutual_information_backward": ["px_grad", "py_grad"],
         "mutual_information_forward_backward": ["ans", "px_grad", "py_grad"],
         "get_indice_pairs": ["out_indices", "indice_pairs", "indice_num"],
+        **{
+            f"rnnt_logprobs_{kind}_forward": ["px", "py", "normalizer", "nan_at"]
+            for kind in ("joint", "pruned", "simple")
+        },
+        "rnnt_logprobs_simple_backward": ["lm_grad", "am_grad"],
+        "rnnt_align": ["symbol_frames", "score"],
     }
     seen = set()
     for function in _core.functions():

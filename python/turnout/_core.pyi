@@ -114,6 +114,100 @@ def mutual_information_forward_backward(
     torch_team: bool,
     /,
 ) -> tuple[Any, Any, Any]: ...
+def rnnt_logprobs_joint_forward(
+    logits: Any,
+    symbols: Any,
+    termination_symbol: SupportsIndex,
+    boundary: Any | None,
+    modified: bool,
+    out: tuple[Any | None, ...] | None,
+    torch_team: bool,
+    /,
+) -> tuple[Any, Any, Any, Any]: ...
+def rnnt_logprobs_joint_backward(
+    logits: Any,
+    symbols: Any,
+    normalizer: Any,
+    px_grad: Any,
+    py_grad: Any,
+    termination_symbol: SupportsIndex,
+    boundary: Any | None,
+    out: Any | None,
+    torch_team: bool,
+    /,
+) -> Any: ...
+def rnnt_logprobs_pruned_forward(
+    logits: Any,
+    symbols: Any,
+    ranges: Any,
+    termination_symbol: SupportsIndex,
+    boundary: Any | None,
+    modified: bool,
+    use_hat_loss: bool,
+    out: tuple[Any | None, ...] | None,
+    torch_team: bool,
+    /,
+) -> tuple[Any, Any, Any, Any]: ...
+def rnnt_logprobs_pruned_backward(
+    logits: Any,
+    symbols: Any,
+    ranges: Any,
+    normalizer: Any,
+    px_grad: Any,
+    py_grad: Any,
+    termination_symbol: SupportsIndex,
+    boundary: Any | None,
+    use_hat_loss: bool,
+    out: Any | None,
+    torch_team: bool,
+    /,
+) -> Any: ...
+def rnnt_logprobs_simple_forward(
+    lm: Any,
+    am: Any,
+    symbols: Any,
+    termination_symbol: SupportsIndex,
+    boundary: Any | None,
+    modified: bool,
+    out: tuple[Any | None, ...] | None,
+    torch_team: bool,
+    /,
+) -> tuple[Any, Any, Any, Any]: ...
+def rnnt_logprobs_simple_backward(
+    lm: Any,
+    am: Any,
+    symbols: Any,
+    normalizer: Any,
+    px_grad: Any,
+    py_grad: Any,
+    termination_symbol: SupportsIndex,
+    boundary: Any | None,
+    out: tuple[Any | None, Any | None] | None,
+    torch_team: bool,
+    /,
+) -> tuple[Any, Any]: ...
+def rnnt_prune_ranges(
+    px_grad: Any,
+    py_grad: Any,
+    boundary: Any,
+    s_range: SupportsIndex,
+    score: str,
+    out: Any | None,
+    torch_team: bool,
+    /,
+) -> Any: ...
+def rnnt_pruning_forward(lm: Any, ranges: Any, out: Any | None, torch_team: bool, /) -> Any: ...
+def rnnt_pruning_backward(
+    pruned_grad: Any, ranges: Any, symbols: SupportsIndex, out: Any | None, torch_team: bool, /
+) -> Any: ...
+def rnnt_align(
+    px: Any,
+    py: Any,
+    boundary: Any | None,
+    out: tuple[Any | None, Any | None] | None,
+    torch_team: bool,
+    /,
+) -> tuple[Any, Any]: ...
 def get_indice_pairs(
     indices: Any,
     batch_size: SupportsIndex,

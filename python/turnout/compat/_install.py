@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
@@ -23,6 +23,21 @@ def defined_in(module: ModuleType) -> dict[str, Any]:
     }
 
 
+def missing(package: str, names: Collection[str], what: str) -> Callable[[str], Any]:
+    """``__getattr__`` of a module that has a part of another package: ``what`` is that part.
+
+    Of a name that the package has and the module does not, the sentence is an ImportError: as an
+    AttributeError it would be lost in ``from package import name``.
+    """
+
+    def refuse(name: str) -> Any:
+        if name in names:
+            raise ImportError(f"turnout.compat.{package}: {package}.{name} is not here; Turnout has {what}")
+        raise AttributeError(f"turnout.compat.{package}: there is no {name}; Turnout has {what}")
+
+    return refuse
+
+
 class Installation:
     """Modules of a package, by their full names, with what each of them has.
 
@@ -32,6 +47,7 @@ class Installation:
     Args:
         package: whose names they are.
         modules: what there is in each module; a parent comes before its submodules.
+        getattr: called for a name that a module made here does not have.
         keeps_package: other parts of the package are needed. Where it is installed, it is imported, and
             names are replaced in it. Else it is not looked for, and stand-ins take its place.
         registries: called last. Each enters names somewhere else and returns what takes them out again, or
@@ -43,11 +59,13 @@ class Installation:
         package: str,
         modules: dict[str, dict[str, Any]],
         *,
+        getattr: Callable[[str], Any] | None = None,
         keeps_package: bool = False,
         registries: tuple[Callable[[], Undo | None], ...] = (),
     ) -> None:
         self._package = package
         self._modules = modules
+        self._getattr = getattr
         self._keeps_package = keeps_package
         self._registries = registries
         self._imported_here: ModuleType | None = None
@@ -70,8 +88,9 @@ class Installation:
         if imported is None and self._keeps_package and importlib.util.find_spec(self._package) is not None:
             imported = self._imported_here = importlib.import_module(self._package)
         try:
-            for name, contents in self._modules.items():
-                module = self._module(name, may_import=imported is not None)
+            # All modules first: a package may have a function of the name of one of its modules.
+            modules = [self._module(name, may_import=imported is not None) for name in self._modules]
+            for module, contents in zip(modules, self._modules.values(), strict=True):
                 for attribute, value in contents.items():
                     self._set(module, attribute, value)
             for register in self._registries:
@@ -100,24 +119,14 @@ class Installation:
         module.__package__ = name if is_package else name.rpartition(".")[0]
         if is_package:
             module.__path__ = []
-        module.__getattr__ = self._refusal(name)
+        if self._getattr is not None:
+            module.__getattr__ = self._getattr
         sys.modules[name] = module
         self._undo.append(lambda: sys.modules.pop(name, None))
         parent, _, child = name.rpartition(".")
         if parent:
             self._set(sys.modules[parent], child, module)
         return module
-
-    def _refusal(self, module: str) -> Callable[[str], Any]:
-        """What a module that was made says about a name that it has not."""
-
-        def refuse(name: str) -> Any:
-            raise AttributeError(
-                f"{module}.{name} is not in turnout.compat.{self._package}, which stands in for "
-                f"{self._package}"
-            )
-
-        return refuse
 
     def _set(self, module: ModuleType, attribute: str, value: Any) -> None:
         before = module.__dict__.get(attribute, _MISSING)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from turnout.compat._install import Installation, defined_in
+from turnout.compat._install import Installation, defined_in, missing
 from turnout.compat.spconv import constants, conv, core, functional, modules, ops, pool, tables, utils
 from turnout.compat.spconv.conv import (
     SparseConv1d,
@@ -106,6 +106,19 @@ __all__ = [
     "utils",
 ]
 
+# What programs import of spconv besides.
+_OTHERS = frozenset(
+    {
+        *("AlgoHint", "CUDAKernelTimer", "HashTable", "ImplicitGemmIndiceData", "ThrustSortAllocator"),
+        *("Point2VoxelCPU1d", "Point2VoxelCPU2d", "Point2VoxelCPU3d", "Point2VoxelCPU4d", "Point2VoxelGPU3d"),
+        *("get_indice_pairs", "get_indice_pairs_implicit_gemm", "hash", "implicit_gemm", "indice_conv"),
+        *("indice_conv_backward", "indice_inverse_conv", "indice_maxpool", "indice_subm_conv"),
+        *("non_max_suppression_cpu", "quantization", "rbbox_intersection", "rbbox_iou", "rbbox_iou_loss"),
+        *("rotate_non_max_suppression_cpu", "scatter_nd"),
+    }
+)
+__getattr__ = missing("spconv", _OTHERS, "its modules, tensors and voxel generators")
+
 _parts = (core, conv, modules, pool, tables)
 _installation = Installation(
     "spconv",
@@ -129,6 +142,7 @@ _installation = Installation(
         "spconv.pytorch.tables": defined_in(tables),
         "spconv.pytorch.utils": defined_in(utils),
     },
+    getattr=__getattr__,
 )
 
 
