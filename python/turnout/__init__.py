@@ -16,6 +16,7 @@ from turnout.indice_convolution import (
     indice_convolution_backward_data,
     indice_convolution_backward_filter,
     indice_convolution_forward,
+    indice_convolution_index,
     indice_max_pool_backward,
     indice_max_pool_forward,
 )
@@ -71,6 +72,7 @@ __all__ = [
     "indice_convolution_backward_data",
     "indice_convolution_backward_filter",
     "indice_convolution_forward",
+    "indice_convolution_index",
     "indice_max_pool_backward",
     "indice_max_pool_forward",
     "indice_pairs_output_shape",
