@@ -19,7 +19,6 @@ namespace {
 constexpr std::int64_t kTileRows = 96;  // of logits: a multiple of 4, 6 and 8 rows
 // Sums of the gradient of the weights that are kept apart, at most, and how many bytes they may have.
 constexpr std::int64_t kMostGroups = 16, kGroupBytes = std::int64_t{64} << 20;
-constexpr double kParallelProducts = 4e6;  // below it a second thread takes longer to wake than it saves
 
 struct FusedShape {
   JointShape joint;
