@@ -39,6 +39,8 @@ from turnout.mutual_information import (
 )
 from turnout.rnnt_loss import (
     rnnt_align,
+    rnnt_logprobs_fused_backward,
+    rnnt_logprobs_fused_forward,
     rnnt_logprobs_joint_backward,
     rnnt_logprobs_joint_forward,
     rnnt_logprobs_pruned_backward,
@@ -84,6 +86,8 @@ __all__ = [
     "mutual_information_forward_backward",
     "output_cache",
     "rnnt_align",
+    "rnnt_logprobs_fused_backward",
+    "rnnt_logprobs_fused_forward",
     "rnnt_logprobs_joint_backward",
     "rnnt_logprobs_joint_forward",
     "rnnt_logprobs_pruned_backward",

@@ -20,7 +20,13 @@ from turnout.torch.rnnt_logprobs import (
     get_rnnt_logprobs_pruned,
     get_rnnt_logprobs_smoothed,
 )
-from turnout.torch.rnnt_loss import rnnt_loss, rnnt_loss_pruned, rnnt_loss_simple, rnnt_loss_smoothed
+from turnout.torch.rnnt_loss import (
+    rnnt_loss,
+    rnnt_loss_pruned,
+    rnnt_loss_pruned_fused,
+    rnnt_loss_simple,
+    rnnt_loss_smoothed,
+)
 from turnout.torch.rnnt_pruning import (
     RnntAlignment,
     do_rnnt_pruning,
@@ -59,6 +65,7 @@ __all__ = [
     "rnnt_emission_delay",
     "rnnt_loss",
     "rnnt_loss_pruned",
+    "rnnt_loss_pruned_fused",
     "rnnt_loss_simple",
     "rnnt_loss_smoothed",
     "scatter_max",
