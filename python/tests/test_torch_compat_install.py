@@ -12,6 +12,7 @@ from turnout import compat
 from turnout.compat import fast_rnnt as our_fast_rnnt
 from turnout.compat import k2 as our_k2
 from turnout.compat import mmcv as our_mmcv
+from turnout.compat import spconv as our_spconv
 from turnout.compat import torch_npu as our_torch_npu
 from turnout.compat import torch_scatter as our_torch_scatter
 from turnout.compat import torchaudio as our_torchaudio
@@ -356,7 +357,15 @@ def test_torchaudio():
 
 
 def test_names():
-    for module in (our_fast_rnnt, our_k2, our_mmcv, our_torch_npu, our_torch_scatter, our_torchaudio):
+    for module in (
+        our_fast_rnnt,
+        our_k2,
+        our_mmcv,
+        our_spconv,
+        our_torch_npu,
+        our_torch_scatter,
+        our_torchaudio,
+    ):
         assert all(hasattr(module, name) for name in module.__all__)
     assert compat.__doc__
 

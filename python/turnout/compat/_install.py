@@ -14,6 +14,15 @@ _MISSING = object()
 Undo = Callable[[], None]
 
 
+def defined_in(module: ModuleType) -> dict[str, Any]:
+    """The public functions and classes that a module defines, by name."""
+    return {
+        name: value
+        for name, value in vars(module).items()
+        if getattr(value, "__module__", "") == module.__name__ and not name.startswith("_")
+    }
+
+
 def missing(package: str, names: Collection[str], what: str) -> Callable[[str], Any]:
     """``__getattr__`` of a module that has a part of another package: ``what`` is that part.
 
