@@ -1,6 +1,6 @@
 """Sparse networks for LiDAR scans: CenterPoint's middle encoder, and a UNet with inverse convolutions.
 
-Both are made of the layers that they are given: those of turnout.torch.nn, or of a package with spconv's names.
+Both are made of the layers that are given: those of turnout.torch.nn, or of a package with spconv's names.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ from turnout.torch import nn
 STRIDE = 8  # of the encoder's output
 CELL = STRIDE * VOXEL[0]  # metres
 CELLS = SPACE[1] // STRIDE
-BOX = 6  # numbers of a box: offsets of the middle from the corner of the cell, its height, logarithms of the sizes
+BOX = 6  # numbers of a box: where in its cell the middle is, its height, and the logarithms of the sizes
 
 
 class Detector(torch.nn.Module):
@@ -40,9 +40,11 @@ class Detector(torch.nn.Module):
         super().__init__()
         self.encoder = encoder(inputs=FEATURES, channels=channels)
         width = 2 * channels[-1]  # two cells of height are left
-        self.shared = torch.nn.Sequential(
-            torch.nn.Conv2d(width, 64, 3, padding=1, bias=False), torch.nn.BatchNorm2d(64), torch.nn.ReLU()
-        )
+        layers = []
+        for inputs in (width, 64):
+            layers += [torch.nn.Conv2d(inputs, 64, 3, padding=1, bias=False), torch.nn.BatchNorm2d(64)]
+            layers += [torch.nn.ReLU()]
+        self.shared = torch.nn.Sequential(*layers)
         self.heads = torch.nn.Conv2d(64, 1 + BOX, 1)
         torch.nn.init.constant_(self.heads.bias[:1], -3.0)  # few cells are the middle of a car
 
@@ -80,18 +82,19 @@ class Targets:
         self.boxes = torch.from_numpy(np.concatenate(boxes))
 
     def loss(self, logits: torch.Tensor, boxes: torch.Tensor) -> torch.Tensor:
-        """CenterNet's focal loss of the middles, for each car, and the mean error of the boxes' numbers."""
+        """The focal loss of the middles, per car, and three times the mean error of the boxes' numbers."""
         sure = torch.sigmoid(logits)
         of_middle = functional.logsigmoid(logits) * (1 - sure) ** 2
         of_others = functional.logsigmoid(-logits) * sure**2 * (1 - self.heat) ** 4
         focal = -torch.where(self.heat == 1, of_middle, of_others).sum() / len(self.boxes)
-        return focal + (boxes[self.cells] - self.boxes).abs().mean()
+        return focal + 3 * (boxes[self.cells] - self.boxes).abs().mean()
 
 
 def train(detector: torch.nn.Module, batch: Batch, steps: int, verbose: bool) -> list[float]:
     """Returns the losses of all steps."""
     targets = Targets(batch.scans)
-    optimizer = torch.optim.AdamW(detector.parameters(), lr=4e-3)
+    optimizer = torch.optim.AdamW(detector.parameters())
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=5e-3, total_steps=steps)
     losses = []
     for step in range(steps):
         start = time.perf_counter()
@@ -99,6 +102,7 @@ def train(detector: torch.nn.Module, batch: Batch, steps: int, verbose: bool) ->
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
+        schedule.step()
         losses.append(loss.item())
         if verbose and (step % 5 == 0 or step == steps - 1):
             print(f"  step {step:3}: loss {losses[-1]:.3f}, {1e3 * (time.perf_counter() - start):.0f} ms")
@@ -116,12 +120,12 @@ def found(logits: torch.Tensor, boxes: torch.Tensor, least: float = 0.3) -> tupl
 
 
 def count_found(boxes: torch.Tensor, scan: Scan) -> tuple[int, int]:
-    """How many cars have the middle of a box within half a metre, and how many cars there are."""
+    """How many cars have the middle of a box within a metre, and how many cars there are."""
     within = np.all(np.abs(scan.cars[:, :2]) < RANGE[3], axis=1)
     cars = torch.from_numpy(scan.cars[within, :2])
     if len(boxes) == 0:
         return 0, len(cars)
-    return int((torch.cdist(cars, boxes[:, :2]).min(dim=1).values < 0.5).sum()), len(cars)
+    return int((torch.cdist(cars, boxes[:, :2]).min(dim=1).values < 1).sum()), len(cars)
 
 
 def draw(path: Path, scan: Scan, boxes: torch.Tensor, losses: list[float]) -> None:
@@ -130,9 +134,7 @@ def draw(path: Path, scan: Scan, boxes: torch.Tensor, losses: list[float]) -> No
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    figure, (above, course) = plt.subplots(
-        2, 1, figsize=(14, 11), layout="constrained", height_ratios=(2, 1)
-    )
+    figure, (above, course) = plt.subplots(2, 1, figsize=(14, 11), layout="constrained", height_ratios=(2, 1))
     above.scatter(scan.points[:, 0], scan.points[:, 1], c=scan.points[:, 2], s=0.3, cmap="viridis")
     for kind, color, width in ((scan.cars, "white", 3), (boxes.numpy(), "red", 1)):
         for x, y, _, length, wide, _ in kind:
@@ -153,8 +155,8 @@ def main(arguments: list[str] | None = None) -> list[float]:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--scans", type=int, default=2, help="scans of each process")
-    parser.add_argument("--voxels", type=int, default=20_000, help="voxels of a scan")
-    parser.add_argument("--steps", type=int, default=40, help="training steps")
+    parser.add_argument("--voxels", type=int, default=10_000, help="voxels of a scan")
+    parser.add_argument("--steps", type=int, default=50, help="training steps")
     parser.add_argument("--seed", type=int, default=0, help="seed of the scans and of the weights")
     parser.add_argument("--small", action="store_true", help="one scan of 1500 voxels, few channels, 8 steps")
     parser.add_argument("--out", type=Path, default=Path("build/sparse_detector.png"), help="picture file")

@@ -24,7 +24,7 @@ import torch
 from networks import UNet, encoder
 from rich.console import Console
 from rich.table import Table
-from street import RANGE, Batch, batch_of
+from street import FEATURES, RANGE, Batch, batch_of
 
 from turnout.torch import nn
 
@@ -98,7 +98,12 @@ def show_layers(title: str, network: torch.nn.Module, voxels: nn.SparseTensor) -
         sites = f"{layer.rows_out}" if module.subm else f"{layer.rows_in} to {layer.rows_out}"
         table.add_row(
             *(layer.name, kind_of(module), f"{module.in_channels} to {module.out_channels}", sites),
-            *(f"{layer.pairs}", f"{1e3 * first:.1f}", f"{1e3 * again:.1f}", f"{operations / again / 1e9:.0f}"),
+            *(
+                f"{layer.pairs}",
+                f"{1e3 * first:.1f}",
+                f"{1e3 * again:.1f}",
+                f"{operations / again / 1e9:.0f}",
+            ),
         )
     spent = [1e3 * sum(layer.times[i] for layer in layers) for i in (1, 2)]
     others = [total - inside for total, inside in zip(totals, spent, strict=True)]
@@ -166,7 +171,9 @@ def draw(path: Path, batch: Batch, stages: dict[str, nn.SparseTensor]) -> None:
 
     figure, panels = plt.subplots(2, 3, figsize=(15, 10), layout="constrained")
     points, cars = batch.scans[0].points, batch.scans[0].is_car
-    panels[0, 0].scatter(points[:, 0], points[:, 1], c=np.where(cars, 1.0, 0.4), s=0.2, cmap="inferno", vmin=0)
+    panels[0, 0].scatter(
+        points[:, 0], points[:, 1], c=np.where(cars, 1.0, 0.4), s=0.2, cmap="inferno", vmin=0
+    )
     panels[0, 0].set(title=f"{len(points)} points; cars are bright", facecolor="black")
     for panel, (name, x) in zip(panels.flat[1:], stages.items(), strict=True):
         columns = from_above(x)
@@ -191,11 +198,12 @@ def main(arguments: list[str] | None = None) -> dict[str, list[float]]:
     parser.add_argument("--voxels", type=int, default=60_000, help="voxels of a scan")
     parser.add_argument("--steps", type=int, default=3, help="training steps of each network")
     parser.add_argument("--seed", type=int, default=0, help="seed of the scans and of the weights")
-    parser.add_argument("--small", action="store_true", help="two scans of 1500 voxels")
+    parser.add_argument("--small", action="store_true", help="two scans of 1500 voxels, few channels")
     parser.add_argument("--out", type=Path, default=Path("build/sparse_encoder.png"), help="picture file")
     options = parser.parse_args(arguments)
+    channels = (16, 32, 64, 128)
     if options.small:
-        options.scans, options.voxels = 2, 1500
+        options.scans, options.voxels, channels = 2, 1500, (8, 16, 16, 32)
     torch.manual_seed(options.seed)
 
     batch = batch_of(options.scans, options.voxels, np.random.default_rng(options.seed))
@@ -204,11 +212,15 @@ def main(arguments: list[str] | None = None) -> dict[str, list[float]]:
         f"{options.scans} scans, {len(voxels.features)} voxels in a grid of "
         f"{' x '.join(map(str, voxels.spatial_shape))}, on {torch.get_num_threads()} threads\n"
     )
-    network, unet = encoder(), UNet()
+    network, unet = encoder(inputs=FEATURES, channels=channels), UNet(inputs=FEATURES, channels=channels)
     show_layers("CenterPoint's encoder", network, voxels)
     losses = {
         "encoder": train(
-            "CenterPoint's encoder", network, voxels, lambda x: (x.features - 1).square().mean(), options.steps
+            "CenterPoint's encoder",
+            network,
+            voxels,
+            lambda x: (x.features - 1).square().mean(),
+            options.steps,
         )
     }
     show_layers("the UNet", unet, voxels)

@@ -1,4 +1,4 @@
-"""A simulated street with parked cars, scanned by a turning laser scanner: what the other examples work on."""
+"""A simulated street with parked cars, seen by a turning laser scanner: the data of the other examples."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import turnout.torch
 from turnout.torch import nn
 
 SENSOR_HEIGHT = 1.73  # metres; the sensor is at x = y = z = 0
+LEAST = 10  # points that a car needs to be among the cars of a scan; those behind others have none
 
 VOXEL = [0.1, 0.1, 0.2]  # metres, x, y, z
 RANGE = [-51.2, -51.2, -5.0, 51.2, 51.2, 3.2]  # lower limits of x, y, z, then upper limits
@@ -21,7 +22,9 @@ FEATURES = 5  # of a voxel
 class Scan(NamedTuple):
     points: np.ndarray  # [points, 4] f32: x, y, z, reflectance, in the order of the scan
     is_car: np.ndarray  # [points] bool: whether the point is on a car
-    cars: np.ndarray  # [cars, 6] f32: middle x, y, z, then length in x, width in y, height
+    cars: (
+        np.ndarray
+    )  # [cars, 6] f32, of cars with enough points: middle x, y, z, length in x, width in y, height
 
 
 class Batch(NamedTuple):
@@ -52,24 +55,27 @@ def scan(count: int, random: np.random.Generator, degrees: float = 90, beams: in
     ]
     rays[rays == 0] = 1e-9  # avoids a division by zero
     distance = np.where(rays[:, 2] < 0, -SENSOR_HEIGHT / rays[:, 2], np.inf)  # to the ground
-    is_car = np.zeros(len(rays), dtype=bool)
-    for boxes, are_cars in ((walls, False), (cars, True)):
-        for middle, size in boxes:
-            middle = np.array(middle) - (0, 0, SENSOR_HEIGHT)
-            sides = [(middle + sign * np.array(size) / 2) / rays for sign in (-1, 1)]
-            enter, leave = np.minimum(*sides).max(axis=1), np.maximum(*sides).min(axis=1)
-            hit = (enter > 0) & (enter < leave) & (enter < distance)
-            distance[hit], is_car[hit] = enter[hit], are_cars
+    box_of = np.full(len(rays), -1)  # the box that each ray meets first, the walls before the cars
+    for number, (middle, size) in enumerate(walls + cars):
+        middle = np.array(middle) - (0, 0, SENSOR_HEIGHT)
+        sides = [(middle + sign * np.array(size) / 2) / rays for sign in (-1, 1)]
+        enter, leave = np.minimum(*sides).max(axis=1), np.maximum(*sides).min(axis=1)
+        hit = (enter > 0) & (enter < leave) & (enter < distance)
+        distance[hit], box_of[hit] = enter[hit], number
 
     seen = np.flatnonzero(distance < 69)
     if len(seen) < count:
         raise SystemExit(f"the beams meet {len(seen)} surfaces, fewer than {count} points")
     seen = np.sort(random.choice(seen, count, replace=False))
+    is_car = box_of[seen] >= len(walls)
     places = rays[seen] * distance[seen, None] + random.normal(0, 0.02, (count, 3))
-    reflectance = random.uniform(0, 0.6, count) + 0.2 * is_car[seen]
-    boxes = np.array([(*middle[:2], middle[2] - SENSOR_HEIGHT, *size) for middle, size in cars])
+    reflectance = random.uniform(0, 0.6, count) + 0.2 * is_car
+    hits = np.bincount(box_of[seen] + 1, minlength=1 + len(walls) + len(cars))[1 + len(walls) :]
+    boxes = np.array([(*middle[:2], middle[2] - SENSOR_HEIGHT, *size) for middle, size in cars])[
+        hits >= LEAST
+    ]
     points = np.column_stack((places, reflectance))
-    return Scan(points.astype(np.float32), is_car[seen], boxes.astype(np.float32))
+    return Scan(points.astype(np.float32), is_car, boxes.astype(np.float32))
 
 
 def voxels_of(scan: Scan, limit: int, random: np.random.Generator) -> tuple[torch.Tensor, ...]:
