@@ -9,8 +9,13 @@ import pytest
 import torch
 
 from turnout import compat
+from turnout.compat import fast_rnnt as our_fast_rnnt
+from turnout.compat import k2 as our_k2
 from turnout.compat import mmcv as our_mmcv
+from turnout.compat import spconv as our_spconv
 from turnout.compat import torch_npu as our_torch_npu
+from turnout.compat import torch_scatter as our_torch_scatter
+from turnout.compat import torchaudio as our_torchaudio
 from turnout.compat._install import Installation
 
 pytestmark = pytest.mark.torch
@@ -294,8 +299,73 @@ def test_torch_npu():
     assert "torch_npu" not in sys.modules
 
 
+@pytest.mark.skipif(importlib.util.find_spec("k2") is not None, reason="k2 is installed")
+def test_k2():
+    our_k2.install()
+    try:
+        import k2
+        from k2 import rnnt_loss
+        from k2.rnnt_loss import get_hat_logprobs_pruned, rnnt_loss_pruned
+
+        # The function has the name of a module of the package.
+        assert k2.rnnt_loss is rnnt_loss is our_k2.rnnt_loss
+        assert rnnt_loss_pruned is our_k2.rnnt_loss_pruned
+        assert get_hat_logprobs_pruned is our_k2.get_hat_logprobs_pruned
+        assert k2.with_cuda is False
+        with pytest.raises(ImportError) as caught:
+            from k2 import intersect_dense  # noqa: F401
+        assert str(caught.value) == (
+            "turnout.compat.k2: k2.intersect_dense is not here; Turnout has its RNN-T losses and the "
+            "recursions under them"
+        )
+        assert not hasattr(k2, "nothing_like_this")
+    finally:
+        our_k2.uninstall()
+    assert not [name for name in sys.modules if name.split(".")[0] == "k2"]
+
+
+@pytest.mark.skipif(importlib.util.find_spec("fast_rnnt") is not None, reason="fast_rnnt is installed")
+def test_fast_rnnt():
+    our_fast_rnnt.install()
+    try:
+        import fast_rnnt
+
+        assert fast_rnnt.rnnt_loss is our_fast_rnnt.rnnt_loss
+        assert fast_rnnt.with_cuda() is False
+        with pytest.raises(ImportError, match=r"fast_rnnt\.get_rnnt_prune_ranges_deprecated is not here"):
+            fast_rnnt.get_rnnt_prune_ranges_deprecated  # noqa: B018
+    finally:
+        our_fast_rnnt.uninstall()
+    assert "fast_rnnt" not in sys.modules
+
+
+def test_torchaudio():
+    """In a process of its own: torchaudio may be installed and refuse to be imported."""
+    program = (
+        "from turnout.compat import torchaudio as ours; ours.install()\n"
+        "import torchaudio; from torchaudio.transforms import RNNTLoss\n"
+        "assert RNNTLoss is ours.RNNTLoss and torchaudio.functional.rnnt_loss is ours.rnnt_loss\n"
+        "try: torchaudio.load\n"
+        "except ImportError as error: assert 'torchaudio.load is not here' in str(error)\n"
+        "else: raise AssertionError\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
+    with pytest.raises(ImportError, match=r"torchaudio\.load is not here; Turnout has its RNN-T loss"):
+        our_torchaudio.load  # noqa: B018
+    with pytest.raises(AttributeError, match="there is no lod; Turnout has its RNN-T loss"):
+        our_torchaudio.lod  # noqa: B018
+
+
 def test_names():
-    for module in (our_mmcv, our_torch_npu):
+    for module in (
+        our_fast_rnnt,
+        our_k2,
+        our_mmcv,
+        our_spconv,
+        our_torch_npu,
+        our_torch_scatter,
+        our_torchaudio,
+    ):
         assert all(hasattr(module, name) for name in module.__all__)
     assert compat.__doc__
 

@@ -341,7 +341,7 @@ def test_sentences(rng):
         ),
         (
             lambda: nn.SubMConv(3, 4, 4, 3, indice_key="down").double()(low),
-            "SubMConv: this layer has geometry",
+            "SubMConv: this layer has subm True, expected False, for which the pairs named 'down' were built",
         ),
         (lambda: nn.SubMConv(3, 3, 4, 2)(x), "SubMConv: kernel_size[0] is 2, expected an odd number"),
         (lambda: nn.SubMConv(3, 3, 4, 3)(x), "SubMConv: weight has dtype f32, expected that of features"),

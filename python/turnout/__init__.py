@@ -37,6 +37,28 @@ from turnout.mutual_information import (
     mutual_information_forward,
     mutual_information_forward_backward,
 )
+from turnout.rnnt_loss import (
+    rnnt_align,
+    rnnt_logprobs_fused_backward,
+    rnnt_logprobs_fused_forward,
+    rnnt_logprobs_joint_backward,
+    rnnt_logprobs_joint_forward,
+    rnnt_logprobs_pruned_backward,
+    rnnt_logprobs_pruned_forward,
+    rnnt_logprobs_simple_backward,
+    rnnt_logprobs_simple_forward,
+    rnnt_prune_ranges,
+    rnnt_pruning_backward,
+    rnnt_pruning_forward,
+)
+from turnout.scatter import (
+    scatter_max,
+    scatter_max_backward,
+    scatter_mean,
+    scatter_mean_backward,
+    scatter_sum,
+    scatter_sum_backward,
+)
 from turnout.sparse_conv import get_indice_pairs, indice_pairs_output_shape
 
 __all__ = [
@@ -63,6 +85,24 @@ __all__ = [
     "mutual_information_forward",
     "mutual_information_forward_backward",
     "output_cache",
+    "rnnt_align",
+    "rnnt_logprobs_fused_backward",
+    "rnnt_logprobs_fused_forward",
+    "rnnt_logprobs_joint_backward",
+    "rnnt_logprobs_joint_forward",
+    "rnnt_logprobs_pruned_backward",
+    "rnnt_logprobs_pruned_forward",
+    "rnnt_logprobs_simple_backward",
+    "rnnt_logprobs_simple_forward",
+    "rnnt_prune_ranges",
+    "rnnt_pruning_backward",
+    "rnnt_pruning_forward",
+    "scatter_max",
+    "scatter_max_backward",
+    "scatter_mean",
+    "scatter_mean_backward",
+    "scatter_sum",
+    "scatter_sum_backward",
     "set_log",
     "set_num_threads",
     "show_config",

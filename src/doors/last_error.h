@@ -24,8 +24,7 @@ class LastError {
     char* text = own();
     if (text == nullptr) {
       text = static_cast<char*>(std::malloc(kBytes));
-      if (!thread_text_.set(text == nullptr ? no_memory() : text)) std::free(text);
-      text = own();
+      if (!thread_text_.set(text == nullptr ? no_memory() : text)) return std::free(text);
       if (text == nullptr) return;
     }
     const std::size_t length = std::min(sentence.size(), kBytes - 1);

@@ -5,13 +5,37 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
 _MISSING = object()
 Undo = Callable[[], None]
+
+
+def defined_in(module: ModuleType) -> dict[str, Any]:
+    """The public functions and classes that a module defines, by name."""
+    return {
+        name: value
+        for name, value in vars(module).items()
+        if getattr(value, "__module__", "") == module.__name__ and not name.startswith("_")
+    }
+
+
+def missing(package: str, names: Collection[str], what: str) -> Callable[[str], Any]:
+    """``__getattr__`` of a module that has a part of another package: ``what`` is that part.
+
+    Of a name that the package has and the module does not, the sentence is an ImportError: as an
+    AttributeError it would be lost in ``from package import name``.
+    """
+
+    def refuse(name: str) -> Any:
+        if name in names:
+            raise ImportError(f"turnout.compat.{package}: {package}.{name} is not here; Turnout has {what}")
+        raise AttributeError(f"turnout.compat.{package}: there is no {name}; Turnout has {what}")
+
+    return refuse
 
 
 class Installation:
@@ -23,6 +47,7 @@ class Installation:
     Args:
         package: whose names they are.
         modules: what there is in each module; a parent comes before its submodules.
+        getattr: called for a name that a module made here does not have.
         keeps_package: other parts of the package are needed. Where it is installed, it is imported, and
             names are replaced in it. Else it is not looked for, and stand-ins take its place.
         registries: called last. Each enters names somewhere else and returns what takes them out again, or
@@ -34,11 +59,13 @@ class Installation:
         package: str,
         modules: dict[str, dict[str, Any]],
         *,
+        getattr: Callable[[str], Any] | None = None,
         keeps_package: bool = False,
         registries: tuple[Callable[[], Undo | None], ...] = (),
     ) -> None:
         self._package = package
         self._modules = modules
+        self._getattr = getattr
         self._keeps_package = keeps_package
         self._registries = registries
         self._imported_here: ModuleType | None = None
@@ -61,8 +88,9 @@ class Installation:
         if imported is None and self._keeps_package and importlib.util.find_spec(self._package) is not None:
             imported = self._imported_here = importlib.import_module(self._package)
         try:
-            for name, contents in self._modules.items():
-                module = self._module(name, may_import=imported is not None)
+            # All modules first: a package may have a function of the name of one of its modules.
+            modules = [self._module(name, may_import=imported is not None) for name in self._modules]
+            for module, contents in zip(modules, self._modules.values(), strict=True):
                 for attribute, value in contents.items():
                     self._set(module, attribute, value)
             for register in self._registries:
@@ -91,6 +119,8 @@ class Installation:
         module.__package__ = name if is_package else name.rpartition(".")[0]
         if is_package:
             module.__path__ = []
+        if self._getattr is not None:
+            module.__getattr__ = self._getattr
         sys.modules[name] = module
         self._undo.append(lambda: sys.modules.pop(name, None))
         parent, _, child = name.rpartition(".")

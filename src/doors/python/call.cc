@@ -7,6 +7,7 @@
 #include "core/check.h"
 #include "doors/python/strided.h"
 #include "doors/python/text.h"
+#include "doors/python/workers.h"
 #include "runtime/torch_executor.h"
 
 namespace turnout::doors {
@@ -336,7 +337,10 @@ std::int64_t PythonCall::named_value(nb::handle object) {
   return found;
 }
 
-Context& PythonCall::context() const { return torch_team_ ? torch_context() : default_context(); }
+Context& PythonCall::context() const {
+  choose_threads_of_process();
+  return torch_team_ ? torch_context() : default_context();
+}
 
 std::int64_t extent_product(std::int64_t a, std::int64_t b) {
   std::int64_t product;

@@ -94,9 +94,7 @@ class PythonCall {
   Tensor out(nb::handle object, std::initializer_list<std::int64_t> shape, DType dtype) {
     return out(place(object), shape.begin(), static_cast<int>(shape.size()), dtype);
   }
-  Tensor out(nb::handle object, const ConstTensor& same_shape) {
-    return out(place(object), same_shape.shape, same_shape.rank);
-  }
+  Tensor out(nb::handle object, const ConstTensor& same_shape) { return out(place(object), same_shape); }
   // A result whose shape is known later than those of the ones after it: its place first, then out().
   struct Place {
     nb::handle object;
@@ -105,6 +103,9 @@ class PythonCall {
   Place place(nb::handle object) { return {object, next_argument_++, result_count_++}; }
   Tensor out(const Place& where, std::initializer_list<std::int64_t> shape) {
     return out(where, shape.begin(), static_cast<int>(shape.size()));
+  }
+  Tensor out(const Place& where, const ConstTensor& same_shape, std::optional<DType> dtype = {}) {
+    return out(where, same_shape.shape, same_shape.rank, dtype);
   }
   // Returns only the first rows of a result to the caller; `tensor` is what out() returned for it. If the
   // number of rows is known only after the work, check_rows() first refuses an array that cannot be sliced.

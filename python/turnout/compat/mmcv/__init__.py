@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from turnout.compat._install import Installation, Undo
+from turnout.compat._install import Installation, Undo, defined_in
 from turnout.compat.mmcv import sparse_conv, sparse_modules, sparse_pool, sparse_structure
 from turnout.compat.mmcv.sparse_conv import (
     SparseConv1d,
@@ -79,17 +77,8 @@ _voxelize = {"Voxelization": Voxelization, "voxelization": voxelization}
 _scatter_points = {"DynamicScatter": DynamicScatter, "dynamic_scatter": dynamic_scatter}
 
 
-def _public(module: Any) -> dict[str, Any]:
-    """What a module defines, by name."""
-    return {
-        name: x
-        for name, x in vars(module).items()
-        if getattr(x, "__module__", "") == module.__name__ and not name.startswith("_")
-    }
-
-
 _structure, _modules, _convolutions, _pools = (
-    _public(module) for module in (sparse_structure, sparse_modules, sparse_conv, sparse_pool)
+    defined_in(module) for module in (sparse_structure, sparse_modules, sparse_conv, sparse_pool)
 )
 
 

@@ -21,15 +21,7 @@ class SparseMaxPool(nn.SparseMaxPool, SparseModule):
         dilation: Ints = 1,
         subm: bool = False,
     ) -> None:
-        super().__init__(ndim, kernel_size, stride, padding, dilation)
-        self.subm = subm
-
-    @property
-    def geometry(self) -> nn.Geometry:
-        geometry = super().geometry
-        if not self.subm:
-            return geometry
-        return geometry._replace(stride=(1,) * self.ndim, padding=(0,) * self.ndim, subm=True)
+        super().__init__(ndim, kernel_size, stride, padding, dilation, subm=subm)
 
 
 class _SparseMaxPool(SparseMaxPool):

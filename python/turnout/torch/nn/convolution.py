@@ -150,7 +150,9 @@ class SparseConvolution(SparseModule):
             self._check("kernel_size", tuple(self.kernel_size), pairs.geometry.kernel_size)
             shape, indices = pairs.out_spatial_shape, pairs.out_indices
         else:
-            self._check("geometry", self.geometry, pairs.geometry)
+            kinds_first = reversed([*zip(Geometry._fields, self.geometry, pairs.geometry, strict=True)])
+            for name, own, named in kinds_first:
+                self._check(name, own, named)
             shape, indices = pairs.spatial_shape, pairs.indices
         self._check("a spatial shape of", integers(x.spatial_shape), shape)
         self._check("rows:", x.features.shape[0], indices.shape[0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -52,7 +53,7 @@ class SparseSequential(SparseModule):
     def forward(self, x: Any) -> Any:
         for module in self._modules.values():
             if isinstance(x, SparseTensor) and not isinstance(module, SparseModule):
-                x = self.replace_features(x, _features_of(module, x))
+                x = self.replace_features(x, features_of(module, x))
             else:
                 x = module(x)
         return x
@@ -65,15 +66,17 @@ def _few_rows() -> str:  # without the number: a message of a compiled check is 
     return "SparseSequential: features has fewer than 2 rows, expected 2 or more in a compiled network"
 
 
-def _features_of(module: torch.nn.Module, x: SparseTensor) -> torch.Tensor:
-    """Those that an ordinary module makes of the features of ``x``."""
+def features_of(
+    module: torch.nn.Module, x: SparseTensor, run: Callable[[torch.Tensor], torch.Tensor] | None = None
+) -> torch.Tensor:
+    """Those that an ordinary module, or ``run`` for it, makes of the features of ``x``."""
     rows = x.features.shape[0]
     if torch.compiler.is_compiling():
         torch._check(rows >= 2, _few_rows)
-    elif rows == 0:
+    elif rows == 0 and not isinstance(module, torch.nn.SyncBatchNorm):  # which needs all processes
         features = x.features
         for parameter in module.parameters():
             if parameter.requires_grad and torch.is_grad_enabled():
                 features = features + parameter.sum()  # zero gradients, for processes that wait for them
         return features
-    return module(x.features)
+    return (run or module)(x.features)

@@ -21,6 +21,7 @@ class SparsePool(SparseModule):
         kernel_size, stride, padding, dilation: one integer, or one for each dimension. ``stride`` is that of
             the kernel unless one is given.
         indice_key: a name for the pairs, for a :class:`SparseInverseConv` to go back along them.
+        subm: outputs are the input sites, around which the window is centred; stride and padding are ignored.
     """
 
     def __init__(
@@ -31,6 +32,7 @@ class SparsePool(SparseModule):
         padding: Ints = 0,
         dilation: Ints = 1,
         indice_key: str | None = None,
+        subm: bool = False,
     ) -> None:
         super().__init__()
         name = type(self).__name__
@@ -42,11 +44,20 @@ class SparsePool(SparseModule):
         self.padding = per_dimension(name, "padding", padding, ndim)
         self.dilation = per_dimension(name, "dilation", dilation, ndim)
         self.indice_key = indice_key
+        self.subm = subm
 
     @property
     def geometry(self) -> Geometry:
-        vectors = (self.kernel_size, self.stride, self.padding, self.dilation, (0,) * self.ndim)
-        return Geometry(*(tuple(values) for values in vectors), subm=False, transpose=False)
+        ones, zeros = (1,) * self.ndim, (0,) * self.ndim
+        return Geometry(
+            tuple(self.kernel_size),
+            ones if self.subm else tuple(self.stride),
+            zeros if self.subm else tuple(self.padding),
+            tuple(self.dilation),
+            zeros,
+            self.subm,
+            transpose=False,
+        )
 
     @own_sentences(of_class=True)
     def forward(self, x: SparseTensor) -> SparseTensor:
