@@ -4,15 +4,17 @@
 #   turnout_family(
 #     SOURCES         plans and their parts, compiled once
 #     KERNELS         loops, compiled once per instruction set
-#     C_SOURCES       the C interface
+#     C_SOURCES       the C interface of MLU-OPS
+#     ACLNN_SOURCES   the C interface of CANN
 #     TESTS           sources of the program <family>_test
 #     C_TESTS         added to the program c_api_test
-#     C_ORDER_TESTS   added to the program c_order_test, which tests the order of checks)
+#     C_ORDER_TESTS   added to the program c_order_test, which tests the order of checks
+#     ACLNN_TESTS     added to the program aclnn_test)
 #
 # The files operators.cc, c_operators.cc, python.cc, fuzz.cc and bench.cc are added without being listed; every
 # family must have them.
 function(turnout_family)
-  set(kinds SOURCES KERNELS C_SOURCES TESTS C_TESTS C_ORDER_TESTS)
+  set(kinds SOURCES KERNELS C_SOURCES ACLNN_SOURCES TESTS C_TESTS C_ORDER_TESTS ACLNN_TESTS)
   cmake_parse_arguments(PARSE_ARGV 0 given "" "" "${kinds}")
   if(given_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "turnout_family: ${given_UNPARSED_ARGUMENTS} is none of ${kinds}")
@@ -26,8 +28,9 @@ function(turnout_family)
   endforeach()
   get_filename_component(family ${CMAKE_CURRENT_SOURCE_DIR} NAME)
   file(GLOB tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*test.cc)
+  set(listed ${given_TESTS} ${given_C_TESTS} ${given_C_ORDER_TESTS} ${given_ACLNN_TESTS})
   foreach(test ${tests})
-    if(NOT test IN_LIST given_TESTS AND NOT test IN_LIST given_C_TESTS AND NOT test IN_LIST given_C_ORDER_TESTS)
+    if(NOT test IN_LIST listed)
       message(FATAL_ERROR "${test} is in no list of turnout_family(): it would not run")
     endif()
   endforeach()

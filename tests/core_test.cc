@@ -57,7 +57,7 @@ TEST(Scratch, FailsCleanlyWhenMemoryIsOut) {
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(ints) % core::kScratchAlignment, 0u);
 }
 
-// Names that differ are replaced as whole words, and only while the caller lives.
+// Names that differ are replaced as whole words, in calls whose frame has a caller.
 TEST(Caller, LendsItsNamesToErrorsAndRecords) {
   using namespace core;
   static constexpr const Signature& kInner = signature([] {
@@ -77,9 +77,9 @@ TEST(Caller, LendsItsNamesToErrorsAndRecords) {
       },
       &seen);
   float x[2] = {}, y[2] = {};
-  const auto error_of = [&](std::int64_t most, const char* sentence) -> std::string {
+  const auto error_of = [&](const Frame& frame, std::int64_t most, const char* sentence) -> std::string {
     try {
-      Call call(context, kInner, {view(x, {2}), view(y, {2})}, {most});
+      Call call(frame, kInner, {view(x, {2}), view(y, {2})}, {most});
       call.check([&] {
         if (sentence != nullptr) throw Error(ErrorCode::not_supported, sentence);
       });
@@ -95,12 +95,13 @@ TEST(Caller, LendsItsNamesToErrorsAndRecords) {
     const ScalarValue limit = -1;
     const Arguments arguments(kOuter, slots, 2, &limit, 1);
     const Caller caller(arguments, kNames);
-    EXPECT_EQ(error_of(-1, nullptr), "Outer: limit is -1, expected 0 or more");
+    const Frame frame(context, {}, &caller);
+    EXPECT_EQ(error_of(frame, -1, nullptr), "Outer: limit is -1, expected 0 or more");
     EXPECT_EQ(seen, "Outer(x f32[2], result f32[2], limit -1)");
-    EXPECT_EQ(error_of(0, late), "Outer: result is almost limit of result[limit], yy");
-    EXPECT_EQ(error_of(0, nullptr), "");
+    EXPECT_EQ(error_of(frame, 0, late), "Outer: result is almost limit of result[limit], yy");
+    EXPECT_EQ(error_of(frame, 0, nullptr), "");
   }
-  EXPECT_EQ(error_of(0, late), late);
+  EXPECT_EQ(error_of(context, 0, late), late);
   EXPECT_EQ(seen, "inner(x f32[2], y f32[2], most 0)");
 }
 

@@ -1,6 +1,6 @@
 """Checks the #include lines of src/: the order of the layers, and which files may include which library.
 
-    core <- simd <- runtime <- indices, rows, matrix <- a family <- its c_*.cc and python.cc, and doors/
+    core <- simd <- runtime <- indices, rows, matrix <- a family <- its c_*.cc, aclnn.cc and python.cc, and doors/
 
 A layer may include itself and the layers before it. A family may not include another family.
 """
@@ -20,7 +20,9 @@ MAY_INCLUDE = {
     "rows": {"core", "simd", "runtime", "indices", "rows"},
     "matrix": {"core", "simd", "runtime", "indices", "matrix"},
     "registry": {"core", "registry"},
-    "doors/c": {"core", "simd", "runtime", "doors/c"},
+    "doors": set(),  # what doors share
+    "doors/c": {"core", "simd", "runtime", "doors", "doors/c"},
+    "doors/aclnn": {"core", "simd", "runtime", "doors", "doors/aclnn"},
     "doors/python": {"core", "simd", "runtime", "doors/python", "registry"},
 }
 FAMILIES = {path.parent.name for path in SRC.glob("*/operators.cc")}
@@ -30,7 +32,8 @@ LIBRARIES = {
     r"<hwy/": ("Highway", r"simd/"),
     r"<nanobind/|<Python\.h>": ("nanobind and Python", r"doors/python/|\w+/python\.cc$"),
     r"<(thread|condition_variable|pthread\.h)>": ("a thread library", r"runtime/"),
-    r'"turnout/mluop/': ("the C interface", r"doors/c/|\w+/c_\w+\.(cc|h)$"),
+    r'"turnout/mluop/': ("the C interface of MLU-OPS", r"doors/c/|\w+/c_\w+\.(cc|h)$"),
+    r'"turnout/aclnn/': ("the C interface of CANN", r"doors/aclnn/|\w+/aclnn\.cc$"),
 }
 TEST = re.compile(r"test\.cc$|/fuzz\.cc$|/bench\.cc$|_cases?\.h$|/reference\.h$")
 
@@ -38,7 +41,7 @@ TEST = re.compile(r"test\.cc$|/fuzz\.cc$|/bench\.cc$|_cases?\.h$|/reference\.h$"
 def layer_of(name: str) -> str:
     parts = name.split("/")
     if parts[0] == "doors":
-        return "/".join(parts[:2])
+        return "/".join(parts[:-1])
     return parts[0].removesuffix(".h").removesuffix(".cc")
 
 
@@ -50,6 +53,8 @@ def allowed(name: str) -> set[str]:
     file = name.split("/")[-1]
     if file == "python.cc":
         return own | {"doors/python"}
+    if file == "aclnn.cc":
+        return own | {"doors/aclnn"}
     if file.startswith("c_"):
         return own | {"doors/c", "c_registry"}
     return own | {"registry"} if file == "operators.cc" else own

@@ -64,7 +64,7 @@ class TURNOUT_API Context {
   void set_observer(Observer observer, void* user);  // nullptr removes the observer
   void trim();                                       // returns idle scratch memory to the system
 
-  struct TURNOUT_HIDDEN State;
+  struct State;
   State& state() const { return *state_; }
 
  private:

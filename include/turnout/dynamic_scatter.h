@@ -2,6 +2,7 @@
 // computes the gradients of the points.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "turnout/context.h"
@@ -126,10 +127,14 @@ class TURNOUT_API VoxelIndex {
                        const ConstTensor* voxel_feats, const Tensor& grad_feats,
                        Reduce reduce_type = Reduce::max) const;
 
-  struct TURNOUT_HIDDEN State;
+  struct State;
 
  private:
-  State* state_;
+  const State& state() const;
+
+  // The State is in the object itself, so that making one allocates nothing.
+  static constexpr std::size_t kAlignment = 8;
+  alignas(kAlignment) std::byte memory_[512];
 };
 
 }  // namespace turnout

@@ -1,6 +1,7 @@
 // Sparse convolution: the pairs of input and output sites for each kernel offset.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 
@@ -99,14 +100,14 @@ class TURNOUT_API IndicePairs {
   // of pairs for each k.
   void write(const Tensor& out_indices, const Tensor& indice_pairs, const Tensor& indice_num) const;
 
-  struct TURNOUT_HIDDEN State;
+  struct State;
 
  private:
-  friend std::int64_t get_indice_pairs(Context& context, const ConstTensor& indices,
-                                       const Tensor& out_indices, const Tensor& indice_pairs,
-                                       const Tensor& indice_num, const IndicePairsParams& params);
-  explicit IndicePairs(State* state) : state_(state) {}
-  State* state_;
+  const State& state() const;
+
+  // The State is in the object itself, so that making one allocates nothing.
+  static constexpr std::size_t kAlignment = 8;
+  alignas(kAlignment) std::byte memory_[2048];
 };
 
 struct IndiceConvolutionParams {

@@ -3,9 +3,9 @@
 
 #include "core/draft.h"
 #include "doors/c/call.h"
+#include "dynamic_scatter/dynamic_scatter.h"
 #include "dynamic_scatter/signature.h"
 #include "runtime/parallel.h"
-#include "turnout/dynamic_scatter.h"
 
 namespace turnout::families::dynamic_scatter {
 
@@ -215,9 +215,9 @@ mluOpStatus_t call_backward(mluOpHandle_t handle, const Signature& signature, ml
                             const Described (&described)[7], const Workspace& workspace) {
   return call(
       handle, signature, kBackwardNames, described, {reduce_type},
-      [](Context& context, const Tensor* t) {
+      [](const Frame& frame, const Tensor* t) {
         const ConstTensor feats = t[1], voxel_feats = t[2], counts = t[4], voxel_num = t[5];
-        dynamic_scatter_backward(context, t[0],
+        dynamic_scatter_backward(frame, t[0],
                                  {.point2voxel_map = t[3],
                                   .feats = &feats,
                                   .voxel_feats = &voxel_feats,
@@ -253,23 +253,23 @@ mluOpStatus_t mluOpDynamicPointToVoxelForward(
     const mluOpTensorDescriptor_t voxel_points_count_desc, void* voxel_points_count,
     const mluOpTensorDescriptor_t voxel_num_desc, void* voxel_num) {
   bool ran = false;
-  const mluOpStatus_t status = call(
-      handle, kMluOpDynamicPointToVoxelForward, kForwardNames,
-      {{feats_desc, feats},
-       {coors_desc, coors},
-       {voxel_feats_desc, voxel_feats},
-       {voxel_coors_desc, voxel_coors},
-       {point2voxel_map_desc, point2voxel_map},
-       {voxel_points_count_desc, voxel_points_count},
-       {voxel_num_desc, voxel_num}},
-      {reduce_type},
-      [&](turnout::Context& context, const turnout::Tensor* t) {
-        ran = true;
-        write_voxel_num(t[6], turnout::dynamic_scatter_forward(context, t[0], t[1], t[2], t[3], t[4], t[5],
-                                                               static_cast<turnout::Reduce>(reduce_type)));
-        mark_without_voxel(context, t[1], t[4]);
-      },
-      {workspace, workspace_size});
+  const mluOpStatus_t status =
+      call(handle, kMluOpDynamicPointToVoxelForward, kForwardNames,
+           {{feats_desc, feats},
+            {coors_desc, coors},
+            {voxel_feats_desc, voxel_feats},
+            {voxel_coors_desc, voxel_coors},
+            {point2voxel_map_desc, point2voxel_map},
+            {voxel_points_count_desc, voxel_points_count},
+            {voxel_num_desc, voxel_num}},
+           {reduce_type},
+           [&](const Frame& frame, const turnout::Tensor* t) {
+             ran = true;
+             write_voxel_num(t[6], dynamic_scatter_forward(frame, t[0], t[1], t[2], t[3], t[4], t[5],
+                                                           static_cast<turnout::Reduce>(reduce_type)));
+             mark_without_voxel(frame.context, t[1], t[4]);
+           },
+           {workspace, workspace_size});
   if (status == MLUOP_STATUS_SUCCESS && !ran) fill_result({voxel_num_desc, voxel_num}, 0);
   return status;
 }
@@ -368,9 +368,9 @@ mluOpStatus_t mluOpVoxelization(mluOpHandle_t handle, const mluOpTensorDescripto
             {num_points_per_voxel_desc, num_points_per_voxel},
             {voxel_num_desc, voxel_num}},
            {deterministic, max_points, max_voxels, NDim},
-           [&](turnout::Context& context, const turnout::Tensor* t) {
+           [&](const Frame& frame, const turnout::Tensor* t) {
              ran = true;
-             write_voxel_num(t[6], turnout::voxelize_hard(context, t[0], t[1], t[2], t[3], t[4], t[5]));
+             write_voxel_num(t[6], voxelize_hard(frame, t[0], t[1], t[2], t[3], t[4], t[5]));
            },
            {workspace, workspace_size});
   if (status == MLUOP_STATUS_SUCCESS && !ran) {

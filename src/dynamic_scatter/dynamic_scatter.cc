@@ -1,11 +1,11 @@
 // Plans of the reductions over voxels and of their gradients.
-#include "turnout/dynamic_scatter.h"
+#include "dynamic_scatter/dynamic_scatter.h"
 
 #include <algorithm>
 #include <limits>
+#include <memory>
 #include <new>
 #include <type_traits>
-#include <utility>
 
 #include "dynamic_scatter/groups.h"
 #include "dynamic_scatter/kernels.h"
@@ -18,10 +18,8 @@
 #include "simd/half.h"
 
 namespace turnout {
+namespace families::dynamic_scatter {
 namespace {
-
-using namespace core;
-using namespace families::dynamic_scatter;
 
 // -- what a reduction writes -------------------------------------------------------------------------------
 
@@ -239,15 +237,16 @@ const void* read_counts(const ConstTensor& given, DType feats, std::int64_t voxe
 
 // -- operators ---------------------------------------------------------------------------------------------
 
-std::size_t families::dynamic_scatter::dynamic_scatter_forward_scratch(std::int64_t points) {
+std::size_t dynamic_scatter_forward_scratch(std::int64_t points) {
   return groups_bytes(points) + grouping_bytes(points);
 }
 
-std::int64_t dynamic_scatter_forward(Context& context, const ConstTensor& feats, const ConstTensor& coors,
+std::int64_t dynamic_scatter_forward(const Frame& frame, const ConstTensor& feats, const ConstTensor& coors,
                                      const Tensor& voxel_feats, const Tensor& voxel_coors,
                                      const Tensor& point2voxel_map, const Tensor& voxel_points_count,
                                      Reduce reduce_type) {
-  Call call(context, kDynamicScatterForward,
+  Context& context = frame.context;
+  Call call(frame, kDynamicScatterForward,
             {feats, coors, voxel_feats, voxel_coors, point2voxel_map, voxel_points_count}, {reduce_type});
   if (call.nothing_to_do()) return 0;
   Scratch& scratch = call.scratch(dynamic_scatter_forward_scratch(coors.shape[0]));
@@ -266,17 +265,17 @@ std::int64_t dynamic_scatter_forward(Context& context, const ConstTensor& feats,
   return groups.voxels;
 }
 
-std::size_t families::dynamic_scatter::dynamic_scatter_backward_scratch(std::int64_t points,
-                                                                        std::int64_t voxels) {
+std::size_t dynamic_scatter_backward_scratch(std::int64_t points, std::int64_t voxels) {
   return array_bytes<std::int32_t>(points) +
          std::max(map_groups_bytes(points, voxels), lane_counts_bytes(voxels));
 }
 
-void dynamic_scatter_backward(Context& context, const ConstTensor& grad_voxel_feats,
+void dynamic_scatter_backward(const Frame& frame, const ConstTensor& grad_voxel_feats,
                               const DynamicScatterResult& result, const Tensor& grad_feats,
                               Reduce reduce_type) {
   const ConstTensor& given_map = result.point2voxel_map;
-  Call call(context, kDynamicScatterBackward,
+  Context& context = frame.context;
+  Call call(frame, kDynamicScatterBackward,
             {grad_voxel_feats, slot_of(result.feats), slot_of(result.voxel_feats), given_map,
              slot_of(result.voxel_points_count), slot_of(result.voxel_num), grad_feats},
             {reduce_type});
@@ -301,65 +300,98 @@ void dynamic_scatter_backward(Context& context, const ConstTensor& grad_voxel_fe
               reduce_type);
 }
 
-struct VoxelIndex::State {
-  Context& context;
-  ConstTensor coors;
-  Scratch memory;  // this State lies there
-  VoxelGroups groups;
+PointIndex::PointIndex(const Frame& frame, const ConstTensor& coors) : coors_(coors) {
+  Call call(frame, kVoxelIndex, {coors}, {});
+  const std::int64_t points = coors.shape[0];
+  memory_.emplace(call.lease(groups_bytes(points)));
+  Scratch passing = call.lease(grouping_bytes(points));
+  groups_ = group_by_coordinates(frame.context, coors, *memory_, passing);
+  call.chose(groups_.found_by, points > kPointGrain ? frame.context.threads() : 1);
+}
 
-  State(Context& where, Call& call, const ConstTensor& rows, Scratch&& scratch)
-      : context(where), coors(rows), memory(std::move(scratch)) {
-    groups = group_by_coordinates(where, rows, memory, call.scratch(grouping_bytes(rows.shape[0])));
-    call.chose(groups.found_by, groups.points > kPointGrain ? where.threads() : 1);
+void PointIndex::write(const Frame& frame, const Tensor& voxel_coors, const Tensor& point2voxel_map,
+                       const Tensor& voxel_points_count) const {
+  Call call(frame, kVoxelIndexWrite, {coors_, voxel_coors, point2voxel_map, voxel_points_count},
+            {points(), voxels()});
+  if (call.nothing_to_do()) return;
+  call.chose("copied", points() > kPointGrain ? frame.context.threads() : 1);
+  write_map(frame.context, groups_, point2voxel_map);
+  write_counts(frame.context, groups_, voxel_points_count);
+  write_coors(frame.context, groups_, coors_, voxel_coors);
+}
+
+void PointIndex::reduce(const Frame& frame, const ConstTensor& feats, const Tensor& voxel_feats,
+                        Reduce reduce_type) const {
+  Call call(frame, kVoxelIndexReduce, {feats, voxel_feats}, {points(), voxels(), reduce_type});
+  if (call.nothing_to_do()) return;
+  reduce_rows(frame.context, call, groups_, feats, voxel_feats, reduce_type);
+}
+
+void PointIndex::reduce_backward(const Frame& frame, const ConstTensor& grad_voxel_feats,
+                                 const ConstTensor* feats, const ConstTensor* voxel_feats,
+                                 const Tensor& grad_feats, Reduce reduce_type) const {
+  Call call(frame, kVoxelIndexReduceBackward,
+            {grad_voxel_feats, slot_of(feats), slot_of(voxel_feats), grad_feats},
+            {points(), voxels(), reduce_type});
+  if (call.nothing_to_do()) return;
+  BackwardTask task{};
+  task.groups = groups_;
+  if (reduce_type == Reduce::mean) {
+    task.counts = lane_counts(grad_feats.dtype, voxels(), call.scratch(lane_counts_bytes(voxels())),
+                              [&](std::int64_t v) { return task.groups.count(v); });
   }
+  spread_rows(frame.context, call, task, grad_voxel_feats, feats, voxel_feats, grad_feats, reduce_type);
+}
+
+}  // namespace families::dynamic_scatter
+
+std::int64_t dynamic_scatter_forward(Context& context, const ConstTensor& feats, const ConstTensor& coors,
+                                     const Tensor& voxel_feats, const Tensor& voxel_coors,
+                                     const Tensor& point2voxel_map, const Tensor& voxel_points_count,
+                                     Reduce reduce_type) {
+  return families::dynamic_scatter::dynamic_scatter_forward(context, feats, coors, voxel_feats, voxel_coors,
+                                                            point2voxel_map, voxel_points_count, reduce_type);
+}
+
+void dynamic_scatter_backward(Context& context, const ConstTensor& grad_voxel_feats,
+                              const DynamicScatterResult& result, const Tensor& grad_feats,
+                              Reduce reduce_type) {
+  families::dynamic_scatter::dynamic_scatter_backward(context, grad_voxel_feats, result, grad_feats,
+                                                      reduce_type);
+}
+
+struct TURNOUT_HIDDEN VoxelIndex::State {
+  Context& context;
+  families::dynamic_scatter::PointIndex index;
 };
 
 VoxelIndex::VoxelIndex(Context& context, const ConstTensor& coors) {
-  Call call(context, kVoxelIndex, {coors}, {});
-  Scratch memory = call.lease(padded(sizeof(State)) + groups_bytes(coors.shape[0]));
-  void* place = memory.take<std::byte>(sizeof(State));
-  state_ = new (place) State(context, call, coors, std::move(memory));
+  static_assert(sizeof(State) <= sizeof(memory_) && alignof(State) <= kAlignment);
+  new (memory_) State{context, {context, coors}};
+}
+VoxelIndex::~VoxelIndex() { std::destroy_at(&state()); }
+
+const VoxelIndex::State& VoxelIndex::state() const {
+  return *std::launder(reinterpret_cast<const State*>(memory_));
 }
 
-VoxelIndex::~VoxelIndex() {
-  const Scratch kept = std::move(state_->memory);
-  state_->~State();
-}
-
-std::int64_t VoxelIndex::points() const { return state_->groups.points; }
-std::int64_t VoxelIndex::voxels() const { return state_->groups.voxels; }
+std::int64_t VoxelIndex::points() const { return state().index.points(); }
+std::int64_t VoxelIndex::voxels() const { return state().index.voxels(); }
 
 void VoxelIndex::write(const Tensor& voxel_coors, const Tensor& point2voxel_map,
                        const Tensor& voxel_points_count) const {
-  Call call(state_->context, kVoxelIndexWrite,
-            {state_->coors, voxel_coors, point2voxel_map, voxel_points_count}, {points(), voxels()});
-  if (call.nothing_to_do()) return;
-  call.chose("copied", points() > kPointGrain ? state_->context.threads() : 1);
-  write_map(state_->context, state_->groups, point2voxel_map);
-  write_counts(state_->context, state_->groups, voxel_points_count);
-  write_coors(state_->context, state_->groups, state_->coors, voxel_coors);
+  state().index.write(state().context, voxel_coors, point2voxel_map, voxel_points_count);
 }
 
 void VoxelIndex::reduce(const ConstTensor& feats, const Tensor& voxel_feats, Reduce reduce_type) const {
-  Call call(state_->context, kVoxelIndexReduce, {feats, voxel_feats}, {points(), voxels(), reduce_type});
-  if (call.nothing_to_do()) return;
-  reduce_rows(state_->context, call, state_->groups, feats, voxel_feats, reduce_type);
+  state().index.reduce(state().context, feats, voxel_feats, reduce_type);
 }
 
 void VoxelIndex::reduce_backward(const ConstTensor& grad_voxel_feats, const ConstTensor* feats,
                                  const ConstTensor* voxel_feats, const Tensor& grad_feats,
                                  Reduce reduce_type) const {
-  Call call(state_->context, kVoxelIndexReduceBackward,
-            {grad_voxel_feats, slot_of(feats), slot_of(voxel_feats), grad_feats},
-            {points(), voxels(), reduce_type});
-  if (call.nothing_to_do()) return;
-  BackwardTask task{};
-  task.groups = state_->groups;
-  if (reduce_type == Reduce::mean) {
-    task.counts = lane_counts(grad_feats.dtype, voxels(), call.scratch(lane_counts_bytes(voxels())),
-                              [&](std::int64_t v) { return task.groups.count(v); });
-  }
-  spread_rows(state_->context, call, task, grad_voxel_feats, feats, voxel_feats, grad_feats, reduce_type);
+  state().index.reduce_backward(state().context, grad_voxel_feats, feats, voxel_feats, grad_feats,
+                                reduce_type);
 }
 
 }  // namespace turnout

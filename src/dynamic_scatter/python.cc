@@ -5,8 +5,8 @@
 
 #include "core/check.h"
 #include "core/draft.h"
+#include "dynamic_scatter/dynamic_scatter.h"
 #include "dynamic_scatter/signature.h"
-#include "turnout/dynamic_scatter.h"
 
 namespace turnout::families::dynamic_scatter {
 
@@ -67,7 +67,7 @@ nb::object voxelize_dynamic(nb::handle points, nb::handle voxel_size, nb::handle
   const ConstTensor from = call.in(points);
   const std::vector<double> size = call.numbers(voxel_size), range = call.numbers(point_cloud_range);
   const Tensor coors = call.out(out, {from.shape[0], 3});
-  call.run([&](Context& context) { voxelize(context, from, view_of(size), view_of(range), coors); });
+  call.run([&](const Frame& frame) { voxelize(frame, from, view_of(size), view_of(range), coors); });
   return call.result();
 }
 
@@ -88,8 +88,8 @@ nb::object voxelize_limited(nb::handle points, nb::handle voxel_size, nb::handle
     for (int result = 0; result < 3; ++result) call.check_rows(result);
   }
   std::int64_t used = 0;
-  call.run([&](Context& context) {
-    used = voxelize_hard(context, from, view_of(size), view_of(range), voxels, coors, num);
+  call.run([&](const Frame& frame) {
+    used = voxelize_hard(frame, from, view_of(size), view_of(range), voxels, coors, num);
   });
   call.shorten(0, voxels, used);
   call.shorten(1, coors, used);
@@ -131,8 +131,8 @@ nb::object forward(nb::handle feats, nb::handle coors, nb::handle reduce_type, n
   const auto to = call.outs(out);
   call.check(kScatterInputs, {x, rows});
 
-  std::optional<VoxelIndex> index;
-  call.run([&](Context& context) { index.emplace(context, rows); });
+  std::optional<PointIndex> index;
+  call.run([&](const Frame& frame) { index.emplace(frame, rows); });
   const std::int64_t voxels = index->voxels();
   Tensor voxel_feats = call.out(to[0], {voxels, x.shape[1]});
   Tensor voxel_coors = call.out(to[1], {voxels, rows.shape[1]});
@@ -143,9 +143,9 @@ nb::object forward(nb::handle feats, nb::handle coors, nb::handle reduce_type, n
   fit(call, 3, count, "voxel_points_count", voxels);
   // All of it before the first write, which is not of all results.
   call.check(kDynamicScatterForward, {x, rows, voxel_feats, voxel_coors, map, count}, {reduce});
-  call.run([&](Context&) {
-    index->write(voxel_coors, map, count);
-    index->reduce(x, voxel_feats, reduce);
+  call.run([&](const Frame& frame) {
+    index->write(frame, voxel_coors, map, count);
+    index->reduce(frame, x, voxel_feats, reduce);
     index.reset();
   });
   return call.result();
@@ -164,7 +164,7 @@ nb::object backward(nb::handle grad_voxel_feats, nb::handle feats, nb::handle vo
   const auto reduce = call.named_choice<Reduce>(reduce_type);
   const Tensor grad_feats = call.out(out, {map.shape[0], grad.shape[1]});
   const DynamicScatterResult result{map, pointer(x), pointer(reduced), pointer(count), nullptr};
-  call.run([&](Context& context) { dynamic_scatter_backward(context, grad, result, grad_feats, reduce); });
+  call.run([&](const Frame& frame) { dynamic_scatter_backward(frame, grad, result, grad_feats, reduce); });
   return call.result();
 }
 
@@ -179,7 +179,7 @@ struct PythonIndex {
     index.reset();
   }
   bool torch_team;
-  std::optional<VoxelIndex> index;
+  std::optional<PointIndex> index;
   nb::object map;  // point2voxel_map, which says all that the index knows
 };
 
@@ -189,15 +189,15 @@ nb::object index_new(nb::handle coors, bool torch_team) {
   PythonCall call(kIndex, torch_team);
   const ConstTensor rows = call.in(coors);
   nb::object made = nb::cast(new PythonIndex(torch_team), nb::rv_policy::take_ownership);
-  std::optional<VoxelIndex>& index = nb::inst_ptr<PythonIndex>(made)->index;
-  call.run([&](Context& context) { index.emplace(context, rows); });
+  std::optional<PointIndex>& index = nb::inst_ptr<PythonIndex>(made)->index;
+  call.run([&](const Frame& frame) { index.emplace(frame, rows); });
   // Here and never again: coors may be gone after this call.
   PythonCall write(kIndexWrite, torch_team);
   write.kind(coors, rows.dtype);
   const Tensor voxel_coors = write.out(nb::none(), {index->voxels(), rows.shape[1]});
   const Tensor map = write.out(nb::none(), {index->points()});
   const Tensor count = write.out(nb::none(), {index->voxels()});
-  write.run([&](Context&) { index->write(voxel_coors, map, count); });
+  write.run([&](const Frame& frame) { index->write(frame, voxel_coors, map, count); });
   const nb::object arrays = write.result();
   nb::inst_ptr<PythonIndex>(made)->map = arrays[1];
   return nb::make_tuple(made, arrays);
@@ -212,8 +212,8 @@ void restore_index(PythonIndex& on, nb::handle map, bool torch_team) {
   PythonCall call(kVoxelIndexRestore, torch_team);
   const ConstTensor voxels = call.in(map);
   call.check(kVoxelIndexRestore, {voxels});
-  call.run([&](Context& context) {
-    on.index.emplace(context, ConstTensor(voxels.data, voxels.dtype, {voxels.shape[0], 1}));
+  call.run([&](const Frame& frame) {
+    on.index.emplace(frame, ConstTensor(voxels.data, voxels.dtype, {voxels.shape[0], 1}));
   });
   on.map = nb::borrow(map);
 }
@@ -223,7 +223,7 @@ nb::object index_reduce(const PythonIndex& on, nb::handle feats, nb::handle redu
   const ConstTensor x = call.in(feats);
   const auto reduce = call.named_choice<Reduce>(reduce_type);
   const Tensor voxel_feats = call.out(out, {on.index->voxels(), x.shape[1]});
-  call.run([&](Context&) { on.index->reduce(x, voxel_feats, reduce); });
+  call.run([&](const Frame& frame) { on.index->reduce(frame, x, voxel_feats, reduce); });
   return call.result();
 }
 
@@ -235,8 +235,9 @@ nb::object index_reduce_backward(const PythonIndex& on, nb::handle grad_voxel_fe
   const std::optional<ConstTensor> reduced = call.optional_in(voxel_feats);
   const auto reduce = call.named_choice<Reduce>(reduce_type);
   const Tensor grad_feats = call.out(out, {on.index->points(), grad.shape[1]});
-  call.run(
-      [&](Context&) { on.index->reduce_backward(grad, pointer(x), pointer(reduced), grad_feats, reduce); });
+  call.run([&](const Frame& frame) {
+    on.index->reduce_backward(frame, grad, pointer(x), pointer(reduced), grad_feats, reduce);
+  });
   return call.result();
 }
 

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <type_traits>
 
+#include "dynamic_scatter/dynamic_scatter.h"
 #include "dynamic_scatter/groups.h"
 #include "dynamic_scatter/kernels.h"
 #include "dynamic_scatter/signature.h"
@@ -12,13 +13,10 @@
 #include "runtime/parallel.h"
 #include "simd/copy.h"
 #include "simd/fp_environment.h"
-#include "turnout/dynamic_scatter.h"
 
 namespace turnout {
+namespace families::dynamic_scatter {
 namespace {
-
-using namespace core;
-using namespace families::dynamic_scatter;
 
 // Element i of voxel_size or point_cloud_range.
 template <class Real>
@@ -125,23 +123,25 @@ struct HardTask {
 
 }  // namespace
 
-void voxelize(Context& context, const ConstTensor& points, const ConstTensor& voxel_size,
+void voxelize(const Frame& frame, const ConstTensor& points, const ConstTensor& voxel_size,
               const ConstTensor& point_cloud_range, const Tensor& coors) {
-  Call call(context, kVoxelize, {points, voxel_size, point_cloud_range, coors}, {});
+  Context& context = frame.context;
+  Call call(frame, kVoxelize, {points, voxel_size, point_cloud_range, coors}, {});
   if (call.nothing_to_do()) return;
   write_coordinates(context, call, kVoxelize.op, points, voxel_size, point_cloud_range, coors);
   call.chose("by point", points.shape[0] > kPointGrain ? context.threads() : 1);
 }
 
-std::size_t families::dynamic_scatter::voxelize_hard_scratch(std::int64_t points) {
+std::size_t voxelize_hard_scratch(std::int64_t points) {
   return array_bytes<std::int32_t>(3 * points) + groups_bytes(points) + grouping_bytes(points) +
          2 * array_bytes<std::int32_t>(points);
 }
 
-std::int64_t voxelize_hard(Context& context, const ConstTensor& points, const ConstTensor& voxel_size,
+std::int64_t voxelize_hard(const Frame& frame, const ConstTensor& points, const ConstTensor& voxel_size,
                            const ConstTensor& point_cloud_range, const Tensor& voxels, const Tensor& coors,
                            const Tensor& num_points_per_voxel) {
-  Call call(context, kVoxelizeHard,
+  Context& context = frame.context;
+  Call call(frame, kVoxelizeHard,
             {points, voxel_size, point_cloud_range, voxels, coors, num_points_per_voxel}, {});
   if (call.nothing_to_do()) return 0;
   const std::int64_t rows = points.shape[0], room = voxels.shape[0];
@@ -194,6 +194,20 @@ std::int64_t voxelize_hard(Context& context, const ConstTensor& points, const Co
     });
   });
   return used;
+}
+
+}  // namespace families::dynamic_scatter
+
+void voxelize(Context& context, const ConstTensor& points, const ConstTensor& voxel_size,
+              const ConstTensor& point_cloud_range, const Tensor& coors) {
+  families::dynamic_scatter::voxelize(context, points, voxel_size, point_cloud_range, coors);
+}
+
+std::int64_t voxelize_hard(Context& context, const ConstTensor& points, const ConstTensor& voxel_size,
+                           const ConstTensor& point_cloud_range, const Tensor& voxels, const Tensor& coors,
+                           const Tensor& num_points_per_voxel) {
+  return families::dynamic_scatter::voxelize_hard(context, points, voxel_size, point_cloud_range, voxels,
+                                                  coors, num_points_per_voxel);
 }
 
 }  // namespace turnout

@@ -1,17 +1,17 @@
 // Plans of the gradients of moe_dispatch_forward.
+#include "moe_dispatch/moe_dispatch.h"
 #include "moe_dispatch/signature.h"
 #include "moe_dispatch/views.h"
 #include "rows/rows.h"
 
 namespace turnout {
+namespace families::moe_dispatch {
 
-using namespace core;
-using namespace families::moe_dispatch;
-
-void moe_dispatch_backward_data(Context& context, const ConstTensor* gates, const ConstTensor& indices,
+void moe_dispatch_backward_data(const Frame& frame, const ConstTensor* gates, const ConstTensor& indices,
                                 const ConstTensor& locations, const ConstTensor& dispatch,
                                 const Tensor& grad_input, const MoeBuffers& buffers) {
-  Call call(context, kMoeDispatchBackwardData, {slot_of(gates), indices, locations, dispatch, grad_input},
+  Context& context = frame.context;
+  Call call(frame, kMoeDispatchBackwardData, {slot_of(gates), indices, locations, dispatch, grad_input},
             {buffers.capacity, buffers.num_experts});
   if (call.nothing_to_do()) return;
   rows::gather_rows(context, call,
@@ -21,10 +21,11 @@ void moe_dispatch_backward_data(Context& context, const ConstTensor* gates, cons
                      .tokens = grad_input});
 }
 
-void moe_dispatch_backward_gate(Context& context, const ConstTensor& indices, const ConstTensor& locations,
+void moe_dispatch_backward_gate(const Frame& frame, const ConstTensor& indices, const ConstTensor& locations,
                                 const ConstTensor& input, const ConstTensor& dispatch,
                                 const Tensor& grad_gates, const MoeBuffers& buffers) {
-  Call call(context, kMoeDispatchBackwardGate, {indices, locations, input, dispatch, grad_gates},
+  Context& context = frame.context;
+  Call call(frame, kMoeDispatchBackwardGate, {indices, locations, input, dispatch, grad_gates},
             {buffers.capacity, buffers.num_experts});
   if (call.nothing_to_do()) return;
   rows::dot_rows(context, call,
@@ -34,12 +35,12 @@ void moe_dispatch_backward_gate(Context& context, const ConstTensor& indices, co
                   .products = grad_gates});
 }
 
-void moe_dispatch_backward(Context& context, const ConstTensor& gates, const ConstTensor& indices,
+void moe_dispatch_backward(const Frame& frame, const ConstTensor& gates, const ConstTensor& indices,
                            const ConstTensor& locations, const ConstTensor& input,
                            const ConstTensor& dispatch, const Tensor& grad_input, const Tensor& grad_gates,
                            const MoeBuffers& buffers) {
-  Call call(context, kMoeDispatchBackward,
-            {gates, indices, locations, input, dispatch, grad_input, grad_gates},
+  Context& context = frame.context;
+  Call call(frame, kMoeDispatchBackward, {gates, indices, locations, input, dispatch, grad_input, grad_gates},
             {buffers.capacity, buffers.num_experts});
   if (call.nothing_to_do()) return;
   const rows::Routing routing = with_choices_first(indices, &locations, buffers);
@@ -47,6 +48,30 @@ void moe_dispatch_backward(Context& context, const ConstTensor& gates, const Con
   rows::gather_rows(
       context, call,
       {.routing = routing, .weights = &gates, .routed = dispatch, .tokens = grad_input, .also = &dots});
+}
+
+}  // namespace families::moe_dispatch
+
+void moe_dispatch_backward_data(Context& context, const ConstTensor* gates, const ConstTensor& indices,
+                                const ConstTensor& locations, const ConstTensor& dispatch,
+                                const Tensor& grad_input, const MoeBuffers& buffers) {
+  families::moe_dispatch::moe_dispatch_backward_data(context, gates, indices, locations, dispatch, grad_input,
+                                                     buffers);
+}
+
+void moe_dispatch_backward_gate(Context& context, const ConstTensor& indices, const ConstTensor& locations,
+                                const ConstTensor& input, const ConstTensor& dispatch,
+                                const Tensor& grad_gates, const MoeBuffers& buffers) {
+  families::moe_dispatch::moe_dispatch_backward_gate(context, indices, locations, input, dispatch, grad_gates,
+                                                     buffers);
+}
+
+void moe_dispatch_backward(Context& context, const ConstTensor& gates, const ConstTensor& indices,
+                           const ConstTensor& locations, const ConstTensor& input,
+                           const ConstTensor& dispatch, const Tensor& grad_input, const Tensor& grad_gates,
+                           const MoeBuffers& buffers) {
+  families::moe_dispatch::moe_dispatch_backward(context, gates, indices, locations, input, dispatch,
+                                                grad_input, grad_gates, buffers);
 }
 
 }  // namespace turnout

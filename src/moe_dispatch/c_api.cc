@@ -1,8 +1,8 @@
 // The C functions of this family, each with the order of checks that its clients rely on.
 #include "core/draft.h"
 #include "doors/c/call.h"
+#include "moe_dispatch/moe_dispatch.h"
 #include "moe_dispatch/signature.h"
-#include "turnout/moe_dispatch.h"
 
 namespace turnout::families::moe_dispatch {
 
@@ -130,10 +130,9 @@ mluOpStatus_t mluOpMoeDispatchForward(mluOpHandle_t handle, const mluOpTensorDes
                {locations_desc, locations},
                {input_desc, input},
                {dispatch_desc, dispatch}},
-              {samples, capacity, hidden, num_experts},
-              [&](turnout::Context& context, const turnout::Tensor* t) {
-                turnout::moe_dispatch_forward(context, t[0], t[1], t[2], t[3], t[4],
-                                              {.capacity = capacity, .num_experts = num_experts});
+              {samples, capacity, hidden, num_experts}, [&](const Frame& frame, const turnout::Tensor* t) {
+                moe_dispatch_forward(frame, t[0], t[1], t[2], t[3], t[4],
+                                     {.capacity = capacity, .num_experts = num_experts});
               });
 }
 
@@ -145,19 +144,19 @@ mluOpStatus_t mluOpMoeDispatchBackwardData(mluOpHandle_t handle, const mluOpTens
                                            const int hidden, const int num_experts,
                                            const mluOpTensorDescriptor_t grad_input_desc, void* grad_input) {
   bool ran = false;
-  const mluOpStatus_t status = call(
-      handle, kMluOpMoeDispatchBackwardData, kBackwardDataNames,
-      {{gates_desc, gates},
-       {indices_desc, indices},
-       {locations_desc, locations},
-       {dispatch_desc, dispatch},
-       {grad_input_desc, grad_input}},
-      {samples, capacity, hidden, num_experts}, [&](turnout::Context& context, const turnout::Tensor* t) {
-        ran = true;
-        const turnout::ConstTensor weights = t[0];
-        turnout::moe_dispatch_backward_data(context, &weights, t[1], t[2], t[3], t[4],
-                                            {.capacity = capacity, .num_experts = num_experts});
-      });
+  const mluOpStatus_t status =
+      call(handle, kMluOpMoeDispatchBackwardData, kBackwardDataNames,
+           {{gates_desc, gates},
+            {indices_desc, indices},
+            {locations_desc, locations},
+            {dispatch_desc, dispatch},
+            {grad_input_desc, grad_input}},
+           {samples, capacity, hidden, num_experts}, [&](const Frame& frame, const turnout::Tensor* t) {
+             ran = true;
+             const turnout::ConstTensor weights = t[0];
+             moe_dispatch_backward_data(frame, &weights, t[1], t[2], t[3], t[4],
+                                        {.capacity = capacity, .num_experts = num_experts});
+           });
   if (status == MLUOP_STATUS_SUCCESS && !ran) fill_result({grad_input_desc, grad_input}, 0);
   return status;
 }
@@ -185,10 +184,10 @@ mluOpStatus_t mluOpMoeDispatchBackwardGate(mluOpHandle_t handle, const mluOpTens
             {dispatch_desc, dispatch},
             {grad_gates_desc, grad_gates}},
            {samples, capacity, hidden, num_experts},
-           [&](turnout::Context& context, const turnout::Tensor* t) {
+           [&](const Frame& frame, const turnout::Tensor* t) {
              ran = true;
-             turnout::moe_dispatch_backward_gate(context, t[0], t[1], t[2], t[3], t[4],
-                                                 {.capacity = capacity, .num_experts = num_experts});
+             moe_dispatch_backward_gate(frame, t[0], t[1], t[2], t[3], t[4],
+                                        {.capacity = capacity, .num_experts = num_experts});
            },
            {workspace, workspace_size});
   if (status == MLUOP_STATUS_SUCCESS && !ran) fill_result({grad_gates_desc, grad_gates}, 0);

@@ -6,16 +6,15 @@
 #include "core/padding.h"
 #include "indices/indices.h"
 #include "indices/sort.h"
+#include "moe_dispatch/moe_dispatch.h"
 #include "moe_dispatch/signature.h"
 #include "moe_dispatch/views.h"
 #include "runtime/call.h"
 #include "simd/half.h"
 
 namespace turnout {
+namespace families::moe_dispatch {
 namespace {
-
-using namespace core;
-using namespace families::moe_dispatch;
 
 // Keys whose ascending order is the descending order of the numbers. -0 and 0 are equal, NaN is last.
 template <class Bits, class Number>
@@ -59,9 +58,9 @@ const std::uint64_t* rank_tokens(const ConstTensor& priority, Scratch& scratch) 
 
 }  // namespace
 
-void moe_locations(Context& context, const ConstTensor& indices, const ConstTensor* priority,
+void moe_locations(const Frame& frame, const ConstTensor& indices, const ConstTensor* priority,
                    const Tensor& locations, const Tensor& counts, std::int64_t num_experts) {
-  Call call(context, kMoeLocations, {indices, slot_of(priority), locations, counts}, {num_experts});
+  Call call(frame, kMoeLocations, {indices, slot_of(priority), locations, counts}, {num_experts});
   if (call.nothing_to_do()) return;
   const rows::Routing routing = with_choices_last(indices, nullptr, {1, num_experts});
   const std::uint64_t* order = nullptr;
@@ -79,6 +78,13 @@ void moe_locations(Context& context, const ConstTensor& indices, const ConstTens
       }
     }
   });
+}
+
+}  // namespace families::moe_dispatch
+
+void moe_locations(Context& context, const ConstTensor& indices, const ConstTensor* priority,
+                   const Tensor& locations, const Tensor& counts, std::int64_t num_experts) {
+  families::moe_dispatch::moe_locations(context, indices, priority, locations, counts, num_experts);
 }
 
 }  // namespace turnout

@@ -1,5 +1,5 @@
 // Plans of the operators that copy tokens into the buffers of their experts.
-#include "turnout/moe_dispatch.h"
+#include "moe_dispatch/moe_dispatch.h"
 
 #include <optional>
 
@@ -9,14 +9,13 @@
 #include "runtime/stream_copy.h"
 
 namespace turnout {
+namespace families::moe_dispatch {
 
-using namespace core;
-using namespace families::moe_dispatch;
-
-void moe_dispatch_forward(Context& context, const ConstTensor& gates, const ConstTensor& indices,
+void moe_dispatch_forward(const Frame& frame, const ConstTensor& gates, const ConstTensor& indices,
                           const ConstTensor& locations, const ConstTensor& input, const Tensor& dispatch,
                           const MoeDispatchParams& params) {
-  Call call(context, kMoeDispatchForward, {gates, indices, locations, input, dispatch},
+  Context& context = frame.context;
+  Call call(frame, kMoeDispatchForward, {gates, indices, locations, input, dispatch},
             {params.capacity, params.num_experts, params.fill});
   if (call.nothing_to_do()) return;
 
@@ -39,11 +38,12 @@ void moe_dispatch_forward(Context& context, const ConstTensor& gates, const Cons
        .zero = params.fill == Fill::zero});
 }
 
-void moe_dispatch(Context& context, const ConstTensor& input, const ConstTensor& indices,
+void moe_dispatch(const Frame& frame, const ConstTensor& input, const ConstTensor& indices,
                   const ConstTensor* locations, const ConstTensor* gates, const Tensor& dispatch,
                   const MoeBuffers& buffers) {
+  Context& context = frame.context;
   const Tensor flat = flat_buffers(dispatch, buffers.capacity);
-  Call call(context, kMoeDispatch, {input, indices, slot_of(locations), slot_of(gates), flat},
+  Call call(frame, kMoeDispatch, {input, indices, slot_of(locations), slot_of(gates), flat},
             {buffers.capacity, buffers.num_experts});
   if (call.nothing_to_do()) return;
   rows::scatter_rows(context, call,
@@ -52,6 +52,20 @@ void moe_dispatch(Context& context, const ConstTensor& input, const ConstTensor&
                       .tokens = input,
                       .routed = flat,
                       .zero = true});
+}
+
+}  // namespace families::moe_dispatch
+
+void moe_dispatch_forward(Context& context, const ConstTensor& gates, const ConstTensor& indices,
+                          const ConstTensor& locations, const ConstTensor& input, const Tensor& dispatch,
+                          const MoeDispatchParams& params) {
+  families::moe_dispatch::moe_dispatch_forward(context, gates, indices, locations, input, dispatch, params);
+}
+
+void moe_dispatch(Context& context, const ConstTensor& input, const ConstTensor& indices,
+                  const ConstTensor* locations, const ConstTensor* gates, const Tensor& dispatch,
+                  const MoeBuffers& buffers) {
+  families::moe_dispatch::moe_dispatch(context, input, indices, locations, gates, dispatch, buffers);
 }
 
 }  // namespace turnout

@@ -4,15 +4,14 @@
 
 #include "core/padding.h"
 #include "indices/indices.h"
+#include "moe_dispatch/moe_dispatch.h"
 #include "moe_dispatch/signature.h"
 #include "moe_dispatch/views.h"
 #include "rows/rows.h"
 
 namespace turnout {
+namespace families::moe_dispatch {
 namespace {
-
-using namespace core;
-using namespace families::moe_dispatch;
 
 // Experts whose numbers span at most this many values, or at most as many as there are choices, are sorted by
 // counting.
@@ -61,9 +60,10 @@ void sort_experts(Call& call, const Index* experts, std::int64_t count, std::int
 
 }  // namespace
 
-void moe_token_permute(Context& context, const ConstTensor& tokens, const ConstTensor& indices,
+void moe_token_permute(const Frame& frame, const ConstTensor& tokens, const ConstTensor& indices,
                        const Tensor& permuted_tokens, const Tensor& sorted_indices) {
-  Call call(context, kMoeTokenPermute, {tokens, indices, permuted_tokens, sorted_indices}, {});
+  Context& context = frame.context;
+  Call call(frame, kMoeTokenPermute, {tokens, indices, permuted_tokens, sorted_indices}, {});
   if (call.nothing_to_do()) return;
   auto* place = static_cast<std::int32_t*>(sorted_indices.data);
   const rows::Routing choices = with_choices_last(indices, nullptr, {1, permuted_tokens.shape[0]});
@@ -81,6 +81,13 @@ void moe_token_permute(Context& context, const ConstTensor& tokens, const ConstT
                       .routed = permuted_tokens,
                       .zero = false,
                       .distinct = true});
+}
+
+}  // namespace families::moe_dispatch
+
+void moe_token_permute(Context& context, const ConstTensor& tokens, const ConstTensor& indices,
+                       const Tensor& permuted_tokens, const Tensor& sorted_indices) {
+  families::moe_dispatch::moe_token_permute(context, tokens, indices, permuted_tokens, sorted_indices);
 }
 
 }  // namespace turnout

@@ -2,8 +2,8 @@
 #include <algorithm>
 
 #include "doors/python/call.h"
+#include "moe_dispatch/moe_dispatch.h"
 #include "moe_dispatch/signature.h"
-#include "turnout/moe_dispatch.h"
 
 namespace turnout::families::moe_dispatch {
 
@@ -38,7 +38,7 @@ nb::object forward(nb::handle gates, nb::handle indices, nb::handle locations, n
   params.num_experts = call.scalar(num_experts);
   params.fill = dispatch.is_none() ? Fill::zero : Fill::keep;
   const Tensor d = call.out(dispatch, {extent_product(params.num_experts, params.capacity), x.shape[1]});
-  call.run([&](Context& context) { moe_dispatch_forward(context, g, i, l, x, d, params); });
+  call.run([&](const Frame& frame) { moe_dispatch_forward(frame, g, i, l, x, d, params); });
   return call.result();
 }
 
@@ -64,7 +64,7 @@ nb::object backward_data(nb::handle gates, nb::handle indices, nb::handle locati
   const ConstTensor d = call.in(dispatch);
   const MoeBuffers b = buffers(call, capacity, num_experts);
   const Tensor to = call.out(out, {last_extent(i), extent(d, 1)});
-  call.run([&](Context& context) { moe_dispatch_backward_data(context, pointer(g), i, l, d, to, b); });
+  call.run([&](const Frame& frame) { moe_dispatch_backward_data(frame, pointer(g), i, l, d, to, b); });
   return call.result();
 }
 
@@ -77,7 +77,7 @@ nb::object backward_gate(nb::handle indices, nb::handle locations, nb::handle in
   const ConstTensor d = call.in(dispatch);
   const MoeBuffers b = buffers(call, capacity, num_experts);
   const Tensor to = call.out(out, i);
-  call.run([&](Context& context) { moe_dispatch_backward_gate(context, i, l, x, d, to, b); });
+  call.run([&](const Frame& frame) { moe_dispatch_backward_gate(frame, i, l, x, d, to, b); });
   return call.result();
 }
 
@@ -94,8 +94,7 @@ nb::object backward(nb::handle gates, nb::handle indices, nb::handle locations, 
   const auto to = call.outs(out);
   const Tensor grad_input = call.out(to[0], x);
   const Tensor grad_gates = call.out(to[1], g);
-  call.run(
-      [&](Context& context) { moe_dispatch_backward(context, g, i, l, x, d, grad_input, grad_gates, b); });
+  call.run([&](Context& context) { moe_dispatch_backward(frame, g, i, l, x, d, grad_input, grad_gates, b); });
   return call.result();
 }
 
@@ -108,7 +107,7 @@ nb::object locations_of(nb::handle indices, nb::handle num_experts, nb::handle p
   const auto to = call.outs(out);
   const Tensor locations = call.out(to[0], i);
   const Tensor counts = call.out(to[1], {experts});
-  call.run([&](Context& context) { moe_locations(context, i, pointer(order), locations, counts, experts); });
+  call.run([&](const Frame& frame) { moe_locations(frame, i, pointer(order), locations, counts, experts); });
   return call.result();
 }
 
@@ -121,7 +120,7 @@ nb::object dispatch(nb::handle input, nb::handle indices, nb::handle locations, 
   const std::optional<ConstTensor> g = call.optional_in(gates);
   const MoeBuffers b = buffers(call, capacity, num_experts);
   const Tensor to = call.out(out, {b.num_experts, b.capacity, extent(x, 1)});
-  call.run([&](Context& context) { turnout::moe_dispatch(context, x, i, pointer(l), pointer(g), to, b); });
+  call.run([&](const Frame& frame) { moe_dispatch(frame, x, i, pointer(l), pointer(g), to, b); });
   return call.result();
 }
 
@@ -134,7 +133,7 @@ nb::object combine(nb::handle expert_output, nb::handle indices, nb::handle loca
   const std::optional<ConstTensor> g = call.optional_in(gates);
   const std::int64_t slots = call.scalar(capacity);
   const Tensor to = call.out(out, {extent(i, 0), last_extent(d)});
-  call.run([&](Context& context) { moe_combine(context, d, i, pointer(l), pointer(g), to, slots); });
+  call.run([&](const Frame& frame) { moe_combine(frame, d, i, pointer(l), pointer(g), to, slots); });
   return call.result();
 }
 
@@ -151,8 +150,8 @@ nb::object combine_backward(nb::handle grad_output, nb::handle expert_output, nb
   const auto to = call.outs(out);
   const Tensor grad_expert_output = call.out(to[0], d);
   const Tensor grad_gates = call.out(to[1], g);
-  call.run([&](Context& context) {
-    moe_combine_backward(context, y, d, i, pointer(l), g, grad_expert_output, grad_gates, slots);
+  call.run([&](const Frame& frame) {
+    moe_combine_backward(frame, y, d, i, pointer(l), g, grad_expert_output, grad_gates, slots);
   });
   return call.result();
 }
@@ -170,7 +169,7 @@ nb::object permute(nb::handle tokens, nb::handle indices, nb::handle num_out_tok
   const auto to = call.outs(out);
   const Tensor permuted = call.out(to[0], {rows, extent(x, 1)});
   const Tensor sorted = call.out(to[1], {choices});
-  call.run([&](Context& context) { moe_token_permute(context, x, i, permuted, sorted); });
+  call.run([&](const Frame& frame) { moe_token_permute(frame, x, i, permuted, sorted); });
   return call.result();
 }
 
@@ -182,7 +181,7 @@ nb::object unpermute(nb::handle permuted_tokens, nb::handle sorted_indices, nb::
   (void)call.optional_in(nb::none());
   const std::optional<ConstTensor> g = call.optional_in(probs);
   const Tensor to = call.out(out, {extent(i, 0), last_extent(d)});
-  call.run([&](Context& context) { moe_combine(context, d, i, nullptr, pointer(g), to, 1); });
+  call.run([&](const Frame& frame) { moe_combine(frame, d, i, nullptr, pointer(g), to, 1); });
   return call.result();
 }
 

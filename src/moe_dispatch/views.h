@@ -2,8 +2,8 @@
 #pragma once
 
 #include "core/check.h"
+#include "moe_dispatch/moe_dispatch.h"
 #include "rows/rows.h"
-#include "turnout/moe_dispatch.h"
 
 namespace turnout::families::moe_dispatch {
 

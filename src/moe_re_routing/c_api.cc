@@ -1,8 +1,8 @@
 // The C functions of this family, each with its order of checks.
 #include "core/draft.h"
 #include "doors/c/call.h"
+#include "moe_re_routing/moe_re_routing.h"
 #include "moe_re_routing/signature.h"
-#include "turnout/moe_re_routing.h"
 
 namespace turnout::families::moe_re_routing {
 
@@ -40,12 +40,6 @@ constexpr StepSpec kInverseSteps[] = {{Check::present},
                                       {Check::large, ErrorCode::not_supported},
                                       {Check::any_empty},
                                       {Check::pointers}};
-
-constexpr ScratchBytes kScratch = {[](const Arguments& arguments, const Positions& at) {
-                                     return moe_re_routing_scratch(
-                                         arguments.size(at[0]), arguments.size(at[1]), arguments.size(at[2]));
-                                   },
-                                   "rows ranks experts"};
 
 }  // namespace
 
@@ -127,12 +121,12 @@ mluOpStatus_t mluOpMoeReRouting(mluOpHandle_t handle, const mluOpTensorDescripto
                {idx_desc, idx},
                {expert_token_num_desc, expert_token_num}},
               {expert_token_num_type, idx_type},
-              [&](turnout::Context& context, const turnout::Tensor* t) {
+              [&](const Frame& frame, const turnout::Tensor* t) {
                 const turnout::ConstTensor given_scales = t[2];
-                turnout::moe_re_routing(context, t[0], t[1], scales_desc == nullptr ? nullptr : &given_scales,
-                                        t[3], &t[4], t[5], t[6],
-                                        {static_cast<turnout::ExpertTokenNum>(expert_token_num_type),
-                                         static_cast<turnout::TokenIdx>(idx_type)});
+                moe_re_routing(frame, t[0], t[1], scales_desc == nullptr ? nullptr : &given_scales, t[3],
+                               &t[4], t[5], t[6],
+                               {static_cast<turnout::ExpertTokenNum>(expert_token_num_type),
+                                static_cast<turnout::TokenIdx>(idx_type)});
               },
               {workspace, workspace_size});
 }
@@ -144,8 +138,7 @@ mluOpStatus_t mluOpMoeReRoutingInverse(mluOpHandle_t handle,
                                        const mluOpTensorDescriptor_t tokens_desc, void* tokens) {
   return call(handle, kMluOpMoeReRoutingInverse, kInverseNames,
               {{permute_tokens_desc, permute_tokens}, {idx_desc, idx}, {tokens_desc, tokens}}, {idx_type},
-              [&](turnout::Context& context, const turnout::Tensor* t) {
-                turnout::moe_re_routing_inverse(context, t[0], t[1], t[2],
-                                                static_cast<turnout::TokenIdx>(idx_type));
+              [&](const Frame& frame, const turnout::Tensor* t) {
+                moe_re_routing_inverse(frame, t[0], t[1], t[2], static_cast<turnout::TokenIdx>(idx_type));
               });
 }

@@ -1,5 +1,5 @@
 // Plans of the MoE re-routing operators: which rows move together, and how their bytes are cut into ranges.
-#include "turnout/moe_re_routing.h"
+#include "moe_re_routing/moe_re_routing.h"
 
 #include <algorithm>
 #include <cstring>
@@ -13,10 +13,8 @@
 #include "simd/copy.h"
 
 namespace turnout {
+namespace families::moe_re_routing {
 namespace {
-
-using namespace core;
-using namespace families::moe_re_routing;
 
 // Input rows source .. source+count-1 become output rows target .. target+count-1.
 struct Run {
@@ -180,20 +178,21 @@ RunList place_blocks(const Blocks& blocks, std::int64_t experts, std::int64_t ro
 
 }  // namespace
 
-std::size_t families::moe_re_routing::moe_re_routing_scratch(std::int64_t rows, std::int64_t ranks,
-                                                             std::int64_t experts) {
+std::size_t moe_re_routing_scratch(std::int64_t rows, std::int64_t ranks, std::int64_t experts) {
   if (rows == 0) return 0;  // no block has a token
   return array_bytes<Run>(ranks * experts + 1) + array_bytes<std::int64_t>(experts);
 }
 
-void moe_re_routing(Context& context, const ConstTensor& tokens, const ConstTensor& expert_token_num_per_rank,
-                    const ConstTensor* per_token_scales, const Tensor& permute_tokens,
-                    const Tensor* permute_per_token_scales, const Tensor& permute_token_idx,
-                    const Tensor& expert_token_num, const MoeReRoutingParams& params) {
+void moe_re_routing(const Frame& frame, const ConstTensor& tokens,
+                    const ConstTensor& expert_token_num_per_rank, const ConstTensor* per_token_scales,
+                    const Tensor& permute_tokens, const Tensor* permute_per_token_scales,
+                    const Tensor& permute_token_idx, const Tensor& expert_token_num,
+                    const MoeReRoutingParams& params) {
   const bool scaled = per_token_scales != nullptr;
   const bool has_scale_output = scaled && permute_per_token_scales != nullptr;
+  Context& context = frame.context;
   Call call(
-      context, kMoeReRouting,
+      frame, kMoeReRouting,
       {tokens, expert_token_num_per_rank, scaled ? Slot(*per_token_scales) : Slot(), permute_tokens,
        has_scale_output ? Slot(*permute_per_token_scales) : Slot(), permute_token_idx, expert_token_num},
       {params.expert_token_num_type, params.idx_type});
@@ -235,9 +234,10 @@ void moe_re_routing(Context& context, const ConstTensor& tokens, const ConstTens
   });
 }
 
-void moe_re_routing_inverse(Context& context, const ConstTensor& permute_tokens,
+void moe_re_routing_inverse(const Frame& frame, const ConstTensor& permute_tokens,
                             const ConstTensor& permute_token_idx, const Tensor& tokens, TokenIdx idx_type) {
-  Call call(context, kMoeReRoutingInverse, {permute_tokens, permute_token_idx, tokens}, {idx_type});
+  Context& context = frame.context;
+  Call call(frame, kMoeReRoutingInverse, {permute_tokens, permute_token_idx, tokens}, {idx_type});
   if (call.nothing_to_do()) return;
   const std::int64_t rows = tokens.shape[0];
   auto* position =
@@ -257,6 +257,23 @@ void moe_re_routing_inverse(Context& context, const ConstTensor& permute_tokens,
       move([&](std::int64_t row) { return position[row]; });
     }
   });
+}
+
+}  // namespace families::moe_re_routing
+
+void moe_re_routing(Context& context, const ConstTensor& tokens, const ConstTensor& expert_token_num_per_rank,
+                    const ConstTensor* per_token_scales, const Tensor& permute_tokens,
+                    const Tensor* permute_per_token_scales, const Tensor& permute_token_idx,
+                    const Tensor& expert_token_num, const MoeReRoutingParams& params) {
+  families::moe_re_routing::moe_re_routing(context, tokens, expert_token_num_per_rank, per_token_scales,
+                                           permute_tokens, permute_per_token_scales, permute_token_idx,
+                                           expert_token_num, params);
+}
+
+void moe_re_routing_inverse(Context& context, const ConstTensor& permute_tokens,
+                            const ConstTensor& permute_token_idx, const Tensor& tokens, TokenIdx idx_type) {
+  families::moe_re_routing::moe_re_routing_inverse(context, permute_tokens, permute_token_idx, tokens,
+                                                   idx_type);
 }
 
 }  // namespace turnout

@@ -11,6 +11,13 @@ using namespace core;
 // Bytes of scratch memory of moe_re_routing's plan.
 std::size_t moe_re_routing_scratch(std::int64_t rows, std::int64_t ranks, std::int64_t experts);
 
+// The same for the C functions, whose signatures have these sizes.
+inline constexpr ScratchBytes kScratch = {
+    [](const Arguments& arguments, const Positions& at) {
+      return moe_re_routing_scratch(arguments.size(at[0]), arguments.size(at[1]), arguments.size(at[2]));
+    },
+    "rows ranks experts"};
+
 // What counts and permutations hold is checked by the plans, which keep what they have read: the caller's
 // memory may change during a call.
 inline constexpr const Signature& kMoeReRouting = signature([] {
@@ -35,6 +42,17 @@ inline constexpr const Signature& kMoeReRoutingInverse = signature([] {
                {choice("idx_type", "gather scatter")},
                {in("permute_tokens", kAnyDType, "rows, hidden"), in("permute_token_idx", kIndices, "rows"),
                 out("tokens", like("permute_tokens"), "rows, hidden")}};
+});
+
+inline constexpr const Signature& kSortChunksByIdxs = signature([] {
+  return Draft{"sort_chunks_by_idxs",
+               "rows hidden chunks",
+               {},
+               {in("input", kAnyDType, "rows, hidden"), in("split_sizes", kIndices, "chunks"),
+                in("sorted_idxs", kIndices, "chunks"), optional(in("probs", kAnyDType, "rows")),
+                out("output", like("input"), "rows, hidden"),
+                required_with("probs", out("permuted_probs", like("probs"), "rows"))},
+               {at_most("rows", "2147483647")}};
 });
 
 }  // namespace turnout::families::moe_re_routing

@@ -1,8 +1,8 @@
 // The C functions of this family, each with its order of checks.
 #include "core/draft.h"
 #include "doors/c/call.h"
+#include "mutual_information/mutual_information.h"
 #include "mutual_information/signature.h"
-#include "turnout/mutual_information.h"
 
 namespace turnout::families::mutual_information {
 
@@ -132,10 +132,10 @@ mluOpStatus_t mluOpMutualInformationForward(mluOpHandle_t handle, const mluOpTen
   return call(handle, kMluOpMutualInformationForward, kForwardNames,
               {{px_desc, px}, {py_desc, py}, {opt_boundary_desc, opt_boundary}, {p_desc, p}, {ans_desc, ans}},
               {},
-              [&](turnout::Context& context, const turnout::Tensor* t) {
+              [&](const Frame& frame, const turnout::Tensor* t) {
                 const turnout::ConstTensor boundary = t[2];
-                turnout::mutual_information_forward(
-                    context, t[0], t[1], opt_boundary_desc == nullptr ? nullptr : &boundary, t[3], t[4]);
+                mutual_information_forward(frame, t[0], t[1],
+                                           opt_boundary_desc == nullptr ? nullptr : &boundary, t[3], t[4]);
               },
               {workspace, workspace_size});
 }
@@ -167,11 +167,11 @@ mluOpStatus_t mluOpMutualInformationBackward(mluOpHandle_t handle, const mluOpTe
                {px_grad_desc, px_grad},
                {py_grad_desc, py_grad}},
               {overwrite_ans_grad},
-              [&](turnout::Context& context, const turnout::Tensor* t) {
+              [&](const Frame& frame, const turnout::Tensor* t) {
                 const turnout::ConstTensor boundary = t[2];
-                turnout::mutual_information_backward(context, t[0], t[1],
-                                                     opt_boundary_desc == nullptr ? nullptr : &boundary, t[3],
-                                                     t[4], t[5], t[6], overwrite_ans_grad);
+                mutual_information_backward(frame, t[0], t[1],
+                                            opt_boundary_desc == nullptr ? nullptr : &boundary, t[3], t[4],
+                                            t[5], t[6], overwrite_ans_grad);
               },
               {workspace, workspace_size});
 }

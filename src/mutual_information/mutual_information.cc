@@ -1,5 +1,5 @@
 // Plans of the mutual information operators: which threads work on which rows of the batch.
-#include "turnout/mutual_information.h"
+#include "mutual_information/mutual_information.h"
 
 #include <algorithm>
 #include <initializer_list>
@@ -12,10 +12,8 @@
 #include "runtime/parallel.h"
 
 namespace turnout {
+namespace families::mutual_information {
 namespace {
-
-using namespace core;
-using namespace families::mutual_information;
 
 // From here on a second thread is worth waking.
 constexpr std::int64_t kParallelCells = std::int64_t{1} << 17;
@@ -157,17 +155,18 @@ void for_each_wave(Context& context, const Division& division, const Waves& wave
 }  // namespace
 
 // Also for f64, whose rows are as wide, and with room for a boundary if there is none.
-std::size_t families::mutual_information::mutual_information_scratch(std::int64_t batch, std::int64_t symbols,
-                                                                     std::int64_t frames, int threads) {
+std::size_t mutual_information_scratch(std::int64_t batch, std::int64_t symbols, std::int64_t frames,
+                                       int threads) {
   const Division division(batch, symbols, frames, threads);
   const auto wave = static_cast<std::int64_t>(wave_bytes(division, symbols, frames));
   return scratch_bytes({batch, 4, sizeof(std::int64_t)}) +
          scratch_bytes({wave, std::int64_t{division.workers}});
 }
 
-void mutual_information_forward(Context& context, const ConstTensor& px, const ConstTensor& py,
+void mutual_information_forward(const Frame& frame, const ConstTensor& px, const ConstTensor& py,
                                 const ConstTensor* boundary, const Tensor& p, const Tensor& ans) {
-  Call call(context, kMutualInformationForward, {px, py, slot_of(boundary), p, ans}, {});
+  Context& context = frame.context;
+  Call call(frame, kMutualInformationForward, {px, py, slot_of(boundary), p, ans}, {});
   if (call.nothing_to_do()) return;
   const std::int64_t batch = ans.shape[0], symbols = px.shape[1], frames = py.shape[2];
   const int threads = context.threads();  // once: it may change
@@ -181,10 +180,11 @@ void mutual_information_forward(Context& context, const ConstTensor& px, const C
                 [&](std::int64_t, int, const auto& run) { run(forward_kernels(context.isa()), forward); });
 }
 
-void mutual_information_backward(Context& context, const ConstTensor& px, const ConstTensor& py,
+void mutual_information_backward(const Frame& frame, const ConstTensor& px, const ConstTensor& py,
                                  const ConstTensor* boundary, const ConstTensor& p, const Tensor& ans_grad,
                                  const Tensor& px_grad, const Tensor& py_grad, bool overwrite_ans_grad) {
-  Call call(context, kMutualInformationBackward, {px, py, slot_of(boundary), p, ans_grad, px_grad, py_grad},
+  Context& context = frame.context;
+  Call call(frame, kMutualInformationBackward, {px, py, slot_of(boundary), p, ans_grad, px_grad, py_grad},
             {overwrite_ans_grad});
   if (call.nothing_to_do()) return;
   const std::int64_t batch = ans_grad.shape[0], symbols = px.shape[1], frames = py.shape[2];
@@ -199,11 +199,11 @@ void mutual_information_backward(Context& context, const ConstTensor& px, const 
                 [&](std::int64_t, int, const auto& run) { run(backward_kernels(context.isa()), backward); });
 }
 
-void mutual_information_forward_backward(Context& context, const ConstTensor& px, const ConstTensor& py,
+void mutual_information_forward_backward(const Frame& frame, const ConstTensor& px, const ConstTensor& py,
                                          const ConstTensor* boundary, const Tensor& ans,
                                          const Tensor& px_grad, const Tensor& py_grad) {
-  Call call(context, kMutualInformationForwardBackward, {px, py, slot_of(boundary), ans, px_grad, py_grad},
-            {});
+  Context& context = frame.context;
+  Call call(frame, kMutualInformationForwardBackward, {px, py, slot_of(boundary), ans, px_grad, py_grad}, {});
   if (call.nothing_to_do()) return;
   const std::int64_t batch = ans.shape[0], symbols = px.shape[1], frames = py.shape[2];
   const int threads = context.threads();
@@ -224,6 +224,27 @@ void mutual_information_forward_backward(Context& context, const ConstTensor& px
     run(forward_kernels(context.isa()), ForwardTask{task, odds, first_row, ans.data, Stored::odds});
     run(flow_kernels(context.isa()), BackwardTask{task, odds, first_row, px_grad.data, py_grad.data});
   });
+}
+
+}  // namespace families::mutual_information
+
+void mutual_information_forward(Context& context, const ConstTensor& px, const ConstTensor& py,
+                                const ConstTensor* boundary, const Tensor& p, const Tensor& ans) {
+  families::mutual_information::mutual_information_forward(context, px, py, boundary, p, ans);
+}
+
+void mutual_information_backward(Context& context, const ConstTensor& px, const ConstTensor& py,
+                                 const ConstTensor* boundary, const ConstTensor& p, const Tensor& ans_grad,
+                                 const Tensor& px_grad, const Tensor& py_grad, bool overwrite_ans_grad) {
+  families::mutual_information::mutual_information_backward(context, px, py, boundary, p, ans_grad, px_grad,
+                                                            py_grad, overwrite_ans_grad);
+}
+
+void mutual_information_forward_backward(Context& context, const ConstTensor& px, const ConstTensor& py,
+                                         const ConstTensor* boundary, const Tensor& ans,
+                                         const Tensor& px_grad, const Tensor& py_grad) {
+  families::mutual_information::mutual_information_forward_backward(context, px, py, boundary, ans, px_grad,
+                                                                    py_grad);
 }
 
 }  // namespace turnout

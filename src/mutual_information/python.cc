@@ -5,9 +5,9 @@
 #include <limits>
 
 #include "core/check.h"
+#include "mutual_information/mutual_information.h"
 #include "mutual_information/signature.h"
 #include "runtime/parallel.h"
-#include "turnout/mutual_information.h"
 
 namespace turnout::families::mutual_information {
 
@@ -62,13 +62,13 @@ nb::object forward(nb::handle px, nb::handle py, nb::handle boundary, nb::handle
   const Tensor p =
       call.out(to[0], {x.shape[0], one_more(x.shape[1]), one_more(y.shape[2])}, lattice_dtype(x));
   const Tensor ans = call.out(to[1], {x.shape[0]}, lattice_dtype(x));
-  call.run([&](Context& context) {
-    mutual_information_forward(context, x, y, pointer(box), p, ans);
+  call.run([&](const Frame& frame) {
+    mutual_information_forward(frame, x, y, pointer(box), p, ans);
     if (!box || !to[0].is_none()) return;
     if (p.dtype == DType::f64) {
-      fill_outside<double>(context, *box, p);
+      fill_outside<double>(frame.context, *box, p);
     } else {
-      fill_outside<float>(context, *box, p);
+      fill_outside<float>(frame.context, *box, p);
     }
   });
   return call.result();
@@ -86,8 +86,8 @@ nb::object backward(nb::handle px, nb::handle py, nb::handle p, nb::handle ans_g
   const auto to = call.outs(out);
   const Tensor x_grad = call.out(to[0], x);
   const Tensor y_grad = call.out(to[1], y);
-  call.run([&](Context& context) {
-    mutual_information_backward(context, x, y, pointer(box), lattice, grad, x_grad, y_grad, overwrites);
+  call.run([&](const Frame& frame) {
+    mutual_information_backward(frame, x, y, pointer(box), lattice, grad, x_grad, y_grad, overwrites);
   });
   return call.result();
 }
@@ -102,8 +102,8 @@ nb::object forward_backward(nb::handle px, nb::handle py, nb::handle boundary, n
   const Tensor ans = call.out(to[0], {x.shape[0]}, lattice_dtype(x));
   const Tensor x_grad = call.out(to[1], x);
   const Tensor y_grad = call.out(to[2], y);
-  call.run([&](Context& context) {
-    mutual_information_forward_backward(context, x, y, pointer(box), ans, x_grad, y_grad);
+  call.run([&](const Frame& frame) {
+    mutual_information_forward_backward(frame, x, y, pointer(box), ans, x_grad, y_grad);
   });
   return call.result();
 }

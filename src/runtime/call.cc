@@ -103,15 +103,26 @@ void log_skipped(std::string_view op, const std::string& arguments) {
   log_line(kSkippedCalls, concat("[turnout] ", op, "(", arguments, "): skipped, nothing to do"));
 }
 
-Call::Call(Context& context, const Signature& signature, std::initializer_list<Slot> slots,
+bool check_and_log(Arguments& arguments) {
+  try {
+    if (arguments.check()) return true;
+  } catch (const Error& error) {
+    if (logged_lines() & kFailures) log_failure(error.what(), arguments.describe());
+    throw;
+  }
+  if (logged_lines() & kSkippedCalls) log_skipped(arguments.signature().op, arguments.describe());
+  return false;
+}
+
+Call::Call(const Frame& frame, const Signature& signature, std::initializer_list<Slot> slots,
            std::span<const ScalarValue> scalars)
-    : context_(context),
+    : frame_(frame),
       arguments_(signature, slots.begin(), static_cast<int>(slots.size()), scalars.data(),
                  static_cast<int>(scalars.size())),
-      watched_(logged_lines() != kNoLines || context.state().observer.get() != nullptr) {
+      watched_(logged_lines() != kNoLines || frame.context.state().observer.get() != nullptr) {
   if (watched_) {
     start_ = std::chrono::steady_clock::now();
-    described_ = caller_ == nullptr ? arguments_.describe() : caller_->describe(arguments_);
+    described_ = frame_.caller == nullptr ? arguments_.describe() : frame_.caller->describe(arguments_);
   }
   check([&] { skipped_ = !arguments_.check(); });
 }
@@ -124,29 +135,31 @@ Call::~Call() {
   }
 }
 
-Scratch& Call::scratch(std::size_t bytes) { return scratch_.emplace(lease(bytes)); }
+Scratch& Call::scratch(std::size_t bytes) { return scratch_.emplace(leased(frame_.workspace, bytes)); }
+Scratch Call::lease(std::size_t bytes) { return leased({}, bytes); }
 
-Scratch Call::lease(std::size_t bytes) {
+Scratch Call::leased(const Workspace& workspace, std::size_t bytes) {
   std::optional<Scratch> memory;
-  check([&] { memory.emplace(context_, bytes); });
+  check([&] { memory.emplace(frame_.context, workspace, bytes); });
   scratch_bytes_ += bytes;
   return std::move(*memory);
 }
 
 void Call::fail(const Error& error) {
-  const Error named(error.code(), caller_ == nullptr ? error.what() : caller_->in_own_words(error.what()));
+  const Error named(error.code(),
+                    frame_.caller == nullptr ? error.what() : frame_.caller->in_own_words(error.what()));
   if (std::exchange(watched_, false)) report(named.what());  // one line per call
   throw named;
 }
 
 void Call::report(const char* error) {
-  const std::string op(caller_ == nullptr ? arguments_.signature().op : caller_->op());
+  const std::string op(frame_.caller == nullptr ? arguments_.signature().op : frame_.caller->op());
   const std::chrono::duration<double, std::micro> spent = std::chrono::steady_clock::now() - start_;
   const CallRecord record{
-      op.c_str(),   described_.c_str(), algorithm_, error,
-      skipped_,     context_.isa(),     threads_,   static_cast<std::int64_t>(scratch_bytes_),
+      op.c_str(),   described_.c_str(),   algorithm_, error,
+      skipped_,     frame_.context.isa(), threads_,   static_cast<std::int64_t>(scratch_bytes_),
       spent.count()};
-  if (const auto* observer = context_.state().observer.get()) observer->call(record, observer->user);
+  if (const auto* observer = frame_.context.state().observer.get()) observer->call(record, observer->user);
   if (error != nullptr) {
     log_failure(error, described_);
   } else if (skipped_) {

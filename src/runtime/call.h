@@ -10,19 +10,19 @@
 #include <string_view>
 
 #include "core/check.h"
-#include "runtime/caller.h"
 #include "runtime/context.h"
+#include "runtime/frame.h"
 
 namespace turnout::core {
 
 class Call {
  public:
   // Throws Error when the arguments do not fit the signature.
-  Call(Context& context, const Signature& signature, std::initializer_list<Slot> slots,
+  Call(const Frame& frame, const Signature& signature, std::initializer_list<Slot> slots,
        std::span<const ScalarValue> scalars);
-  Call(Context& context, const Signature& signature, std::initializer_list<Slot> slots,
+  Call(const Frame& frame, const Signature& signature, std::initializer_list<Slot> slots,
        std::initializer_list<ScalarValue> scalars)
-      : Call(context, signature, slots, std::span(scalars.begin(), scalars.size())) {}
+      : Call(frame, signature, slots, std::span(scalars.begin(), scalars.size())) {}
   ~Call();
   Call(const Call&) = delete;
   Call& operator=(const Call&) = delete;
@@ -30,9 +30,10 @@ class Call {
   bool nothing_to_do() const { return skipped_; }
   std::int64_t size(int name) const { return arguments_.size(name); }
 
-  // Leases memory for this call; Error(alloc_failed).
+  // The memory whose size the plan knows from the shapes: in the caller's workspace if there is one, else the
+  // context's. At most once in a call; Error(alloc_failed).
   Scratch& scratch(std::size_t bytes);
-  // Likewise memory that may outlive it.
+  // More memory of the context, whose size depends on the data or which outlives the call.
   Scratch lease(std::size_t bytes);
 
   // Runs a check that the plan itself makes; a failure is logged, and names the function that was called,
@@ -53,13 +54,13 @@ class Call {
   }
 
  private:
+  Scratch leased(const Workspace& workspace, std::size_t bytes);
   // Logs it and throws it again, in the words of the caller.
   [[noreturn]] void fail(const Error& error);
   void report(const char* error);
 
-  Context& context_;
+  const Frame frame_;
   Arguments arguments_;
-  const Caller* caller_ = Caller::current();
   bool skipped_ = false;
   bool watched_;
   const int exceptions_ = std::uncaught_exceptions();  // when the call began
@@ -86,5 +87,8 @@ void set_default_log(unsigned lines);
 // Arguments::describe().
 void log_failure(const char* sentence, const std::string& arguments);
 void log_skipped(std::string_view op, const std::string& arguments);
+// Arguments::check() of such a door. The operator behind the door writes the log line of a call that gets
+// that far; a call that ends here is logged here.
+bool check_and_log(Arguments& arguments);
 
 }  // namespace turnout::core

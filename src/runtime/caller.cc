@@ -1,12 +1,10 @@
-// The caller of each thread, and sentences in its words.
+// Log lines and error messages in the names of the caller.
 #include "runtime/caller.h"
 
 #include <algorithm>
 
 namespace turnout::core {
 namespace {
-
-thread_local const Caller* current_caller = nullptr;
 
 bool is_in_name(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
@@ -24,18 +22,6 @@ std::string Renames::words_of(std::string_view text) const {
   }
   return words;
 }
-
-Caller::Caller(const Arguments& arguments, const Renames& renames)
-    : op_(arguments.signature().op), arguments_(&arguments), renames_(renames), before_(current_caller) {
-  current_caller = this;
-}
-Caller::Caller(std::string_view op, const Renames& renames, std::string_view note)
-    : op_(op), arguments_(nullptr), renames_(renames), note_(note), before_(current_caller) {
-  current_caller = this;
-}
-Caller::~Caller() { current_caller = before_; }
-
-const Caller* Caller::current() { return current_caller; }
 
 std::string Caller::describe(const Arguments& of_operator) const {
   if (arguments_ != nullptr) return arguments_->describe();

@@ -1,8 +1,8 @@
 // The function on whose behalf an operator runs, when that function has names of its own.
 //
 // A door that offers an operator under another name checks its own arguments first; what it cannot check, the
-// operator checks later. While a Caller lives, the log lines and errors of the operators that its thread
-// calls speak of the function that the user called, with that function's argument names.
+// operator checks later. The Frame of the call refers to a Caller, so that log lines and errors of the
+// operator name the function that the user called, with that function's argument names.
 #pragma once
 
 #include <string>
@@ -71,15 +71,12 @@ class Renames {
 
 class Caller {
  public:
-  // Of this thread, until it goes. `arguments` are those of the caller, for the log.
-  Caller(const Arguments& arguments, const Renames& renames);
-  // The log has the arguments of the operators that it calls, and the note.
-  Caller(std::string_view op, const Renames& renames, std::string_view note);
-  ~Caller();
-  Caller(const Caller&) = delete;
-  Caller& operator=(const Caller&) = delete;
-
-  static const Caller* current();  // nullptr: the operator was called by its own name
+  // The log shows the caller's own arguments. The Caller keeps references to all that it is made from.
+  Caller(const Arguments& arguments, const Renames& renames)
+      : op_(arguments.signature().op), arguments_(&arguments), renames_(renames) {}
+  // The log shows the arguments of the operator, renamed, and then the note.
+  Caller(std::string_view op, const Renames& renames, std::string_view note)
+      : op_(op), arguments_(nullptr), renames_(renames), note_(note) {}
 
   std::string_view op() const { return op_; }
   std::string describe(const Arguments& of_operator) const;
@@ -91,7 +88,6 @@ class Caller {
   const Arguments* const arguments_;  // or nullptr
   const Renames& renames_;
   const std::string_view note_;
-  const Caller* before_;
 };
 
 }  // namespace turnout::core

@@ -11,7 +11,6 @@
 
 #include "runtime/call.h"
 #include "runtime/parallel.h"
-#include "runtime/thread_pointer.h"
 #include "simd/isa.h"
 #include "turnout/error.h"
 
@@ -78,30 +77,7 @@ void destroy(Arena* arena) {
   delete arena;
 }
 
-// The loans of this thread, the latest first.
-const ThreadPointer& loans() {
-  static const ThreadPointer newest;
-  return newest;
-}
-
 }  // namespace
-
-Loan::Loan(void* data, std::size_t size)
-    : data_(data), size_(size), before_(static_cast<Loan*>(loans().get())) {
-  loans().set(this);  // where there is no memory for it, nothing is lent
-}
-Loan::~Loan() { loans().set(before_); }
-
-void* Loan::take(std::size_t bytes) {
-  auto* loan = static_cast<Loan*>(loans().get());
-  if (loan == nullptr) return nullptr;
-  void* aligned = std::align(kScratchAlignment, bytes, loan->data_, loan->size_);
-  if (aligned != nullptr) {
-    loan->data_ = nullptr;
-    loan->size_ = 0;
-  }
-  return aligned;
-}
 
 bool ArenaList::put(Arena* arena) {
   for (auto& slot : idle_) {
@@ -172,8 +148,11 @@ void ArenaList::trim() {
   for (auto& slot : idle_) discard(slot.exchange(nullptr, std::memory_order_acquire));
 }
 
-Scratch::Scratch(Context& context, std::size_t bytes)
-    : context_(context), next_(static_cast<std::byte*>(Loan::take(bytes))) {
+Scratch::Scratch(Context& context, std::size_t bytes) : Scratch(context, {}, bytes) {}
+Scratch::Scratch(Context& context, const Workspace& workspace, std::size_t bytes) : context_(context) {
+  void* data = workspace.data;
+  std::size_t size = workspace.size;
+  next_ = static_cast<std::byte*>(std::align(kScratchAlignment, bytes, data, size));
   if (next_ != nullptr) return;
   arena_ = context.state().arenas.take(bytes);
   if (arena_ == nullptr)

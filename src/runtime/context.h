@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/check.h"
 #include "core/padding.h"
 #include "runtime/pages.h"
 #include "turnout/context.h"
@@ -83,7 +84,7 @@ class WatcherSlot {
 
 namespace turnout {
 
-struct Context::State {
+struct TURNOUT_HIDDEN Context::State {
   std::atomic<int> threads{1};  // with an executor: the most of its threads
   Isa isa = Isa::best;
   Executor* executor = nullptr;
@@ -95,28 +96,14 @@ struct Context::State {
 
 namespace turnout::core {
 
-// Memory that the caller of an operator lends to this thread: the next Scratch lies there if there is room.
-class Loan {
- public:
-  Loan(void* data, std::size_t size);
-  ~Loan();
-  Loan(const Loan&) = delete;
-  Loan& operator=(const Loan&) = delete;
-
-  // An aligned part of what is lent to this thread, once; nullptr: nothing is, or too little.
-  static void* take(std::size_t bytes);
-
- private:
-  void* data_;
-  std::size_t size_;
-  Loan* before_;
-};
-
-// Memory for the length of one call. Taken before the first write, so that running out of memory fails
-// cleanly.
+// Temporary memory. It is taken before the first write of a call, so that a call that runs out of memory has
+// written nothing.
 class Scratch {
  public:
-  Scratch(Context& context, std::size_t bytes);  // Error(alloc_failed)
+  // Leased from the context until the destructor; Error(alloc_failed).
+  Scratch(Context& context, std::size_t bytes);
+  // In the workspace if `bytes` fit there after alignment, else leased from the context.
+  Scratch(Context& context, const Workspace& workspace, std::size_t bytes);
   ~Scratch();
   Scratch(Scratch&& other) noexcept;  // `other` has nothing left to take or to give back
   Scratch(const Scratch&) = delete;
@@ -132,8 +119,8 @@ class Scratch {
 
  private:
   Context& context_;
-  Arena* arena_ = nullptr;  // none when the memory is a loan
-  std::byte* next_;
+  Arena* arena_ = nullptr;  // nullptr: the memory is a workspace
+  std::byte* next_ = nullptr;
 };
 
 }  // namespace turnout::core

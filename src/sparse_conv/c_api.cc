@@ -4,6 +4,7 @@
 #include "doors/c/call.h"
 #include "sparse_conv/c_descriptor.h"
 #include "sparse_conv/signature.h"
+#include "sparse_conv/sparse_conv.h"
 
 namespace turnout::families::sparse_conv {
 
@@ -166,9 +167,9 @@ mluOpStatus_t mluOpGetIndicePairs(mluOpHandle_t handle,
             {indice_num_desc, indice_num}},
            {p.batch_size, vector_value(p.padding), vector_value(p.stride), vector_value(p.dilation),
             vector_value(p.spatial_shape), vector_value(p.kernel_size), vector_value(p.output_shape), p.mode},
-           [&](turnout::Context& context, const turnout::Tensor* t) {
+           [&](const Frame& frame, const turnout::Tensor* t) {
              ran = true;
-             num_act_out = turnout::get_indice_pairs(context, t[0], t[2], t[1], t[3], p);
+             num_act_out = get_indice_pairs(frame, t[0], t[2], t[1], t[3], p);
            },
            {workspace, workspace_size});
   if (status != MLUOP_STATUS_SUCCESS) return status;

@@ -6,6 +6,7 @@
 
 #include "runtime/parallel.h"
 #include "sparse_conv/signature.h"
+#include "sparse_conv/sparse_conv.h"
 
 namespace turnout {
 namespace families::sparse_conv {
@@ -174,17 +175,13 @@ void convolve(Context& context, Call& call, std::string_view op, const ConstTens
 }
 
 }  // namespace
-}  // namespace families::sparse_conv
-
-using namespace core;
-using namespace families::sparse_conv;
-
-void indice_convolution_forward(Context& context, const ConstTensor& features, const ConstTensor& filters,
+void indice_convolution_forward(const Frame& frame, const ConstTensor& features, const ConstTensor& filters,
                                 const ConstTensor& indice_pairs, const ConstTensor& indice_num,
                                 const ConstTensor* bias, const Tensor& features_out,
                                 const IndiceConvolutionParams& params) {
+  Context& context = frame.context;
   Call call(
-      context, kIndiceConvolutionForward,
+      frame, kIndiceConvolutionForward,
       {features, filters, indice_pairs, indice_num, bias != nullptr ? Slot(*bias) : Slot(), features_out},
       {params.inverse, params.subm});
   if (call.nothing_to_do()) return;
@@ -196,11 +193,12 @@ void indice_convolution_forward(Context& context, const ConstTensor& features, c
             filters.stride[0], filters.stride[1], filters.stride[2]});
 }
 
-void indice_convolution_backward_data(Context& context, const ConstTensor& output_grad,
+void indice_convolution_backward_data(const Frame& frame, const ConstTensor& output_grad,
                                       const ConstTensor& filters, const ConstTensor& indice_pairs,
                                       const ConstTensor& indice_num, const Tensor& input_grad,
                                       const IndiceConvolutionParams& params) {
-  Call call(context, kIndiceConvolutionBackwardData,
+  Context& context = frame.context;
+  Call call(frame, kIndiceConvolutionBackwardData,
             {output_grad, filters, indice_pairs, indice_num, input_grad}, {params.inverse, params.subm});
   if (call.nothing_to_do()) return;
   convolve(context, call, kIndiceConvolutionBackwardData.op, indice_pairs, indice_num,
@@ -209,6 +207,24 @@ void indice_convolution_backward_data(Context& context, const ConstTensor& outpu
            {output_grad.dtype, output_grad.shape[1], input_grad.shape[1]},
            {output_grad.data, nullptr, input_grad.data, filters.data, filters.stride[0], filters.stride[2],
             filters.stride[1]});
+}
+
+}  // namespace families::sparse_conv
+
+void indice_convolution_forward(Context& context, const ConstTensor& features, const ConstTensor& filters,
+                                const ConstTensor& indice_pairs, const ConstTensor& indice_num,
+                                const ConstTensor* bias, const Tensor& features_out,
+                                const IndiceConvolutionParams& params) {
+  families::sparse_conv::indice_convolution_forward(context, features, filters, indice_pairs, indice_num,
+                                                    bias, features_out, params);
+}
+
+void indice_convolution_backward_data(Context& context, const ConstTensor& output_grad,
+                                      const ConstTensor& filters, const ConstTensor& indice_pairs,
+                                      const ConstTensor& indice_num, const Tensor& input_grad,
+                                      const IndiceConvolutionParams& params) {
+  families::sparse_conv::indice_convolution_backward_data(context, output_grad, filters, indice_pairs,
+                                                          indice_num, input_grad, params);
 }
 
 }  // namespace turnout

@@ -4,6 +4,7 @@
 #include "runtime/parallel.h"
 #include "sparse_conv/convolution.h"
 #include "sparse_conv/signature.h"
+#include "sparse_conv/sparse_conv.h"
 
 namespace turnout {
 namespace families::sparse_conv {
@@ -162,17 +163,13 @@ void FilterGradientPlan<Lane>::run(Context& context, const Operands& operands, S
 template class FilterGradientPlan<float>;
 template class FilterGradientPlan<double>;
 
-}  // namespace families::sparse_conv
-
-using namespace core;
-using namespace families::sparse_conv;
-
-void indice_convolution_backward_filter(Context& context, const ConstTensor& features,
+void indice_convolution_backward_filter(const Frame& frame, const ConstTensor& features,
                                         const ConstTensor& output_grad, const ConstTensor& indice_pairs,
                                         const ConstTensor& indice_num, const Tensor& filters_grad,
                                         const IndiceConvolutionParams& params) {
   constexpr const Signature& kOp = kIndiceConvolutionBackwardFilter;
-  Call call(context, kOp, {features, output_grad, indice_pairs, indice_num, filters_grad},
+  Context& context = frame.context;
+  Call call(frame, kOp, {features, output_grad, indice_pairs, indice_num, filters_grad},
             {params.inverse, params.subm});
   if (call.nothing_to_do()) return;
   const PairRows from{"features", params.inverse ? 1 : 0, features.shape[0]};
@@ -191,6 +188,16 @@ void indice_convolution_backward_filter(Context& context, const ConstTensor& fea
   } else {
     run(Type<float>{});
   }
+}
+
+}  // namespace families::sparse_conv
+
+void indice_convolution_backward_filter(Context& context, const ConstTensor& features,
+                                        const ConstTensor& output_grad, const ConstTensor& indice_pairs,
+                                        const ConstTensor& indice_num, const Tensor& filters_grad,
+                                        const IndiceConvolutionParams& params) {
+  families::sparse_conv::indice_convolution_backward_filter(context, features, output_grad, indice_pairs,
+                                                            indice_num, filters_grad, params);
 }
 
 }  // namespace turnout

@@ -9,6 +9,7 @@
 #include "simd/half.h"
 #include "sparse_conv/pair_lists.h"
 #include "sparse_conv/signature.h"
+#include "sparse_conv/sparse_conv.h"
 
 namespace turnout {
 namespace families::sparse_conv {
@@ -147,14 +148,10 @@ void with_lane(DType dtype, const F& f) {
 }
 
 }  // namespace
-}  // namespace families::sparse_conv
-
-using namespace core;
-using namespace families::sparse_conv;
-
-void indice_max_pool_forward(Context& context, const ConstTensor& features, const ConstTensor& indice_pairs,
+void indice_max_pool_forward(const Frame& frame, const ConstTensor& features, const ConstTensor& indice_pairs,
                              const ConstTensor& indice_num, const Tensor& features_out, PoolInit init) {
-  Call call(context, kIndiceMaxPoolForward, {features, indice_pairs, indice_num, features_out}, {init});
+  Context& context = frame.context;
+  Call call(frame, kIndiceMaxPoolForward, {features, indice_pairs, indice_num, features_out}, {init});
   if (call.nothing_to_do()) return;
   with_lane(features.dtype, [&](auto type) {
     using Lane = typename decltype(type)::type;
@@ -167,10 +164,12 @@ void indice_max_pool_forward(Context& context, const ConstTensor& features, cons
   });
 }
 
-void indice_max_pool_backward(Context& context, const ConstTensor& features, const ConstTensor& features_out,
-                              const ConstTensor& output_grad, const ConstTensor& indice_pairs,
-                              const ConstTensor& indice_num, const Tensor& input_grad) {
-  Call call(context, kIndiceMaxPoolBackward,
+void indice_max_pool_backward(const Frame& frame, const ConstTensor& features,
+                              const ConstTensor& features_out, const ConstTensor& output_grad,
+                              const ConstTensor& indice_pairs, const ConstTensor& indice_num,
+                              const Tensor& input_grad) {
+  Context& context = frame.context;
+  Call call(frame, kIndiceMaxPoolBackward,
             {features, features_out, output_grad, indice_pairs, indice_num, input_grad}, {});
   if (call.nothing_to_do()) return;
   with_lane(features.dtype, [&](auto type) {
@@ -184,9 +183,10 @@ void indice_max_pool_backward(Context& context, const ConstTensor& features, con
   });
 }
 
-void indice_avg_pool_forward(Context& context, const ConstTensor& features, const ConstTensor& indice_pairs,
+void indice_avg_pool_forward(const Frame& frame, const ConstTensor& features, const ConstTensor& indice_pairs,
                              const ConstTensor& indice_num, const Tensor& features_out) {
-  Call call(context, kIndiceAvgPoolForward, {features, indice_pairs, indice_num, features_out}, {});
+  Context& context = frame.context;
+  Call call(frame, kIndiceAvgPoolForward, {features, indice_pairs, indice_num, features_out}, {});
   if (call.nothing_to_do()) return;
   with_lane(features.dtype, [&](auto type) {
     using Lane = typename decltype(type)::type;
@@ -198,10 +198,11 @@ void indice_avg_pool_forward(Context& context, const ConstTensor& features, cons
   });
 }
 
-void indice_avg_pool_backward(Context& context, const ConstTensor& output_grad,
+void indice_avg_pool_backward(const Frame& frame, const ConstTensor& output_grad,
                               const ConstTensor& indice_pairs, const ConstTensor& indice_num,
                               const Tensor& input_grad) {
-  Call call(context, kIndiceAvgPoolBackward, {output_grad, indice_pairs, indice_num, input_grad}, {});
+  Context& context = frame.context;
+  Call call(frame, kIndiceAvgPoolBackward, {output_grad, indice_pairs, indice_num, input_grad}, {});
   if (call.nothing_to_do()) return;
   with_lane(output_grad.dtype, [&](auto type) {
     using Lane = typename decltype(type)::type;
@@ -211,6 +212,32 @@ void indice_avg_pool_backward(Context& context, const ConstTensor& output_grad,
                  return AvgBackward<Lane>{{kernels, output_grad.shape[1], counts}, output_grad};
                });
   });
+}
+
+}  // namespace families::sparse_conv
+
+void indice_max_pool_forward(Context& context, const ConstTensor& features, const ConstTensor& indice_pairs,
+                             const ConstTensor& indice_num, const Tensor& features_out, PoolInit init) {
+  families::sparse_conv::indice_max_pool_forward(context, features, indice_pairs, indice_num, features_out,
+                                                 init);
+}
+
+void indice_max_pool_backward(Context& context, const ConstTensor& features, const ConstTensor& features_out,
+                              const ConstTensor& output_grad, const ConstTensor& indice_pairs,
+                              const ConstTensor& indice_num, const Tensor& input_grad) {
+  families::sparse_conv::indice_max_pool_backward(context, features, features_out, output_grad, indice_pairs,
+                                                  indice_num, input_grad);
+}
+
+void indice_avg_pool_forward(Context& context, const ConstTensor& features, const ConstTensor& indice_pairs,
+                             const ConstTensor& indice_num, const Tensor& features_out) {
+  families::sparse_conv::indice_avg_pool_forward(context, features, indice_pairs, indice_num, features_out);
+}
+
+void indice_avg_pool_backward(Context& context, const ConstTensor& output_grad,
+                              const ConstTensor& indice_pairs, const ConstTensor& indice_num,
+                              const Tensor& input_grad) {
+  families::sparse_conv::indice_avg_pool_backward(context, output_grad, indice_pairs, indice_num, input_grad);
 }
 
 }  // namespace turnout

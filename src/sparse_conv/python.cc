@@ -3,7 +3,7 @@
 #include "core/draft.h"
 #include "doors/python/call.h"
 #include "sparse_conv/signature.h"
-#include "turnout/sparse_conv.h"
+#include "sparse_conv/sparse_conv.h"
 
 namespace turnout::families::sparse_conv {
 
@@ -120,11 +120,11 @@ nb::object indice_pairs(nb::handle indices, nb::handle batch_size, nb::handle sp
   const Tensor pairs = call.out(to[1], {volume, 2, sites.shape[0]});
   const Tensor num = call.out(to[2], {volume});
 
-  std::optional<IndicePairs> index;
-  call.run([&](Context& context) { index.emplace(context, sites, params); });
+  std::optional<SitePairs> index;
+  call.run([&](const Frame& frame) { index.emplace(frame, sites, params); });
   const Tensor out_indices = call.out(out_place, {index->num_act_out(), sites.shape[1]});
-  call.run([&](Context&) {
-    index->write(out_indices, pairs, num);
+  call.run([&](const Frame& frame) {
+    index->write(frame, out_indices, pairs, num);
     index.reset();  // its memory is large, and nobody should wait for it with the GIL
   });
   return call.result();
@@ -217,8 +217,8 @@ nb::object convolution_forward(nb::handle features, nb::handle filters, nb::hand
   const IndiceConvolutionParams params = read_params(call, inverse, subm);
   const Tensor y = call.out(out, {rows, w.shape[2]});
   check_rows(call, y, rows, "num_act_out");
-  call.run([&](Context& context) {
-    indice_convolution_forward(context, x, w, pairs, num, b ? &*b : nullptr, y, params);
+  call.run([&](const Frame& frame) {
+    indice_convolution_forward(frame, x, w, pairs, num, b ? &*b : nullptr, y, params);
   });
   return call.result();
 }
@@ -235,7 +235,7 @@ nb::object convolution_backward_data(nb::handle output_grad, nb::handle filters,
   const Tensor dx = call.out(out, {rows, w.shape[1]});
   check_rows(call, dx, rows, "num_act_in");
   call.run(
-      [&](Context& context) { indice_convolution_backward_data(context, dy, w, pairs, num, dx, params); });
+      [&](const Frame& frame) { indice_convolution_backward_data(frame, dy, w, pairs, num, dx, params); });
   return call.result();
 }
 
@@ -248,7 +248,7 @@ nb::object convolution_backward_filter(nb::handle features, nb::handle output_gr
   const IndiceConvolutionParams params = read_params(call, inverse, subm);
   const Tensor dw = call.out(out, {num.shape[0], x.shape[1], dy.shape[1]});
   call.run(
-      [&](Context& context) { indice_convolution_backward_filter(context, x, dy, pairs, num, dw, params); });
+      [&](const Frame& frame) { indice_convolution_backward_filter(frame, x, dy, pairs, num, dw, params); });
   return call.result();
 }
 
@@ -260,7 +260,7 @@ nb::object max_pool_forward(nb::handle features, nb::handle indice_pairs_, nb::h
   const auto start = call.named_choice<PoolInit>(init);
   const Tensor y = call.out(out, {rows, x.shape[1]});
   check_rows(call, y, rows, "num_act_out");
-  call.run([&](Context& context) { indice_max_pool_forward(context, x, pairs, num, y, start); });
+  call.run([&](const Frame& frame) { indice_max_pool_forward(frame, x, pairs, num, y, start); });
   return call.result();
 }
 
@@ -271,7 +271,7 @@ nb::object max_pool_backward(nb::handle features, nb::handle features_out, nb::h
   const ConstTensor x = call.in(features), y = call.in(features_out), dy = call.in(output_grad);
   const ConstTensor pairs = call.in(indice_pairs_), num = call.in(indice_num);
   const Tensor dx = call.out(out, {x.shape[0], x.shape[1]});
-  call.run([&](Context& context) { indice_max_pool_backward(context, x, y, dy, pairs, num, dx); });
+  call.run([&](const Frame& frame) { indice_max_pool_backward(frame, x, y, dy, pairs, num, dx); });
   return call.result();
 }
 
@@ -282,7 +282,7 @@ nb::object avg_pool_forward(nb::handle features, nb::handle indice_pairs_, nb::h
   const std::int64_t rows = read_rows(call, num_act_out, "num_act_out");
   const Tensor y = call.out(out, {rows, x.shape[1]});
   check_rows(call, y, rows, "num_act_out");
-  call.run([&](Context& context) { indice_avg_pool_forward(context, x, pairs, num, y); });
+  call.run([&](const Frame& frame) { indice_avg_pool_forward(frame, x, pairs, num, y); });
   return call.result();
 }
 
@@ -293,7 +293,7 @@ nb::object avg_pool_backward(nb::handle output_grad, nb::handle indice_pairs_, n
   const std::int64_t rows = read_rows(call, num_act_in, "num_act_in");
   const Tensor dx = call.out(out, {rows, dy.shape[1]});
   check_rows(call, dx, rows, "num_act_in");
-  call.run([&](Context& context) { indice_avg_pool_backward(context, dy, pairs, num, dx); });
+  call.run([&](const Frame& frame) { indice_avg_pool_backward(frame, dy, pairs, num, dx); });
   return call.result();
 }
 

@@ -17,7 +17,7 @@ mv "$work/first" "$work/prefix"
 
 cmake -S "$here" -B "$work/client" -G Ninja -DCMAKE_PREFIX_PATH="$work/prefix" >/dev/null
 cmake --build "$work/client" -- --quiet
-for program in client_cpp client_cpp_static client_c client_c_static; do
+for program in client_cpp client_cpp_static client_c client_c_static client_aclnn client_aclnn_static; do
   run "$work/client/$program"
 done
 
@@ -28,9 +28,12 @@ cpp() { g++ -std=c++20 "$here/client.cc" "$@"; }
 c() { gcc -std=c99 -pedantic-errors -Wall -Wextra -Werror "$here/client.c" "$@"; }
 cpp $(pkg-config --cflags --libs turnout) -o "$work/cpp"
 c $(pkg-config --cflags --libs turnout-mluop) -o "$work/c"
+aclnn() { gcc -std=c99 -pedantic-errors -Wall -Wextra -Werror "$source/tests/aclnn_client.c" "$@"; }
+aclnn $(pkg-config --cflags --libs turnout-aclnn) -o "$work/aclnn"
+aclnn -static $(pkg-config --static --cflags --libs turnout-aclnn) -o "$work/aclnn_static"
 cpp -static $(pkg-config --static --cflags --libs turnout) -o "$work/cpp_static"
 c -static $(pkg-config --static --cflags --libs turnout-mluop) -o "$work/c_static"
-for program in cpp c cpp_static c_static; do
+for program in cpp c cpp_static c_static aclnn aclnn_static; do
   run "$work/$program"
 done
 
@@ -39,18 +42,21 @@ exports() { nm -DC --defined-only "$1" | cut -d' ' -f3-; }
 expect_none() { [ -z "$2" ] || fail "$1: $2"; passed=$((passed + 1)); }
 expect_none "libturnout_mluop.so exports more than the C interface" \
   "$(exports "$libdir/libturnout_mluop.so" | grep -vE '^(mluOp|mluop|turnoutLastError)' || true)"
+expect_none "libturnout_aclnn.so exports more than the C interface" \
+  "$(exports "$libdir/libturnout_aclnn.so" | grep -vE '^(acl(Create|Destroy)Tensor|aclDestroyAclOpExecutor|aclGetRecentErrMsg|aclnn)' || true)"
 expect_none "libturnout.so exports what is inside" \
   "$(exports "$libdir/libturnout.so" | grep -E '::State\b|turnout::(core|doors|families)::' || true)"
-g++ -shared -o "$work/plugin.so" -Wl,--whole-archive "$libdir/libturnout_mluop.a" "$libdir/libturnout.a" \
+g++ -shared -o "$work/plugin.so" -Wl,--whole-archive "$libdir/libturnout_mluop.a" "$libdir/libturnout_aclnn.a" \
+  "$libdir/libturnout.a" \
   -Wl,--no-whole-archive -pthread
 expect_none "a library that links the static ones exports them in turn" \
-  "$(exports "$work/plugin.so" | grep -iE 'turnout|mluop' || true)"
+  "$(exports "$work/plugin.so" | grep -iE 'turnout|mluop|acl' || true)"
 
 # The SONAME has the version that programs rely on: before 1.0 that is the minor one.
 version=$(sed -n 's/.*TURNOUT_VERSION "\([0-9]*\)\.\([0-9]*\).*/\1.\2/p' "$source/include/turnout/version.h")
 soversion=${version%.*}
 [ "$soversion" != 0 ] || soversion=$version
-for library in turnout turnout_mluop; do
+for library in turnout turnout_mluop turnout_aclnn; do
   soname=$(readelf -d "$libdir/lib$library.so" | sed -n 's/.*SONAME.*\[\(.*\)\]/\1/p')
   [ "$soname" = "lib$library.so.$soversion" ] || fail "lib$library.so has the SONAME $soname"
   passed=$((passed + 1))

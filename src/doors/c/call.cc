@@ -3,12 +3,10 @@
 
 #include <strings.h>
 
-#include <algorithm>
 #include <atomic>
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <exception>
 #include <iterator>
 #include <mutex>
@@ -16,6 +14,7 @@
 #include <set>
 #include <string>
 
+#include "doors/last_error.h"
 #include "runtime/call.h"
 
 namespace turnout::doors {
@@ -23,13 +22,10 @@ namespace turnout::doors {
 using namespace core;
 namespace {
 
-// A plain array: it can say that memory is out, and needs no destructor when a thread ends.
-thread_local char last_error[1024] = "";
+thread_local LastError last_error;
 
 mluOpStatus_t fail(mluOpStatus_t status, std::string_view sentence) noexcept {
-  const std::size_t length = std::min(sentence.size(), sizeof(last_error) - 1);
-  std::memmove(last_error, sentence.data(), length);
-  last_error[length] = '\0';
+  last_error.set(sentence);
   return status;
 }
 
@@ -118,27 +114,15 @@ const char* kept_for_ever(const char* text) {
   return texts.emplace(text).first->c_str();
 }
 
-// The operator behind the door writes the log line of a call that gets that far; the others are logged here.
-bool check_and_log(Arguments& arguments) {
-  try {
-    if (arguments.check()) return true;
-  } catch (const Error& error) {
-    if (logged_lines() & kFailures) log_failure(error.what(), arguments.describe());
-    throw;
-  }
-  if (logged_lines() & kSkippedCalls) log_skipped(arguments.signature().op, arguments.describe());
-  return false;
-}
-
 }  // namespace
 
 mluOpStatus_t succeed() noexcept {
-  last_error[0] = '\0';
+  last_error.clear();
   return MLUOP_STATUS_SUCCESS;
 }
 
 mluOpStatus_t refuse(std::string_view function, const char* what, ...) noexcept {
-  char sentence[sizeof(last_error)];
+  char sentence[LastError::kBytes];
   const int length =
       std::snprintf(sentence, sizeof(sentence), "%.*s: ", static_cast<int>(function.size()), function.data());
   va_list values;
@@ -182,9 +166,8 @@ mluOpStatus_t call_erased(mluOpHandle_t handle, const Signature& signature, cons
                         handle->context.threads());
     if (!check_and_log(arguments)) return succeed();
     for (int i = 0; i < count; ++i) fill(tensors[i], slots[i]);
-    const Loan loan(workspace.data, workspace.size);
     const Caller caller(arguments, renames);
-    run(body, handle->context, tensors);
+    run(body, {handle->context, workspace, &caller}, tensors);
     return succeed();
   } catch (...) {
     return fail_as_thrown(/*logged=*/true);
@@ -213,7 +196,7 @@ mluOpStatus_t query_erased(mluOpHandle_t handle, const Signature& signature, con
 using namespace turnout::core;
 using namespace turnout::doors;
 
-const char* turnoutLastError(void) { return last_error; }
+const char* turnoutLastError(void) { return last_error.text(); }
 
 mluOpStatus_t mluOpCreate(mluOpHandle_t* handle) {
   if (handle == nullptr) return refuse_null(__func__, "handle");

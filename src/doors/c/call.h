@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/check.h"
-#include "runtime/caller.h"
+#include "runtime/frame.h"
 #include "turnout/context.h"
 #include "turnout/mluop/mlu_op.h"
 
@@ -74,16 +74,16 @@ mluOpStatus_t give(const char* function, const char* owner_name, const Owner* ow
   return succeed();
 }
 
-using ErasedBody = void (*)(const void* body, Context& context, const Tensor* tensors);
+using ErasedBody = void (*)(const void* body, const Frame& frame, const Tensor* tensors);
 mluOpStatus_t call_erased(mluOpHandle_t handle, const Signature& signature, const Renames& renames,
                           const Described* described, int count, std::initializer_list<ScalarValue> scalars,
                           const Workspace& workspace, Slot* slots, Tensor* tensors, ErasedBody run,
                           const void* body) noexcept;
 
-// Checks the arguments by the signature, in its order of steps, and then runs body(context, tensors) with one
-// Tensor per argument. Without the body: when a check fails, or finds that there is nothing to do. The
-// scratch memory of the operator that the body calls lies in the workspace, where there is one; its log line
-// and its errors have the names of the signature, by `renames`.
+// Checks the arguments by the signature, in its order of steps, and then runs body(frame, tensors) with one
+// Tensor per argument. The body does not run if a check fails or finds that there is nothing to do. The frame
+// hands the workspace to the operator that the body calls, and the names of the signature, by `renames`, to
+// its log line and errors.
 template <int kCount, class Body>
 mluOpStatus_t call(mluOpHandle_t handle, const Signature& signature, const Renames& renames,
                    const Described (&described)[kCount], std::initializer_list<ScalarValue> scalars,
@@ -92,8 +92,8 @@ mluOpStatus_t call(mluOpHandle_t handle, const Signature& signature, const Renam
   // costs as much as all checks of a call.
   Slot slots[kCount];
   Tensor tensors[kCount];
-  const ErasedBody run = [](const void* erased, Context& context, const Tensor* t) {
-    (*static_cast<const Body*>(erased))(context, t);
+  const ErasedBody run = [](const void* erased, const Frame& frame, const Tensor* t) {
+    (*static_cast<const Body*>(erased))(frame, t);
   };
   return call_erased(handle, signature, renames, described, kCount, scalars, workspace, slots, tensors, run,
                      &body);

@@ -5,7 +5,7 @@
 //     const ConstTensor from = call.in(x);
 //     const std::int64_t by = call.scalar(factor);
 //     const Tensor to = call.out(y, {from.shape[0] * by});  // None: a new array, like the signature says
-//     call.run([&](Context& context) { turnout::scale(context, from, to, {by}); });
+//     call.run([&](const Frame& frame) { scale(frame, from, to, {by}); });
 //     return call.result();
 //   }
 #pragma once
@@ -26,6 +26,7 @@
 #include "doors/python/gil.h"
 #include "doors/python/import.h"
 #include "runtime/context.h"
+#include "runtime/frame.h"
 
 namespace turnout::doors {
 
@@ -125,7 +126,7 @@ class PythonCall {
     Context& where = context();
     const WithoutGil release;
     const Caller caller(op_, renames_, copied_);
-    body(where);
+    body(Frame(where, {}, &caller));
   }
 
   nb::object result() const;  // what out() gave; several as a tuple

@@ -1,0 +1,90 @@
+/* Tensors of the two-phase interface of CANN (aclnn), on the CPU. C99 and C++; needs no vendor header.
+ *
+ * Types, values and functions are declared as CANN declares them, so a program includes these headers in
+ * place of the vendor's, not beside them. Any memory will do for tensor data. There are no streams: a call
+ * has finished when it returns, and the stream may be NULL. */
+#ifndef TURNOUT_ACLNN_ACL_META_H_
+#define TURNOUT_ACLNN_ACL_META_H_
+
+#include <stdint.h>
+
+#ifndef TURNOUT_ACLNN_API
+#ifdef TURNOUT_STATIC
+#define TURNOUT_ACLNN_API
+#else
+#define TURNOUT_ACLNN_API __attribute__((visibility("default")))
+#endif
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct aclTensor aclTensor;
+typedef struct aclOpExecutor aclOpExecutor;
+typedef void* aclrtStream;
+
+typedef int32_t aclnnStatus;
+#define ACLNN_SUCCESS 0
+#define ACLNN_ERR_PARAM_NULLPTR 161001 /* a required argument is NULL */
+#define ACLNN_ERR_PARAM_INVALID 161002 /* any other fault of an argument */
+#define ACLNN_ERR_INNER 561000         /* memory is out, or a defect of the library */
+
+typedef enum {
+  ACL_DT_UNDEFINED = -1,
+  ACL_FLOAT = 0,
+  ACL_FLOAT16 = 1,
+  ACL_INT8 = 2,
+  ACL_INT32 = 3,
+  ACL_UINT8 = 4,
+  ACL_INT16 = 6,
+  ACL_UINT16 = 7,
+  ACL_UINT32 = 8,
+  ACL_INT64 = 9,
+  ACL_UINT64 = 10,
+  ACL_DOUBLE = 11,
+  ACL_BOOL = 12,
+  ACL_STRING = 13,
+  ACL_COMPLEX64 = 16,
+  ACL_COMPLEX128 = 17,
+  ACL_BF16 = 27,
+  ACL_INT4 = 29,
+  ACL_UINT1 = 30,
+  ACL_COMPLEX32 = 33,
+  ACL_HIFLOAT8 = 34,
+  ACL_FLOAT8_E5M2 = 35,
+  ACL_FLOAT8_E4M3FN = 36,
+  ACL_FLOAT8_E8M0 = 37
+} aclDataType;
+
+typedef enum {
+  ACL_FORMAT_UNDEFINED = -1,
+  ACL_FORMAT_NCHW = 0,
+  ACL_FORMAT_NHWC = 1,
+  ACL_FORMAT_ND = 2
+} aclFormat;
+
+/* A view of dims view_dims, at strides `stride` (in elements; NULL: row-major), that begins `offset` elements
+ * behind tensor_data. The format is not looked at. storage_dims is the extent of the memory behind
+ * tensor_data; a view that leaves it is refused. storage_dims_num 0: the extent is not known.
+ * NULL when an argument is wrong or memory is out; aclGetRecentErrMsg() says why. */
+TURNOUT_ACLNN_API aclTensor* aclCreateTensor(const int64_t* view_dims, uint64_t view_dims_num,
+                                             aclDataType data_type, const int64_t* stride, int64_t offset,
+                                             aclFormat format, const int64_t* storage_dims,
+                                             uint64_t storage_dims_num, void* tensor_data);
+
+/* Executors keep what they need of a tensor, so a tensor may be destroyed at any time. NULL: 161001. */
+TURNOUT_ACLNN_API aclnnStatus aclDestroyTensor(const aclTensor* tensor);
+
+/* Frees an executor that will not run. One that has run is gone: 161002. NULL: 161001. */
+TURNOUT_ACLNN_API aclnnStatus aclDestroyAclOpExecutor(aclOpExecutor* executor);
+
+/* Why this thread's last call of this interface failed, as one sentence; "" after a success. Valid until the
+ * thread's next call. */
+TURNOUT_ACLNN_API const char* aclGetRecentErrMsg(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* TURNOUT_ACLNN_ACL_META_H_ */

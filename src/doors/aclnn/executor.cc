@@ -1,0 +1,150 @@
+// Executors of the aclnn interface: made by phase 1, run and freed by phase 2.
+#include "doors/aclnn/executor.h"
+
+#include <memory>
+#include <mutex>
+#include <set>
+#include <utility>
+
+#include "doors/aclnn/status.h"
+#include "runtime/call.h"
+
+struct aclOpExecutor {
+  const turnout::doors::aclnn::Operation* operation = nullptr;
+  int tensor_count = 0, scalar_count = 0;
+  bool present[turnout::doors::aclnn::kMostTensors] = {};
+  turnout::Tensor tensors[turnout::doors::aclnn::kMostTensors];
+  std::int64_t scalars[turnout::doors::aclnn::kMostScalars] = {};
+};
+
+namespace turnout::doors::aclnn {
+namespace {
+
+// Executors that have not run. A pointer is looked up here before it is followed, so that an executor that
+// has run is an error and not a use of freed memory.
+class Waiting {
+ public:
+  void add(std::unique_ptr<aclOpExecutor> executor) {
+    const std::lock_guard lock(mutex_);
+    executors_.insert(executor.get());
+    static_cast<void>(executor.release());
+  }
+  // nullptr: there is none of this address.
+  std::unique_ptr<aclOpExecutor> take(aclOpExecutor* executor) {
+    const std::lock_guard lock(mutex_);
+    return std::unique_ptr<aclOpExecutor>(executors_.erase(executor) == 1 ? executor : nullptr);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::set<aclOpExecutor*> executors_;
+};
+
+// Never destroyed: calls may come until the process ends.
+Waiting& waiting() {
+  static auto& executors = *new Waiting;
+  return executors;
+}
+
+// The arguments of an executor, as a signature sees them.
+struct Bound {
+  Slot slots[kMostTensors];
+  ScalarValue scalars[kMostScalars] = {0, 0, 0, 0};
+  Arguments arguments;
+
+  Bound(const aclOpExecutor& executor, const Signature& signature, const Workspace& workspace, int threads)
+      : arguments(signature, slots, executor.tensor_count, scalars, executor.scalar_count, workspace,
+                  threads) {
+    for (int i = 0; i < executor.tensor_count; ++i)
+      if (executor.present[i]) slots[i] = Slot(executor.tensors[i]);
+    for (int i = 0; i < executor.scalar_count; ++i) scalars[i] = executor.scalars[i];
+  }
+};
+
+// The first argument that must not be NULL and is, or has no data; -1: none.
+int null_argument(const Signature& signature, const aclOpExecutor& executor) {
+  for (int i = 0; i < executor.tensor_count; ++i) {
+    const Argument& argument = signature.arguments[i];
+    const bool required =
+        !argument.optional || (argument.required_with >= 0 && executor.present[argument.required_with]);
+    if (required && !executor.present[i]) return i;
+    if (executor.present[i] && executor.tensors[i].data == nullptr && !Slot(executor.tensors[i]).is_empty())
+      return i;
+  }
+  return -1;
+}
+
+}  // namespace
+
+aclnnStatus prepare(const Operation& operation, std::initializer_list<const aclTensor*> tensors,
+                    std::initializer_list<std::int64_t> scalars, std::uint64_t* workspace_size,
+                    aclOpExecutor** executor) noexcept {
+  try {
+    const Signature& signature = operation.query;
+    const auto refuse_null = [&](std::string_view name, std::string_view what) {
+      return refuse(ACLNN_ERR_PARAM_NULLPTR, concat(signature.op, ": ", name, what));
+    };
+    auto made = std::make_unique<aclOpExecutor>();
+    made->operation = &operation;
+    for (const aclTensor* tensor : tensors) {
+      made->present[made->tensor_count] = tensor != nullptr;
+      if (tensor != nullptr) made->tensors[made->tensor_count] = tensor->view;
+      ++made->tensor_count;
+    }
+    for (const std::int64_t value : scalars) made->scalars[made->scalar_count++] = value;
+    if (const int null = null_argument(signature, *made); null >= 0)
+      return refuse_null(signature.arguments[null].name,
+                         made->present[null] ? " has no data: its pointer is NULL" : " is NULL");
+    if (workspace_size == nullptr) return refuse_null("workspaceSize", " is NULL");
+    if (executor == nullptr) return refuse_null("executor", " is NULL");
+
+    Bound bound(*made, signature, {}, default_context().threads());
+    check_and_log(bound.arguments);
+    *workspace_size = bound.arguments.workspace_bytes();
+    *executor = made.get();
+    waiting().add(std::move(made));
+    return succeed();
+  } catch (...) {
+    return fail_as_thrown();
+  }
+}
+
+aclnnStatus execute(const Operation& operation, const Workspace& workspace,
+                    aclOpExecutor* executor) noexcept {
+  try {
+    const Signature& signature = operation.run;
+    if (executor == nullptr)
+      return refuse(ACLNN_ERR_PARAM_NULLPTR, concat(signature.op, ": executor is NULL"));
+    const std::unique_ptr<aclOpExecutor> taken = waiting().take(executor);
+    if (taken == nullptr || taken->operation != &operation)
+      return refuse(ACLNN_ERR_PARAM_INVALID, concat(signature.op, ": executor is none that ",
+                                                    operation.query.op, " made and that has not run"));
+    Context& context = default_context();
+    Bound bound(*taken, signature, workspace, context.threads());
+    check_and_log(bound.arguments);
+    const Caller caller(bound.arguments, operation.renames);
+    const Tensor* given[kMostTensors] = {};
+    for (int i = 0; i < taken->tensor_count; ++i) given[i] = taken->present[i] ? &taken->tensors[i] : nullptr;
+    operation.body({context, workspace, &caller}, given, taken->scalars);
+    return succeed();
+  } catch (...) {
+    return fail_as_thrown();
+  }
+}
+
+}  // namespace turnout::doors::aclnn
+
+using namespace turnout::core;
+using namespace turnout::doors::aclnn;
+
+aclnnStatus aclDestroyAclOpExecutor(aclOpExecutor* executor) {
+  constexpr std::string_view kName = "aclDestroyAclOpExecutor: executor";
+  try {
+    if (executor == nullptr) return refuse(ACLNN_ERR_PARAM_NULLPTR, concat(kName, " is NULL"));
+    if (waiting().take(executor) == nullptr)
+      return refuse(ACLNN_ERR_PARAM_INVALID, concat(kName, " has run already, or is none"));
+    return succeed();
+  } catch (...) {
+    return fail_as_thrown();
+  }
+}

@@ -1,0 +1,42 @@
+// The door of CANN's two-phase interface (aclnn): tensors in, an executor between the phases, a status and a
+// sentence out. Nothing is thrown through it.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+
+#include "core/check.h"
+#include "runtime/frame.h"
+#include "turnout/aclnn/acl_meta.h"
+#include "turnout/tensor.h"
+
+struct aclTensor {
+  turnout::Tensor view;
+};
+
+namespace turnout::doors::aclnn {
+
+using namespace core;
+
+// An operator of the interface. Both signatures have the same arguments and scalars; an argument that may be
+// NULL is optional there. The steps of `query` are those of phase 1; `run` has all of them again, because the
+// tensors' memory may have been shared in between, and the check of the workspace.
+struct Operation {
+  const Signature& query;
+  const Signature& run;
+  const Renames& renames;  // from the operator's names to those of the signatures
+  // tensors: one per argument, nullptr where there is none.
+  void (*body)(const Frame& frame, const Tensor* const* tensors, const std::int64_t* scalars);
+};
+
+// Phase 1. An executor has at most kMostTensors tensors and kMostScalars scalars.
+inline constexpr int kMostTensors = 8, kMostScalars = 4;
+aclnnStatus prepare(const Operation& operation, std::initializer_list<const aclTensor*> tensors,
+                    std::initializer_list<std::int64_t> scalars, std::uint64_t* workspace_size,
+                    aclOpExecutor** executor) noexcept;
+
+// Phase 2: runs the executor if it is one of this operation that has not run, and frees it.
+aclnnStatus execute(const Operation& operation, const Workspace& workspace,
+                    aclOpExecutor* executor) noexcept;
+
+}  // namespace turnout::doors::aclnn

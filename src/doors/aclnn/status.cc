@@ -1,0 +1,42 @@
+// The status and the last error of the aclnn interface.
+#include "doors/aclnn/status.h"
+
+#include <exception>
+#include <new>
+
+#include "doors/last_error.h"
+#include "turnout/error.h"
+
+namespace turnout::doors::aclnn {
+namespace {
+thread_local LastError last_error;
+}
+
+aclnnStatus succeed() noexcept {
+  last_error.clear();
+  return ACLNN_SUCCESS;
+}
+
+aclnnStatus refuse(aclnnStatus status, std::string_view sentence) noexcept {
+  last_error.set(sentence);
+  return status;
+}
+
+aclnnStatus fail_as_thrown() noexcept {
+  try {
+    throw;
+  } catch (const Error& error) {
+    const bool of_caller = error.code() == ErrorCode::bad_param || error.code() == ErrorCode::not_supported;
+    return refuse(of_caller ? ACLNN_ERR_PARAM_INVALID : ACLNN_ERR_INNER, error.what());
+  } catch (const std::bad_alloc&) {
+    return refuse(ACLNN_ERR_INNER, "turnout: memory is out");
+  } catch (const std::exception& error) {
+    return refuse(ACLNN_ERR_INNER, error.what());
+  } catch (...) {
+    return refuse(ACLNN_ERR_INNER, "turnout: an exception of unknown type");
+  }
+}
+
+}  // namespace turnout::doors::aclnn
+
+const char* aclGetRecentErrMsg(void) { return turnout::doors::aclnn::last_error.text(); }
