@@ -21,7 +21,8 @@ constexpr PythonFunction kLocations{"moe_locations", kMoeLocations};
 constexpr PythonFunction kDispatch{"moe_dispatch", kMoeDispatch, "dispatch=out"};
 constexpr PythonFunction kCombine{"moe_combine", kMoeCombine, "output=out"};
 constexpr PythonFunction kCombineBackward{"moe_combine_backward", kMoeCombineBackward};
-constexpr PythonFunction kPermute{"moe_token_permute", kMoeTokenPermute};
+constexpr PythonFunction kPermute{
+    "moe_token_permute", kMoeTokenPermute, "", {scalar("num_out_tokens", -kSizeMax)}};
 constexpr PythonFunction kUnpermute{
     "moe_token_unpermute", kMoeCombine,
     "expert_output=permuted_tokens indices=sorted_indices locations= gates=probs output=out capacity="};
@@ -94,7 +95,8 @@ nb::object backward(nb::handle gates, nb::handle indices, nb::handle locations, 
   const auto to = call.outs(out);
   const Tensor grad_input = call.out(to[0], x);
   const Tensor grad_gates = call.out(to[1], g);
-  call.run([&](Context& context) { moe_dispatch_backward(frame, g, i, l, x, d, grad_input, grad_gates, b); });
+  call.run(
+      [&](const Frame& frame) { moe_dispatch_backward(frame, g, i, l, x, d, grad_input, grad_gates, b); });
   return call.result();
 }
 
@@ -177,9 +179,12 @@ nb::object unpermute(nb::handle permuted_tokens, nb::handle sorted_indices, nb::
                      bool torch_team) {
   PythonCall call(kUnpermute, torch_team);
   const ConstTensor d = call.in(permuted_tokens);
-  const ConstTensor i = call.in(sorted_indices);
-  (void)call.optional_in(nb::none());
+  ConstTensor i = call.in(sorted_indices);
+  call.optional_in(nb::none());  // locations
   const std::optional<ConstTensor> g = call.optional_in(probs);
+  // The index comes flat beside probs [samples, choices].
+  if (g && g->rank == 2 && i.rank == 1 && i.shape[0] == extent_product(g->shape[0], g->shape[1]))
+    i = ConstTensor(i.data, i.dtype, {g->shape[0], g->shape[1]});
   const Tensor to = call.out(out, {extent(i, 0), last_extent(d)});
   call.run([&](const Frame& frame) { moe_combine(frame, d, i, nullptr, pointer(g), to, 1); });
   return call.result();

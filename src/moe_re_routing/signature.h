@@ -52,7 +52,7 @@ inline constexpr const Signature& kSortChunksByIdxs = signature([] {
                 in("sorted_idxs", kIndices, "chunks"), optional(in("probs", kAnyDType, "rows")),
                 out("output", like("input"), "rows, hidden"),
                 required_with("probs", out("permuted_probs", like("probs"), "rows"))},
-               {at_most("rows", "2147483647")}};
+               {at_most("1", "chunks"), at_most("rows", "2147483647")}};
 });
 
 }  // namespace turnout::families::moe_re_routing
