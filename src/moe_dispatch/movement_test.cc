@@ -273,6 +273,8 @@ TEST(MoeMovements, ManyChoices) {
                                                           supported_isas(), {1, 2}, 31);
     compare_all<bf16, float, std::int32_t, std::int32_t>({choices, 3, 300, 4, 100}, Routing::random, 1,
                                                          supported_isas(), {1}, 32);
+    compare_all<float, float, std::int32_t, std::int32_t>({choices, 3, 33, 1, 2}, Routing::extremes, 1,
+                                                          supported_isas(), {1}, 33);
   }
 }
 

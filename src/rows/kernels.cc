@@ -270,21 +270,22 @@ void gather(const GatherTask& task, const std::int64_t* rows, std::int64_t token
   for (std::int64_t i = 0; i < count; ++i, rows += choices, to += task.hidden) {
     ahead.fetch_rows(reinterpret_cast<const std::byte*>(routed), row_bytes, rows, count - i, choices);
     const Weight* weight = weights + (token + i) * task.layout.token;
-    if (choices > Terms<T>::kMost) {
-      write_long_sum(routed, task.hidden, rows, choices, kWeighted ? weight : nullptr, task.layout.choice, to,
-                     columns.count);
-      continue;
-    }
     terms.count = 0;
+    bool fit = true;
     for (std::int64_t k = 0; k < choices; ++k) {
       if (rows[k] < 0) continue;
+      fit = terms.count < Terms<T>::kMost;
+      if (!fit) break;
       terms.from[terms.count] = routed + rows[k] * task.hidden;
       if constexpr (kWeighted)
         terms.weights[terms.count] = static_cast<Lane>(to_float(weight[k * task.layout.choice]));
       ++terms.count;
     }
     terms.add_zero = terms.count < choices;
-    if (terms.count == 0) {
+    if (!fit) {
+      write_long_sum(routed, task.hidden, rows, choices, kWeighted ? weight : nullptr, task.layout.choice, to,
+                     columns.count);
+    } else if (terms.count == 0) {
       std::memset(to, 0, static_cast<std::size_t>(columns.count) * sizeof(T));
     } else if (!kWeighted && choices == 1) {
       if (task.stream) {
