@@ -2,6 +2,7 @@
 
 from turnout.torch.convolution import indice_avg_pool, indice_convolution, indice_max_pool
 from turnout.torch.dynamic_scatter import dynamic_scatter, voxelize
+from turnout.torch.expert_parallel import expert_parallel
 from turnout.torch.moe_dispatch import (
     moe_dispatch_backward,
     moe_dispatch_backward_data,
@@ -21,6 +22,7 @@ from turnout.torch.voxel_index import VoxelIndex
 __all__ = [
     "VoxelIndex",
     "dynamic_scatter",
+    "expert_parallel",
     "get_indice_pairs",
     "indice_avg_pool",
     "indice_convolution",
