@@ -109,8 +109,12 @@ def another_width(rank, world):
     """Each process names the one whose rows are not like its own."""
     tokens = torch.ones(4, HIDDEN + rank)
     indices = torch.zeros(4, dtype=torch.int64)
-    with pytest.raises(
-        RuntimeError, match=f"expert_parallel: rank {1 - rank} sends rows of {HIDDEN + 1 - rank} "
-    ):
+    sentence = f"expert_parallel: rank {1 - rank} sends rows of {HIDDEN + 1 - rank} "
+    with pytest.raises(RuntimeError, match=sentence):
         turnout.torch.expert_parallel(tokens, indices, None, lambda rows, counts: rows, EXPERTS)
     print("named")
+
+
+def same_as_alone_then_another_width(rank, world):
+    same_as_alone(rank, world)
+    another_width(rank, world)
