@@ -12,7 +12,7 @@
 #define TURNOUT_FMA_PEAK_ONCE
 namespace turnout::core {
 
-// Operations done; `keep` makes the compiler do them.
+// Returns the number of operations. The stored `keep` prevents the compiler from removing them.
 struct PeakKernels {
   double (*f32)(std::int64_t rounds, void* keep);
   double (*f64)(std::int64_t rounds, void* keep);

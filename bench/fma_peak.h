@@ -1,12 +1,12 @@
-// The fused multiply-adds that this CPU does at most: what products are measured against.
+// The peak rate of fused multiply-adds of this CPU: the floor that matrix products are measured against.
 #pragma once
 
 #include "turnout/context.h"
 
 namespace turnout::core {
 
-// Two floating-point operations for each fused multiply-add of a lane, per second, on this thread. Measured
-// anew in every call, about 20 ms: clocks change.
+// Floating-point operations per second on this thread; a fused multiply-add of one lane counts as two. Every
+// call measures for about 20 ms, because the clock frequency changes.
 double fma_peak(Isa isa, bool is_f64);
 
 }  // namespace turnout::core

@@ -26,7 +26,7 @@ import turnout
 console = Console(width=120)
 
 SETTLE = 0.01  # seconds after which torch's worker threads have stopped spinning
-TURN = 0.02  # length in seconds of a burst of calls of one entry, before the next entry runs
+BURST = 0.02  # length in seconds of a burst of calls of one entry, before the next entry runs
 
 Results = np.ndarray | tuple[np.ndarray, ...]
 
@@ -56,13 +56,11 @@ class Row:
 class Comparison:
     title: str
     rows: list[Row] = field(default_factory=list)
-    target: str = ""
     threads: int = 0
     # For a plot of time over size: one line per series and program.
     sites: int = 0
     series: str = ""
     scratch_bytes: int | None = None
-    scratch_wanted: int | None = None  # upper limit
 
 
 def with_threads(count: int, entry: Entry) -> Entry:
@@ -136,12 +134,12 @@ def verify(entry: Entry, expected: Results, tolerance: float | None) -> None:
     if entry.result is None:
         return
     entry.run()
-    for actual, wanted in zip(arrays(entry.result()), arrays(expected), strict=True):
-        if tolerance is None or wanted.dtype.kind != "f":
-            right = actual.tobytes() == wanted.tobytes()
+    for actual, right in zip(arrays(entry.result()), arrays(expected), strict=True):
+        if tolerance is None or right.dtype.kind != "f":
+            is_right = actual.tobytes() == right.tobytes()
         else:
-            right = bool(abs(actual - wanted).sum() <= tolerance * abs(wanted).sum())
-        if not right:
+            is_right = bool(abs(actual - right).sum() <= tolerance * abs(right).sum())
+        if not is_right:
             raise SystemExit(f"{entry.name}: its result differs from the definition; it is not timed")
 
 
@@ -158,7 +156,6 @@ def compare(
     bytes_moved: int | None = None,
     seconds: float = 2.0,
     calls: int = 1,
-    target: str = "",
     floors: int = 1,
     settle: float = 0.0,
 ) -> Comparison:
@@ -177,19 +174,19 @@ def compare(
     end = time.perf_counter() + seconds
     with Progress(transient=True, console=console) as progress:
         task = progress.add_task(title, total=seconds)
-        turns = itertools.count()
+        rounds = itertools.count()
         while time.perf_counter() < end or min(map(len, times)) < 5:
-            turn = next(turns)
+            number = next(rounds)
             for entry, first, warm in zip(entries, firsts, times, strict=True):
-                if turn % entry.every != 0:
+                if number % entry.every != 0:
                     continue
                 if settle:
                     time.sleep(settle)
-                first_of_turn, *others = turn_of(entry, calls)
-                first.append(first_of_turn)
+                first_of_burst, *others = burst_of(entry, calls)
+                first.append(first_of_burst)
                 warm += others
             progress.update(task, completed=seconds - (end - time.perf_counter()))
-    comparison = Comparison(title, target=target, threads=turnout.get_num_threads())
+    comparison = Comparison(title, threads=turnout.get_num_threads())
     floor = min(statistics.median(samples) for samples in times[:floors])
     for entry, first, warm in zip(entries, firsts, times, strict=True):
         low, median, high = np.percentile(warm, [25, 50, 75])
@@ -197,14 +194,14 @@ def compare(
         comparison.rows.append(
             Row(entry.name, median, low, high, median / floor, statistics.median(first), speed)
         )
-    show(comparison, "the first" if floors == 1 else "the floor")
+    show(comparison, "the first" if floors == 1 else "the fastest floor")
     return comparison
 
 
-def turn_of(entry: Entry, calls: int) -> list[float]:
+def burst_of(entry: Entry, calls: int) -> list[float]:
     """The samples of one burst, in microseconds per call; at least two."""
     samples: list[float] = []
-    end = time.perf_counter() + TURN
+    end = time.perf_counter() + BURST
     while len(samples) < 2 or time.perf_counter() < end:
         start = time.perf_counter()
         for _ in range(calls):
@@ -214,8 +211,8 @@ def turn_of(entry: Entry, calls: int) -> list[float]:
 
 
 def show(comparison: Comparison, beside: str = "the first") -> None:
-    table = Table(title=comparison.title, title_justify="left", caption=comparison.target or None)
-    for column in ("", "median us", "quartiles", "first of a turn", "GB/s", f"times {beside}"):
+    table = Table(title=comparison.title, title_justify="left")
+    for column in ("", "median us", "quartiles", "first of a burst", "GB/s", f"times {beside}"):
         table.add_column(column, justify="left" if not column else "right")
     for row in comparison.rows:
         table.add_row(
@@ -260,21 +257,16 @@ def _cpu() -> str:
     return platform.machine()
 
 
-class Goals:
-    """A table of targets and measured values, printed at the end."""
+class Summary:
+    """The ratios that the READMEs quote, as one table at the end."""
 
     def __init__(self) -> None:
-        self.table = Table(title="wanted and reached", title_justify="left")
-        for column in ("", "", "wanted", "reached", ""):
-            self.table.add_column(column)
+        self.table = Table(title="summary", title_justify="left")
+        for column in ("comparison", "what", "value"):
+            self.table.add_column(column, justify="right" if column == "value" else "left")
 
-    def most(self, where: str, what: str, limit: float, value: float) -> None:
-        missed = "" if value <= limit else "MISSED"
-        self.table.add_row(where, what, f"at most {limit:g}", f"{value:.2f}", missed)
-
-    def least(self, where: str, what: str, limit: float, value: float) -> None:
-        missed = "" if value >= limit else "MISSED"
-        self.table.add_row(where, what, f"at least {limit:g}", f"{value:.2f}", missed)
+    def add(self, where: str, what: str, value: float) -> None:
+        self.table.add_row(escape(where), escape(what), f"{value:.2f}")
 
     def show(self) -> None:
         console.print(self.table)

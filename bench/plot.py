@@ -72,9 +72,6 @@ def lines(comparisons: list[dict]) -> plt.Figure:
         each = [point["scratch_bytes"] / point["sites"] for point in known]
         places = [point["sites"] for point in known]
         scratch.plot(places, each, style, color="tab:blue", marker="o", markersize=3, label=one)
-    wanted = [point for point in points if point.get("scratch_wanted") is not None]
-    most = [point["scratch_wanted"] / point["sites"] for point in wanted]
-    scratch.plot([point["sites"] for point in wanted], most, color="tab:gray", label="wanted: at most")
     times.set_ylabel("milliseconds")
     shares.set_ylabel("nanoseconds per site")
     scratch.set_ylabel("scratch bytes per site")

@@ -1,4 +1,4 @@
-// What the limited API of Python 3.12 has and that of 3.11 lacks, for TURNOUT_LIMITED_API.
+// Declarations that the limited API of Python 3.12 has and that of 3.11 lacks, for TURNOUT_LIMITED_API.
 #pragma once
 
 #include <Python.h>

@@ -2,14 +2,14 @@
 
 The encoder is that of PointPillars and, with voxels instead of pillars, the dynamic voxel feature encoder of
 MVX-Net: a linear layer for each point, the maximum over the points of each pillar, and both once more. No
-point is dropped and no pillar padded; what that takes of turnout is:
+point is dropped and no pillar is padded. The example uses
 
-    voxelize       which pillar a point is in
-    VoxelIndex     the points of each pillar, found once for the three reductions of a scan
-    its reduce     to one row for each pillar, and by autograd back to the points
+    voxelize            computes the pillar of each point
+    VoxelIndex          groups the points by pillar, once for the three reductions of a scan
+    VoxelIndex.reduce   reduces the points of a pillar to one row; autograd computes its gradient
 
-A head tells the pillars on cars from the others, so that there is a loss to fall. The scan is made up: a
-street with parked cars between two walls, seen by 64 beams from x = 0, y = 0. Needs torch and matplotlib.
+A head classifies pillars as car or not, which gives a loss to train with. The scan is simulated: a street
+with parked cars between two walls, seen by 64 beams from x = 0, y = 0. Needs torch and matplotlib.
 """
 
 from __future__ import annotations
@@ -21,60 +21,23 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from street import scan
 from torch import nn
 
 import turnout.torch
 
-PILLAR = [0.16, 0.16, 4.0]  # metres, x, y, z: a pillar is a voxel as high as the world
-RANGE = [0.0, -39.68, -3.0, 69.12, 39.68, 1.0]  # x, y, z at least, x, y, z at most
-SENSOR_HEIGHT = 1.73
-
-
-def scan(count: int, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Points (x, y, z, reflectance) in the order in which the beams turn, and which of them are on cars."""
-    azimuth = np.radians(np.linspace(-45, 45, max(8, count // 32)))[:, None]
-    elevation = np.radians(np.linspace(2, -24.8, 64))[None, :]
-    rays = np.stack(
-        (
-            np.cos(azimuth) * np.cos(elevation),
-            np.sin(azimuth) * np.cos(elevation),
-            np.broadcast_to(np.sin(elevation), (len(azimuth), 64)),
-        ),
-        axis=-1,
-    ).reshape(-1, 3)
-
-    walls = [((35, side * 16, 0), (80, 2, 8)) for side in (-1, 1)]
-    cars = [
-        ((x, side * random.uniform(3, 9), 0.75), (4.4, 1.8, 1.5)) for side in (-1, 1) for x in range(8, 60, 7)
-    ]
-    rays[rays == 0] = 1e-9  # there is division by them
-    distance = np.where(rays[:, 2] < 0, -SENSOR_HEIGHT / rays[:, 2], np.inf)  # to the ground
-    is_car = np.zeros(len(rays), dtype=bool)
-    for boxes, are_cars in ((walls, False), (cars, True)):
-        for middle, size in boxes:
-            middle = np.array(middle) - (0, 0, SENSOR_HEIGHT)
-            sides = [(middle + sign * np.array(size) / 2) / rays for sign in (-1, 1)]
-            enter, leave = np.minimum(*sides).max(axis=1), np.maximum(*sides).min(axis=1)
-            hit = (enter > 0) & (enter < leave) & (enter < distance)
-            distance[hit], is_car[hit] = enter[hit], are_cars
-
-    seen = np.flatnonzero(distance < 69)
-    if len(seen) < count:
-        raise SystemExit(f"the beams meet {len(seen)} surfaces, fewer than {count} points")
-    seen = np.sort(random.choice(seen, count, replace=False))
-    places = rays[seen] * distance[seen, None] + random.normal(0, 0.02, (count, 3))
-    reflectance = random.uniform(0, 0.6, count) + 0.2 * is_car[seen]
-    return np.column_stack((places, reflectance)).astype(np.float32), is_car[seen]
+PILLAR = [0.16, 0.16, 4.0]  # metres, x, y, z: a pillar is a voxel that spans the whole height
+RANGE = [0.0, -39.68, -3.0, 69.12, 39.68, 1.0]  # lower limits of x, y, z, then upper limits
 
 
 def layer(inputs: int, outputs: int) -> nn.Sequential:
-    # In so few steps the running means must follow faster than by the usual tenth.
+    # With so few steps the running means need a larger momentum than the default of 0.1.
     norm = nn.BatchNorm1d(outputs, momentum=0.3)
     return nn.Sequential(nn.Linear(inputs, outputs, bias=False), norm, nn.ReLU())
 
 
 class PillarEncoder(nn.Module):
-    """Points and their pillars to one row of features for each pillar."""
+    """Computes one row of features for each pillar from the points and their pillars."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -97,7 +60,7 @@ class PillarEncoder(nn.Module):
 
 
 def canvas_of(rows: torch.Tensor, pillars: torch.Tensor) -> torch.Tensor:
-    """[y, x, channels]: the rows of the pillars where they are, seen from above, and zeros between."""
+    """[y, x, channels]: the rows of the pillars at their positions seen from above; zeros elsewhere."""
     width, height = (round((RANGE[3 + d] - RANGE[d]) / PILLAR[d]) for d in (0, 1))
     canvas = rows.new_zeros(height, width, rows.shape[1])
     canvas[pillars[:, 1].long(), pillars[:, 2].long()] = rows
@@ -105,7 +68,7 @@ def canvas_of(rows: torch.Tensor, pillars: torch.Tensor) -> torch.Tensor:
 
 
 def colors_of(rows: torch.Tensor) -> torch.Tensor:
-    """The three directions in which the rows differ most, as red, green and blue between 0.15 and 1."""
+    """The first three principal components of the rows as red, green and blue between 0.15 and 1."""
     centred = rows - rows.mean(dim=0)
     _, directions = torch.linalg.eigh(centred.T @ centred)
     colors = centred @ directions[:, -3:]
@@ -122,7 +85,7 @@ def draw(
     import matplotlib.pyplot as plt
 
     def show(panel: plt.Axes, canvas: torch.Tensor, **options: object) -> None:
-        # Three cells wide, so that a pillar can be seen.
+        # Each pillar is drawn three cells wide to be visible.
         wide = nn.functional.max_pool2d(canvas.permute(2, 0, 1), 3, stride=1, padding=1).permute(1, 2, 0)
         extent = (RANGE[0], RANGE[3], RANGE[1], RANGE[4])
         panel.imshow(wide.numpy(), origin="lower", extent=extent, interpolation="nearest", **options)
@@ -146,7 +109,7 @@ def draw(
 def train(
     encoder: nn.Module, head: nn.Module, cloud: tuple[torch.Tensor, ...], is_car: torch.Tensor, steps: int
 ) -> list[float]:
-    """The losses of all steps."""
+    """Returns the losses of all steps."""
     optimizer = torch.optim.Adam([*encoder.parameters(), *head.parameters()], lr=5e-3)
     losses = []
     for step in range(steps):
@@ -162,7 +125,7 @@ def train(
 
 
 def milliseconds(function: Callable[[], object]) -> float:
-    """The median of some calls."""
+    """The median time of nine calls."""
     times = []
     for _ in range(9):
         start = time.perf_counter()
@@ -172,7 +135,7 @@ def milliseconds(function: Callable[[], object]) -> float:
 
 
 def show_times(coors: torch.Tensor, channels: int) -> None:
-    """What the last layer asks of turnout, in each step."""
+    """Prints the time that the last layer spends in turnout in each step."""
     feats = torch.randn(len(coors), channels, requires_grad=True)
     pillars = turnout.torch.VoxelIndex(coors)
     most = pillars.reduce(feats, "max")
@@ -181,7 +144,7 @@ def show_times(coors: torch.Tensor, channels: int) -> None:
     forward = milliseconds(lambda: pillars.reduce(feats, "max"))
     backward = milliseconds(lambda: torch.autograd.grad(most, feats, grad, retain_graph=True))
     print(
-        f"of that, the index of {len(coors)} points {index:.2f} ms, the maximum of {channels} channels in "
+        f"of that, VoxelIndex of {len(coors)} points {index:.2f} ms, the maximum of {channels} channels in "
         f"{pillars.voxels} rows {forward:.2f} ms, its gradient {backward:.2f} ms, "
         f"on {torch.get_num_threads()} threads"
     )
@@ -192,20 +155,21 @@ def main(arguments: list[str] | None = None) -> list[float]:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--points", type=int, default=17176, help="of the scan")
-    parser.add_argument("--channels", type=int, default=128, help="of a pillar")
-    parser.add_argument("--steps", type=int, default=30, help="of training")
-    parser.add_argument("--seed", type=int, default=0, help="of the scan and of the weights")
-    parser.add_argument("--out", type=Path, default=Path("build/point_pillars.png"), help="the picture")
+    parser.add_argument("--points", type=int, default=17176, help="points of the scan")
+    parser.add_argument("--channels", type=int, default=128, help="channels of a pillar")
+    parser.add_argument("--steps", type=int, default=30, help="training steps")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the scan and of the weights")
+    parser.add_argument("--out", type=Path, default=Path("build/point_pillars.png"), help="picture file")
     options = parser.parse_args(arguments)
     torch.manual_seed(options.seed)
 
-    points, on_car = map(torch.from_numpy, scan(options.points, np.random.default_rng(options.seed)))
-    # Without limits it says which pillar each point is in, and moves none of them.
+    street = scan(options.points, np.random.default_rng(options.seed))
+    points, on_car = torch.from_numpy(street.points), torch.from_numpy(street.is_car)
+    # Without max_points and max_voxels, voxelize only computes the pillar of each point.
     coors = turnout.torch.voxelize(points, PILLAR, RANGE)
-    inside = (coors >= 0).all(dim=1)  # the others are (-1, -1, -1)
+    inside = (coors >= 0).all(dim=1)  # points outside have (-1, -1, -1)
     points, coors, on_car = points[inside], coors[inside], on_car[inside]
-    # A pillar is a car's if any of its points is: a maximum, too.
+    # A pillar is on a car if any of its points is, which is a maximum.
     is_car, pillars = turnout.torch.dynamic_scatter(on_car[:, None].float(), coors, "max")
     print(
         f"{options.points} points, {len(points)} of them in range, in {len(pillars)} pillars, "
@@ -222,11 +186,11 @@ def main(arguments: list[str] | None = None) -> list[float]:
     encoder.eval()
     with torch.inference_mode():
         rows, pillars = encoder(points, coors)
-        said = torch.sigmoid(head(rows))
-        right = ((said > 0.5) == (is_car > 0.5)).float().mean()
+        predicted = torch.sigmoid(head(rows))
+        right = ((predicted > 0.5) == (is_car > 0.5)).float().mean()
         canvas = canvas_of(rows, pillars)
-        print(f"canvas {list(canvas.shape)}; {right:.1%} of the pillars are told right")
-        draw(options.out, points, canvas_of(colors_of(rows), pillars), canvas_of(said, pillars), losses)
+        print(f"canvas {list(canvas.shape)}; {right:.1%} of the pillars are classified correctly")
+        draw(options.out, points, canvas_of(colors_of(rows), pillars), canvas_of(predicted, pillars), losses)
     print(f"drawn in {options.out}")
     return losses
 

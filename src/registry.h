@@ -1,5 +1,5 @@
-// All operators, for what treats them alike: negative tests, the signature fuzzer, `turnout ops` and the
-// tables of the docs. The Python module and the tests have it; the libraries do not.
+// The list of all operators, for code that treats them alike: negative tests, the signature fuzzer, `turnout
+// ops` and the tables of the docs. It is linked into the Python module and the tests, not into the libraries.
 #pragma once
 
 #include <span>
@@ -12,17 +12,17 @@ namespace turnout::core {
 
 struct Operator {
   const Signature* signature;
-  // Calls the operator with arguments and scalars in the signature's order; rank -1: not given.
+  // Calls the operator with arguments and scalars in the signature's order; rank -1 means absent.
   void (*invoke)(Context& context, const Tensor* arguments, const ScalarValue* scalars);
-  // A call that succeeds, from which the tests break one thing at a time: a value for every size and scalar.
+  // A valid call, as a value for every size and scalar. Tests start from it and break one thing at a time.
   std::string_view example;
-  // Makes the data of such a call legal, where zeros are not.
+  // Fills in the data of that call, if zeros are not valid data.
   void (*prepare)(const Tensor* arguments) = nullptr;
 };
 
 std::span<const Operator> operators();
 
-// For `invoke`. The enum of a scalar; a value that its type cannot hold becomes one that the checks refuse.
+// For `invoke`: a scalar as an enum. A value that does not fit becomes 255, which the checks refuse.
 template <class Enum>
 Enum to_enum(const ScalarValue& scalar) {
   return static_cast<Enum>(scalar.value < 0 || scalar.value > 255 ? 255 : scalar.value);

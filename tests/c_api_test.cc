@@ -1,4 +1,4 @@
-// The C interface apart from the generated negative calls: values, handle, descriptors, last error.
+// The C interface without the generated negative calls: enum values, handle, descriptors, last error.
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -17,7 +17,7 @@ constexpr auto kBad = MLUOP_STATUS_BAD_PARAM;
 
 std::string last_error() { return turnoutLastError(); }
 
-// The values are the binary interface: clients have them compiled in.
+// Enum values are part of the binary interface: clients are compiled with them.
 TEST(CTypes, EnumValues) {
   static_assert(MLUOP_MAJOR == 1 && MLUOP_MINOR == 11 && MLUOP_PATCHLEVEL == 1 && MLUOP_VERSION == 2101);
   static_assert(MLUOP_DIM_MAX == 8 && sizeof(mluOpStatus_t) == 4 && sizeof(mluOpDataType_t) == 4);
@@ -166,7 +166,7 @@ TEST_F(CHandle, LastErrorBelongsToItsThread) {
     EXPECT_EQ(last_error(), "mluOpCreate: handle is NULL");
   }).join();
   EXPECT_EQ(last_error(), "mluOpDestroy: handle is NULL");
-  EXPECT_EQ(mluOpDestroyTensorDescriptor(new mluOpTensorStruct), kOk);  // cleaning up does not hide it
+  EXPECT_EQ(mluOpDestroyTensorDescriptor(new mluOpTensorStruct), kOk);  // destroying keeps the last error
   EXPECT_EQ(last_error(), "mluOpDestroy: handle is NULL");
   EXPECT_EQ(mluOpUpdateContextInformation(handle), kOk);
   EXPECT_EQ(last_error(), "");
@@ -183,7 +183,7 @@ TEST(CGenCase, DirectoryIsKept) {
   EXPECT_EQ(mluOpGetGenCaseDirectory(), first);
   EXPECT_EQ(mluOpSetGenCaseDirectory("elsewhere"), kOk);
   EXPECT_STREQ(mluOpGetGenCaseDirectory(), "elsewhere");
-  EXPECT_STREQ(first, "somewhere");  // valid still
+  EXPECT_STREQ(first, "somewhere");  // the earlier pointer is still valid
   EXPECT_EQ(mluOpSetGenCaseDirectory(""), kOk);
 }
 

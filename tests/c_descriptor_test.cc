@@ -81,7 +81,7 @@ TEST_F(CDescriptor, ExKeepsStrides) {
   const int shape[] = {2, 3}, stride[] = {10, 2};
   EXPECT_EQ(mluOpSetTensorDescriptorEx(desc, kArray, kFloat, 2, shape, stride), kOk);
   EXPECT_EQ(content(), (Content{kArray, kFloat, {2, 3}, {10, 2}}));
-  EXPECT_EQ(mluOpGetTensorElementNum(desc), 6u);  // of sizes, not of strides
+  EXPECT_EQ(mluOpGetTensorElementNum(desc), 6u);  // follows from sizes, not from strides
   const std::int64_t wide_shape[] = {4, 5}, wide_stride[] = {std::int64_t{1} << 40, -1};
   EXPECT_EQ(mluOpSetTensorDescriptorEx_v2(desc, kArray, kFloat, 2, wide_shape, wide_stride), kOk);
   EXPECT_EQ(content(), (Content{kArray, kFloat, {4, 5}, {std::int64_t{1} << 40, -1}}));
@@ -100,7 +100,7 @@ TEST_F(CDescriptor, SizesAreNotJudged) {
   EXPECT_EQ(content().shape.size(), 12u);
   EXPECT_EQ(content().stride[0], 64);
   EXPECT_EQ(mluOpGetTensorElementNum(desc), 64u);
-  // Upper bounds of layout and dtype are not checked either.
+  // Layout and dtype have no upper bound check.
   EXPECT_EQ(mluOpSetTensorDescriptor(desc, static_cast<mluOpTensorLayout_t>(99),
                                      static_cast<mluOpDataType_t>(99), 1, many),
             kOk);
@@ -172,7 +172,7 @@ TEST_F(CDescriptor, GetTakesOrRequiresEachPointer) {
   EXPECT_EQ(layout, kArray);
   EXPECT_EQ(dtype, kFloat);
   EXPECT_EQ(rank, 2);
-  EXPECT_EQ(sizes[0], 5);  // cut off, silently
+  EXPECT_EQ(sizes[0], 5);  // truncated without an error
   EXPECT_EQ(sizes[1], 3);
   EXPECT_EQ(mluOpGetTensorDescriptorEx(desc, &layout, &dtype, &rank, sizes, strides), kOk);
   EXPECT_EQ(strides[0], 3);

@@ -1,5 +1,5 @@
-// Which variables turn the log of the C interface on, and what it shows. They are read once in a process, so
-// each case runs this program again.
+// The environment variables that turn on the log of the C interface, and its lines. The variables are read
+// once per process, so each case runs this program again.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -30,7 +30,7 @@ mluOpStatus_t dispatch_one(mluOpHandle_t handle, int hidden, const float* gate, 
   return status;
 }
 
-// What each case runs: a success, an empty call, and one failure of each kind.
+// The calls of each case: a success, an empty call, and one failure of each kind.
 TEST(CLog, Calls) {
   mluOpHandle_t handle = nullptr;
   ASSERT_EQ(mluOpCreate(&handle), MLUOP_STATUS_SUCCESS);

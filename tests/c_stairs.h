@@ -70,7 +70,7 @@ struct Given {
 
   explicit Given(std::size_t count) : memory(count) {}
   void add(const Part& part, Shape shape, mluOpDataType_t dtype, void* block) {
-    // Each tensor is wrong by another number: of two that agree neither would be to blame.
+    // Each tensor is wrong by a different amount. If two agreed, the error would blame a third one.
     const auto times = static_cast<std::int64_t>(desc.size()) + 1;
     for (std::size_t d = 0; d < shape.size(); ++d) shape[d] += part.wrong_extent[d] * times;
     if (!part.right_rank) shape.push_back(1);

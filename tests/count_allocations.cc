@@ -1,5 +1,5 @@
-// The program's allocation functions, replaced by ones that count. In a file of their own: a compiler that
-// sees both sides of a replaced pair warns of a mismatch.
+// Replaces the program's allocation functions by counting ones. In a separate file, because a compiler that
+// sees both functions of a replaced pair warns of a mismatch.
 #include "count_allocations.h"
 
 #include <atomic>

@@ -1,5 +1,5 @@
-// Conversions of 16-bit floats: the scalar ones against arithmetic, the vector ones of every ISA against
-// those.
+// Conversions of 16-bit floats: compares the scalar ones with arithmetic, and the vector ones of every
+// instruction set with the scalar ones.
 #include "simd/half.h"
 
 #include <gtest/gtest.h>
@@ -48,7 +48,7 @@ const HalfKernels* half_kernels(Isa isa) {
 
 namespace {
 
-// By the definition of the format: sign, exponent, fraction.
+// The value by the definition of the format: sign, exponent, fraction.
 template <class T>
 double value_of(T half, int exponent_bits, int mantissa_bits) {
   const int bias = (1 << (exponent_bits - 1)) - 1;
@@ -81,8 +81,8 @@ TYPED_TEST(HalfTest, WideningIsTheDefinition) {
   }
 }
 
-// Numbers where rounding is decided: each half, the middle to the next one, and both neighbours of the
-// middle.
+// Values at which rounding changes: each half float, the midpoint to the next one, and both neighbours of the
+// midpoint.
 template <class T>
 std::vector<float> decisive_floats() {
   std::vector<float> all;
@@ -111,7 +111,7 @@ TYPED_TEST(HalfTest, NarrowingIsToNearestEven) {
     }
     const double got = value_of(half);
     EXPECT_EQ(std::signbit(got), std::signbit(v));
-    if (std::isinf(got)) {  // exactly from half a step above the greatest finite value on
+    if (std::isinf(got)) {  // for values from half a step above the largest finite value on
       const TypeParam greatest{static_cast<std::uint16_t>((half.bits & 0x7FFF) - 1)};
       const TypeParam before{static_cast<std::uint16_t>(greatest.bits - 1)};
       EXPECT_GE(std::abs(static_cast<double>(v)),

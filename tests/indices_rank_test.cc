@@ -1,4 +1,4 @@
-// Sets of leaves, their numbers, and the sorts of elements, against std::set and std::stable_sort.
+// Compares sets of leaves and their numbers with std::set, and the sorts with std::stable_sort.
 #include "indices/rank.h"
 #include "indices/sort.h"
 
@@ -14,19 +14,19 @@ namespace {
 
 using Leaf = std::uint64_t;
 
-// What both kinds of sets must say after the same marks.
+// Checks one kind of set after the leaves `expected` were marked.
 template <class Leaves>
 void expect_numbered(const Leaves& leaves, const std::set<Leaf>& expected, const std::vector<Leaf>& absent) {
   std::uint32_t number = 0;
   for (Leaf leaf : expected) EXPECT_EQ(leaves.find(leaf), ++number) << leaf;
   for (Leaf leaf : absent) EXPECT_TRUE(leaves.find(leaf) == 0 || expected.contains(leaf)) << leaf;
-  // A cursor finds the same, in near steps and in far ones, up and down.
+  // A cursor finds the same numbers, with short and long steps in both directions.
   const std::vector<Leaf> all(expected.begin(), expected.end());
   typename Leaves::Cursor cursor(leaves);
   for (const std::size_t stride : {1u, 15u, 16u, 17u, 40u, 1009u})
     for (std::size_t i = 0; i < all.size(); i += stride) EXPECT_EQ(cursor.find(all[i]), i + 1) << all[i];
   for (Leaf leaf : absent) EXPECT_EQ(cursor.find(leaf), leaves.find(leaf)) << leaf;
-  // In any two parts, in order.
+  // for_each() in two parts visits all leaves in order.
   for (std::int64_t cut : {std::int64_t{0}, leaves.steps() / 3, leaves.steps()}) {
     std::vector<Leaf> seen;
     const auto see = [&](Leaf leaf, std::uint32_t its_number) {
@@ -85,12 +85,12 @@ TEST(Leaves, AreNumberedInAscendingOrder) {
   }
 }
 
-// Keys whose products with the table's factor agree in the upper bits are one chain, here the last slot's,
-// which goes on at the first.
+// Colliding keys: their products with the hash factor have equal upper bits. The chain starts in the last
+// slot of the table and wraps around to the first.
 TEST(Leaves, KeysThatMeetInTheTableAreToldApart) {
   constexpr Leaf kFactor = 0x9E3779B97F4A7C15;
   Leaf inverse = 1;
-  for (int i = 0; i < 6; ++i) inverse *= 2 - kFactor * inverse;  // twice as many bits each time
+  for (int i = 0; i < 6; ++i) inverse *= 2 - kFactor * inverse;  // doubles the number of correct bits
   ASSERT_EQ(inverse * kFactor, 1u);
   std::vector<Leaf> marks;
   for (Leaf i = 1; i <= 500; ++i) marks.push_back(inverse * (0 - i));
@@ -133,9 +133,9 @@ TEST(Keys, AreSortedAndMadeUnique) {
 
 // -- sorts by some of the bits ------------------------------------------------------------------------------
 
-// `bits` bits from `low` on are the key, of `values` values at most; the element's number is below it as far
-// as there is room, so that it shows which of two equal ones came first. Whatever lies above is not looked at
-// unless it must be 0.
+// Random elements. The key is in the bits low .. low + bits - 1 and has at most `values` different values.
+// The lower bits hold the element's number, as far as they suffice, to test stability. The bits above the key
+// are random, or 0 with clean_above.
 std::vector<Leaf> elements_with_keys(std::int64_t count, int low, int bits, Leaf values, bool clean_above,
                                      std::mt19937_64& random) {
   const Leaf mask = bits == 64 ? ~Leaf{0} : (Leaf{1} << bits) - 1;
@@ -157,7 +157,7 @@ std::vector<Leaf> stably_sorted(std::vector<Leaf> elements, int low, int bits) {
   return elements;
 }
 
-// From where the key begins to how wide it is: odd and even numbers of passes, keys that fill the element.
+// Positions and widths of keys: odd and even numbers of passes, and keys that fill the element.
 struct KeyBits {
   int low, bits;
 };
@@ -172,7 +172,7 @@ TEST(SortBits, EqualsAStableSortOnOneThread) {
       for (const Leaf values : {Leaf{1}, Leaf{3}, ~Leaf{0}}) {
         auto elements = elements_with_keys(count, k.low, k.bits, values, false, random);
         const auto expected = stably_sorted(elements, k.low, k.bits);
-        elements.push_back(7);  // there is memory also for no elements
+        elements.push_back(7);  // so that data() is not null for 0 elements
         std::vector<Leaf> other(elements.size(), 7);
         const auto [sorted, spare] = sort_bits({elements.data(), other.data()}, count, k.low, k.bits);
         ASSERT_TRUE(sorted == elements.data() ? spare == other.data() : sorted == other.data());
@@ -185,11 +185,11 @@ TEST(SortBits, EqualsAStableSortOnOneThread) {
 
 TEST(SortBits, EqualsAStableSortOnAnyNumberOfThreads) {
   std::mt19937_64 random(4);
-  // Fewer than one thread is worth, and more; a number that the threads do not divide.
+  // Too few elements for a second thread, enough for several, and a number that the threads do not divide.
   for (const std::int64_t count : {0, 1, 20, 16'383, 32'768, 50'021}) {
     for (const KeyBits k : kKeyBits) {
       for (const Leaf values : {Leaf{1}, Leaf{600}, ~Leaf{0}}) {
-        if (count > 16'383 && values == 1 && k.bits % 3 != 0) continue;  // the same each time
+        if (count > 16'383 && values == 1 && k.bits % 3 != 0) continue;  // would repeat the same test
         const auto elements = elements_with_keys(count, k.low, k.bits, values, true, random);
         const auto expected = stably_sorted(elements, k.low, k.bits);
         for (const int threads : {1, 2, 3, 24}) {

@@ -1,4 +1,4 @@
-// Compiles when the name in TURNOUT_TEST_... is one of the signature's, and not else: see CMakeLists.txt.
+// Compiles only if the name in TURNOUT_TEST_... is one of the signature's. See CMakeLists.txt.
 #include "core/check.h"
 #include "core/draft.h"
 
@@ -24,7 +24,7 @@ constexpr const Signature& kScale = signature([] {
 
 }  // namespace
 
-// The name may be no constant at all.
+// With `later` the name is not a constant, which must not compile either.
 #if defined(TURNOUT_TEST_DIRECT)
 std::int64_t direct(const Arguments& arguments, [[maybe_unused]] std::string_view later) {
   return arguments.size(kScale.size(TURNOUT_TEST_DIRECT));

@@ -1,4 +1,4 @@
-// parallel_for and its pool: coverage, nesting, several callers, fork(), idleness.
+// parallel_for and its pool: coverage, nesting, several callers, fork(), idle workers.
 #include "runtime/parallel.h"
 
 #include <gtest/gtest.h>
@@ -55,7 +55,7 @@ TEST(ParallelFor, UsesSeveralThreads) {
   EXPECT_EQ(ids.size(), 2u);
 }
 
-// Whoever runs at the same time has another number, and numbers stay below threads().
+// Bodies that run at the same time have different worker numbers, all below threads().
 TEST(ParallelFor, WorkersAreNumbered) {
   for (int threads : {1, 2, 5}) {
     Context context({.threads = threads});
@@ -72,7 +72,7 @@ TEST(ParallelFor, WorkersAreNumbered) {
     });
     EXPECT_EQ(shared, 0);
     EXPECT_EQ(beyond, 0);
-    // No more than a caller has room for, whatever the context has.
+    // The caller can limit the workers to fewer than the context has.
     std::atomic<int> most{0};
     parallel_for(
         context, 40, 1,
@@ -81,7 +81,7 @@ TEST(ParallelFor, WorkersAreNumbered) {
         },
         2);
     EXPECT_LT(most, 2);
-    // A call inside a body has one worker, whoever runs it.
+    // A nested call has one worker.
     parallel_for(context, 4, 1, [&](std::int64_t, std::int64_t) {
       parallel_for(context, 4, 1, [&](std::int64_t, std::int64_t, int worker) { beyond += worker; });
     });
@@ -126,7 +126,7 @@ TEST(ParallelFor, ServesSeveralCallersAndContextsAtOnce) {
   EXPECT_EQ(total, 4 * 50 * 64);
 }
 
-#if !defined(TURNOUT_THREAD_SANITIZER)  // which does not allow threads in a forked child
+#if !defined(TURNOUT_THREAD_SANITIZER)  // it does not allow threads in a forked child
 TEST(ParallelFor, WorksInAForkedChild) {
   Context context({.threads = 2});
   const auto sum = [&] {
@@ -149,7 +149,7 @@ TEST(ParallelFor, WorksInAForkedChild) {
 TEST(ParallelFor, AnIdlePoolBurnsNoCpu) {
   Context context({.threads = 5});
   parallel_for(context, 100, 1, [](std::int64_t, std::int64_t) {});
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // the workers have gone to sleep
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // until the workers sleep
   const auto cpu_seconds = [] {
     timespec t;
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
@@ -217,12 +217,12 @@ TEST(ParallelFor, SetThreadsCapsTheThreadsOfAnExecutor) {
   EXPECT_EQ(context.threads(), 1);
   parallel_for(context, 20, 1, [](std::int64_t, std::int64_t) {});
   EXPECT_EQ(executor.runs, 1);
-  context.set_threads(100);  // no more than it has
+  context.set_threads(100);  // more than the executor has
   EXPECT_EQ(context.threads(), 7);
   context.set_threads(0);
   EXPECT_EQ(context.threads(), 7);
   EXPECT_THROW(context.set_threads(-1), Error);
-  ASSERT_EQ(setenv("TURNOUT_NUM_THREADS", "3", 1), 0);  // of the library's own pool
+  ASSERT_EQ(setenv("TURNOUT_NUM_THREADS", "3", 1), 0);  // applies only to the library's own pool
   context.set_threads(0);
   EXPECT_EQ(context.threads(), 7);
   unsetenv("TURNOUT_NUM_THREADS");

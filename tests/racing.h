@@ -21,14 +21,14 @@
 
 namespace turnout::test {
 
-// What callers write into an index array by mistake.
+// Invalid values for an element of an index array.
 template <class Index>
 std::vector<Index> hostile_values() {
   using Limits = std::numeric_limits<Index>;
   return {-1, -2, 0, 1, 1000, 100'000, 1 << 28, -(1 << 28), Limits::max(), Limits::min(), Limits::max() / 32};
 }
 
-// Writes hostile values to random elements, and the right ones back, until it is destroyed.
+// A thread that writes hostile values to random elements and then restores them, until it is destroyed.
 template <class Index>
 class Flipper {
  public:
@@ -57,8 +57,8 @@ class Flipper {
   std::thread thread_;
 };
 
-// One thread that says it is several, and changes memory before the parallel loop number `when` of a call: an
-// element changes between its check and its use on every run of the test.
+// An executor of one thread that reports several. It changes memory before the parallel loop number `when` of
+// a call, so that an element changes between its check and its use in every run of the test.
 class FlippingExecutor : public Executor {
  public:
   std::function<void()> flip;
@@ -72,7 +72,7 @@ class FlippingExecutor : public Executor {
   }
 };
 
-// f() in a process of its own, which must end well. Expectations that fail there fail here.
+// Runs f() in its own process, which must exit normally. Expectations that fail there fail here.
 inline void expect_survives(const std::function<void()>& f) {
   std::fflush(nullptr);
   const pid_t child = fork();
@@ -88,7 +88,7 @@ inline void expect_survives(const std::function<void()>& f) {
   EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
-// call() again and again for a moment; a refusal is as good as a result.
+// Repeats call() for the given time. An Error is as acceptable as a result.
 inline void call_for(std::chrono::milliseconds time, const std::function<void()>& call) {
   const auto end = std::chrono::steady_clock::now() + time;
   while (std::chrono::steady_clock::now() < end) {
@@ -99,8 +99,8 @@ inline void call_for(std::chrono::milliseconds time, const std::function<void()>
   }
 }
 
-// Calls call(context) with each hostile value at each of `places`, changed before each of its first `most`
-// parallel loops.
+// Runs call(context) once for each hostile value, each of `places` and each of the first `most` parallel
+// loops: the value is written to that place before that loop.
 template <class Index>
 void flip_in_each_loop(Index* values, const std::vector<std::int64_t>& places,
                        const std::function<void(Context& context)>& call, int most = 100) {

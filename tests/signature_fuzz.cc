@@ -25,7 +25,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 
   std::vector<std::size_t> alias(call.tensors.size());
   for (std::size_t i = 0; i < alias.size(); ++i) alias[i] = i;
-  // A few random changes, each possibly harmless.
+  // A few random changes. Some have no effect.
   const std::int64_t changes = in.between(0, 3);
   for (std::int64_t change = changes; change > 0; --change) {
     const auto i = static_cast<std::size_t>(in.between(0, signature.arguments.count - 1));
@@ -42,7 +42,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         t.shape[d] = in.one_in(4) ? in.value<std::int64_t>() : in.between(-1, 5);
         break;
       case 3:
-        // Where any view is legal, the caller has the memory that it claims.
+        // If any strides are valid, the memory must cover them, so they stay as they are.
         if (signature.needs_contiguous(static_cast<int>(i))) t.stride[d] = in.value<std::int64_t>();
         break;
       case 4:
@@ -56,9 +56,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
             in.value<std::int64_t>();
     }
   }
-  // Memory for what the tensors now claim, where a claim is small; the others must be refused before any
-  // access.
-  constexpr std::int64_t kSmall = 64;  // fits the memory of any other argument, too
+  // Allocates memory for small tensors. Larger ones must be refused before any access.
+  constexpr std::int64_t kSmall = 64;  // elements; also fits the memory of every other argument
   for (std::size_t i = 0; i < alias.size(); ++i) {
     Tensor& t = call.tensors[i];
     const bool is_small =

@@ -1,4 +1,4 @@
-// The signature grammar, on signatures made for the purpose: what it accepts, what it says, in which order.
+// The signature grammar, with signatures made for these tests: what it accepts, and its error messages.
 #include "core/draft.h"
 
 #include <gtest/gtest.h>
@@ -125,7 +125,7 @@ TEST_F(SignatureTest, SentencesNameArgumentPositionValueAndLimit) {
   }
 }
 
-// Whose extent is wrong when several disagree.
+// Several arguments share a size: the error names the one that disagrees with the others.
 constexpr const Signature& kRouted = signature([] {
   return Draft{
       "routed",
@@ -158,7 +158,7 @@ TEST(Blame, IsOnWhoIsAlone) {
   EXPECT_EQ(sentence({7}, {7}, {7}, {5, 3}, {8, 3}), "routed: input.shape[0] is 5, expected samples = 7");
   EXPECT_EQ(sentence({2, 7}, {2, 7}, {2, 5}, {7, 3}, {8, 3}),
             "routed: locations.shape[1] is 5, expected samples = 7");
-  // Two against two: the first is taken at its word. Results have no voice.
+  // Two against two: the first argument counts as right. Outputs have no vote.
   EXPECT_EQ(sentence({7}, {5}, {7}, {5, 3}, {6, 3}), "routed: indices.shape[0] is 5, expected samples = 7");
   EXPECT_EQ(sentence({7}, {7}, {7}, {7, 3}, {6, 3}), "routed: y.shape[0] is 6, expected samples + 1 = 8");
   const std::string way = ": its dimensions are the other way round, transpose it";
@@ -200,7 +200,7 @@ TEST(SignatureBlame, TransposedAfterRows) {
   }
 }
 
-// Scalars of which some values are refused, or all but one.
+// Scalars with excluded values, or with a single valid value.
 constexpr const Signature& kNarrow = signature([] {
   return Draft{
       "narrow",
@@ -209,7 +209,7 @@ constexpr const Signature& kNarrow = signature([] {
       {out("y", dtypes(DType::f32), "n")}};
 });
 
-// Of a call that is traced there are shapes and dtypes, no memory and no results.
+// A traced call has shapes and dtypes, but no memory and no outputs.
 TEST_F(SignatureTest, DescriptionsAreCheckedWithoutMemory) {
   const auto told = [&] {
     const Slot slots[] = {x_t, counts_t, with_scales ? Slot(scales_t) : Slot(), Slot()};
@@ -229,7 +229,7 @@ TEST_F(SignatureTest, DescriptionsAreCheckedWithoutMemory) {
   EXPECT_EQ(told(), "");
   stride_count = 2;
   EXPECT_EQ(told(), "group: stride has 2 elements, expected D = 3");
-  x_t.shape[2] = kUnknownExtent;  // and D with it
+  x_t.shape[2] = kUnknownExtent;  // so D is unknown too
   EXPECT_EQ(told(), "");
   x_t.shape[1] = kUnknownExtent, counts_t.shape[0] = 7;
   EXPECT_EQ(told(), "");
@@ -237,7 +237,7 @@ TEST_F(SignatureTest, DescriptionsAreCheckedWithoutMemory) {
   EXPECT_EQ(told(), "group: counts.shape[0] is 8, expected at most 7");
   counts_t.dtype = DType::i64;
   EXPECT_EQ(told(), "group: counts has dtype i64, expected i32");
-  // A call that is made knows no unknown extents.
+  // A real call refuses unknown extents.
   EXPECT_EQ(sentence(), "group: counts has dtype i64, expected i32");
   counts_t.dtype = DType::i32;
   EXPECT_EQ(sentence(), "group: x.shape[1] is -9223372036854775808, expected 0 or more");
@@ -265,175 +265,7 @@ TEST(Scalars, SentencesSayWhichValuesThereAre) {
   EXPECT_EQ(sentence(1, 2, 3, 0), "narrow: least is 0, expected 1 or more");
 }
 
-// An order of its own, with other codes: what the C functions use.
-constexpr StepSpec kOrder[] = {{Check::dtypes, ErrorCode::not_supported, "y x"},
-                               {Check::shapes, ErrorCode::not_supported, "y.1"},
-                               {Check::shapes, ErrorCode::bad_param},
-                               {Check::any_empty},
-                               {Check::large, ErrorCode::not_supported},
-                               {Check::rules}};
-constexpr const Signature& kOrdered = signature([] {
-  return Draft{"ordered",
-               "n m",
-               {},
-               {in("x", dtypes(DType::f32), "n"), out("y", dtypes(DType::f32), "n, m")},
-               {at_most("n", "3")},
-               {},
-               kOrder};
-});
-
-TEST(Order, TheFirstStepThatFailsDecides) {
-  const auto code_of = [](const Tensor& x, const Tensor& y) {
-    const Slot slots[] = {x, y};
-    try {
-      return Arguments(kOrdered, slots, 2, nullptr, 0).check() ? "runs" : "skipped";
-    } catch (const Error& error) {
-      return error.code() == ErrorCode::bad_param ? "bad" : "unsupported";
-    }
-  };
-  const Tensor x(nullptr, DType::f32, {2});
-  EXPECT_STREQ(code_of(x, Tensor(nullptr, DType::f32, {2, 5})), "runs");
-  EXPECT_STREQ(code_of(x, Tensor(nullptr, DType::f32, {3, 5})), "bad");
-  EXPECT_STREQ(code_of(x, Tensor(nullptr, DType::f64, {3, 5})), "unsupported");
-  EXPECT_STREQ(code_of(x, Tensor(nullptr, DType::f32, {3, -1})), "unsupported");
-  EXPECT_STREQ(code_of(x, Tensor(nullptr, DType::f32, {2, 0})), "skipped");
-  EXPECT_STREQ(code_of(x, Tensor(nullptr, DType::f32, {2, std::int64_t{1} << 30})), "unsupported");
-  EXPECT_STREQ(code_of(Tensor(nullptr, DType::f32, {4}), Tensor(nullptr, DType::f32, {4, 1})), "bad");
-}
-
-// Rules and data checks at different places of one order, chosen by name.
-void odd_is_bad(const Arguments& arguments, const Positions&) {
-  if (arguments.size(0) % 2 != 0) arguments.fail(ErrorCode::bad_param, "n is odd");
-}
-void four_is_internal(const Arguments& arguments, const Positions&) {
-  if (arguments.size(0) == 4) arguments.fail(ErrorCode::internal, "n is four");
-}
-constexpr StepSpec kPickedSteps[] = {{Check::shapes},
-                                     {Check::rules, ErrorCode::not_supported, "nine"},
-                                     {Check::data, ErrorCode::bad_param, "four"},
-                                     {Check::rules, ErrorCode::bad_param, "three twice"},
-                                     {Check::any_empty},
-                                     {Check::data, ErrorCode::bad_param, "even"}};
-constexpr const Signature& kPicked = signature([] {
-  return Draft{"picked",
-               "n",
-               {},
-               {in("x", dtypes(DType::f32), "n")},
-               {at_most("n", "3", "three"), at_most("n", "9", "nine"), at_most("2 * n", "3", "twice")},
-               {{"even", "n is even", &odd_is_bad}, {"four", "n is not four", &four_is_internal}},
-               kPickedSteps};
-});
-
-TEST(Order, RulesAndDataChecksMayBePicked) {
-  const auto sentence = [](std::int64_t n) -> std::string {
-    const Tensor x(nullptr, DType::f32, {n});
-    const Slot slots[] = {x};
-    try {
-      return Arguments(kPicked, slots, 1, nullptr, 0).check() ? "runs" : "skipped";
-    } catch (const Error& error) {
-      return std::to_string(static_cast<int>(error.code())) + " " + error.what();
-    }
-  };
-  const auto with_code = [](ErrorCode code, const std::string& text) {
-    return std::to_string(static_cast<int>(code)) + " picked: " + text;
-  };
-  EXPECT_EQ(sentence(11), with_code(ErrorCode::not_supported, "x.shape[0] is 11, expected at most 9"));
-  EXPECT_EQ(sentence(4), with_code(ErrorCode::internal, "n is four"));
-  EXPECT_EQ(sentence(5), with_code(ErrorCode::bad_param, "x.shape[0] is 5, expected at most 3"));
-  EXPECT_EQ(sentence(3), with_code(ErrorCode::bad_param, "2 * n is 6, expected at most 3"));
-  EXPECT_EQ(sentence(0), "skipped");
-  EXPECT_EQ(sentence(1), with_code(ErrorCode::bad_param, "n is odd"));
-}
-
-TEST(Order, NegativeExtentsAreNotEmpty) {
-  constexpr std::int64_t kNone[1] = {};
-  const auto is_empty = [](std::initializer_list<std::int64_t> shape) {
-    return Slot(Tensor(nullptr, DType::f32, shape)).is_empty();
-  };
-  EXPECT_FALSE(is_empty({}));
-  EXPECT_FALSE(is_empty({2, -1}));
-  EXPECT_TRUE(is_empty({2, 0}));
-  EXPECT_TRUE(is_empty({0, -1}));
-  EXPECT_FALSE(Slot(nullptr, DType::f32, kNone, kNone, 0).is_empty());
-  EXPECT_TRUE(Slot(nullptr, DType::f32, nullptr, nullptr, 0).is_empty());
-}
-
-constexpr const Signature& kCopy = signature([] {
-  return Draft{"copy", "n", {}, {in("x", dtypes(DType::f32), "n"), out("y", dtypes(DType::f32), "n")}};
-});
-
-TEST(StandardOrder, EmptyOutputsEndTheCallBeforePointersAreLookedAt) {
-  const auto runs = [](const Tensor& x, const Tensor& y) {
-    const Slot slots[] = {x, y};
-    return Arguments(kCopy, slots, 2, nullptr, 0).check();
-  };
-  const Tensor empty(nullptr, DType::f32, {0}), two(nullptr, DType::f32, {2});
-  EXPECT_FALSE(runs(empty, empty));
-  EXPECT_THROW(runs(two, two), Error);
-  EXPECT_THROW(runs(two, empty), Error);
-}
-
-// Some of the outputs decide whether there is something to do; memory is asked for whether it is needed or
-// not; the size of scratch depends on the threads.
-std::size_t scratch_of_others(const Arguments& arguments, const Positions&) {
-  return static_cast<std::size_t>(arguments.threads() - 1) * 64;
-}
-constexpr StepSpec kEndsBySteps[] = {{Check::shapes},
-                                     {Check::outputs_empty, ErrorCode::bad_param, "y z"},
-                                     {Check::workspace_null, ErrorCode::not_supported},
-                                     {Check::workspace}};
-constexpr const Signature& kEndsBy = signature([] {
-  return Draft{"ends_by",
-               "n m",
-               {},
-               {out("count", dtypes(DType::f32), "1"), out("y", dtypes(DType::f32), "n"),
-                out("z", dtypes(DType::f32), "m")},
-               {},
-               {},
-               kEndsBySteps,
-               {&scratch_of_others}};
-});
-
-TEST(Order, SomeOutputsMayDecideWhetherThereIsSomethingToDo) {
-  const auto ends = [](std::int64_t n, std::int64_t m, const Workspace& workspace = {}, int threads = 1) {
-    const Tensor count(nullptr, DType::f32, {1}), y(nullptr, DType::f32, {n}), z(nullptr, DType::f32, {m});
-    const Slot slots[] = {count, y, z};
-    try {
-      return Arguments(kEndsBy, slots, 3, nullptr, 0, workspace, threads).check() ? "runs" : "skipped";
-    } catch (const Error& error) {
-      return error.code() == ErrorCode::bad_param ? "bad" : "unsupported";
-    }
-  };
-  char memory[192];
-  EXPECT_STREQ(ends(0, 0), "skipped");
-  EXPECT_STREQ(ends(0, 0, {nullptr, 1}, 3), "skipped");
-  EXPECT_STREQ(ends(1, 0), "runs");
-  EXPECT_STREQ(ends(0, 1), "runs");
-  EXPECT_STREQ(ends(1, 1, {nullptr, 1}), "unsupported");
-  EXPECT_STREQ(ends(1, 1, {memory, 1}), "runs");
-  EXPECT_STREQ(ends(1, 1, {memory, sizeof(memory)}, 3), "runs");
-  EXPECT_STREQ(ends(1, 1, {memory, sizeof(memory) - 2}, 3), "bad");
-  EXPECT_STREQ(ends(1, 1, {nullptr, 0}, 3), "bad");
-}
-
-TEST(Extents, ProductsSaturate) {
-  const std::int64_t huge = std::int64_t{1} << 40;
-  const Tensor t(nullptr, DType::f32, {huge, huge, huge});
-  EXPECT_EQ(Slot(t).elements(), kSizeMax);
-  EXPECT_EQ(Slot(Tensor(nullptr, DType::f32, {huge, huge, 0})).elements(), 0);
-}
-
-TEST(Contiguity, IgnoresUnitAndEmptyDimensions) {
-  Tensor t(nullptr, DType::f32, {3, 1, 4});
-  t.stride[1] = 99;
-  EXPECT_TRUE(Slot(t).is_contiguous());
-  t.stride[0] = 5;
-  EXPECT_FALSE(Slot(t).is_contiguous());
-  t.shape[2] = 0;
-  EXPECT_TRUE(Slot(t).is_contiguous());
-}
-
-// An argument that a value of an enum asks for, and a dtype that follows from another argument's.
+// An argument that is required for one value of an enum, and a dtype that follows from another argument's.
 constexpr const Signature& kReduce = signature([] {
   return Draft{"reduce",
                "n",
@@ -461,9 +293,8 @@ TEST(SignatureGrammar, RequiredWhenAndLaneOf) {
             "reduce: best is missing, expected a tensor with kind max");
   EXPECT_EQ(sentence(3, DType::bf16, DType::f32, false), "runs");
   EXPECT_EQ(sentence(3, DType::bf16, DType::bf16, false),
-            "reduce: y has dtype bf16, expected f32 beside x of bf16");
-  EXPECT_EQ(sentence(3, DType::f64, DType::f32, false),
-            "reduce: y has dtype f32, expected f64 beside x of f64");
+            "reduce: y has dtype bf16, expected f32 for x of bf16");
+  EXPECT_EQ(sentence(3, DType::f64, DType::f32, false), "reduce: y has dtype f32, expected f64 for x of f64");
 }
 
 }  // namespace

@@ -1,2 +1,2 @@
-// The same file in C++.
+// vendor_queue.c, compiled as C++.
 #include "vendor_queue.c"

@@ -1,47 +1,46 @@
-"""The comparisons of dynamic_scatter: gradients, reductions, the index, training, voxels, small calls."""
+"""The comparisons of dynamic_scatter: gradients, reductions, the index, training, voxels, given indices."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 import torch
-from dynamic_scatter import numpy_peer, torch_peer, turnout_entries
+from dynamic_scatter import by_index, numpy_peer, torch_peer, turnout_entries
 from dynamic_scatter.shapes import LARGE, NARROW, SEED, WIDE, Hard, Points
-from harness import SETTLE, Comparison, Goals, compare, copy_floor, from_cpp, median, with_threads
+from harness import SETTLE, Comparison, Summary, compare, copy_floor, from_cpp, median, with_threads
 
 import turnout
 
 TOLERANCE = 1e-6  # for means, which torch sums in another order
-COPY = {SEED: 1.3, LARGE: 2.2}  # targets: time of the gradient of max / time of a copy of feats, at most
-GIVEN, AGAIN, FORWARD, UNIQUE, HARD = 3, 7, 3, 3, 3  # targets: time of each peer / ours, at least
 
 
 def run(seconds: float) -> list[Comparison]:
     torch.set_num_threads(turnout.get_num_threads())
-    goals = Goals()
+    summary = Summary()
     done = []
     for scale in (SEED, LARGE):
         for order in ("scan", "shuffled"):
-            done.append(max_backward(Points(scale, order), seconds, goals))
-    done.append(max_backward(Points(SEED, ties=True), seconds, goals))
+            done.append(max_backward(Points(scale, order), seconds, summary))
+    done.append(max_backward(Points(SEED, ties=True), seconds, summary))
     done.append(mean_backward(Points(LARGE), seconds))
     for scale, reduce_type in ((NARROW, "mean"), (WIDE, "max"), (SEED, "max"), (LARGE, "mean")):
-        done.append(forward(Points(scale), reduce_type, seconds, goals))
+        done.append(forward(Points(scale), reduce_type, seconds, summary))
     for order in ("scan", "shuffled"):
-        done.append(forward(Points(LARGE, order), "max", seconds, goals))
+        done.append(forward(Points(LARGE, order), "max", seconds, summary))
     for scale in (SEED, LARGE):
         for order in ("scan", "shuffled"):
-            done.append(unique(Points(scale, order), seconds, goals))
+            done.append(unique(Points(scale, order), seconds, summary))
         done += [threads(Points(scale), seconds), training(Points(scale), seconds)]
     for order in ("scan", "shuffled"):
-        done.append(hard(Hard(Points(LARGE, order).points, LARGE, 10, 60_000), order, seconds, goals))
+        done.append(hard(Hard(Points(LARGE, order).points, LARGE, 10, 60_000), order, seconds, summary))
+    done += by_index.comparisons(seconds, summary)
     done += small_calls(seconds)
     from_cpp("dynamic_scatter", "points / cells / channels / threads / reduction, or without some", seconds)
-    goals.show()
+    summary.show()
     return done
 
 
-def max_backward(points: Points, seconds: float, goals: Goals) -> Comparison:
+def max_backward(points: Points, seconds: float, summary: Summary) -> Comparison:
     entries = [
         copy_floor(points.feats),
         turnout_entries.backward(points, "max"),
@@ -56,15 +55,15 @@ def max_backward(points: Points, seconds: float, goals: Goals) -> Comparison:
         bytes_moved=2 * points.feats.nbytes,
         seconds=3 * seconds,
         settle=SETTLE,
-        target=f"wanted: at most {COPY[points.scale]:g} times the copy; {GIVEN} times as fast as scatter_, "
-        f"{AGAIN} times as fast as finding the points again",
     )
     where, ours = f"gradient of max {points.name}", median(comparison, turnout_entries.REUSED)
     copy, fresh = median(comparison, "streamed"), median(comparison, "turnout, new")
-    goals.most(where, "times a copy of feats", COPY[points.scale], ours / copy)
-    goals.most(where, "the same, new result", COPY[points.scale], fresh / copy)
-    goals.least(where, "scatter_, argmax given / ours", GIVEN, median(comparison, "torch, zeros") / ours)
-    goals.least(where, "torch, found again / ours", AGAIN, median(comparison, "torch, the first") / ours)
+    summary.add(where, "turnout, out= / copy of feats", ours / copy)
+    summary.add(where, "turnout, new result / copy of feats", fresh / copy)
+    summary.add(where, "torch, argmax given / turnout, out=", median(comparison, "torch, zeros") / ours)
+    summary.add(
+        where, "torch, argmax searched / turnout, out=", median(comparison, "torch, the first") / ours
+    )
     return comparison
 
 
@@ -83,7 +82,7 @@ def mean_backward(points: Points, seconds: float) -> Comparison:
     )
 
 
-def forward(points: Points, reduce_type: str, seconds: float, goals: Goals) -> Comparison:
+def forward(points: Points, reduce_type: str, seconds: float, summary: Summary) -> Comparison:
     """The whole forward operator: sorted unique voxels, map, counts and reduction."""
     comparison = compare(
         f"forward {reduce_type}, f32 {points.name}, {turnout.get_num_threads()} threads",
@@ -97,14 +96,13 @@ def forward(points: Points, reduce_type: str, seconds: float, goals: Goals) -> C
         tolerance=None if reduce_type == "max" else TOLERANCE,
         seconds=2 * seconds,
         settle=SETTLE,
-        target=f"wanted: torch at least {FORWARD} times ours",
     )
     ratio = median(comparison, "torch, packed") / median(comparison, turnout_entries.REUSED)
-    goals.least(f"forward {reduce_type} {points.name}", "torch / ours", FORWARD, ratio)
+    summary.add(f"forward {reduce_type} {points.name}", "torch / turnout, out=", ratio)
     return comparison
 
 
-def unique(points: Points, seconds: float, goals: Goals) -> Comparison:
+def unique(points: Points, seconds: float, summary: Summary) -> Comparison:
     """On one thread, because NumPy uses one."""
     before = turnout.get_num_threads(), torch.get_num_threads()
     turnout.set_num_threads(1)
@@ -119,14 +117,13 @@ def unique(points: Points, seconds: float, goals: Goals) -> Comparison:
         ],
         expected=points.index,
         seconds=seconds,
-        target=f"wanted: numpy at least {UNIQUE} times ours",
     )
     turnout.set_num_threads(before[0])
     torch.set_num_threads(before[1])
     ours = median(comparison, "turnout")
     where = f"unique {points.name}, 1 thread"
-    goals.least(where, "numpy, the same results / ours", UNIQUE, median(comparison, "numpy, packed") / ours)
-    goals.least(where, "numpy.unique of ready keys / ours", UNIQUE, median(comparison, "numpy, u") / ours)
+    summary.add(where, "numpy, same results / turnout", median(comparison, "numpy, packed") / ours)
+    summary.add(where, "numpy.unique of precomputed keys / turnout", median(comparison, "numpy, u") / ours)
     return comparison
 
 
@@ -156,16 +153,15 @@ def training(points: Points, seconds: float) -> Comparison:
     )
 
 
-def hard(job: Hard, order: str, seconds: float, goals: Goals) -> Comparison:
+def hard(job: Hard, order: str, seconds: float, summary: Summary) -> Comparison:
     comparison = compare(
         f"hard voxelization, {job.name}, {order}, {turnout.get_num_threads()} threads",
         [turnout_entries.hard(job), numpy_peer.hard(job), turnout_entries.dynamic(job)],
         expected=job.definition(),
         seconds=seconds,
-        target=f"wanted: numpy at least {HARD} times ours",
     )
     ratio = median(comparison, "numpy") / median(comparison, turnout_entries.REUSED)
-    goals.least(f"hard voxelization, {order}", "numpy / ours", HARD, ratio)
+    summary.add(f"hard voxelization, {order}", "numpy / turnout, out=", ratio)
     return comparison
 
 

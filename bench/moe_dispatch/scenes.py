@@ -43,7 +43,6 @@ def side_by_side(routed: Routed, seconds: float) -> Comparison:
         expected=routed.definition(),
         bytes_moved=2 * int(routed.kept.sum()) * routed.row_bytes,
         seconds=3 * seconds,
-        target="wanted: kept at most 1.1, zeroed at most 1.3 times the copy; torch at least 1.8 times kept",
     )
 
 
@@ -65,8 +64,7 @@ def threads(routed: Routed, seconds: float) -> Comparison:
         with_threads(2, copy, "streamed copy, 2 threads"),
     ]
     title = f"threads, {routed.scale.name}"
-    wanted = "wanted: 2 threads at most 1/1.7 = 0.59, where a copy gains as much"
-    comparison = compare(title, entries, seconds=seconds, target=wanted)
+    comparison = compare(title, entries, seconds=seconds)
     turnout.set_num_threads(before)
     return comparison
 
@@ -78,7 +76,7 @@ def _spin(stop) -> None:
 
 
 def busy_core(routed: Routed, seconds: float) -> Comparison:
-    """While another process uses one of the cores: two threads must not be much slower than one."""
+    """Two threads while another process uses one of the cores, beside one thread alone."""
     dispatch = turnout_entries.keep(routed)
     before = turnout.get_num_threads()
     context = multiprocessing.get_context("spawn")
@@ -102,7 +100,7 @@ def busy_core(routed: Routed, seconds: float) -> Comparison:
     comparison.rows.append(alone.rows[0])
     comparison.rows[-1].name = "turnout, 1 thread, without that process"
     ratio = comparison.rows[0].median_us / alone.rows[0].median_us
-    console.print(f"2 threads beside it / 1 thread alone: {ratio:.2f} (wanted: at most 1.6)")
+    console.print(f"2 threads beside it / 1 thread alone: {ratio:.2f}")
     turnout.set_num_threads(before)
     return comparison
 
@@ -123,15 +121,13 @@ def after_torch(routed: Routed, seconds: float) -> Comparison:
             start = time.perf_counter()
             turnout.torch.moe_dispatch_forward(*tensors, scale.capacity, scale.num_experts)
             samples.append((time.perf_counter() - start) * 1e6)
-    return from_samples(
-        f"turnout.torch beside torch, {scale.name}", rows, "wanted: right after at most 1.15 times alone"
-    )
+    return from_samples(f"turnout.torch beside torch, {scale.name}", rows)
 
 
-def from_samples(title: str, rows: dict[str, list[float]], target: str) -> Comparison:
+def from_samples(title: str, rows: dict[str, list[float]]) -> Comparison:
     from harness import Row, show
 
-    comparison = Comparison(title, target=target, threads=turnout.get_num_threads())
+    comparison = Comparison(title, threads=turnout.get_num_threads())
     first = float(np.median(next(iter(rows.values()))))
     for name, samples in rows.items():
         low, median, high = (float(x) for x in np.percentile(samples, [25, 50, 75]))
@@ -162,7 +158,6 @@ def small_calls(seconds: float) -> list[Comparison]:
             torch_peer.index_copy(routed),
         ]
         title = f"small calls, {samples} tokens of 64"
-        wanted = "wanted: 5 us from turnout and 10 through torch.ops, over the work itself"
         with torch.inference_mode():
-            done.append(compare(title, entries, seconds=seconds / 2, calls=200, target=wanted))
+            done.append(compare(title, entries, seconds=seconds / 2, calls=200))
     return done

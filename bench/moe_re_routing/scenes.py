@@ -34,7 +34,6 @@ def side_by_side(arrived: Arrived, seconds: float) -> Comparison:
         expected=arrived.definition(),
         bytes_moved=2 * arrived.bytes.nbytes,
         seconds=3 * seconds,
-        target=f"wanted: at most {scale.most} times the copy; index_select(out=) at least 1.6 times ours",
     )
 
 
@@ -50,7 +49,6 @@ def small_calls(seconds: float) -> list[Comparison]:
             torch_peer.reused(arrived),
             torch_peer.fresh(arrived),
         ]
-        wanted = "wanted: 5 us from turnout and 10 through torch.ops, over the work itself"
         with torch.inference_mode():
             done.append(
                 compare(
@@ -59,7 +57,6 @@ def small_calls(seconds: float) -> list[Comparison]:
                     expected=arrived.definition(),
                     seconds=seconds / 2,
                     calls=200,
-                    target=wanted,
                 )
             )
     return done

@@ -17,7 +17,6 @@ class Scale:
     hidden: int
     ranks: int
     experts: int
-    most: float = 1.1  # target: time / time of the copy, at most
 
     @property
     def name(self) -> str:
@@ -29,7 +28,7 @@ SCALES = [
     Scale("i8", 16384, 7168, 64, 32),
     Scale("bf16", 16384, 4096, 16, 32),
     Scale("f16", 8192, 7168, 16, 16),
-    Scale("i8", 16384, 7168, 64, 256, most=1.3),  # runs of 1 to 3 tokens
+    Scale("i8", 16384, 7168, 64, 256),  # runs of 1 to 3 tokens
 ]
 
 

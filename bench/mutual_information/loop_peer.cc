@@ -1,5 +1,5 @@
-// The plain double loop over each lattice, from the definition: what one writes first. Compiled by
-// loop_peer.py with -O3 -march=native; the batch may be shared among threads.
+// The plain double loop over each lattice, written directly from the definition. loop_peer.py compiles it
+// with -O3 -march=native. Threads may share the batch.
 #include <cmath>
 #include <cstddef>
 #include <limits>
@@ -59,7 +59,7 @@ void backward_one(std::ptrdiff_t symbols, std::ptrdiff_t frames, const float* px
   }
 }
 
-// body(b) for the lattices of the batch, a share for each thread.
+// Calls body(b) for each lattice of the batch. Each thread takes an equal share.
 template <class Body>
 void share(std::ptrdiff_t batch, int threads, const Body& body) {
   const auto part = [&](int i) {

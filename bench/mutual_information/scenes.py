@@ -12,7 +12,7 @@ from harness import (
     SETTLE,
     Comparison,
     Entry,
-    Goals,
+    Summary,
     compare,
     console,
     from_cpp,
@@ -27,27 +27,25 @@ import turnout
 
 # Sum of errors / sum of values. A float32 loop reaches about 1e-4 in the gradients of long lattices.
 TOLERANCE = 1e-3
-LOOP = {"forward": 30, "backward": 12}  # targets: time of the serial loop / ours on one thread, at least
-FLOOR = {"forward": 3.5, "backward": 1.8}  # targets: time / time of a memcpy, at most
 
 
 def run(seconds: float) -> list[Comparison]:
     threads = turnout.get_num_threads()
     torch.set_num_threads(threads)
     loop_peer.load()
-    goals = Goals()
+    summary = Summary()
     done = []
     for scale in (SPEECH, LONG):
         lattices = Lattices(scale)
         for name in ("forward", "backward"):
-            done.append(side_by_side(name, lattices, threads, seconds, goals))
+            done.append(side_by_side(name, lattices, threads, seconds, summary))
         done.append(both(lattices, threads, seconds))
-    done.append(one_lattice(Lattices(ONE), threads, seconds, goals))
-    done += subnormals(seconds, goals)
+    done.append(one_lattice(Lattices(ONE), threads, seconds, summary))
+    done += subnormals(seconds, summary)
     done.append(small_calls(seconds))
     from_cpp("mutual_information", "batch / symbols / frames / threads", seconds)
-    smallest_from_cpp(goals)
-    goals.show()
+    smallest_from_cpp(summary)
+    summary.show()
     return done
 
 
@@ -67,7 +65,7 @@ def expected_of(name: str, lattices: Lattices) -> np.ndarray:
     return flat(*results[name]())
 
 
-def side_by_side(name: str, lattices: Lattices, threads: int, seconds: float, goals: Goals) -> Comparison:
+def side_by_side(name: str, lattices: Lattices, threads: int, seconds: float, summary: Summary) -> Comparison:
     ours, floor = getattr(turnout_entries, name)(lattices), memcpy_floor(touched(name, lattices), "memcpy")
     entries = [with_threads(n, entry) for entry in (floor, ours) for n in sorted({1, threads})]
     entries += [getattr(loop_peer, name)(lattices, n) for n in sorted({1, threads})]
@@ -80,18 +78,18 @@ def side_by_side(name: str, lattices: Lattices, threads: int, seconds: float, go
         bytes_moved=sum(x.nbytes for x in touched(name, lattices)),
         seconds=3 * seconds,
         settle=SETTLE,
-        target=f"wanted: 1 thread {LOOP[name]} times as fast as the serial loop, 2 threads 1.6 times as 1, "
-        f"at most {FLOOR[name]:g} times a memcpy",
     )
     turnout.set_num_threads(threads)
     where = f"{name} {lattices.name}"
     one = median(comparison, "turnout, 1 ")
-    goals.least(where, "serial loop / 1 thread", LOOP[name], median(comparison, "plain loop, serial") / one)
+    summary.add(
+        where, "plain loop / turnout, both on 1 thread", median(comparison, "plain loop, serial") / one
+    )
     for n in sorted({1, threads}):
         times = median(comparison, f"turnout, {n} ") / median(comparison, f"memcpy, {n} ")
-        goals.most(where, f"times a memcpy, both on {n}", FLOOR[name], times)
+        summary.add(where, f"turnout / memcpy, threads of both: {n}", times)
     if threads > 1:
-        goals.least(where, f"1 thread / {threads}", 1.6, one / median(comparison, f"turnout, {threads} "))
+        summary.add(where, f"1 thread / {threads} threads", one / median(comparison, f"turnout, {threads} "))
     return comparison
 
 
@@ -114,7 +112,7 @@ def both(lattices: Lattices, threads: int, seconds: float) -> Comparison:
     )
 
 
-def one_lattice(lattices: Lattices, threads: int, seconds: float, goals: Goals) -> Comparison:
+def one_lattice(lattices: Lattices, threads: int, seconds: float, summary: Summary) -> Comparison:
     """A batch of one: the threads work on the same lattice."""
     entries = []
     for name in ("forward", "backward"):
@@ -124,17 +122,16 @@ def one_lattice(lattices: Lattices, threads: int, seconds: float, goals: Goals) 
         f"one lattice, f32 {lattices.name}",
         entries,
         seconds=seconds,
-        target="wanted: 2 threads 1.4 times as 1",
     )
     turnout.set_num_threads(threads)
     if threads > 1:
         for name in ("forward", "backward"):
             times = [median(comparison, f"turnout {name}, {n} ") for n in (1, threads)]
-            goals.least(f"{name} {lattices.name}", f"1 thread / {threads}", 1.4, times[0] / times[1])
+            summary.add(f"{name} {lattices.name}", f"1 thread / {threads} threads", times[0] / times[1])
     return comparison
 
 
-def subnormals(seconds: float, goals: Goals) -> list[Comparison]:
+def subnormals(seconds: float, summary: Summary) -> list[Comparison]:
     """Subnormal numbers, which can cost a CPU a hundred cycles each, as inputs and as results."""
     done = []
     lattices = [Lattices(SPEECH, kind) for kind in ("", "subnormal inputs", "subnormal gradients")]
@@ -153,10 +150,9 @@ def subnormals(seconds: float, goals: Goals) -> list[Comparison]:
             f"subnormal numbers, {name} f32 {SPEECH.name}",
             entries,
             seconds=seconds,
-            target="wanted: no difference",
         )
         for row in comparison.rows[1:]:
-            goals.most(f"{name} {SPEECH.name}", f"{row.name} / plain", 1.1, row.ratio)
+            summary.add(f"{name} {SPEECH.name}", f"{row.name} / plain numbers", row.ratio)
         done.append(comparison)
     return done
 
@@ -181,7 +177,7 @@ def small_calls(seconds: float) -> Comparison:
         )
 
 
-def smallest_from_cpp(goals: Goals) -> None:
+def smallest_from_cpp(summary: Summary) -> None:
     program = Path("build/dev/bench/mutual_information_bench")
     if not program.exists():
         return
@@ -191,4 +187,4 @@ def smallest_from_cpp(goals: Goals) -> None:
     times = [
         run["real_time"] for run in json.loads(done.stdout)["benchmarks"] if run["run_type"] == "iteration"
     ]
-    goals.most(f"forward {SEED.name}", "us from C++, 1 thread", 12, float(np.median(times)))
+    summary.add(f"forward {SEED.name}", "us from C++, 1 thread", float(np.median(times)))

@@ -9,16 +9,17 @@
 namespace turnout {
 
 // Instruction sets the kernels are compiled for, weakest first. `best` is what this CPU has, capped by
-// TURNOUT_ISA=sse4|avx2|avx512|avx512_dl|neon. A word of these that this CPU lacks caps nothing, which the
-// log says once; another word is an Error when a context is made.
+// TURNOUT_ISA=sse4|avx2|avx512|avx512_dl|neon. If this CPU lacks the named set, the
+// variable has no effect, and the log notes it once. Any other value is an Error when a context is created.
 enum class Isa : std::uint8_t { sse4, avx2, avx512, avx512_dl, neon, best = 255 };
 
 TURNOUT_API const char* name_of(Isa isa);
 TURNOUT_API bool is_supported(Isa isa);  // by this CPU and by this build
 
-// Threads to run on. run() calls work(argument) at least once and at most `count` times, from any threads, at
-// the same time or one after the other, and returns when all calls have returned. `count` is how many calls
-// find something to do: 2 or more, and at most the context's number of threads. work never throws.
+// A thread pool of the caller. run() calls work(argument) at least once and at most `count` times, on any
+// threads, concurrently or one after the other, and returns when all these calls have returned. More than
+// `count` calls would find nothing to do. `count` is at least 2 and at most the context's number of threads.
+// work never throws.
 class TURNOUT_API Executor {
  public:
   virtual ~Executor();
@@ -33,8 +34,8 @@ struct CallRecord {
   const char* algorithm;  // chosen by the plan; "" if the call ended before that
   const char* error;      // the message of a failed call, else nullptr
   bool skipped;           // true if no output has an element, so nothing was computed
-  Isa isa;
-  int threads;  // upper limit of the threads that took part
+  Isa isa;                // of the kernels: avx512 also in a context of avx512_dl, if that adds nothing
+  int threads;            // upper limit of the threads that took part
   std::int64_t scratch_bytes;
   double microseconds;
 };
@@ -49,8 +50,8 @@ struct Options {
 };
 
 // Safe to use from several threads at once. Scratch memory is kept between calls, so that a repeated call
-// allocates nothing: at most 512 MB of it, or a sixteenth of the memory if that is less; the least recently
-// used goes first.
+// allocates nothing: at most 512 MB, or a sixteenth of the memory if that is less; the least recently used
+// is freed first.
 class TURNOUT_API Context {
  public:
   explicit Context(const Options& options = {});
@@ -58,7 +59,7 @@ class TURNOUT_API Context {
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
 
-  int threads() const;            // as many as there are, at most those of set_threads()
+  int threads() const;            // the number of threads that a call may use
   void set_threads(int threads);  // as in Options
   Isa isa() const;
   void set_observer(Observer observer, void* user);  // nullptr removes the observer
@@ -75,7 +76,7 @@ TURNOUT_API Context& default_context();
 
 // The log: one line per call. TURNOUT_LOG=1 starts it on stderr; a sink, when set, gets the lines instead.
 // Levels: 1 calls and failures, 5 also skipped empty calls. 0 is off. A TURNOUT_LOG that is no level is an
-// Error when a context is made.
+// Error when a context is created.
 using LogSink = void (*)(int level, const char* line, void* user);
 TURNOUT_API void set_log(int level, LogSink sink = nullptr, void* user = nullptr);
 

@@ -1,4 +1,5 @@
-// The exception of a failing call: a code, and a sentence that names the argument, position, value and limit.
+// The exception that a failing call throws: a code, and a message that names the argument, position, value
+// and limit.
 #pragma once
 
 #include <exception>

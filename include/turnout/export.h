@@ -1,6 +1,5 @@
-// What the shared library exports: TURNOUT_API, and of classes marked so what is not TURNOUT_HIDDEN.
-// Everything else is hidden. The static library marks nothing, so that whoever links it does not export it in
-// turn.
+// Symbol visibility. The shared library exports what is marked TURNOUT_API, except members that are marked
+// TURNOUT_HIDDEN. The static library exports nothing, so that a library that links it does not re-export it.
 #pragma once
 
 #ifdef TURNOUT_STATIC

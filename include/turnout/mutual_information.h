@@ -1,6 +1,8 @@
 // Mutual information: the forward and backward recursions over the lattice of the RNN-T loss.
 #pragma once
 
+#include <cstdint>
+
 #include "turnout/context.h"
 #include "turnout/export.h"
 #include "turnout/tensor.h"
@@ -16,17 +18,22 @@ namespace turnout {
 //   inclusive positions in p; nullptr means (0, 0, S, T). A component outside 0 .. S or 0 .. T is an error
 //   that names its row. begin > end is an empty lattice.
 
+// What becomes of the cells of p outside the boundary: they keep their content, or are set to -infinity.
+enum class Outside : std::uint8_t { keep, minus_infinity };
+
 // p[s_begin, t_begin] = 0. In all other cells within the boundary, with off = 0 (regular) or 1 (modified),
 //   p[s, t] = log_add(p[s-1, t-off] + px[s-1, t-off], p[s, t-1] + py[s, t-1])      missing terms are -inf
 //   ans = p[s_end, t_end]
 // log_add(x, y) is log(exp(x) + exp(y)) for finite x and y, NaN if x is NaN, x if y is NaN, and otherwise, if
-// one of them is infinite, the larger of the two. p outside the boundary is not written. An empty lattice has
-// ans 0 and writes no p.
+// one of them is infinite, the larger of the two. p outside the boundary is not written, or is set to
+// -infinity with Outside::minus_infinity. An empty lattice has ans 0, and all its p are outside.
 TURNOUT_API void mutual_information_forward(Context& context, const ConstTensor& px, const ConstTensor& py,
-                                            const ConstTensor* boundary, const Tensor& p, const Tensor& ans);
+                                            const ConstTensor* boundary, const Tensor& p, const Tensor& ans,
+                                            Outside outside = Outside::keep);
 inline void mutual_information_forward(const ConstTensor& px, const ConstTensor& py,
-                                       const ConstTensor* boundary, const Tensor& p, const Tensor& ans) {
-  mutual_information_forward(default_context(), px, py, boundary, p, ans);
+                                       const ConstTensor* boundary, const Tensor& p, const Tensor& ans,
+                                       Outside outside = Outside::keep) {
+  mutual_information_forward(default_context(), px, py, boundary, p, ans, outside);
 }
 
 // With P = max(p, -1e30) and g[s_end, t_end] = ans_grad,
@@ -48,11 +55,11 @@ inline void mutual_information_backward(const ConstTensor& px, const ConstTensor
                               overwrite_ans_grad);
 }
 
-// Forward and backward in one pass, for training, with ans_grad 1 and without p: a few lattices at a time,
-// while they are in the cache. With x and y the two terms of log_add, each cell passes on
+// Forward and backward in one pass, for training, with ans_grad 1 and without storing p. With x and y the two
+// terms of log_add, each cell passes on
 //   g[s, t] / (1 + exp(y - x)) as px_grad[s-1, t-off] and g[s, t] / (1 + exp(x - y)) as py_grad[s, t-1],
-// two shares that sum to one, and nothing where p is not finite: the gradients of a lattice whose end cannot
-// be reached are 0.
+// two shares that sum to one. A cell whose p is not finite passes on nothing. So all gradients are 0 if the
+// end of the lattice cannot be reached.
 TURNOUT_API void mutual_information_forward_backward(Context& context, const ConstTensor& px,
                                                      const ConstTensor& py, const ConstTensor* boundary,
                                                      const Tensor& ans, const Tensor& px_grad,

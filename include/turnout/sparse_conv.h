@@ -33,8 +33,8 @@ class TURNOUT_API Dims {
 
 enum class ConvMode : std::uint8_t { sparse, submanifold, transposed };
 
-// A padding that is given is obeyed in submanifold mode too, and the kernel then lies beside its site unless
-// the padding is kernel_size / 2 * dilation. (From Python a padding is ignored there, as mmcv and spconv do.)
+// A given padding is used in submanifold mode too: the kernel is then off-centre unless the padding is
+// kernel_size / 2 * dilation; see centred_on_sites().
 struct IndicePairsParams {
   std::int64_t batch_size = 1;
   Dims spatial_shape;        // of the input
@@ -46,6 +46,11 @@ struct IndicePairsParams {
   Dims output_padding = {};  // default 0; used by indice_pairs_output_shape() for transposed
   ConvMode mode = ConvMode::sparse;
 };
+
+// Submanifold convolutions as mmcv and spconv define them, and the Python functions of this library: the
+// centre of the kernel lies on its site, whatever padding is given. Returns `params`, without its padding if
+// the mode is submanifold.
+TURNOUT_API IndicePairsParams centred_on_sites(const IndicePairsParams& params);
 
 // sparse       floor((spatial_shape + 2 padding - dilation (kernel_size - 1) - 1) / stride) + 1
 // submanifold  spatial_shape
@@ -111,8 +116,9 @@ class TURNOUT_API IndicePairs {
 };
 
 struct IndiceConvolutionParams {
-  bool inverse = false;  // the pairs of an earlier convolution, from its outputs back to its inputs
-  bool subm = false;     // of a submanifold convolution: one offset, the centre, maps every row to itself
+  bool inverse = false;  // use the pairs of an earlier convolution from its outputs to its inputs
+  bool subm = false;     // a submanifold convolution: the centre offset maps every row to itself
+  const ConstTensor* index = nullptr;  // an index from IndiceConvolutionIndex; the filter gradient has none
 };
 
 // With i = indice_pairs[k][0][j] and o = indice_pairs[k][1][j], exchanged when `inverse`:
@@ -123,16 +129,19 @@ struct IndiceConvolutionParams {
 // features [rows, in_channels], features_out [out_rows, out_channels], bias [out_channels] or nullptr, all
 // f32, f64, f16 or bf16. filters [offsets, in_channels, out_channels] of that dtype with any strides: a view
 // of [k.., in, out] or of [out, k.., in] needs no copy. indice_pairs [offsets, 2, columns] int32; indice_num
-// [offsets] int32 or int64, 0 .. columns. A pair that names a row that is not there is refused, with its k
-// and j, and nothing is written. What is beyond indice_num is not read. Equal rows add up. Rows without a
-// pair are 0, or the bias.
+// [offsets] int32 or int64, 0 .. columns. A pair with a row out of range is an error that names its k and j,
+// and nothing is written. Entries from indice_num[k] on are not read. Equal output rows are summed. Output
+// rows without a pair are 0, or the bias.
 //
-// subm: features_out has as many rows as features; the offset with the most pairs, the first of equals, maps
-// every row to itself, and its pairs are not read. Without repeated sites that changes nothing.
+// subm: features_out has as many rows as features; the offset with the most pairs (the first one of equals)
+// maps every row to itself, and its pairs are not read. Without repeated sites this does not change the
+// result.
 //
-// Sums are in f32 (f64 for f64): each product of a row with a matrix is a chain of fused multiply-adds from 0
-// in ascending channel; these are added in ascending k, then j; then the bias; then one rounding. The same
-// bits for any number of threads.
+// index: from an IndiceConvolutionIndex of the same pairs, see below. It saves the time to build one.
+//
+// Sums are in f32 (f64 for f64). Each product of a row with a matrix is a chain of fused multiply-adds that
+// starts at 0 and goes in ascending channel. The products are added in ascending k, then j, then the bias is
+// added, and the sum is rounded once. Results are bit-identical for any thread count.
 TURNOUT_API void indice_convolution_forward(Context& context, const ConstTensor& features,
                                             const ConstTensor& filters, const ConstTensor& indice_pairs,
                                             const ConstTensor& indice_num, const ConstTensor* bias,
@@ -146,10 +155,10 @@ inline void indice_convolution_forward(const ConstTensor& features, const ConstT
                              features_out, params);
 }
 
-// The gradient of features, for that of features_out:
+// The gradient of features, given output_grad, the gradient of features_out:
 //   input_grad = 0
 //   for k, for j < indice_num[k]:  input_grad[i] += output_grad[o] transpose(filters[k])
-// All else as above, with the roles of rows and channels exchanged.
+// Otherwise as indice_convolution_forward(), with inputs and outputs exchanged.
 TURNOUT_API void indice_convolution_backward_data(Context& context, const ConstTensor& output_grad,
                                                   const ConstTensor& filters, const ConstTensor& indice_pairs,
                                                   const ConstTensor& indice_num, const Tensor& input_grad,
@@ -161,6 +170,45 @@ inline void indice_convolution_backward_data(const ConstTensor& output_grad, con
   indice_convolution_backward_data(default_context(), output_grad, filters, indice_pairs, indice_num,
                                    input_grad, params);
 }
+
+struct IndiceConvolutionIndexParams {
+  std::int64_t rows = 0;               // of features
+  std::int64_t out_rows = 0;           // of features_out
+  bool inverse = false, subm = false;  // of the convolution
+};
+
+// An index of the pairs by output row, to keep between convolutions along the same pairs. A convolution
+// without an index builds one in each call, which takes up to a fifth of its time. Results are bit-identical
+// with and without it. Two steps, because the size of the index depends on indice_num:
+//
+//   IndiceConvolutionIndex by_row(context, indice_pairs, indice_num, {.rows = 100, .out_rows = 50});
+//   ... memory for by_row.size() int64 ...
+//   by_row.write(index);
+//   indice_convolution_forward(.., {.index = &index});
+//
+// indice_convolution_backward_data() takes the index of the opposite direction: `inverse` negated, `rows` of
+// output_grad, `out_rows` of input_grad. One index is for any number of channels, dtype and number of
+// threads. An index with a row or an offset out of range is an error; the index of other pairs of the same
+// size gives their results. Its contents are not documented and may differ between releases.
+class TURNOUT_API IndiceConvolutionIndex {
+ public:
+  // The tensors and the context must stay valid until write().
+  IndiceConvolutionIndex(Context& context, const ConstTensor& indice_pairs, const ConstTensor& indice_num,
+                         const IndiceConvolutionIndexParams& params);
+  IndiceConvolutionIndex(const ConstTensor& indice_pairs, const ConstTensor& indice_num,
+                         const IndiceConvolutionIndexParams& params)
+      : IndiceConvolutionIndex(default_context(), indice_pairs, indice_num, params) {}
+
+  std::int64_t size() const { return size_; }
+  // index [size] int64. A pair with a row out of range is an error that names its k and j.
+  void write(const Tensor& index) const;
+
+ private:
+  Context& context_;
+  ConstTensor indice_pairs_, indice_num_;
+  IndiceConvolutionIndexParams params_;
+  std::int64_t size_;
+};
 
 // The gradient of filters:
 //   filters_grad[k] = sum over j < indice_num[k] of  transpose(features[i]) output_grad[o]
@@ -180,13 +228,12 @@ inline void indice_convolution_backward_filter(const ConstTensor& features, cons
                                      filters_grad, params);
 }
 
-// Where the maximum of a window starts: at 0, so that negative windows give 0, or at the lowest finite
-// number.
+// The start value of a maximum: 0, so that windows of negative numbers give 0, or the lowest finite number.
 enum class PoolInit : std::uint8_t { zero, lowest };
 
 // features_out = init; for k, for j < indice_num[k], each channel:
 //   features_out[o] = features[i]  where features[i] > features_out[o]
-// So NaN never wins. Tensors and pairs as above, with channels [rows, channels] in and out.
+// NaN is ignored. features [rows, channels], features_out [out_rows, channels]; pairs as above.
 TURNOUT_API void indice_max_pool_forward(Context& context, const ConstTensor& features,
                                          const ConstTensor& indice_pairs, const ConstTensor& indice_num,
                                          const Tensor& features_out, PoolInit init = PoolInit::zero);
@@ -211,7 +258,7 @@ inline void indice_max_pool_backward(const ConstTensor& features, const ConstTen
                            input_grad);
 }
 
-// The mean of each window over the pairs it has:
+// The mean of each window over its pairs:
 //   features_out[o] = the sum of features[i] over its pairs, in ascending k, then j, / their number
 // 0 without a pair. Sums and quotients in f32 (f64 for f64), then one rounding.
 TURNOUT_API void indice_avg_pool_forward(Context& context, const ConstTensor& features,
@@ -222,7 +269,8 @@ inline void indice_avg_pool_forward(const ConstTensor& features, const ConstTens
   indice_avg_pool_forward(default_context(), features, indice_pairs, indice_num, features_out);
 }
 
-// Its gradient: input_grad = 0;  input_grad[i] += output_grad[o] / the number of pairs of o.
+// The gradient of indice_avg_pool_forward: input_grad = 0;  input_grad[i] += output_grad[o] / the number of
+// pairs of o.
 TURNOUT_API void indice_avg_pool_backward(Context& context, const ConstTensor& output_grad,
                                           const ConstTensor& indice_pairs, const ConstTensor& indice_num,
                                           const Tensor& input_grad);

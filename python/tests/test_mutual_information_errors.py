@@ -116,8 +116,8 @@ def test_columns(name, columns):
     [
         ("forward", {"p": lambda p: p[:, :3].copy()}, "p.shape[1] is 3, expected symbols + 1 = 4"),
         ("forward", {"p": lambda p: p[:, :, :4].copy()}, "p.shape[2] is 4, expected frames + 1 = 5"),
-        ("forward", {"p": lambda p: p.astype(np.float16)}, "p has dtype f16, expected f32 beside px of f32"),
-        ("forward", {"p": wide, "ans": wide}, "p has dtype f64, expected f32 beside px of f32"),
+        ("forward", {"p": lambda p: p.astype(np.float16)}, "p has dtype f16, expected f32 for px of f32"),
+        ("forward", {"p": wide, "ans": wide}, "p has dtype f64, expected f32 for px of f32"),
         ("forward", {"p": read_only}, "p is read-only, expected memory that can be written to"),
         ("forward", {"ans": wide}, "ans has dtype f64, expected that of p"),
         ("forward", {"ans": lambda a: a[:1]}, "ans.shape[0] is 1, expected batch = 2"),
@@ -126,7 +126,7 @@ def test_columns(name, columns):
             {"out": lambda out: out[:1]},
             "out has 1 entries, expected a tuple of p, ans; None allocates",
         ),
-        ("backward", {"p": wide, "ans_grad": wide}, "p has dtype f64, expected f32 beside px of f32"),
+        ("backward", {"p": wide, "ans_grad": wide}, "p has dtype f64, expected f32 for px of f32"),
         ("backward", {"p": lambda p: p[:, :, :4].copy()}, "p.shape[2] is 4, expected frames + 1 = 5"),
         ("backward", {"ans_grad": wide}, "ans_grad has dtype f64, expected that of p"),
         ("backward", {"ans_grad": lambda a: a[:1]}, "ans_grad.shape[0] is 1, expected batch = 2"),
@@ -147,7 +147,7 @@ def test_columns(name, columns):
             {"out": lambda out: (*out, None)},
             "out has 3 entries, expected a tuple of px_grad, py_grad; None allocates",
         ),
-        ("forward_backward", {"ans": wide}, "ans has dtype f64, expected f32 beside px of f32"),
+        ("forward_backward", {"ans": wide}, "ans has dtype f64, expected f32 for px of f32"),
         ("forward_backward", {"px_grad": lambda g: g[:1]}, "px_grad.shape[0] is 1, expected batch = 2"),
         (
             "forward_backward",

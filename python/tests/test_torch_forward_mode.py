@@ -11,6 +11,7 @@ pytestmark = pytest.mark.torch
 OPS = torch.ops.turnout
 COORS = torch.tensor([[0, 1], [2, 0], [0, 1], [-1, 0]])
 MAP = torch.tensor([0, 1, 0, -1])
+GROUPS = torch.tensor([0, 1, 0, 1])
 ORDER = torch.tensor([2, 0, 3, 1])
 COUNT = torch.tensor([[4, 0], [0, 0]])
 SIZE, RANGE = [0.5] * 3, [-4.0] * 3 + [4.0] * 3
@@ -57,11 +58,61 @@ CALLS = {
         *("px", (2, 3, 5)),
         lambda x: OPS.mutual_information_forward_backward(x, PY)[0],
     ),
+    "rnnt_logprobs_joint_forward": (
+        *("logits", (2, 4, 4, 6)),
+        lambda x: OPS.rnnt_logprobs_joint_forward(x, TEXT, 0)[1],
+    ),
+    "rnnt_logprobs_joint_backward": (
+        *("px_grad", (2, 3, 5)),
+        lambda x: OPS.rnnt_logprobs_joint_backward(LOGITS, TEXT, LOGITS[..., 0], x, PY, 0),
+    ),
+    "rnnt_logprobs_pruned_forward": (
+        *("logits", (2, 4, 2, 6)),
+        lambda x: OPS.rnnt_logprobs_pruned_forward(x, TEXT, KEPT, 0)[1],
+    ),
+    "rnnt_logprobs_pruned_backward": (
+        *("px_grad", (2, 3, 5)),
+        lambda x: OPS.rnnt_logprobs_pruned_backward(
+            LOGITS[:, :, :2], TEXT, KEPT, LOGITS[:, :, :2, 0], x, PY, 0
+        ),
+    ),
+    "rnnt_logprobs_fused_forward": (
+        *("weight", (6, 6)),
+        lambda x: OPS.rnnt_logprobs_fused_forward(*JOINER, x, None, "tanh", TEXT, KEPT, 0)[1],
+    ),
+    "rnnt_logprobs_fused_backward": (
+        *("px_grad", (2, 3, 5)),
+        lambda x: OPS.rnnt_logprobs_fused_backward(
+            *(*JOINER, torch.zeros(6, 6), None, "tanh", TEXT, KEPT, torch.zeros(2, 4, 2), x, PY, 0)
+        )[0],
+    ),
+    "rnnt_logprobs_simple_forward": (
+        *("lm", (2, 4, 6)),
+        lambda x: OPS.rnnt_logprobs_simple_forward(x, LOGITS[0, :2], TEXT, 0)[1],
+    ),
+    "rnnt_logprobs_simple_backward": (
+        *("px_grad", (2, 3, 5)),
+        lambda x: OPS.rnnt_logprobs_simple_backward(
+            LOGITS[0, :2], LOGITS[0, :2], TEXT, LOGITS[..., 0], x, PY, 0
+        )[0],
+    ),
+    "rnnt_pruning_forward": ("lm", (2, 4, 6), lambda x: OPS.rnnt_pruning_forward(x, KEPT)),
+    "rnnt_pruning_backward": ("pruned_grad", (2, 4, 2, 6), lambda x: OPS.rnnt_pruning_backward(x, KEPT, 3)),
+    "rnnt_align": ("px", (2, 3, 5), lambda x: OPS.rnnt_align(x, PY)[1]),
     "voxelize_hard": ("points", (4, 3), lambda x: OPS.voxelize_hard(x, SIZE, RANGE, 3, 4)[0]),
     "dynamic_scatter_forward": ("feats", (4, 3), lambda x: OPS.dynamic_scatter_forward(x, COORS)[0]),
     "dynamic_scatter_backward": (
         *("grad_voxel_feats", (2, 3)),
         lambda x: OPS.dynamic_scatter_backward(x, None, None, MAP, None, "sum"),
+    ),
+    "scatter_sum": ("src", (4, 3), lambda x: OPS.scatter_sum(x, GROUPS, 2)),
+    "scatter_mean": ("src", (4, 3), lambda x: OPS.scatter_mean(x, GROUPS, 2)),
+    "scatter_max": ("src", (4, 3), lambda x: OPS.scatter_max(x, GROUPS, 2)[0]),
+    "scatter_sum_backward": ("grad_out", (2, 3), lambda x: OPS.scatter_sum_backward(x, GROUPS)),
+    "scatter_mean_backward": ("grad_out", (2, 3), lambda x: OPS.scatter_mean_backward(x, GROUPS)),
+    "scatter_max_backward": (
+        *("grad_out", (2, 3)),
+        lambda x: OPS.scatter_max_backward(x, GROUPS, torch.zeros(2, 3, dtype=torch.int64)),
     ),
     "indice_convolution_forward": (
         *("features", (4, 3)),
@@ -89,6 +140,8 @@ CALLS = {
 FILTERS = torch.rand(2, 3, 2)
 PAIRS = torch.zeros(2, 2, 4, dtype=torch.int32), torch.tensor([1, 3])
 PX, PY = torch.zeros(2, 3, 5), torch.zeros(2, 4, 4)
+LOGITS, TEXT, KEPT = torch.zeros(2, 4, 4, 6), torch.ones(2, 3).long(), torch.arange(2).repeat(2, 4, 1)
+JOINER = torch.zeros(2, 4, 6), torch.zeros(2, 4, 6)
 
 
 def dual_level(function, x):
@@ -117,8 +170,8 @@ DIFFERENTIATIONS = {
 
 def test_all_operators_are_here():
     names = {name for name in dir(OPS) if hasattr(getattr(OPS, name), "default")}
-    of_integers = {"voxelize", "get_indice_pairs", "moe_locations"}
-    assert names - of_integers == set(CALLS)  # those have results of integers
+    have_integers = {"voxelize", "get_indice_pairs", "rnnt_prune_ranges", "moe_locations"}  # as results
+    assert names - have_integers == set(CALLS)
 
 
 @pytest.mark.parametrize("name", CALLS)

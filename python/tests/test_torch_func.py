@@ -18,6 +18,8 @@ PX, PY = (
     torch.zeros(2, 4, 4).double(),
 )
 ROWS = torch.arange(12.0).double().reshape(4, 3)
+LOGITS = torch.randn(2, 4, 4, 6, generator=torch.Generator().manual_seed(2)).double()
+TEXT, KEPT = torch.ones(2, 3).long(), torch.arange(4).repeat(2, 4, 1)
 
 # Functions of one tensor. The first ones have derivatives of every order, the others one.
 SMOOTH = {
@@ -30,11 +32,25 @@ SMOOTH = {
         ROWS[:2],
         lambda x: OPS.dynamic_scatter_backward(x, None, None, MAP, None, "sum"),
     ),
+    "do_rnnt_pruning": (LOGITS[0], lambda x: turnout.torch.do_rnnt_pruning(x[:2], x[:2], KEPT[..., :2])[1]),
 }
 ONCE = {
     "mutual_information_forward": (PX, lambda x: OPS.mutual_information_forward(x, PY)[1]),
     "mutual_information_recursion": (PX, lambda x: mutual_information_recursion(x, PY)),
     "joint": (PX, lambda x: joint_mutual_information_recursion([x, x * 2], [PY, PY])),
+    "rnnt_loss": (LOGITS, lambda x: turnout.torch.rnnt_loss(x, TEXT, 0, reduction="none")),
+    "rnnt_loss_pruned": (
+        LOGITS,
+        lambda x: turnout.torch.rnnt_loss_pruned(x, TEXT, KEPT, 0, reduction="none", fastemit_lambda=0.1),
+    ),
+    "rnnt_loss_pruned_fused": (
+        LOGITS[0],
+        lambda x: turnout.torch.rnnt_loss_pruned_fused(
+            *(x[:2], x[2:], x[0], x[0, :, 0], "tanh", TEXT, KEPT, 0)
+        ),
+    ),
+    "rnnt_loss_simple": (LOGITS[0], lambda x: turnout.torch.rnnt_loss_simple(x[:2], x[2:], TEXT, 0)),
+    "rnnt_loss_smoothed": (LOGITS[0], lambda x: turnout.torch.rnnt_loss_smoothed(x[:2], x[2:], TEXT, 0)),
 }
 ALL = {**SMOOTH, **ONCE}
 
@@ -83,9 +99,7 @@ def test_grad_of_grad(name):
 @pytest.mark.parametrize("name", ONCE)
 def test_a_second_derivative_is_refused(name):
     x, function = ONCE[name]
-    with pytest.raises(
-        NotImplementedError, match="mutual_information_backward: a derivative of the gradients"
-    ):
+    with pytest.raises(NotImplementedError, match=r"_backward: a derivative of the gradients"):
         torch.func.grad(lambda y: torch.func.grad(loss_of(function))(y).sum())(x)
 
 

@@ -14,6 +14,10 @@ PX, PY = torch.zeros(2, 3, 5), torch.zeros(2, 4, 4)
 FEATS, COORS = torch.ones(4, 3), torch.zeros(4, 3, dtype=torch.int32)
 COUNT = torch.tensor([[3, 1]])
 SIZE, RANGE = [1, 1, 1], [0, 0, 0, 4, 4, 4]
+OPS = torch.ops.turnout
+LOGITS, TEXT, KEPT = torch.zeros(2, 4, 4, 6), torch.ones(2, 3).long(), torch.arange(4).repeat(2, 4, 1)
+SUMS = {"lm": torch.zeros(2, 4, 6), "am": torch.zeros(2, 4, 6)}
+BOX = torch.tensor([[0, 0, 3, 4], [0, 0, 2, 3]])
 
 SENTENCES = [
     (lambda: mutual_information_recursion(PX, PY[:1]), "mutual_information_recursion: py.shape[0] is 1, exp"),
@@ -156,6 +160,15 @@ CALLS = {
     turnout.torch.voxelize: {"points": FEATS, "voxel_size": SIZE, "point_cloud_range": RANGE},
     turnout.torch.dynamic_scatter: {"feats": FEATS, "coors": COORS},
     mutual_information_recursion: {"px": PX, "py": PY, "boundary": torch.zeros(2, 4, dtype=torch.int64)},
+    turnout.torch.rnnt_loss: {"logits": LOGITS, "symbols": TEXT, "termination_symbol": 0, "boundary": BOX},
+    turnout.torch.rnnt_loss_simple: {**SUMS, "symbols": TEXT, "termination_symbol": 0, "boundary": BOX},
+    turnout.torch.rnnt_loss_smoothed: {**SUMS, "symbols": TEXT, "termination_symbol": 0, "boundary": BOX},
+    turnout.torch.rnnt_loss_pruned: {
+        **{"logits": LOGITS, "symbols": TEXT, "ranges": KEPT, "termination_symbol": 0, "boundary": BOX}
+    },
+    turnout.torch.get_rnnt_prune_ranges: {"px_grad": PX, "py_grad": PY, "boundary": BOX, "s_range": 2},
+    turnout.torch.do_rnnt_pruning: {"am": SUMS["am"], "lm": SUMS["lm"], "ranges": KEPT},
+    turnout.torch.rnnt_align: {"px": PX, "py": PY, "boundary": BOX},
     mmcv.voxelization: {"points": FEATS, "voxel_size": SIZE, "coors_range": RANGE},
     mmcv.get_indice_pairs: {"indices": COORS, "batch_size": 1, "spatial_shape": [4, 4]},
 }
@@ -194,6 +207,7 @@ def test_a_missing_argument_has_the_sentence_of_python():
 def test_names_of_nodes():
     feats = FEATS.clone().requires_grad_()
     px = PX.clone().requires_grad_()
+    logits = LOGITS.clone().requires_grad_()
     index = turnout.torch.VoxelIndex(COORS)
     for result, name in (
         (turnout.torch.moe_re_routing(feats, COUNT)[0], "MoeReRoutingBackward"),
@@ -201,6 +215,8 @@ def test_names_of_nodes():
         (turnout.torch.dynamic_scatter(feats, COORS)[0], "DynamicScatterForwardBackward"),
         (mutual_information_recursion(px, PY), "MutualInformationForwardBackwardBackward"),
         (index.reduce(feats), "VoxelIndexReduceBackward"),
+        (OPS.rnnt_logprobs_joint_forward(logits, TEXT, 0)[0], "RnntLogprobsJointForwardBackward"),
+        (OPS.rnnt_pruning_forward(logits[0, :2], KEPT), "RnntPruningForwardBackward"),
     ):
         assert result.grad_fn.name() == name
 

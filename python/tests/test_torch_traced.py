@@ -19,6 +19,19 @@ COUNT = torch.tensor([[3, 1]])
 SITES = torch.zeros(4, 4, dtype=torch.int32)
 PAIRS, NUM = torch.zeros(2, 2, 4, dtype=torch.int32), torch.ones(2, dtype=torch.int64)
 SIZE, RANGE = [0.5] * 3, [-4.0] * 3 + [4.0] * 3
+BOX = torch.zeros(2, 4, dtype=torch.int64)
+TEXT, KEPT = torch.zeros(2, 3, dtype=torch.int64), torch.arange(2).repeat(2, 4, 1)
+STEPS = {"px_grad": torch.zeros(2, 3, 5), "py_grad": torch.zeros(2, 4, 4)}
+
+JOINER = {
+    **{
+        "am": torch.ones(2, 4, 6),
+        "lm": torch.ones(2, 4, 6),
+        "weight": torch.ones(5, 6),
+        "bias": torch.ones(5),
+    },
+    **{"activation": "tanh", "symbols": TEXT, "ranges": KEPT, "termination_symbol": 0, "boundary": BOX},
+}
 
 # Arguments of each operator.
 CALLS = {
@@ -79,10 +92,43 @@ CALLS = {
         "py": torch.zeros(2, 4, 4),
         "boundary": torch.zeros(2, 4, dtype=torch.int64),
     },
+    "rnnt_logprobs_joint_forward": {
+        **{"logits": torch.ones(2, 4, 4, 6), "symbols": TEXT, "termination_symbol": 0, "boundary": BOX},
+        **{"modified": False, "overwrite_logits": False},
+    },
+    "rnnt_logprobs_joint_backward": {
+        **{"logits": torch.ones(2, 4, 4, 6), "symbols": TEXT, "normalizer": torch.ones(2, 4, 4)},
+        **{**STEPS, "termination_symbol": 0, "boundary": BOX},
+    },
+    "rnnt_logprobs_pruned_forward": {
+        **{"logits": torch.ones(2, 4, 2, 6), "symbols": TEXT, "ranges": KEPT, "termination_symbol": 0},
+        **{"boundary": BOX, "modified": False, "use_hat_loss": False, "overwrite_logits": False},
+    },
+    "rnnt_logprobs_pruned_backward": {
+        **{"logits": torch.ones(2, 4, 2, 6), "symbols": TEXT, "ranges": KEPT, **STEPS},
+        **{"normalizer": torch.ones(2, 4, 2), "termination_symbol": 0, "boundary": BOX},
+        "use_hat_loss": False,
+    },
+    "rnnt_logprobs_fused_forward": {**JOINER, "modified": False, "use_hat_loss": False},
+    "rnnt_logprobs_fused_backward": {
+        **{**JOINER, "normalizer": torch.ones(2, 4, 2), **STEPS, "use_hat_loss": False},
+    },
+    "rnnt_logprobs_simple_forward": {
+        **{"lm": torch.ones(2, 4, 6), "am": torch.ones(2, 4, 6), "symbols": TEXT, "termination_symbol": 0},
+        **{"boundary": BOX, "modified": False},
+    },
+    "rnnt_logprobs_simple_backward": {
+        **{"lm": torch.ones(2, 4, 6), "am": torch.ones(2, 4, 6), "symbols": TEXT, **STEPS},
+        **{"normalizer": torch.ones(2, 4, 4), "termination_symbol": 0, "boundary": BOX},
+    },
+    "rnnt_prune_ranges": {**STEPS, "boundary": BOX, "s_range": 2, "score": "flow"},
+    "rnnt_pruning_forward": {"lm": torch.ones(2, 4, 6), "ranges": KEPT},
+    "rnnt_pruning_backward": {"pruned_grad": torch.ones(2, 4, 2, 6), "ranges": KEPT, "symbols": 3},
+    "rnnt_align": {"px": torch.zeros(2, 3, 5), "py": torch.zeros(2, 4, 4), "boundary": BOX},
     "voxelize": {"points": torch.ones(4, 3), "voxel_size": SIZE, "point_cloud_range": RANGE},
     "voxelize_hard": {
         **{"points": torch.ones(4, 3), "voxel_size": SIZE, "point_cloud_range": RANGE},
-        **{"max_points": 2, "max_voxels": 3},
+        **{"max_points": 2, "max_voxels": 3, "return_map": True},
     },
     "dynamic_scatter_forward": {"feats": torch.ones(4, 3), "coors": SITES, "reduce_type": "max"},
     "dynamic_scatter_backward": {
@@ -90,6 +136,12 @@ CALLS = {
         **{"point2voxel_map": MAP, "voxel_points_count": torch.ones(2, dtype=torch.int32)},
         "reduce_type": "mean",
     },
+    "scatter_sum": {"src": torch.ones(4, 3), "index": MAP, "dim_size": 2},
+    "scatter_mean": {"src": torch.ones(4, 3), "index": MAP, "dim_size": 2},
+    "scatter_max": {"src": torch.ones(4, 3), "index": MAP, "dim_size": 2},
+    "scatter_sum_backward": {"grad_out": torch.ones(2, 3), "index": MAP},
+    "scatter_mean_backward": {"grad_out": torch.ones(2, 3), "index": MAP},
+    "scatter_max_backward": {"grad_out": torch.ones(2, 3), "index": MAP, "argmax": torch.zeros(2, 3).long()},
     "get_indice_pairs": {
         **{"indices": SITES, "batch_size": 1, "spatial_shape": [5, 6, 7], "kernel_size": [3], "stride": [1]},
         **{"padding": [0], "dilation": [1], "output_padding": [0], "subm": True, "transpose": False},
@@ -128,9 +180,13 @@ TENSORS = [
 ]
 WITHOUT_GRADIENT = (
     *("moe_dispatch_backward", "moe_combine_backward", "moe_locations"),
-    "indice_max_pool_backward",
+    *("indice_max_pool_backward", "rnnt_align"),
 )
-HAS_DYNAMIC_SIZE = ("voxelize_hard", "dynamic_scatter_forward")
+HAS_DYNAMIC_SIZE = {
+    "voxelize_hard": "voxels",
+    "dynamic_scatter_forward": "voxels",
+    "rnnt_prune_ranges": "rows",
+}
 
 
 def call(name, **changes):
@@ -203,6 +259,8 @@ def test_shapes_are_checked(name, argument):
     rows_are_free = argument in ("points", "filters", "expert_output") or (
         name.startswith("indice_") and value.dim() == 2
     )
+    if name.startswith("scatter_") and name.endswith("_backward"):
+        rows_are_free = argument == "index" or name != "scatter_max_backward"
     if not rows_are_free and len(value) > 1:
         broken.append(torch.cat([value, value]))
     if (name, argument) == ("get_indice_pairs", "indices"):
@@ -229,6 +287,13 @@ def test_shapes_are_checked(name, argument):
         ("dynamic_scatter_forward", {"reduce_type": "median"}),
         ("dynamic_scatter_forward", {"coors": torch.zeros(4, 5, dtype=torch.int32)}),
         ("mutual_information_forward", {"px": torch.zeros(2, 3, 6)}),
+        ("rnnt_logprobs_joint_forward", {"termination_symbol": -1}),
+        ("rnnt_logprobs_simple_forward", {"termination_symbol": 6}),
+        ("rnnt_logprobs_pruned_forward", {"symbols": TEXT[:, :0]}),
+        ("rnnt_prune_ranges", {"score": "most"}),
+        ("scatter_sum", {"dim_size": -1}),
+        ("scatter_max", {"dim_size": 2**31}),
+        ("rnnt_logprobs_fused_forward", {"activation": "gelu"}),
         ("get_indice_pairs", {"spatial_shape": [5, 6]}),
         ("get_indice_pairs", {"spatial_shape": [5, 6, 0]}),
         ("get_indice_pairs", {"kernel_size": [3, 3]}),
@@ -247,7 +312,8 @@ def test_scalars_are_checked(name, changes):
 def test_sizes_that_depend_on_values(name):
     meta = {k: v.to("meta") for k, v in CALLS[name].items() if isinstance(v, torch.Tensor)}
     assert sentence_of(lambda: call(name, **meta)) == (
-        f"{name}: the number of voxels depends on values, which tensors on the device meta do not have; use "
+        f"{name}: the number of {HAS_DYNAMIC_SIZE[name]} depends on values, which tensors on the device "
+        "meta do not have; use "
         "fake tensors, or real ones"
     )
 

@@ -208,6 +208,134 @@ def mutual_information_forward_backward(
     torch_team: bool,
     /,
 ) -> tuple[Any, Any, Any]: ...
+def rnnt_logprobs_joint_forward(
+    logits: Any,
+    symbols: Any,
+    termination_symbol: SupportsIndex,
+    boundary: Any | None,
+    modified: bool,
+    out: tuple[Any | None, ...] | None,
+    torch_team: bool,
+    /,
+) -> tuple[Any, Any, Any, Any]: ...
+def rnnt_logprobs_joint_backward(
+    logits: Any,
+    symbols: Any,
+    normalizer: Any,
+    px_grad: Any,
+    py_grad: Any,
+    termination_symbol: SupportsIndex,
+    boundary: Any | None,
+    out: Any | None,
+    torch_team: bool,
+    /,
+) -> Any: ...
+def rnnt_logprobs_pruned_forward(
+    logits: Any,
+    symbols: Any,
+    ranges: Any,
+    termination_symbol: SupportsIndex,
+    boundary: Any | None,
+    modified: bool,
+    use_hat_loss: bool,
+    out: tuple[Any | None, ...] | None,
+    torch_team: bool,
+    /,
+) -> tuple[Any, Any, Any, Any]: ...
+def rnnt_logprobs_pruned_backward(
+    logits: Any,
+    symbols: Any,
+    ranges: Any,
+    normalizer: Any,
+    px_grad: Any,
+    py_grad: Any,
+    termination_symbol: SupportsIndex,
+    boundary: Any | None,
+    use_hat_loss: bool,
+    out: Any | None,
+    torch_team: bool,
+    /,
+) -> Any: ...
+def rnnt_logprobs_fused_forward(
+    am: Any,
+    lm: Any,
+    weight: Any,
+    bias: Any | None,
+    activation: str,
+    symbols: Any,
+    ranges: Any,
+    termination_symbol: SupportsIndex,
+    boundary: Any | None,
+    modified: bool,
+    use_hat_loss: bool,
+    out: tuple[Any | None, ...] | None,
+    torch_team: bool,
+    /,
+) -> tuple[Any, Any, Any, Any]: ...
+def rnnt_logprobs_fused_backward(
+    am: Any,
+    lm: Any,
+    weight: Any,
+    bias: Any | None,
+    activation: str,
+    symbols: Any,
+    ranges: Any,
+    normalizer: Any,
+    px_grad: Any,
+    py_grad: Any,
+    termination_symbol: SupportsIndex,
+    boundary: Any | None,
+    use_hat_loss: bool,
+    out: tuple[Any | None, ...] | None,
+    torch_team: bool,
+    /,
+) -> tuple[Any, Any, Any, Any | None]: ...
+def rnnt_logprobs_simple_forward(
+    lm: Any,
+    am: Any,
+    symbols: Any,
+    termination_symbol: SupportsIndex,
+    boundary: Any | None,
+    modified: bool,
+    out: tuple[Any | None, ...] | None,
+    torch_team: bool,
+    /,
+) -> tuple[Any, Any, Any, Any]: ...
+def rnnt_logprobs_simple_backward(
+    lm: Any,
+    am: Any,
+    symbols: Any,
+    normalizer: Any,
+    px_grad: Any,
+    py_grad: Any,
+    termination_symbol: SupportsIndex,
+    boundary: Any | None,
+    out: tuple[Any | None, Any | None] | None,
+    torch_team: bool,
+    /,
+) -> tuple[Any, Any]: ...
+def rnnt_prune_ranges(
+    px_grad: Any,
+    py_grad: Any,
+    boundary: Any,
+    s_range: SupportsIndex,
+    score: str,
+    out: Any | None,
+    torch_team: bool,
+    /,
+) -> Any: ...
+def rnnt_pruning_forward(lm: Any, ranges: Any, out: Any | None, torch_team: bool, /) -> Any: ...
+def rnnt_pruning_backward(
+    pruned_grad: Any, ranges: Any, symbols: SupportsIndex, out: Any | None, torch_team: bool, /
+) -> Any: ...
+def rnnt_align(
+    px: Any,
+    py: Any,
+    boundary: Any | None,
+    out: tuple[Any | None, Any | None] | None,
+    torch_team: bool,
+    /,
+) -> tuple[Any, Any]: ...
 def get_indice_pairs(
     indices: Any,
     batch_size: SupportsIndex,
@@ -243,6 +371,7 @@ def indice_convolution_forward(
     bias: Any | None,
     inverse: bool,
     subm: bool,
+    index: Any | None,
     out: Any | None,
     torch_team: bool,
     /,
@@ -253,6 +382,18 @@ def indice_convolution_backward_data(
     indice_pairs: Any,
     indice_num: Any,
     num_act_in: SupportsIndex,
+    inverse: bool,
+    subm: bool,
+    index: Any | None,
+    out: Any | None,
+    torch_team: bool,
+    /,
+) -> Any: ...
+def indice_convolution_index(
+    indice_pairs: Any,
+    indice_num: Any,
+    rows: SupportsIndex,
+    out_rows: SupportsIndex,
     inverse: bool,
     subm: bool,
     out: Any | None,
@@ -314,10 +455,11 @@ def voxelize(
     point_cloud_range: Any,
     max_points: SupportsIndex,
     max_voxels: SupportsIndex,
-    out: Any | tuple[Any | None, Any | None, Any | None] | None,
+    return_map: bool,
+    out: Any | tuple[Any | None, ...] | None,
     torch_team: bool,
     /,
-) -> Any | tuple[Any, Any, Any]: ...
+) -> Any | tuple[Any, ...]: ...
 def dynamic_scatter_forward(
     feats: Any,
     coors: Any,
@@ -338,6 +480,7 @@ def dynamic_scatter_backward(
     /,
 ) -> Any: ...
 def voxel_index(coors: Any, torch_team: bool, /) -> tuple[VoxelIndex, tuple[Any, Any, Any]]: ...
+def voxel_index_first_points(index: VoxelIndex, /) -> Any: ...
 def voxel_index_reduce(index: VoxelIndex, feats: Any, reduce_type: str, out: Any | None, /) -> Any: ...
 def voxel_index_reduce_backward(
     index: VoxelIndex,
@@ -347,4 +490,23 @@ def voxel_index_reduce_backward(
     reduce_type: str,
     out: Any | None,
     /,
+) -> Any: ...
+def scatter_sum(
+    src: Any, index: Any, dim_size: SupportsIndex | None, out: Any | None, torch_team: bool, /
+) -> Any: ...
+def scatter_mean(
+    src: Any, index: Any, dim_size: SupportsIndex | None, out: Any | None, torch_team: bool, /
+) -> Any: ...
+def scatter_max(
+    src: Any,
+    index: Any,
+    dim_size: SupportsIndex | None,
+    out: tuple[Any | None, Any | None] | None,
+    torch_team: bool,
+    /,
+) -> tuple[Any, Any]: ...
+def scatter_sum_backward(grad_out: Any, index: Any, out: Any | None, torch_team: bool, /) -> Any: ...
+def scatter_mean_backward(grad_out: Any, index: Any, out: Any | None, torch_team: bool, /) -> Any: ...
+def scatter_max_backward(
+    grad_out: Any, index: Any, argmax: Any, out: Any | None, torch_team: bool, /
 ) -> Any: ...

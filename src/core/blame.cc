@@ -1,4 +1,4 @@
-// Which argument is at fault when extents disagree, and the sentence about it.
+// Decides which argument is at fault when extents disagree, and writes the error message.
 #include "core/check.h"
 
 namespace turnout::core {
@@ -10,7 +10,7 @@ std::string place_text(const Signature& signature, int argument, int position) {
   return concat(signature.arguments[argument].name, ".shape[", std::int64_t{position}, "]");
 }
 
-// "samples = 23", or "4" for what has no name.
+// "samples = 23", or "4" for an extent without a name.
 std::string named(const Extent& extent, std::int64_t value) {
   return extent.names.count == 0 ? concat(value) : concat(extent.text, " = ", value);
 }
@@ -26,7 +26,7 @@ std::optional<Arguments::Said> Arguments::said_by(int i, int name) const {
   for (int dim = 0; dim < argument.dims.count; ++dim) {
     const Extent& extent = argument.dims[dim];
     if (dropped && extent.optional) continue;
-    if (position >= slot.rank) break;  // refused for its rank
+    if (position >= slot.rank) break;  // the check of ranks refuses this tensor
     const std::int64_t actual = slot.shape[position++];
     if (extent.names.count != 1 || extent.names[0] != name || actual < extent.add) continue;
     const std::int64_t rest = actual - extent.add;
@@ -38,11 +38,11 @@ std::optional<Arguments::Said> Arguments::said_by(int i, int name) const {
 
 std::optional<Arguments::Said> Arguments::first_to_say(int name) const {
   for (int i = 0; i < signature_.arguments.count; ++i)
-    if (const auto said = said_by(i, name)) return said;
+    if (const auto said = said_by(i, name); said && said->size == size(name)) return said;
   return {};
 }
 
-// Whether a matrix has the size in its other dimension.
+// Whether argument i is a matrix whose other dimension has the expected size.
 bool Arguments::is_transposed(int i, int name, std::int64_t size) const {
   const Argument& argument = signature_.arguments[i];
   const Slot& slot = slots_[i];
@@ -52,7 +52,7 @@ bool Arguments::is_transposed(int i, int name, std::int64_t size) const {
          slot.shape[1 - said->dim] == size;
 }
 
-// The same, and nobody else says of that dimension that it is right.
+// is_transposed(), and no scalar or other argument confirms that the other dimension is right as it is.
 bool Arguments::is_surely_transposed(int i, int name, std::int64_t size) const {
   if (!is_transposed(i, name, size)) return false;
   const int other_name = signature_.arguments[i].dims[1 - said_by(i, name)->dim].names[0];
@@ -73,18 +73,19 @@ void Arguments::refuse_extent(const Step& step, int i, int dim, std::int64_t act
     for (int d = 0; d < dim; ++d) position -= signature_.arguments[i].dims[d].optional;
   const std::string sentence =
       concat(place_text(signature_, i, position), " is ", actual, ", expected ", named(extent, expected));
-  // A size that shapes alone decide. An order that looks at single extents has a status for each.
+  // Only a size that is bound by shapes alone can be blamed on another argument, and only if the step checks
+  // all extents: a step for single extents has an error code of its own.
   const bool is_size = extent.names.count == 1 && extent.names[0] >= signature_.scalars.count;
   const auto said = is_size && step.only.count == 0 ? said_by(i, extent.names[0]) : std::nullopt;
   if (!said || said->dim != dim || signature_.arguments[i].is_output()) fail(step.code, sentence);
 
   const auto name = static_cast<int>(extent.names[0]);  // NOLINT: a position, not a character
   const std::int64_t theirs = size(name);
-  const auto refuse_transposed = [&](int argument, std::int64_t wanted) {
+  const auto refuse_transposed = [&](int argument, std::int64_t expected_size) {
     fail(step.code,
          concat(signature_.arguments[argument].name, " has shape ", shape_text(slots_[argument]),
                 ", expected ", dims_text(signature_.arguments[argument]), " with ", signature_.names[name],
-                " = ", wanted, ": its dimensions are the other way round, transpose it"));
+                " = ", expected_size, ": its dimensions are the other way round, transpose it"));
   };
   int with = 0, with_transposed = 0, against = 0, transposed = 0;
   std::optional<Said> first_against;
@@ -100,7 +101,8 @@ void Arguments::refuse_extent(const Step& step, int i, int dim, std::int64_t act
     transposed += is_surely_transposed(other, name, said->size);
     if (!first_against) first_against = vote;
   }
-  // One matrix is transposed if both of its extents are the other one's; several, if all of them would fit.
+  // This matrix is transposed if each of its extents has the size expected of the other one. Several matrices
+  // that agree against this one are transposed if all of them would fit when transposed.
   const Argument& mine = signature_.arguments[i];
   if (with <= against && is_transposed(i, name, theirs) &&
       sizes_[mine.dims[1 - dim].names[0]] == slots_[i].shape[dim])
@@ -116,7 +118,7 @@ void Arguments::refuse_extent(const Step& step, int i, int dim, std::int64_t act
 }
 
 void Arguments::refuse_rule(const Step& step, const Rule& rule, std::int64_t left, std::int64_t right) const {
-  // The side that is to blame, as an extent of an argument where it is one.
+  // The message names the side that is to blame, if possible as an extent of an argument.
   const bool is_least = rule.left.names.count == 0;
   const Extent& blamed = is_least ? rule.right : rule.left;
   const Extent& bound = is_least ? rule.left : rule.right;
@@ -134,7 +136,7 @@ void Arguments::refuse_rule(const Step& step, const Rule& rule, std::int64_t lef
   }
   const std::string found = is == kSizeMax ? "beyond 64 bits" : concat(is);
   if (is_least) fail(step.code, concat(where, " is ", found, ", expected ", limit, " or more"));
-  // "px.shape[2] + 1 = 5": a size that shapes decide has a place where the caller can see it.
+  // "px.shape[2] + 1 = 5": for a size that is bound by a shape, name the place where the caller sees it.
   std::string most = named(bound, limit);
   if (bound.names.count == 1 && bound.factor == 1 && bound.names[0] >= signature_.scalars.count) {
     const auto said = first_to_say(bound.names[0]);

@@ -1,4 +1,4 @@
-// The checks of a Signature, and the sentence of each failure.
+// The checks of a Signature, and the error message of each.
 #include "core/check.h"
 
 #include <algorithm>
@@ -22,7 +22,7 @@ std::int64_t volume_of(const ScalarValue& vector) {
   return volume;
 }
 
-// A value that is no DType is a mistake of the caller's, whom its number helps.
+// A value that is no DType is shown as a number, which helps the caller to find the mistake.
 std::string dtype_text(DType dtype) {
   if (is_dtype(dtype) || dtype == kForeign) return name_of(dtype);
   return concat(std::int64_t{static_cast<std::uint8_t>(dtype)}, ", which is no DType");
@@ -196,9 +196,9 @@ void Arguments::check_argument(const Step& step, int i) {
         if (argument.is_lane) {
           const DType lane = other.dtype == DType::f64 ? DType::f64 : DType::f32;
           if (slot.dtype != lane)
-            fail(step.code, concat(argument.name, " has dtype ", dtype_text(slot.dtype), ", expected ",
-                                   name_of(lane), " beside ", signature_.arguments[argument.like].name,
-                                   " of ", dtype_text(other.dtype)));
+            fail(step.code,
+                 concat(argument.name, " has dtype ", dtype_text(slot.dtype), ", expected ", name_of(lane),
+                        " for ", signature_.arguments[argument.like].name, " of ", dtype_text(other.dtype)));
           fits = true;
         } else {
           fits |= other.present ? other.dtype == slot.dtype : contains(kAnyDType, slot.dtype);
@@ -239,7 +239,7 @@ void Arguments::check_absent(const Step& step, const Argument& argument, const v
   if (step.check == Check::present) {
     if (!argument.optional) fail(step.code, concat(argument.name, " is missing"));
     if (argument.required_with >= 0 && slots_[argument.required_with].present)
-      fail(step.code, concat(argument.name, " is missing, expected beside ",
+      fail(step.code, concat(argument.name, " is missing, expected together with ",
                              signature_.arguments[argument.required_with].name));
     if (argument.required_when >= 0 && scalars_[argument.required_when].value == argument.when) {
       const Scalar& scalar = signature_.scalars[argument.required_when];
@@ -290,6 +290,7 @@ void Arguments::check_shape(const Step& step, int i, int only_dim) {
 }
 
 void Arguments::check_scalar(const Step& step, int i) const {
+  if (!step.looks_at(i)) return;
   const Scalar& scalar = signature_.scalars[i];
   const ScalarValue& given = scalars_[i];
   const std::int64_t count = scalar.is_vector ? given.value : 1;
@@ -316,7 +317,7 @@ void Arguments::check_rules(const Step& step) const {
     if (!step.looks_at(i)) continue;
     const Rule& rule = signature_.rules[i];
     const std::int64_t left = evaluate(rule.left), right = evaluate(rule.right);
-    if (only_descriptions_ && right == kUnbound) continue;
+    if (right == kUnbound) continue;  // of an optional argument that is not there, or of an unknown extent
     if (left > right) refuse_rule(step, rule, left, right);
   }
 }
@@ -339,7 +340,7 @@ std::size_t Arguments::workspace_bytes() const {
 
 void Arguments::check_workspace(const Step& step) const {
   const std::size_t required = workspace_bytes();
-  if (required == 0) return;  // whatever is given is not looked at
+  if (required == 0) return;  // a workspace that is given anyway is ignored
   if (workspace_.size > 0 && workspace_.data == nullptr)
     fail(step.code, concat("workspace is NULL and workspace_size is not 0, expected memory for ",
                            static_cast<std::int64_t>(required), " bytes or more"));

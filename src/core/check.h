@@ -12,12 +12,12 @@
 
 namespace turnout::core {
 
-// One argument of one call, seen through whatever describes it.
+// One argument of one call: the common form of tensors, C descriptors and Python arrays.
 struct Slot {
   const void* data = nullptr;
   const std::int64_t* shape = nullptr;
   const std::int64_t* stride = nullptr;
-  const char* layout = nullptr;  // its name, where a descriptor has one; for the log
+  const char* layout = nullptr;  // the name of the layout in a C descriptor, for the log
   std::int32_t rank = 0;
   DType dtype = DType::f32;
   bool present = false;
@@ -37,14 +37,14 @@ struct Slot {
         present(true) {}
 
   std::int64_t elements() const;  // saturates; 0 for a negative extent
-  // An extent is 0, or there is no shape at all. Negative extents are for the checks of shapes to refuse.
+  // True if an extent is 0, or if there is no shape. The check of shapes refuses negative extents.
   bool is_empty() const;
   bool is_contiguous() const;
 };
 
 struct ScalarValue {
-  const std::int64_t* values = nullptr;  // nullptr: `value` alone
-  std::int64_t value = 0;                // or the length of `values`
+  const std::int64_t* values = nullptr;  // of a vector; nullptr for a single value
+  std::int64_t value = 0;                // the single value, or the length of `values`
 
   template <class T>
   requires(!requires(T t) { t.data(); }) ScalarValue(T v)
@@ -52,7 +52,7 @@ struct ScalarValue {
   ScalarValue(const std::int64_t* data, std::int64_t count) : values(data), value(count) {}
 };
 
-// Whether the bytes that two arguments can touch overlap; those of absent and empty ones do not.
+// Whether the memory ranges of two arguments overlap. Absent and empty arguments have no memory.
 bool share_memory(const Slot& a, const Slot& b);
 
 // Memory that the caller lends to a call.
@@ -61,24 +61,26 @@ struct Workspace {
   std::size_t size = 0;
 };
 
-inline constexpr std::int64_t kLargeElements = std::int64_t{1} << 31;  // Check::large refuses them
+inline constexpr std::int64_t kLargeElements = std::int64_t{1}
+                                               << 31;  // Check::large refuses tensors with this many elements
 
 inline constexpr std::int64_t kUnbound = -1;
-inline constexpr std::int64_t kAbsent = -2;  // bound: the optional dimension is not there, and counts as 1
-// An extent that check_descriptions() cannot judge: it fits every expression.
+inline constexpr std::int64_t kAbsent = -2;  // bound, but the optional dimension is absent and counts as 1
+// An extent that is not known while a call is traced. check_descriptions() accepts it everywhere.
 inline constexpr std::int64_t kUnknownExtent = std::numeric_limits<std::int64_t>::min();
 
 // The arguments of a call: checked in the signature's order, with every size bound.
 class Arguments {
  public:
-  // threads: of the context that the plan runs on; only the size of its scratch depends on it.
+  // threads: those of the context. Only the size of the scratch memory depends on it.
   Arguments(const Signature& signature, const Slot* slots, int slot_count, const ScalarValue* scalars,
             int scalar_count, const Workspace& workspace = {}, int threads = 1);
 
-  // Runs the steps in order. Throws Error at the first that fails; false: there is nothing to do.
+  // Runs the steps in order and throws Error at the first that fails. Returns false if there is nothing to
+  // do.
   bool check();
   // Runs the steps that need no memory: presence, ranks, dtypes, scalars, shapes and rules. Outputs may be
-  // absent, and extents kUnknownExtent: for callers that trace a call instead of making it.
+  // absent and extents may be kUnknownExtent. For callers that trace a call instead of running it.
   void check_descriptions();
 
   const Signature& signature() const { return signature_; }
@@ -87,10 +89,10 @@ class Arguments {
   std::int64_t size(int name) const { return sizes_[name] == kAbsent ? 1 : sizes_[name]; }
   const ScalarValue& scalar(int i) const { return scalars_[i]; }
   int threads() const { return threads_; }
-  // Bytes of a workspace, wherever it begins, for the plan's scratch; 0 when the plan needs none.
+  // Size of a workspace that holds the plan's scratch memory at any alignment; 0 if the plan needs none.
   std::size_t workspace_bytes() const;
 
-  // "gates f32[3], ..., capacity 2", with the layout behind the shape where there is one: for the log.
+  // "gates f32[3], ..., capacity 2" for the log. A C descriptor's layout follows the shape.
   std::string describe() const;
   [[noreturn]] void fail(ErrorCode code, const std::string& what) const;  // "op: what"
 
@@ -98,18 +100,18 @@ class Arguments {
   void check_argument(const Step& step, int argument);
   void check_absent(const Step& step, const Argument& argument, const void* data) const;
   void check_shape(const Step& step, int argument, int only_dim);
-  // Of an extent that disagrees with others: whoever is alone with what it says is to blame.
+  // Throws for an extent that disagrees with those of other arguments. The message blames the minority.
   [[noreturn]] void refuse_extent(const Step& step, int argument, int dim, std::int64_t actual,
                                   std::int64_t expected) const;
   [[noreturn]] void refuse_rule(const Step& step, const Rule& rule, std::int64_t left,
                                 std::int64_t right) const;
-  // Where an argument has a size as one of its extents, and what it says the size is.
+  // An extent of an argument that states the value of a size.
   struct Said {
     int argument, dim, position;  // dim: in the signature; position: in the tensor
     std::int64_t size;
   };
   std::optional<Said> said_by(int argument, int name) const;
-  std::optional<Said> first_to_say(int name) const;
+  std::optional<Said> first_to_say(int name) const;  // that it is what it is bound to
   bool is_transposed(int argument, int name, std::int64_t size) const;
   bool is_surely_transposed(int argument, int name, std::int64_t size) const;
   void check_scalar(const Step& step, int i) const;
@@ -129,19 +131,20 @@ class Arguments {
   bool only_descriptions_ = false;
 };
 
-// "[choices?, samples]" and "that of input, or f32": for sentences and tables.
+// "[choices?, samples]" and "that of input, or f32", for messages and argument tables.
 std::string dims_text(const Argument& argument);
 std::string dtypes_text(const Signature& signature, const Argument& argument);
 std::string shape_text(const Slot& slot);                               // "[2, 3]"
-std::string_view value_name(const Scalar& scalar, std::int64_t value);  // of an enum
+std::string_view value_name(const Scalar& scalar, std::int64_t value);  // the name of an enum value
 
 std::string concat_parts(std::initializer_list<std::string> parts);
 inline std::string text_of(std::string_view s) { return std::string(s); }
 inline std::string text_of(std::int64_t v) { return std::to_string(v); }
-// The shortest digits that are this number and no other; so that no integer is taken for one, not text_of().
+// Shortest decimal that round-trips (std::to_chars). A separate name, because a text_of(double) overload
+// would be chosen for integers.
 std::string number_text(float v);
 std::string number_text(double v);
-// concat("a", 3, "b"): the words of a sentence; only failing calls come here.
+// concat("a", 3, "b") == "a3b", for error messages. Only failing calls use it, so it may allocate.
 template <class... T>
 std::string concat(const T&... parts) {
   return concat_parts({text_of(parts)...});

@@ -1,10 +1,11 @@
-// How a Signature is written down, and the lists that it is stored in.
+// The grammar in which a Signature is written, and its storage.
 //
 //   inline constexpr const Signature& kScale = signature([] {
 //     return Draft{"scale",
-//                  "batch rows columns",                        // sizes that shapes bind: the first use
-//                  binds {scalar("factor", 1, 64), choice("mode", "keep zero")}, {in("x", kFloats, "batch?,
-//                  rows, columns"),  // `?`: this dimension may be absent
+//                  "batch rows columns",                              // sizes; the first shape that has one
+//                                                                     // binds it
+//                  {scalar("factor", 1, 64), choice("mode", "keep zero")},
+//                  {in("x", kFloats, "batch?, rows, columns"),        // `?`: this dimension may be absent
 //                   out("y", like("x"), "rows * factor, columns + 1")}};
 //   });
 //
@@ -12,12 +13,12 @@
 // may_overlap("x", out("y", ..)): y may share memory with x, and the plan reads x as it was before the first
 // write. Dtypes: a set, like("x"), like("x", set), lane_of("x"): f64 beside f64, else f32. volume(v) is the
 // product of the elements of a vector scalar v.
-// An order of steps may look at a part of what it checks: {Check::shapes, code, "x.1 y"} at one dimension of
-// x and all of y, {Check::rules, code, "space limit"} at the rules of these names; likewise data checks.
-// {Check::outputs_empty, code, "y z"} ends the call when y and z have no elements, whatever the other outputs
-// have. A data check says which names it looks at, and gets their positions.
-// A name that is not declared is a compile error. What the grammar cannot say is an ordinary `if` that
-// throws.
+// A step of the order of checks may be limited to some arguments: {Check::shapes, code, "x.1 y"} checks
+// dimension 1 of x and all of y; {Check::rules, code, "space limit"} checks the rules of these names; scalars
+// and data checks are selected in the same way. {Check::outputs_empty, code, "y z"} ends the call if y and z
+// have no elements, even if other outputs have some. A data check lists the names that it reads and receives
+// their positions. An undeclared name is a compile error. A check that the grammar cannot express is an
+// ordinary `if` that throws Error.
 #pragma once
 
 #include <array>
@@ -30,7 +31,7 @@
 
 namespace turnout::core {
 
-// What the consteval helpers below hand to Signature's constructor.
+// The specs below are what the consteval helpers pass to the constructor of Draft.
 struct DTypeSpec {
   DTypes dtypes = 0;
   std::string_view like;
@@ -52,6 +53,7 @@ struct ArgumentSpec {
   std::string_view required_when = {};
   std::string_view when = {};
   std::string_view may_overlap = {};
+  bool by_pointer = false;
 };
 consteval ArgumentSpec in(std::string_view name, DTypeSpec dtype, std::string_view dims) {
   return {name, Role::in, dtype, dims};
@@ -66,14 +68,14 @@ consteval ArgumentSpec optional(ArgumentSpec argument) {
   argument.is_optional = true;
   return argument;
 }
-// Optional, unless the argument of that name is there.
+// Optional unless the argument `name` is present.
 consteval ArgumentSpec required_with(std::string_view name, ArgumentSpec argument) {
   argument.is_optional = true;
   argument.required_with = name;
   return argument;
 }
 
-// Optional, unless the scalar of that name has the value of that name.
+// Optional unless the scalar `name` has the value called `value`.
 consteval ArgumentSpec required_when(std::string_view name, std::string_view value, ArgumentSpec argument) {
   argument.is_optional = true;
   argument.required_when = name;
@@ -81,9 +83,16 @@ consteval ArgumentSpec required_when(std::string_view name, std::string_view val
   return argument;
 }
 
-// An output that may share memory with the argument of that name.
+// An output that may share memory with the argument `name`.
 consteval ArgumentSpec may_overlap(std::string_view name, ArgumentSpec argument) {
   argument.may_overlap = name;
+  return argument;
+}
+
+// An array that a C function takes as a pointer alone: how many elements it has follows from another
+// argument.
+consteval ArgumentSpec by_pointer(ArgumentSpec argument) {
+  argument.by_pointer = true;
   return argument;
 }
 
@@ -94,7 +103,8 @@ struct ScalarSpec {
 consteval ScalarSpec scalar(std::string_view name, std::int64_t min, std::int64_t max = kSizeMax) {
   return {{name, min, max, {}, false, false, {}}, {}};
 }
-// `first`: the value that the first name stands for, where those before it are refused.
+// An enum whose value names are separated by spaces. `first` is the value of the first name; smaller values
+// are refused.
 consteval ScalarSpec choice(std::string_view name, std::string_view values, std::int64_t first = 0) {
   std::int64_t last = first;
   for (char c : values) last += c == ' ';
@@ -116,16 +126,16 @@ consteval RuleSpec at_most(std::string_view left, std::string_view right, std::s
 struct StepSpec {
   Check check;
   ErrorCode code = ErrorCode::bad_param;
-  std::string_view only = {};  // "input.1 dispatch": arguments, or single dimensions; names of rules
+  std::string_view only = {};  // "input.1 dispatch": arguments, or single dimensions; names of others
 };
 
-// The order of checks of the whole C++ and Python library.
+// The order of checks of all C++ and Python functions.
 inline constexpr StepSpec kStandardOrder[] = {{Check::present},    {Check::ranks},         {Check::dtypes},
                                               {Check::scalars},    {Check::shapes},        {Check::rules},
                                               {Check::contiguous}, {Check::outputs_empty}, {Check::pointers},
                                               {Check::overlap},    {Check::data}};
 
-// A signature as it is written down, at compile time: lists with room to spare.
+// A signature during compilation: lists of fixed capacity, larger than needed.
 class Draft {
  public:
   consteval Draft(std::string_view op_name, std::string_view size_names,
@@ -135,7 +145,7 @@ class Draft {
                   std::initializer_list<DataCheck> checks = {},
                   std::span<const StepSpec> steps = kStandardOrder, ScratchBytes scratch_bytes = {});
 
-  // Of the lists of all arguments and steps, which one has.
+  // The range of one argument in `dims`, or of one step in `only`.
   struct Part {
     int first = 0, count = 0;
   };
@@ -215,7 +225,7 @@ constexpr Positions Draft::positions(std::string_view list) const {
   return found;
 }
 
-// What the scalar is when it has the value of this name.
+// The number that the value name `value` of a scalar stands for.
 constexpr std::int64_t Draft::value_of(int scalar, std::string_view value) const {
   std::int64_t next = scalars[scalar].min, found = -1;
   split(scalars[scalar].values, ' ', [&](std::string_view name) {
@@ -227,6 +237,11 @@ constexpr std::int64_t Draft::value_of(int scalar, std::string_view value) const
 }
 
 constexpr Selection Draft::selection(Check check, std::string_view text) const {
+  if (check == Check::scalars) {
+    for (int i = 0; i < scalars.count; ++i)
+      if (scalars[i].name == text) return {static_cast<std::int8_t>(i), -1};
+    throw "no such scalar";
+  }
   if (check == Check::rules) {
     for (int i = 0; i < rules.count; ++i)
       if (rules[i].name == text) return {static_cast<std::int8_t>(i), -1};
@@ -267,6 +282,7 @@ consteval Draft::Draft(std::string_view op_name, std::string_view size_names,
     parsed.optional = spec.is_optional;
     parsed.dtypes = spec.dtype.dtypes;
     parsed.is_lane = spec.dtype.is_lane;
+    parsed.by_pointer = spec.by_pointer;
     arguments.push(parsed);
     Part part{dims.count, 0};
     split(spec.dims, ',', [&](std::string_view dim) { dims.push(parse_extent(dim)), ++part.count; });

@@ -1,4 +1,4 @@
-// Sets of dtypes, and the step from a dtype known at run time to a type known at compile time.
+// Sets of dtypes, and dispatch from a DType at run time to a C++ type.
 #pragma once
 
 #include <bit>
@@ -15,15 +15,15 @@ template <class... D>
 constexpr DTypes dtypes(D... d) {
   return ((DTypes{1} << static_cast<int>(d)) | ...);
 }
-// A dtype of another library that has no DType is kForeign: it is in no set.
+// Stands for a dtype of another library that has no DType. It is in no set.
 inline constexpr DType kForeign = static_cast<DType>(31);
 constexpr bool is_dtype(DType dtype) { return static_cast<int>(dtype) < kDTypeCount; }
-// An enum can hold any number: what is no DType is in no set.
+// False for a number that is no DType; an enum can hold any number.
 constexpr bool contains(DTypes set, DType dtype) {
   return is_dtype(dtype) && ((set >> static_cast<int>(dtype)) & 1);
 }
 
-// To an element. What is no DType has no size, and fits anywhere.
+// Whether `data` is aligned to the size of an element. True for a value that is no DType, which has no size.
 inline bool is_aligned(const void* data, DType dtype) {
   const auto size = static_cast<std::uintptr_t>(size_of(dtype));
   return size == 0 || std::bit_cast<std::uintptr_t>(data) % size == 0;
@@ -38,7 +38,7 @@ struct Type {
   using type = T;
 };
 
-// f(Type<T>{}) for the float or index type T of `dtype`; the caller has checked that it is one.
+// Calls f(Type<T>{}) with the float or index type T of `dtype`, which the caller has checked.
 template <class F>
 decltype(auto) visit_float(DType dtype, F&& f) {
   switch (dtype) {

@@ -1,4 +1,4 @@
-// Sizes of arrays in scratch memory: each begins on a cache line.
+// Sizes of arrays in scratch memory. Each array begins on a cache line.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@ constexpr std::size_t padded(std::size_t bytes) {
   return (bytes + kScratchAlignment - 1) / kScratchAlignment * kScratchAlignment;
 }
 
-// Of an array that Scratch::take<T>(count) gives.
+// The bytes that Scratch::take<T>(count) takes.
 template <class T>
 constexpr std::size_t array_bytes(std::int64_t count) {
   return padded(static_cast<std::size_t>(count) * sizeof(T));

@@ -1,6 +1,6 @@
-// What an operator accepts, as data. One constexpr Signature beside an operator gives its checks, the
-// sentence of each failure, the negative tests, the signature fuzzer, the argument tables of the docs and the
-// log line. It is written down as a Draft: core/draft.h has the grammar.
+// What an operator accepts, as data. One constexpr Signature per operator drives its checks and their error
+// messages, the negative tests, the signature fuzzer, the argument tables of the docs and the log line. It is
+// written as a Draft; core/draft.h explains the grammar.
 #pragma once
 
 #include <algorithm>
@@ -17,12 +17,12 @@
 
 namespace turnout::core {
 
-// Room in a Draft, which exists at compile time alone, and in the arrays of one call.
+// Capacities of a Draft, which exists only during compilation, and of the arrays of one call.
 inline constexpr int kMaxNames = 32;
 inline constexpr int kMaxArguments = 24;
 inline constexpr std::int64_t kSizeMax = std::numeric_limits<std::int64_t>::max();
 
-// Values that lie elsewhere.
+// A non-owning array.
 template <class T>
 struct View {
   const T* items = nullptr;
@@ -40,7 +40,7 @@ struct List {
   int count = 0;
 
   constexpr void push(const T& item) {
-    if (count == N) throw "too many entries";  // at compile time: not a constant expression
+    if (count == N) throw "too many entries";  // during compilation, where a throw is an error
     items[static_cast<std::size_t>(count++)] = item;
   }
   constexpr const T& operator[](int i) const { return items[static_cast<std::size_t>(i)]; }
@@ -63,13 +63,14 @@ struct Argument {
   std::string_view name;
   Role role = Role::in;
   bool optional = false;
-  std::int8_t required_with = -1;  // an optional argument that must be there when that one is
-  std::int8_t required_when = -1;  // or when that scalar has the value `when`
+  std::int8_t required_with = -1;  // an optional argument that is required if that argument is present
+  std::int8_t required_when = -1;  // or if that scalar has the value `when`
   std::int64_t when = 0;
   DTypes dtypes = 0;
-  std::int8_t like = -1;  // also (or only, when dtypes is empty) the dtype of that argument, if it is there
-  bool is_lane = false;   // f64 where `like` is f64, else f32: what its values are computed in
+  std::int8_t like = -1;         // also (or only, if dtypes is empty) the dtype of that argument, if present
+  bool is_lane = false;          // the dtype of the computation: f64 if `like` is f64, else f32
   std::int8_t may_overlap = -1;  // an output that may share memory with that argument
+  bool by_pointer = false;       // a C function takes a pointer alone; what else there is to say is known
   View<Extent> dims;
   constexpr bool is_output() const { return role != Role::in; }
 };
@@ -78,7 +79,7 @@ struct Scalar {
   std::string_view name;
   std::int64_t min = 0;
   std::int64_t max = kSizeMax;
-  std::string_view values;  // an enum: the names of min, min + 1, ...
+  std::string_view values;  // of an enum: the names of min, min + 1, ...
   bool is_vector = false;   // one value per element, each within min .. max
   bool is_flag = false;     // a bool
   Extent length;
@@ -86,11 +87,11 @@ struct Scalar {
 
 struct Rule {  // left <= right
   Extent left, right;
-  std::string_view name;  // for an order of steps
+  std::string_view name;  // used by steps that select rules
 };
 
 enum class Check : std::uint8_t {
-  present,         // required arguments are there
+  present,         // required arguments are present
   ranks,           // number of dimensions
   dtypes,          //
   scalars,         // ranges
@@ -99,27 +100,29 @@ enum class Check : std::uint8_t {
   contiguous,      // row-major without gaps; empty tensors pass
   large,           // fewer than 2^31 elements
   any_empty,       // a tensor without elements ends the call: nothing to do
-  outputs_empty,   // so does the absence of output elements
-  workspace_null,  // the caller's memory is there when its size is not 0, needed or not
-  workspace,       // and as large as the plan's scratch
+  outputs_empty,   // no output has elements: nothing to do
+  workspace_null,  // not null if its size is not 0, even if it is not needed
+  workspace,       // at least as large as the plan's scratch memory
   pointers,        // not null, aligned to an element; empty tensors pass
-  overlap,         // no output shares memory with another argument, but where Argument::may_overlap says so
-  data,            // the signature's data checks: what only a function can say
+  overlap,         // no output shares memory with another argument, except with Argument::may_overlap
+  data,            // the data checks of the signature, which are functions
 };
 
 struct Selection {            // an argument, or one dimension of it
-  std::int8_t argument = -1;  // of the steps `rules` and `data`: the position of a rule or data check
+  std::int8_t argument = -1;  // in the steps `scalars`, `rules` and `data`: the position of one of these
   std::int8_t dim = -1;
 };
 
 struct Step {
   Check check = Check::present;
   ErrorCode code = ErrorCode::bad_param;
-  View<Selection> only;  // empty: all there is, in order
+  View<Selection> only;  // empty: everything, in order
 
-  constexpr bool selects_positions() const { return check == Check::rules || check == Check::data; }
-  // Whether the step looks at this dimension of an argument (-1: at any of it), or at the rule or data check
-  // at this position.
+  constexpr bool selects_positions() const {
+    return check == Check::scalars || check == Check::rules || check == Check::data;
+  }
+  // Whether the step checks dimension `dim` of the argument at this position (-1: any dimension), or the
+  // scalar, rule or data check at this position.
   constexpr bool looks_at(int position, int dim = -1) const {
     if (only.count == 0) return true;
     for (const Selection& one : only)
@@ -129,11 +132,11 @@ struct Step {
 };
 
 class Arguments;
-// Positions, in Arguments, of the names that a function looks at, in the order in which it asks for them.
+// Positions in Arguments of the names that a function reads, in the order of its list of names.
 using Positions = List<std::int8_t, 12>;
 
-// A check of the data, or of scalars beyond their ranges; throws Error. It sees arguments that passed the
-// steps before its own: all others in the standard order.
+// A check of the data, or of scalars beyond their ranges; throws Error. The arguments have passed all earlier
+// steps; in the standard order these are all other checks.
 struct DataCheck {
   std::string_view name;
   std::string_view text;  // what it expects, for the docs
@@ -142,16 +145,15 @@ struct DataCheck {
   Positions at = {};               // of these names
 };
 
-// Bytes of scratch memory that the plan takes for arguments whose shapes agree, on Arguments::threads(): what
-// a workspace is for. A query that looks at no shapes gives it arguments whose shapes do not agree, and no
-// sizes.
+// The bytes of scratch memory that the plan takes on Arguments::threads() threads: the size of a workspace. A
+// workspace query that checks no shapes may pass arguments whose shapes disagree and whose sizes are unbound.
 struct ScratchBytes {
   std::size_t (*bytes)(const Arguments& arguments, const Positions& at) = nullptr;
   std::string_view looks_at = {};
   Positions at = {};
 };
 
-// What an operator accepts. The lists lie beside it, as long as they need to be.
+// What an operator accepts. The lists are stored by StoredSignature with their exact lengths.
 struct Signature {
   std::string_view op;
   View<std::string_view> names;  // the scalars first, then the sizes that shapes bind
@@ -160,9 +162,9 @@ struct Signature {
   View<Rule> rules;
   View<DataCheck> data_checks;
   View<Step> order;
-  ScratchBytes scratch;  // where there is a workspace, or a query of its size
+  ScratchBytes scratch;  // for C functions with a workspace or a query of its size
 
-  // Positions in Arguments, of an argument and of a size or scalar. A misspelt name does not compile.
+  // The position in Arguments of an argument, and of a size or scalar. A misspelt name does not compile.
   consteval int argument(std::string_view name) const {
     for (int i = 0; i < arguments.count; ++i)
       if (arguments[i].name == name) return i;
@@ -178,7 +180,7 @@ struct Signature {
       if (one.name == name) return true;
     return false;
   }
-  // Whether its memory is row-major without gaps; else any view does.
+  // Whether the argument must be contiguous. If not, any strides are allowed.
   constexpr bool needs_contiguous(int position) const {
     for (const Step& step : order)
       if (step.check == Check::contiguous && step.looks_at(position)) return true;

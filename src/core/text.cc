@@ -1,4 +1,4 @@
-// Words of sentences and tables.
+// Shapes, dtypes and numbers as text, for error messages and argument tables.
 #include <charconv>
 
 #include "core/check.h"
@@ -26,7 +26,7 @@ std::string dtypes_text(const Signature& signature, const Argument& argument) {
   }
   if (argument.like < 0) return text;
   if (argument.is_lane)
-    return concat("f64 beside ", signature.arguments[argument.like].name, " of f64, else f32");
+    return concat("f64 if ", signature.arguments[argument.like].name, " is f64, else f32");
   return concat("that of ", signature.arguments[argument.like].name, text.empty() ? "" : ", or ", text);
 }
 

@@ -70,19 +70,23 @@ std::int64_t points_of(const Slot& feats) {
 }
 constexpr ScratchBytes kForwardScratch = {[](const Arguments& arguments, const Positions& at) {
                                             const std::int64_t points = points_of(arguments.slot(at[0]));
-                                            return points == 0 ? 0 : dynamic_scatter_forward_scratch(points);
+                                            return points == 0 ? 0
+                                                               : CoordinateGrouping(points).scratch_bytes();
                                           },
                                           "feats"};
+// How many voxels there are is data; there are at most as many as points.
 constexpr ScratchBytes kBackwardScratch = {
-    [](const Arguments& arguments, const Positions& at) {
+    [](const Arguments& arguments, const Positions& at) -> std::size_t {
       const std::int64_t points = points_of(arguments.slot(at[0]));
-      return points == 0 ? 0 : dynamic_scatter_backward_scratch(points, /*voxels=*/points);  // at most
+      if (points == 0) return 0;
+      return BackwardPlan(points, /*voxels=*/points, Reduce::max, arguments.threads()).scratch_bytes();
     },
     "feats"};
-constexpr ScratchBytes kVoxelizationScratch = {[](const Arguments& arguments, const Positions& at) {
-                                                 return voxelize_hard_scratch(arguments.size(at[0]));
-                                               },
-                                               "rows"};
+constexpr ScratchBytes kVoxelizationScratch = {
+    [](const Arguments& arguments, const Positions& at) {
+      return VoxelizeHardPlan(arguments.size(at[0])).scratch_bytes();
+    },
+    "rows"};
 
 constexpr DTypes kFloat = dtypes(DType::f32), kInt = dtypes(DType::i32);
 constexpr ArgumentSpec kVoxelNum = in("voxel_num", kInt, "1");
@@ -209,7 +213,8 @@ namespace {
 
 constexpr Renames kForwardNames(kDynamicScatterForward, kMluOpDynamicPointToVoxelForward, "");
 constexpr Renames kBackwardNames(kDynamicScatterBackward, kMluOpDynamicPointToVoxelBackward, "");
-constexpr Renames kVoxelizationNames(kVoxelizeHard, kMluOpVoxelization, "point_cloud_range=coors_range");
+constexpr Renames kVoxelizationNames(kVoxelizeHard, kMluOpVoxelization,
+                                     "point_cloud_range=coors_range point2voxel_map=");
 
 mluOpStatus_t call_backward(mluOpHandle_t handle, const Signature& signature, mluOpReduceMode_t reduce_type,
                             const Described (&described)[7], const Workspace& workspace) {
@@ -370,7 +375,7 @@ mluOpStatus_t mluOpVoxelization(mluOpHandle_t handle, const mluOpTensorDescripto
            {deterministic, max_points, max_voxels, NDim},
            [&](const Frame& frame, const turnout::Tensor* t) {
              ran = true;
-             write_voxel_num(t[6], voxelize_hard(frame, t[0], t[1], t[2], t[3], t[4], t[5]));
+             write_voxel_num(t[6], voxelize_hard(frame, t[0], t[1], t[2], t[3], t[4], t[5], nullptr));
            },
            {workspace, workspace_size});
   if (status == MLUOP_STATUS_SUCCESS && !ran) {

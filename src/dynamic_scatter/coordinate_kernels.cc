@@ -14,7 +14,7 @@
 
 TURNOUT_ISA_BEGIN(families::dynamic_scatter)
 
-// One point in four lanes: x, y, z and whatever follows in memory.
+// One point in four lanes: x, y, z, and the next element in memory, which is ignored.
 struct PointLanes {
   using D = hn::CappedTag<float, 4>;
   static_assert(HWY_MAX_BYTES >= 16);

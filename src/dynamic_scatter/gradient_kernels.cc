@@ -65,7 +65,7 @@ struct Taking {
   bool is_last;              // no points of this voxel follow
   const T* from[kTogether];  // their features
   T* to[kTogether];
-  const T* wanted;  // the voxel's features
+  const T* maxima;  // the voxel's features
   // The gradient not yet assigned to an earlier point (0 where assigned), before and after this batch of
   // points.
   const T* before;
@@ -82,7 +82,7 @@ struct Taking {
     hn::Vec<D> w[kVectors];
     hn::Vec<DU> l[kVectors];
     for (int k = 0; k < kVectors; ++k) {
-      w[k] = hn::LoadU(d, B::of(wanted + j + k * kLanes));
+      w[k] = hn::LoadU(d, B::of(maxima + j + k * kLanes));
       l[k] = hn::LoadU(du, bits(before + j + k * kLanes));
     }
     for (std::int64_t i = 0; i < points; ++i) {
@@ -114,7 +114,7 @@ struct Taking {
       for (; j < count; ++j) {
         left[j] = before[j];
         for (std::int64_t i = 0; i < points; ++i) {
-          const bool equal = to_float(from[i][j]) == to_float(wanted[j]);
+          const bool equal = to_float(from[i][j]) == to_float(maxima[j]);
           to[i][j] = equal ? left[j] : T{};
           if (equal) left[j] = T{};
         }
@@ -139,7 +139,7 @@ void backward_max(const BackwardTask& task, std::int64_t first, std::int64_t las
   const VoxelGroups& groups = task.groups;
   const std::int64_t channels = task.channels, row_bytes = channels * std::int64_t{sizeof(T)};
   const auto* const feats = static_cast<const T*>(task.feats);
-  const auto* const wanted = static_cast<const T*>(task.voxel_feats);
+  const auto* const maxima = static_cast<const T*>(task.voxel_feats);
   const auto* const grad = static_cast<const T*>(task.grad_voxel_feats);
   auto* const grads = static_cast<T*>(task.grad_feats);
   // Rows that do not begin on a cache line share lines with other rows. They are computed into a copy, whose
@@ -152,12 +152,12 @@ void backward_max(const BackwardTask& task, std::int64_t first, std::int64_t las
   for (std::int64_t v = first; v < last; ++v) {
     const std::int64_t begin = groups.starts[v], end = groups.starts[v + 1];
     if (const std::int64_t next = v + ahead.rows / 2; next < groups.voxels) {
-      fetch(wanted + next * channels, ahead.bytes);
+      fetch(maxima + next * channels, ahead.bytes);
       fetch(grad + next * channels, ahead.bytes);
     }
     for (std::int64_t column = 0; column < channels; column += kPiece) {
       const std::int64_t count = std::min(kPiece, channels - column);
-      taking.wanted = wanted + v * channels + column;
+      taking.maxima = maxima + v * channels + column;
       taking.before = grad + v * channels + column;
       for (std::int64_t x = begin; x < end; x += kTogether) {
         taking.is_last = end - x <= kTogether;
@@ -172,7 +172,7 @@ void backward_max(const BackwardTask& task, std::int64_t first, std::int64_t las
           taking.to[i] = shares_lines ? copies[i] : grads + place;
         }
         // If the whole gradient is assigned, the features of the other points need not be read.
-        if (x > begin && taking.is_all_taken(count)) std::fill_n(taking.from, taking.points, taking.wanted);
+        if (x > begin && taking.is_all_taken(count)) std::fill_n(taking.from, taking.points, taking.maxima);
         if (task.stream && !shares_lines) {
           taking.template take<true>(count);
         } else {

@@ -43,14 +43,19 @@ Packing make_packing(Context& context, const ConstTensor& coors) {
   return packing;
 }
 
-std::int64_t most_map_parts(std::int64_t points, std::int64_t voxels) {
-  return std::clamp<std::int64_t>(std::min(points / kPointGrain, points / (voxels + 1)), 1, kMaxParts);
-}
-
 }  // namespace
 
-std::int64_t VoxelGroups::voxel_from(std::int64_t position) const {
-  return std::lower_bound(starts, starts + voxels, position) - starts;
+std::int64_t VoxelGroups::voxel_from(std::int64_t work) const {
+  std::int64_t first = 0, last = voxels;
+  while (first < last) {
+    const std::int64_t middle = first + (last - first) / 2;
+    if (starts[middle] + middle < work) {
+      first = middle + 1;
+    } else {
+      last = middle;
+    }
+  }
+  return first;
 }
 
 void put_in_order(Context& context, const Chunks& chunks, const CountTables& tables, const std::int32_t* map,
@@ -72,40 +77,45 @@ void put_in_order(Context& context, const Chunks& chunks, const CountTables& tab
   });
 }
 
-std::size_t groups_bytes(std::int64_t points) {
-  return 2 * array_bytes<std::int32_t>(points) + array_bytes<std::int32_t>(points + 1);
+std::size_t CoordinateGrouping::kept_bytes() const {
+  return 2 * array_bytes<std::int32_t>(points_) + array_bytes<std::int32_t>(points_ + 1);
 }
 
-std::size_t grouping_bytes(std::int64_t points) {
-  return std::max(cells_bytes(points), sorting_bytes(points));
+std::size_t CoordinateGrouping::passing_bytes() const {
+  return std::max(cells_bytes(points_), sorting_bytes(points_));
 }
 
-VoxelGroups group_by_coordinates(Context& context, const ConstTensor& coors, Scratch& kept,
-                                 Scratch& passing) {
-  const std::int64_t points = coors.shape[0];
-  const GroupMemory to(kept, points);
+VoxelGroups CoordinateGrouping::run(Context& context, const ConstTensor& coors, Scratch& kept,
+                                    Scratch& passing) const {
+  const GroupMemory to(kept, points_);
   const Packing packing = make_packing(context, coors);
-  return fits_cells(packing, points) ? group_by_cells(context, coors, packing, to, passing)
-                                     : group_by_sort(context, coors, packing, to, passing);
+  return fits_cells(packing, points_) ? group_by_cells(context, coors, packing, to, passing)
+                                      : group_by_sort(context, coors, packing, to, passing);
 }
 
-std::size_t map_groups_bytes(std::int64_t points, std::int64_t voxels) {
-  return array_bytes<std::int32_t>(points) + array_bytes<std::int32_t>(voxels + 1) +
-         array_bytes<std::int32_t>(CountTables::size(voxels, most_map_parts(points, voxels)));
+// No more parts than that their histograms together are as long as the map.
+MapGrouping::MapGrouping(std::int64_t points, std::int64_t voxels, int threads)
+    : points_(points),
+      voxels_(voxels),
+      parts_(std::clamp<std::int64_t>(std::min(points / kPointGrain, points / (voxels + 1)), 1,
+                                      std::min<std::int64_t>(threads, kMaxParts))) {}
+
+std::size_t MapGrouping::scratch_bytes() const {
+  return array_bytes<std::int32_t>(points_) + array_bytes<std::int32_t>(voxels_ + 1) +
+         array_bytes<std::int32_t>(CountTables::size(voxels_, parts_));
 }
 
-VoxelGroups group_by_map(Context& context, const std::int32_t* map, std::int64_t points, std::int64_t voxels,
-                         Scratch& scratch) {
-  const Chunks chunks(points, std::clamp<std::int64_t>(context.threads(), 1, most_map_parts(points, voxels)));
-  auto* order = scratch.take<std::int32_t>(points);
-  auto* starts = scratch.take<std::int32_t>(voxels + 1);
-  const CountTables tables{voxels, scratch.take<std::int32_t>(CountTables::size(voxels, chunks.parts))};
+VoxelGroups MapGrouping::run(Context& context, const std::int32_t* map, Scratch& scratch) const {
+  const Chunks chunks(points_, parts_);
+  auto* order = scratch.take<std::int32_t>(points_);
+  auto* starts = scratch.take<std::int32_t>(voxels_ + 1);
+  const CountTables tables{voxels_, scratch.take<std::int32_t>(CountTables::size(voxels_, parts_))};
   chunks.run(context, [=](std::int64_t part, std::int64_t begin, std::int64_t end) {
     std::int32_t* counts = tables.clear(part);
     for (std::int64_t x = begin; x < end; ++x) ++counts[map[x]];
   });
   put_in_order(context, chunks, tables, map, starts, order);
-  return {points, voxels, map, order, starts, "counted map"};
+  return {points_, voxels_, map, order, starts, "counted map"};
 }
 
 }  // namespace turnout::families::dynamic_scatter

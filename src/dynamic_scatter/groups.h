@@ -10,8 +10,8 @@ namespace turnout::families::dynamic_scatter {
 
 using namespace core;
 
-inline constexpr std::int64_t kPointGrain =
-    16384;  // points in one range of a thread, where only indices are read
+// Points in one range of a thread, where only indices are read.
+inline constexpr std::int64_t kPointGrain = 16384;
 
 struct VoxelGroups {
   std::int64_t points = 0;
@@ -25,20 +25,39 @@ struct VoxelGroups {
   std::int64_t grouped() const { return starts[voxels]; }  // points that are in a voxel
   std::int64_t count(std::int64_t voxel) const { return starts[voxel + 1] - starts[voxel]; }
   std::int64_t first_point(std::int64_t voxel) const { return order[starts[voxel]]; }
-  // The first voxel whose points begin at `position` of the order or later.
-  std::int64_t voxel_from(std::int64_t position) const;
+  // A voxel is as much work as its points, and one more for its row: some voxels may have no points.
+  std::int64_t work() const { return grouped() + voxels; }
+  // The first voxel that begins after this much work, or later.
+  std::int64_t voxel_from(std::int64_t work) const;
 };
 
-// Groups by coordinates [points, dims]: voxels in ascending order of their coordinates. The result lies in
-// `kept`; `passing` is temporary memory. Coordinates that change during the call give other groups, never
-// other memory.
-std::size_t groups_bytes(std::int64_t points);
-std::size_t grouping_bytes(std::int64_t points);
-VoxelGroups group_by_coordinates(Context& context, const ConstTensor& coors, Scratch& kept, Scratch& passing);
+// Groups by coordinates [points, dims]: voxels in ascending order of their coordinates. Coordinates that
+// change during the call give other groups, never other memory.
+class CoordinateGrouping {
+ public:
+  explicit CoordinateGrouping(std::int64_t points) : points_(points) {}
+
+  std::size_t kept_bytes() const;     // of the result
+  std::size_t passing_bytes() const;  // of temporary memory
+  std::size_t scratch_bytes() const { return kept_bytes() + passing_bytes(); }
+  // The two may be the same Scratch.
+  VoxelGroups run(Context& context, const ConstTensor& coors, Scratch& kept, Scratch& passing) const;
+
+ private:
+  std::int64_t points_;
+};
 
 // Groups by a map whose values are -1 .. voxels - 1. The result refers to the map, which must not change.
-std::size_t map_groups_bytes(std::int64_t points, std::int64_t voxels);
-VoxelGroups group_by_map(Context& context, const std::int32_t* map, std::int64_t points, std::int64_t voxels,
-                         Scratch& scratch);
+class MapGrouping {
+ public:
+  MapGrouping(std::int64_t points, std::int64_t voxels, int threads);
+
+  std::size_t scratch_bytes() const;
+  VoxelGroups run(Context& context, const std::int32_t* map, Scratch& scratch) const;
+
+ private:
+  std::int64_t points_, voxels_;
+  std::int64_t parts_;  // of the points, with a histogram each
+};
 
 }  // namespace turnout::families::dynamic_scatter

@@ -70,10 +70,10 @@ void check(const Cloud<Index>& cloud, const std::string& found_by, const std::ve
     SCOPED_TRACE(testing::Message() << points << " points, " << cloud.dims << " columns of " << sizeof(Index)
                                     << " bytes, threads " << threads);
     Context context({.threads = threads});
-    core::Scratch kept(context, families::dynamic_scatter::groups_bytes(points)),
-        passing(context, families::dynamic_scatter::grouping_bytes(points));
-    const families::dynamic_scatter::VoxelGroups groups = families::dynamic_scatter::group_by_coordinates(
-        context, view(cloud.coors.data(), {points, cloud.dims}), kept, passing);
+    const families::dynamic_scatter::CoordinateGrouping grouping(points);
+    core::Scratch kept(context, grouping.kept_bytes()), passing(context, grouping.passing_bytes());
+    const families::dynamic_scatter::VoxelGroups groups =
+        grouping.run(context, view(cloud.coors.data(), {points, cloud.dims}), kept, passing);
     EXPECT_EQ(groups.found_by, found_by);
     EXPECT_EQ(groups.points, points);
     ASSERT_EQ(groups.voxels, voxels);
@@ -81,9 +81,9 @@ void check(const Cloud<Index>& cloud, const std::string& found_by, const std::ve
     EXPECT_TRUE(std::equal(order.begin(), order.end(), groups.order));
     EXPECT_TRUE(std::equal(starts.begin(), starts.end(), groups.starts));
 
-    core::Scratch counting(context, families::dynamic_scatter::map_groups_bytes(points, voxels));
-    const families::dynamic_scatter::VoxelGroups again =
-        families::dynamic_scatter::group_by_map(context, map.data(), points, voxels, counting);
+    const families::dynamic_scatter::MapGrouping by_map(points, voxels, threads);
+    core::Scratch counting(context, by_map.scratch_bytes());
+    const families::dynamic_scatter::VoxelGroups again = by_map.run(context, map.data(), counting);
     EXPECT_TRUE(std::equal(order.begin(), order.end(), again.order));
     EXPECT_TRUE(std::equal(starts.begin(), starts.end(), again.starts));
   }

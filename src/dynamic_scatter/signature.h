@@ -10,11 +10,6 @@ using namespace core;
 
 inline constexpr std::int64_t kMaxPoints = 2147483647;  // numbers of points and voxels are int32 inside
 
-// Bytes of the plans' scratch memory.
-std::size_t dynamic_scatter_forward_scratch(std::int64_t points);
-std::size_t dynamic_scatter_backward_scratch(std::int64_t points, std::int64_t voxels);
-std::size_t voxelize_hard_scratch(std::int64_t points);
-
 inline constexpr DTypes kGridDTypes = dtypes(DType::f32, DType::f64);
 inline constexpr ScalarSpec kReduceType = choice("reduce_type", "sum mean max");
 inline constexpr ArgumentSpec kPoints = in("points", kFloats, "rows, features");
@@ -38,8 +33,31 @@ inline constexpr const Signature& kVoxelizeHard = signature([] {
       {},
       {kPoints, kVoxelSize, kPointCloudRange,
        out("voxels", like("points"), "max_voxels, max_points, features"),
-       out("coors", kIndices, "max_voxels, 3"), out("num_points_per_voxel", kIndices, "max_voxels")},
+       out("coors", kIndices, "max_voxels, 3"), out("num_points_per_voxel", kIndices, "max_voxels"),
+       optional(out("point2voxel_map", kIndices, "rows"))},
       {at_most("3", "features"), at_most("rows", "2147483647"), at_most("max_points", "2147483647")}};
+});
+
+// voxelize_hard with its limits as arguments, which in C++ are the shape of its results.
+inline constexpr const Signature& kVoxelizeWithLimits = signature([] {
+  return Draft{
+      "voxelize",
+      "rows features",
+      {scalar("max_points", 0, kMaxPoints), scalar("max_voxels", 0)},
+      {kPoints, kVoxelSize, kPointCloudRange,
+       out("voxels", like("points"), "max_voxels, max_points, features"),
+       out("coors", kIndices, "max_voxels, 3"), out("num_points_per_voxel", kIndices, "max_voxels")}};
+});
+
+// The same with the map as a result.
+inline constexpr const Signature& kVoxelizeWithMap = signature([] {
+  return Draft{"voxelize",
+               "rows features",
+               {scalar("max_points", 0, kMaxPoints), scalar("max_voxels", 0), flag("return_map")},
+               {kPoints, kVoxelSize, kPointCloudRange,
+                out("voxels", like("points"), "max_voxels, max_points, features"),
+                out("coors", kIndices, "max_voxels, 3"), out("num_points_per_voxel", kIndices, "max_voxels"),
+                out("point2voxel_map", kIndices, "rows")}};
 });
 
 inline constexpr RuleSpec kLeastDims = at_most("1", "dims");
@@ -98,6 +116,14 @@ inline constexpr const Signature& kVoxelIndexWrite = signature([] {
                 out("point2voxel_map", kIndices, "points"), out("voxel_points_count", kIndices, "voxels")}};
 });
 
+// The map is not read: the index has it. It says which kind of array the result is.
+inline constexpr const Signature& kVoxelIndexFirstPoints = signature([] {
+  return Draft{"VoxelIndex.first_points",
+               "",
+               {scalar("points", 0), scalar("voxels", 0)},
+               {optional(in("point2voxel_map", kIndices, "points")), out("first_point", kIndices, "voxels")}};
+});
+
 inline constexpr const Signature& kVoxelIndexReduce = signature([] {
   return Draft{
       "VoxelIndex.reduce",
@@ -111,6 +137,86 @@ inline constexpr const Signature& kVoxelIndexReduceBackward = signature([] {
                "channels",
                {scalar("points", 0), scalar("voxels", 0), kReduceType},
                {kGradVoxelFeats, kFeats, kVoxelFeats, kGradFeats}};
+});
+
+// What dynamic_scatter_forward is given, checked before there is an index that knows how many voxels it has.
+inline constexpr const Signature& kScatterInputs = signature([] {
+  return Draft{"dynamic_scatter_forward",
+               "points channels dims",
+               {},
+               {in("feats", kFloats, "points, channels"), in("coors", kIndices, "points, dims")},
+               {kLeastDims, kMostDims, kMostPoints},
+               {},
+               kInputsOrder};
+});
+
+// What an index is made from again: the map says all that it knows.
+inline constexpr const Signature& kVoxelIndexRestore = signature([] {
+  return Draft{"VoxelIndex",  "points", {},          {in("point2voxel_map", kIndices, "points")},
+               {kMostPoints}, {},       kInputsOrder};
+});
+
+// -- rows reduced by an index ------------------------------------------------------------------------------
+
+inline constexpr DTypes kNumbers = kFloats | kIndices;
+inline constexpr ArgumentSpec kRowIndex = in("index", kIndices, "rows");
+inline constexpr RuleSpec kMostRows = at_most("rows", "2147483647");
+inline constexpr RuleSpec kMostGroups = at_most("groups", "2147483647");
+
+inline constexpr const Signature& kScatterDimSize = signature(
+    [] { return Draft{"scatter_dim_size", "rows", {}, {kRowIndex}, {kMostRows}, {}, kInputsOrder}; });
+
+inline constexpr const Signature& kScatterSum = signature([] {
+  return Draft{
+      "scatter_sum",
+      "rows channels groups",
+      {},
+      {in("src", kNumbers, "rows, channels"), kRowIndex, out("out", like("src"), "groups, channels")},
+      {kMostRows, kMostGroups}};
+});
+
+inline constexpr const Signature& kScatterMean = signature([] {
+  return Draft{"scatter_mean",
+               "rows channels groups",
+               {},
+               {in("src", kFloats, "rows, channels"), kRowIndex, out("out", like("src"), "groups, channels")},
+               {kMostRows, kMostGroups}};
+});
+
+inline constexpr const Signature& kScatterMax = signature([] {
+  return Draft{"scatter_max",
+               "rows channels groups",
+               {},
+               {in("src", kNumbers, "rows, channels"), kRowIndex, out("out", like("src"), "groups, channels"),
+                out("argmax", kIndices, "groups, channels")},
+               {kMostRows, kMostGroups}};
+});
+
+inline constexpr ArgumentSpec kGradOut = in("grad_out", kFloats, "groups, channels");
+inline constexpr ArgumentSpec kGradSrc = out("grad_src", like("grad_out"), "rows, channels");
+
+inline constexpr const Signature& kScatterSumBackward = signature([] {
+  return Draft{"scatter_sum_backward",
+               "groups channels rows",
+               {},
+               {kGradOut, kRowIndex, kGradSrc},
+               {kMostRows, kMostGroups}};
+});
+
+inline constexpr const Signature& kScatterMeanBackward = signature([] {
+  return Draft{"scatter_mean_backward",
+               "groups channels rows",
+               {},
+               {kGradOut, kRowIndex, kGradSrc},
+               {kMostRows, kMostGroups}};
+});
+
+inline constexpr const Signature& kScatterMaxBackward = signature([] {
+  return Draft{"scatter_max_backward",
+               "groups channels rows",
+               {},
+               {kGradOut, kRowIndex, in("argmax", kIndices, "groups, channels"), kGradSrc},
+               {kMostRows, kMostGroups}};
 });
 
 }  // namespace turnout::families::dynamic_scatter

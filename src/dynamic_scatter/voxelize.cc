@@ -121,6 +121,20 @@ struct HardTask {
   }
 };
 
+// The result of each point's voxel, or -1. `slot_of` is temporary memory for one number for each voxel.
+void write_slots(Context& context, const HardTask& task, std::int32_t* slot_of, const Tensor& map) {
+  const VoxelGroups& groups = task.groups;
+  std::fill_n(slot_of, groups.voxels, -1);
+  for (std::int64_t slot = 0; slot < task.used; ++slot)
+    slot_of[task.voxels[slot]] = static_cast<std::int32_t>(slot);
+  visit_index(map.dtype, [&](auto type) {
+    auto* to = static_cast<typename decltype(type)::type*>(map.data);
+    parallel_for(context, groups.points, kPointGrain, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t x = begin; x < end; ++x) to[x] = groups.map[x] < 0 ? -1 : slot_of[groups.map[x]];
+    });
+  });
+}
+
 }  // namespace
 
 void voxelize(const Frame& frame, const ConstTensor& points, const ConstTensor& voxel_size,
@@ -132,33 +146,26 @@ void voxelize(const Frame& frame, const ConstTensor& points, const ConstTensor& 
   call.chose("by point", points.shape[0] > kPointGrain ? context.threads() : 1);
 }
 
-std::size_t voxelize_hard_scratch(std::int64_t points) {
-  return array_bytes<std::int32_t>(3 * points) + groups_bytes(points) + grouping_bytes(points) +
-         2 * array_bytes<std::int32_t>(points);
+std::size_t VoxelizeHardPlan::scratch_bytes() const {
+  return array_bytes<std::int32_t>(3 * points_) + grouping_.scratch_bytes() +
+         2 * array_bytes<std::int32_t>(points_);
 }
 
-std::int64_t voxelize_hard(const Frame& frame, const ConstTensor& points, const ConstTensor& voxel_size,
-                           const ConstTensor& point_cloud_range, const Tensor& voxels, const Tensor& coors,
-                           const Tensor& num_points_per_voxel) {
-  Context& context = frame.context;
-  Call call(frame, kVoxelizeHard,
-            {points, voxel_size, point_cloud_range, voxels, coors, num_points_per_voxel}, {});
-  if (call.nothing_to_do()) return 0;
-  const std::int64_t rows = points.shape[0], room = voxels.shape[0];
-  Scratch& scratch = call.scratch(voxelize_hard_scratch(rows));
-  auto* all_coors = scratch.take<std::int32_t>(3 * rows);
-  write_coordinates(context, call, kVoxelizeHard.op, points, voxel_size, point_cloud_range,
-                    view(all_coors, {rows, 3}));
+std::int64_t VoxelizeHardPlan::run(Context& context, Call& call, const Tensors& t, Scratch& scratch) const {
+  const std::int64_t room = t.voxels.shape[0];
+  auto* all_coors = scratch.take<std::int32_t>(3 * points_);
+  write_coordinates(context, call, kVoxelizeHard.op, t.points, t.voxel_size, t.point_cloud_range,
+                    view(all_coors, {points_, 3}));
 
-  HardTask task{group_by_coordinates(context, view(all_coors, {rows, 3}), scratch, scratch),
+  HardTask task{grouping_.run(context, view(all_coors, {points_, 3}), scratch, scratch),
                 nullptr,
-                static_cast<const std::byte*>(points.data),
+                static_cast<const std::byte*>(t.points.data),
                 all_coors,
-                points.shape[1] * size_of(points.dtype),
-                voxels.shape[1]};
-  auto* ordered = scratch.take<std::int32_t>(rows);
-  const std::int64_t used =
-      order_by_first_point(task.groups, room, ordered, scratch.take<std::int32_t>(rows));
+                t.points.shape[1] * size_of(t.points.dtype),
+                t.voxels.shape[1]};
+  auto* ordered = scratch.take<std::int32_t>(points_);
+  auto* passing = scratch.take<std::int32_t>(points_);
+  const std::int64_t used = order_by_first_point(task.groups, room, ordered, passing);
   task.voxels = ordered;
   task.used = used;
 
@@ -167,7 +174,7 @@ std::int64_t voxelize_hard(const Frame& frame, const ConstTensor& points, const 
   const bool stream = bytes >= kStreamBytes && voxel_bytes <= kTileBytes;
   call.chose(task.groups.found_by, parallel ? context.threads() : 1);
   const CopyKernels& copy = copy_kernels(context.isa());
-  auto* to = static_cast<std::byte*>(voxels.data);
+  auto* to = static_cast<std::byte*>(t.voxels.data);
   const std::int64_t grain =
       parallel ? std::max<std::int64_t>(1, kRangeBytes / std::max<std::int64_t>(voxel_bytes, 1)) : kSizeMax;
   // With max_points 0 there may be no memory to write to.
@@ -182,10 +189,10 @@ std::int64_t voxelize_hard(const Frame& frame, const ConstTensor& points, const 
     copy.clear(to + (used + begin) * voxel_bytes, (end - begin) * voxel_bytes);
     copy.finish();
   });
-  visit_index(coors.dtype, [&](auto coor_type) {
-    auto* coors_to = static_cast<typename decltype(coor_type)::type*>(coors.data);
-    visit_index(num_points_per_voxel.dtype, [&](auto num_type) {
-      auto* num_to = static_cast<typename decltype(num_type)::type*>(num_points_per_voxel.data);
+  visit_index(t.coors.dtype, [&](auto coor_type) {
+    auto* coors_to = static_cast<typename decltype(coor_type)::type*>(t.coors.data);
+    visit_index(t.num_points_per_voxel.dtype, [&](auto num_type) {
+      auto* num_to = static_cast<typename decltype(num_type)::type*>(t.num_points_per_voxel.data);
       parallel_for(context, used, kPointGrain, [&](std::int64_t begin, std::int64_t end) {
         task.put_indices(begin, end, coors_to, num_to);
       });
@@ -193,7 +200,23 @@ std::int64_t voxelize_hard(const Frame& frame, const ConstTensor& points, const 
       std::fill_n(num_to + used, room - used, 0);
     });
   });
+  if (t.point2voxel_map != nullptr) write_slots(context, task, passing, *t.point2voxel_map);
   return used;
+}
+
+std::int64_t voxelize_hard(const Frame& frame, const ConstTensor& points, const ConstTensor& voxel_size,
+                           const ConstTensor& point_cloud_range, const Tensor& voxels, const Tensor& coors,
+                           const Tensor& num_points_per_voxel, const Tensor* point2voxel_map) {
+  Call call(frame, kVoxelizeHard,
+            {points, voxel_size, point_cloud_range, voxels, coors, num_points_per_voxel,
+             point2voxel_map == nullptr ? Slot() : Slot(*point2voxel_map)},
+            {});
+  if (call.nothing_to_do()) return 0;
+  const VoxelizeHardPlan plan(points.shape[0]);
+  return plan.run(
+      frame.context, call,
+      {points, voxel_size, point_cloud_range, voxels, coors, num_points_per_voxel, point2voxel_map},
+      call.scratch(plan.scratch_bytes()));
 }
 
 }  // namespace families::dynamic_scatter
@@ -205,9 +228,9 @@ void voxelize(Context& context, const ConstTensor& points, const ConstTensor& vo
 
 std::int64_t voxelize_hard(Context& context, const ConstTensor& points, const ConstTensor& voxel_size,
                            const ConstTensor& point_cloud_range, const Tensor& voxels, const Tensor& coors,
-                           const Tensor& num_points_per_voxel) {
+                           const Tensor& num_points_per_voxel, const Tensor* point2voxel_map) {
   return families::dynamic_scatter::voxelize_hard(context, points, voxel_size, point_cloud_range, voxels,
-                                                  coors, num_points_per_voxel);
+                                                  coors, num_points_per_voxel, point2voxel_map);
 }
 
 }  // namespace turnout

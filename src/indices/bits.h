@@ -9,8 +9,8 @@ namespace turnout::core {
 // A view of the caller's memory: words_for(cells) words of bits, and as many counts.
 struct BitRanks {
   std::uint64_t* bits;
-  std::uint32_t*
-      before;  // [word] how many bits are set in the words before it; the caller fills it after all marks
+  // [word] the number of bits set in all words before it. The caller fills it after the last mark().
+  std::uint32_t* before;
 
   static constexpr std::int64_t words_for(std::int64_t cells) { return (cells + 63) / 64; }
 

@@ -118,7 +118,7 @@ class SortedLeaves {
     }
 
    private:
-    static constexpr std::int64_t kNear = 16;  // keys that are looked at one by one
+    static constexpr std::int64_t kNear = 16;  // keys that are compared one by one
 
     std::int64_t search_ahead(std::uint64_t leaf) const {
       const std::uint64_t* keys = leaves_.keys_;

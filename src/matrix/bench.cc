@@ -1,5 +1,4 @@
-// Products of gathered rows on one thread, as a fraction of the fused multiply-adds that the CPU does at
-// most.
+// Products of gathered rows on one thread, as a fraction of the CPU's peak rate of fused multiply-adds.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -17,7 +16,7 @@ namespace {
 using namespace turnout;
 using core::matrix::Kernels;
 
-// 96 rows of 4096, gathered at random, by a matrix of as many columns: what a convolution does at a time.
+// 96 rows, gathered at random from 4096, times a square matrix: one batch of a convolution.
 template <class Lane>
 struct Case {
   static constexpr std::int64_t kRows = 96, kThere = 4096;
@@ -50,7 +49,7 @@ template <class Lane, class Run>
 void measure(benchmark::State& state, const Run& run) {
   const bool is_f64 = sizeof(Lane) == 8;
   const double peak = core::fma_peak(default_context().isa(), is_f64);
-  const std::clock_t begin = std::clock();  // of this process: what others do beside it does not count
+  const std::clock_t begin = std::clock();  // CPU time of this process, which other processes do not affect
   for (auto _ : state) run();
   const double spent = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
   const double channels = static_cast<double>(state.range(0));

@@ -12,17 +12,17 @@
 
 TURNOUT_ISA_BEGIN(core::matrix)
 
-// A tile is kRows rows by kVectors vectors of columns. Its accumulators leave room for what they are made of
-// among 16 vector registers (32 with AVX-512 and NEON), and the addresses of its rows among 16 others.
+// A tile is kRows rows by kVectors vectors of columns. Its accumulators and operands fit 16 vector registers
+// (32 with AVX-512 and NEON), and the addresses of its rows fit 16 general registers.
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL || HWY_TARGET == HWY_NEON
 constexpr int kRows = 8;
 #elif HWY_TARGET == HWY_AVX2
 constexpr int kRows = 6;
 #else
-constexpr int kRows = 4;  // without fused multiply-add a product needs a register, too
+constexpr int kRows = 4;  // without a fused multiply-add each product needs a register too
 #endif
 constexpr int kVectors = 2;
-constexpr std::int64_t kAhead = 2 * kRows;  // rows between the one that is fetched and the one that is used
+constexpr std::int64_t kAhead = 2 * kRows;  // rows that are prefetched ahead
 
 template <class Lane>
 using Tag = hn::ScalableTag<Lane>;
@@ -31,7 +31,7 @@ constexpr std::int64_t lanes_of() {
   return block_size<Lane>();
 }
 
-// f(i) for i = 0 .. N-1, each a constant.
+// Calls f(i) for i = 0 .. N-1, with i as a compile-time constant.
 template <int N, class F>
 HWY_INLINE void unrolled(const F& f) {
   [&]<int... I>(std::integer_sequence<int, I...>) HWY_ATTR { (f(std::integral_constant<int, I>()), ...); }
@@ -51,14 +51,14 @@ std::int64_t padded_to_lanes(std::int64_t columns) {
 
 template <class T, class Lane>
 void pack_from(const Source& source, Lane* packed) {
-  if (source.depth == 0) return;  // there may be no memory at all
+  if (source.depth == 0) return;  // source.data may be null
   const auto* from = static_cast<const T*>(source.data);
   const std::int64_t padded_columns = padded_to_lanes<Lane>(source.columns);
   for (std::int64_t column = 0; column < source.columns;) {
     const std::int64_t width = panel_vectors<Lane>(column, padded_columns) * lanes_of<Lane>();
     const std::int64_t there = std::min(width, source.columns - column);
     const T* panel = from + column * source.column_stride;
-    // Row by row when a row is contiguous, else column by column: what lies together is read together.
+    // Reads along the contiguous dimension: row by row if rows are contiguous, else column by column.
     if (source.column_stride == 1) {
       for (std::int64_t d = 0; d < source.depth; ++d) {
         const T* row = panel + d * source.depth_stride;
@@ -92,7 +92,7 @@ void pack(const Source& source, Lane* packed) {
   }
 }
 
-// to[0 .. N*lanes-1] = or += the vectors; only the first `columns` of them are written.
+// Stores N vectors to `to`, or adds them to it; only the first `columns` elements are written.
 template <int N, class Lane>
 HWY_INLINE void write_row(const hn::Vec<Tag<Lane>>* v, Lane* to, std::int64_t columns, Write write) {
   const Tag<Lane> d;
@@ -104,7 +104,7 @@ HWY_INLINE void write_row(const hn::Vec<Tag<Lane>>* v, Lane* to, std::int64_t co
     });
     return;
   }
-  // Through a buffer: the same instructions, the same bits.
+  // The last vectors are incomplete: a buffer allows the same instructions, so the bits are the same.
   HWY_ALIGN Lane buffer[N * kLanes] = {};
   const auto bytes = static_cast<std::size_t>(columns) * sizeof(Lane);
   std::memcpy(buffer, to, bytes);
@@ -115,7 +115,7 @@ HWY_INLINE void write_row(const hn::Vec<Tag<Lane>>* v, Lane* to, std::int64_t co
   std::memcpy(to, buffer, bytes);
 }
 
-// R rows by N vectors of columns.
+// Multiplies R rows with a panel of N vectors of columns.
 template <int R, int N, class Lane>
 HWY_INLINE void multiply_tile(const Lane* const* from, Lane* const* to, const Lane* panel, std::int64_t depth,
                               std::int64_t columns, Write write) {
@@ -139,7 +139,7 @@ HWY_INLINE void multiply_tile(const Lane* const* from, Lane* const* to, const La
   unrolled<R>([&](auto r) HWY_ATTR { write_row<N>(sum[r], to[r], columns, write); });
 }
 
-// f(std::integral_constant<int, n>) for n = 1 .. Most.
+// Calls f(std::integral_constant<int, n>()) for an n in 1 .. Most.
 template <int Most, class F>
 HWY_INLINE void with_constant(std::int64_t n, const F& f) {
   if constexpr (Most == 1) {
@@ -193,7 +193,7 @@ void multiply(const Lane* const* from, Lane* const* to, std::int64_t rows, const
   }
 }
 
-// R rows of the result by N vectors of its columns; `with` has whole vectors at `column`.
+// Adds to R rows by N vectors of the result. `with` has whole vectors at `column`.
 template <int R, int N, class Lane>
 HWY_INLINE void outer_tile(const Lane* const* from, const Lane* const* with, std::int64_t rows,
                            std::int64_t first, std::int64_t column, Lane* to, std::int64_t to_stride) {
@@ -231,7 +231,7 @@ void outer_panel(const Lane* const* from, const Lane* const* with, std::int64_t 
   });
 }
 
-// Bytes of rows that stay in the first cache while all tiles of a result use them.
+// Bytes of rows that stay in the L1 cache while all tiles of a result use them.
 constexpr std::int64_t kNearBytes = 24 << 10;
 constexpr std::int64_t kMostTogether = 128, kLeastTogether = 16;
 
@@ -239,7 +239,7 @@ template <class Lane>
 void add_outer(const Lane* const* from, const Lane* const* with, std::int64_t rows, std::int64_t depth,
                std::int64_t columns, Lane* to, std::int64_t to_stride) {
   constexpr std::int64_t kLanes = lanes_of<Lane>();
-  // The last columns, where they are fewer than a vector: reading a whole one could leave the caller's
+  // A copy of the last columns if they do not fill a vector: reading a whole vector could leave the caller's
   // memory.
   HWY_ALIGN Lane last[kMostTogether * kLanes];
   const Lane* last_rows[kMostTogether];

@@ -1,9 +1,8 @@
-// Products of rows that lie anywhere with a packed matrix, and sums of outer products of such rows. The loops
-// of one thread: who calls them cuts the work.
+// Products of gathered rows with a packed matrix, and sums of outer products of such rows. These are the
+// loops of one thread; the caller splits the work over threads.
 //
-// Every result is one chain of fused multiply-adds in a fixed order, so its bits depend on its operands
-// alone: not on where its row stands in a call, how many rows and columns there are beside it, or who runs
-// what.
+// Every result is one chain of fused multiply-adds in a fixed order. Its bits depend only on its operands:
+// not on the position of its row in the call, nor on the number of rows and columns, nor on the thread.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +13,7 @@
 
 namespace turnout::core::matrix {
 
-// What T is multiplied and added in.
+// The type in which values of T are multiplied and added.
 template <class T>
 using LaneOf = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
@@ -30,33 +29,34 @@ enum class Write : std::uint8_t { store, add };
 
 template <class Lane>
 struct Kernels {
-  std::int64_t lanes;      // of a vector: what columns are padded to
-  std::int64_t tile_rows;  // rows that are multiplied together: a multiple of it makes the best of a call
+  std::int64_t lanes;      // of a vector; columns are padded to a multiple
+  std::int64_t tile_rows;  // rows multiplied at a time; calls with a multiple of it are the most efficient
 
   std::int64_t padded(std::int64_t columns) const { return (columns + lanes - 1) / lanes * lanes; }
   std::int64_t packed_size(std::int64_t depth, std::int64_t columns) const { return depth * padded(columns); }
 
-  // packed[0 .. packed_size-1], aligned to 64 bytes = the matrix, in the order that multiply() reads it.
-  // Columns beyond the last are 0.
+  // Copies the matrix to packed[0 .. packed_size-1], which is aligned to 64 bytes, in the order in which
+  // multiply() reads it. Padding columns are 0.
   void (*pack)(const Source& from, Lane* packed);
 
   // to[r][c] = (or +=) from[r][0] B[0][c] + from[r][1] B[1][c] + .., r = 0 .. rows-1, c = 0 .. columns-1.
-  // The sum is a chain from 0 in ascending depth, and then added as a whole. Rows of `to` may be equal: they
-  // are added to in ascending r. columns is that of the packed matrix, or padded() of it where the rows of
-  // `to` have room, which is faster.
+  // The sum is a chain that starts at 0 and goes in ascending depth; it is then added as a whole. Rows of
+  // `to` may be equal; they are written in ascending r. `columns` is that of the packed matrix, or padded()
+  // of it if the rows of `to` have that many elements, which is faster.
   void (*multiply)(const Lane* const* from, Lane* const* to, std::int64_t rows, const Lane* packed,
                    std::int64_t depth, std::int64_t columns, Write write);
 
-  // to[d * to_stride + c] = chain of from[r][d] with[r][c] in ascending r, from what is there; d = 0 ..
-  // depth-1, c = 0 .. columns-1. to_stride is padded(columns) or more, and the columns between are written.
+  // to[d * to_stride + c] += from[r][d] with[r][c], one chain in ascending r that starts at the old value;
+  // d = 0 .. depth-1, c = 0 .. columns-1. to_stride is at least padded(columns); padding columns are written.
   void (*add_outer)(const Lane* const* from, const Lane* const* with, std::int64_t rows, std::int64_t depth,
                     std::int64_t columns, Lane* to, std::int64_t to_stride);
 
-  // to[r * to_stride + c] = from[r][c]: rows of any float dtype as lanes, exactly.
+  // to[r * to_stride + c] = from[r][c], converted exactly from any float dtype.
   void (*widen)(const void* const* from, DType dtype, std::int64_t rows, std::int64_t columns, Lane* to,
                 std::int64_t to_stride);
 
-  // to[c] = from[c] + bias[c], c = 0 .. columns-1, rounded once to dtype. bias may be null: nothing is added.
+  // to[c] = from[c] + bias[c], c = 0 .. columns-1, rounded once to dtype. Without the addition if bias is
+  // null.
   void (*round)(const Lane* from, const Lane* bias, std::int64_t columns, void* to, DType dtype);
 };
 

@@ -1,5 +1,5 @@
-// Products and outer products against a loop that has the same chains: every instruction set gives its bits,
-// wherever a row stands and whatever is beside it.
+// Compares products and outer products bit for bit with a scalar loop of the same chains, on every
+// instruction set, for many numbers of rows and columns.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -18,7 +18,7 @@ namespace {
 using core::matrix::Kernels;
 using core::matrix::Write;
 
-// One step of a chain, as the instruction set has it: SSE4 rounds the product.
+// One step of a chain. SSE4 has no fused multiply-add and rounds the product.
 template <class Lane>
 Lane step(Isa isa, Lane a, Lane b, Lane sum) {
   if (isa != Isa::sse4) return std::fma(a, b, sum);
@@ -41,7 +41,7 @@ bool same_bits(Lane a, Lane b) {
   return std::memcmp(&a, &b, sizeof(Lane)) == 0;
 }
 
-// A matrix in both layouts, its strides with gaps.
+// A matrix, row-major or transposed, with gaps between rows.
 template <class T>
 struct Strided {
   std::int64_t depth, columns;
@@ -73,7 +73,7 @@ void compare_products(Isa isa, std::int64_t rows, std::int64_t depth, std::int64
   Guarded<Lane> packed(k.packed_size(depth, columns));
   k.pack(b.source(), packed.data());
 
-  // Rows of A anywhere, rows of the result too, and some of them equal.
+  // Random rows of A and of the result; some are equal.
   const std::int64_t there = rows + 2;
   Guarded<T> a(there * depth, seed % 3);
   for (std::int64_t i = 0; i < a.size(); ++i) a[i] = value<T>(random);
@@ -140,7 +140,7 @@ void compare_outer(Isa isa, std::int64_t rows, std::int64_t depth, std::int64_t 
           << d << " " << c;
 }
 
-// Every number of rows and columns around a tile and a vector, and the ends of batches.
+// Numbers of rows and columns around the sizes of a tile, a vector and a batch.
 TEST(Matrix, ProductsAreOneChainWhereverARowStands) {
   unsigned seed = 0;
   for (Isa isa : supported_isas()) {

@@ -35,7 +35,7 @@ consteval Draft re_routing(std::string_view op, std::span<const StepSpec> steps)
            at_most("rows", "2147483647")},
           {},
           steps,
-          kScratch};
+          {&re_routing_scratch, "tokens expertTokenNumPerRank perTokenScalesOptional"}};
 }
 
 constexpr const Signature& kQuery =

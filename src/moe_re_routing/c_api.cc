@@ -41,6 +41,8 @@ constexpr StepSpec kInverseSteps[] = {{Check::present},
                                       {Check::any_empty},
                                       {Check::pointers}};
 
+constexpr ScratchBytes kScratch = {&re_routing_scratch, "tokens counts scales"};
+
 }  // namespace
 
 constexpr const Signature& kMluOpGetMoeReRoutingWorkspaceSize = signature([] {

@@ -48,7 +48,7 @@ TEST(CMoeReRoutingOrder, IsTheContract) {
       stairs, {"tokens", "counts", "scales", "permute_tokens", "permute_scales", "idx", "expert_token_num"}};
   stairs.bad("handle is NULL", [](Call& c) { c.has_handle = true; });
   for (std::size_t i : {0, 1, 3}) each.missing(i);
-  each.missing(4, ", expected beside scales");
+  each.missing(4, ", expected together with scales");
   for (std::size_t i : {5, 6}) each.missing(i);
   each.ranks();
   each.dtypes();

@@ -26,28 +26,20 @@ const std::byte* at(const ConstTensor& t, std::int64_t byte) {
   return static_cast<const std::byte*>(t.data) + byte;
 }
 
-// Bytes of one row, whatever its dtype.
-template <class AnyTensor>
-std::int64_t row_bytes_of(const AnyTensor& t) {
+// Bytes of one row, whatever its dtype; 0 of a tensor that is absent.
+std::int64_t row_bytes_of(const Slot& t) {
+  if (!t.present) return 0;
   return (t.rank == 2 ? t.shape[1] : 1) * size_of(t.dtype);
 }
 
-// Moves every row of `from` to its target row of `to`. The bytes of `from` are read in order and cut into
-// ranges. runs.find(row) returns a cursor at the run that contains `row`; cursor.advance() moves to the next
-// run. side_work(run) is called exactly once for each row, and moves side_bytes for each.
+// Moves every row of `from` to its target row of `to`. runs.find(row) returns a cursor at the run that
+// contains `row`; cursor.advance() moves to the next run. side_work(run) is called exactly once for each row.
 template <class Runs, class SideWork>
-void move_rows(Context& context, Call& call, const ConstTensor& from, const Tensor& to, const Runs& runs,
-               std::int64_t side_bytes, const SideWork& side_work) {
-  const std::int64_t row_bytes = std::max<std::int64_t>(1, row_bytes_of(to));  // empty rows never come here
-  const std::int64_t bytes = to.shape[0] * row_bytes;
-  const bool stream = bytes >= kStreamBytes;
-  const bool parallel = bytes + to.shape[0] * side_bytes >= kParallelBytes;
-  // A range counts the bytes of rows alone, so it is made smaller where a row has many side bytes.
-  const std::int64_t range = std::max<std::int64_t>(1, kRangeBytes / (row_bytes + side_bytes)) * row_bytes;
-  call.chose(stream ? "runs, streamed" : "runs", parallel ? context.threads() : 1);
+void move_rows(Context& context, const RowMove& move, const ConstTensor& from, const Tensor& to,
+               const Runs& runs, const SideWork& side_work) {
+  const std::int64_t row_bytes = move.row_bytes;
   const CopyKernels& copy = copy_kernels(context.isa());
-  const std::int64_t grain = parallel ? std::min(range, kRangeBytes) : bytes;
-  parallel_for(context, bytes, grain, [&](std::int64_t begin, std::int64_t end) {
+  parallel_for(context, move.bytes, move.grain, [&](std::int64_t begin, std::int64_t end) {
     const std::int64_t last_row = (end - 1) / row_bytes;
     for (auto cursor = runs.find(begin / row_bytes); cursor.run.source <= last_row; cursor.advance()) {
       const Run& run = cursor.run;
@@ -59,13 +51,13 @@ void move_rows(Context& context, Call& call, const ConstTensor& from, const Tens
       const std::int64_t low = std::max(run.source * row_bytes, begin);
       const std::int64_t high = std::min((run.source + run.count) * row_bytes, end);
       std::byte* target = at(to, low + (run.target - run.source) * row_bytes);
-      if (stream) {
+      if (move.stream) {
         copy.stream(target, at(from, low), high - low);
       } else {
         std::memcpy(target, at(from, low), static_cast<std::size_t>(high - low));
       }
     }
-    if (stream) copy.finish();
+    if (move.stream) copy.finish();
   });
 }
 
@@ -178,78 +170,87 @@ RunList place_blocks(const Blocks& blocks, std::int64_t experts, std::int64_t ro
 
 }  // namespace
 
-std::size_t moe_re_routing_scratch(std::int64_t rows, std::int64_t ranks, std::int64_t experts) {
-  if (rows == 0) return 0;  // no block has a token
-  return array_bytes<Run>(ranks * experts + 1) + array_bytes<std::int64_t>(experts);
+RowMove::RowMove(std::int64_t row_count, std::int64_t bytes_of_row, std::int64_t side_bytes, int most_threads)
+    : rows(row_count),
+      row_bytes(std::max<std::int64_t>(1, bytes_of_row)),  // empty rows are never moved
+      bytes(rows * row_bytes),
+      stream(bytes >= kStreamBytes) {
+  const bool parallel = bytes + rows * side_bytes >= kParallelBytes;
+  threads = parallel ? most_threads : 1;
+  // A range counts the bytes of rows alone, so it is made smaller where a row has many side bytes.
+  const std::int64_t range = std::max<std::int64_t>(1, kRangeBytes / (row_bytes + side_bytes)) * row_bytes;
+  grain = parallel ? std::min(range, kRangeBytes) : bytes;
 }
 
-void moe_re_routing(const Frame& frame, const ConstTensor& tokens,
-                    const ConstTensor& expert_token_num_per_rank, const ConstTensor* per_token_scales,
-                    const Tensor& permute_tokens, const Tensor* permute_per_token_scales,
-                    const Tensor& permute_token_idx, const Tensor& expert_token_num,
-                    const MoeReRoutingParams& params) {
-  const bool scaled = per_token_scales != nullptr;
-  const bool has_scale_output = scaled && permute_per_token_scales != nullptr;
-  Context& context = frame.context;
-  Call call(
-      frame, kMoeReRouting,
-      {tokens, expert_token_num_per_rank, scaled ? Slot(*per_token_scales) : Slot(), permute_tokens,
-       has_scale_output ? Slot(*permute_per_token_scales) : Slot(), permute_token_idx, expert_token_num},
-      {params.expert_token_num_type, params.idx_type});
-  if (call.nothing_to_do()) return;
+ReRoutingPlan::ReRoutingPlan(const Slot& tokens, const Slot& counts, const Slot& scales, int threads)
+    : ranks_(counts.shape[0]),
+      experts_(counts.shape[1]),
+      scale_bytes_(row_bytes_of(scales)),
+      move_(tokens.shape[0], row_bytes_of(tokens), scale_bytes_, threads) {}
 
-  const std::int64_t ranks = expert_token_num_per_rank.shape[0], experts = expert_token_num_per_rank.shape[1];
-  const std::int64_t rows = tokens.shape[0];
-  Scratch& scratch = call.scratch(moe_re_routing_scratch(rows, ranks, experts));
+std::size_t ReRoutingPlan::scratch_bytes() const {
+  if (move_.rows == 0) return 0;  // no block has a token
+  return array_bytes<Run>(ranks_ * experts_ + 1) + array_bytes<std::int64_t>(experts_);
+}
+
+std::size_t re_routing_scratch(const Arguments& arguments, const Positions& at) {
+  return ReRoutingPlan(arguments.slot(at[0]), arguments.slot(at[1]), arguments.slot(at[2]),
+                       arguments.threads())
+      .scratch_bytes();
+}
+
+void ReRoutingPlan::run(Context& context, Call& call, const Tensors& t, const MoeReRoutingParams& params,
+                        Scratch& scratch) const {
   Blocks blocks;
-  if (rows > 0) {
-    blocks.runs = scratch.take<Run>(ranks * experts + 1);
-    blocks.tokens_of_expert = scratch.take<std::int64_t>(experts);
+  if (move_.rows > 0) {
+    blocks.runs = scratch.take<Run>(ranks_ * experts_ + 1);
+    blocks.tokens_of_expert = scratch.take<std::int64_t>(experts_);
   }
-  visit_index(expert_token_num_per_rank.dtype, [&](auto type) {
+  visit_index(t.counts.dtype, [&](auto type) {
     using Count = typename decltype(type)::type;
-    const auto* counts = static_cast<const Count*>(expert_token_num_per_rank.data);
-    call.check([&] { read_counts(counts, ranks, experts, rows, blocks); });
-    auto* num = static_cast<Count*>(expert_token_num.data);
-    if (rows == 0) {
-      std::fill_n(num, experts, Count{0});
+    const auto* counts = static_cast<const Count*>(t.counts.data);
+    call.check([&] { read_counts(counts, ranks_, experts_, move_.rows, blocks); });
+    auto* num = static_cast<Count*>(t.expert_token_num.data);
+    if (move_.rows == 0) {
+      std::fill_n(num, experts_, Count{0});
     } else {
-      write_expert_token_num(blocks, experts, params.expert_token_num_type, num);
+      write_expert_token_num(blocks, experts_, params.expert_token_num_type, num);
     }
   });
-  if (rows == 0) return;
-  const RunList runs = place_blocks(blocks, experts, rows);
+  if (move_.rows == 0) return;
+  const RunList runs = place_blocks(blocks, experts_, move_.rows);
 
-  auto* idx = static_cast<std::int32_t*>(permute_token_idx.data);
-  const std::int64_t scale_bytes = scaled ? row_bytes_of(*per_token_scales) : 0;
-  move_rows(context, call, tokens, permute_tokens, runs, scale_bytes, [&](const Run& run) {
+  call.chose(move_.algorithm(), move_.threads);
+  auto* idx = static_cast<std::int32_t*>(t.idx.data);
+  move_rows(context, move_, t.tokens, t.permute_tokens, runs, [&](const Run& run) {
     const bool gather = params.idx_type == TokenIdx::gather;
     auto* first = idx + (gather ? run.target : run.source);
     auto value = static_cast<std::int32_t>(gather ? run.source : run.target);
     for (std::int64_t k = 0; k < run.count; ++k) first[k] = value++;
-    if (scale_bytes > 0)
-      std::memcpy(at(*permute_per_token_scales, run.target * scale_bytes),
-                  at(*per_token_scales, run.source * scale_bytes),
-                  static_cast<std::size_t>(run.count * scale_bytes));
+    if (scale_bytes_ > 0)
+      std::memcpy(at(*t.permute_scales, run.target * scale_bytes_), at(*t.scales, run.source * scale_bytes_),
+                  static_cast<std::size_t>(run.count * scale_bytes_));
   });
 }
 
-void moe_re_routing_inverse(const Frame& frame, const ConstTensor& permute_tokens,
-                            const ConstTensor& permute_token_idx, const Tensor& tokens, TokenIdx idx_type) {
-  Context& context = frame.context;
-  Call call(frame, kMoeReRoutingInverse, {permute_tokens, permute_token_idx, tokens}, {idx_type});
-  if (call.nothing_to_do()) return;
-  const std::int64_t rows = tokens.shape[0];
-  auto* position =
-      call.scratch(static_cast<std::size_t>(rows) * sizeof(std::int64_t)).take<std::int64_t>(rows);
+InversePlan::InversePlan(const Slot& tokens, int threads)
+    : move_(tokens.shape[0], row_bytes_of(tokens), 0, threads) {}
+
+std::size_t InversePlan::scratch_bytes() const { return array_bytes<std::int64_t>(move_.rows); }
+
+void InversePlan::run(Context& context, Call& call, const ConstTensor& permute_tokens,
+                      const ConstTensor& permute_token_idx, const Tensor& tokens, TokenIdx idx_type,
+                      Scratch& scratch) const {
+  call.chose(move_.algorithm(), move_.threads);
+  auto* position = scratch.take<std::int64_t>(move_.rows);
   visit_index(permute_token_idx.dtype, [&](auto type) {
     const auto* idx = static_cast<const typename decltype(type)::type*>(permute_token_idx.data);
-    call.check([&] { invert_permutation("moe_re_routing_inverse: permute_token_idx", idx, rows, position); });
-    const std::int64_t longest =
-        std::max<std::int64_t>(1, kRangeBytes / std::max<std::int64_t>(1, row_bytes_of(tokens)));
+    call.check(
+        [&] { invert_permutation("moe_re_routing_inverse: permute_token_idx", idx, move_.rows, position); });
+    const std::int64_t longest = std::max<std::int64_t>(1, kRangeBytes / move_.row_bytes);
     const auto move = [&](const auto& target) {
-      move_rows(context, call, permute_tokens, tokens, IndexedRuns<decltype(target)>{target, rows, longest},
-                0, [](const Run&) {});
+      move_rows(context, move_, permute_tokens, tokens,
+                IndexedRuns<decltype(target)>{target, move_.rows, longest}, [](const Run&) {});
     };
     if (idx_type == TokenIdx::gather) {
       move([&](std::int64_t row) -> std::int64_t { return load_once(idx + row); });
@@ -257,6 +258,35 @@ void moe_re_routing_inverse(const Frame& frame, const ConstTensor& permute_token
       move([&](std::int64_t row) { return position[row]; });
     }
   });
+}
+
+void moe_re_routing(const Frame& frame, const ConstTensor& tokens,
+                    const ConstTensor& expert_token_num_per_rank, const ConstTensor* per_token_scales,
+                    const Tensor& permute_tokens, const Tensor* permute_per_token_scales,
+                    const Tensor& permute_token_idx, const Tensor& expert_token_num,
+                    const MoeReRoutingParams& params) {
+  const Slot scales = per_token_scales != nullptr ? Slot(*per_token_scales) : Slot();
+  const bool has_scale_output = scales.present && permute_per_token_scales != nullptr;
+  Call call(
+      frame, kMoeReRouting,
+      {tokens, expert_token_num_per_rank, scales, permute_tokens,
+       has_scale_output ? Slot(*permute_per_token_scales) : Slot(), permute_token_idx, expert_token_num},
+      {params.expert_token_num_type, params.idx_type});
+  if (call.nothing_to_do()) return;
+  const ReRoutingPlan plan(tokens, expert_token_num_per_rank, scales, frame.context.threads());
+  plan.run(frame.context, call,
+           {tokens, expert_token_num_per_rank, per_token_scales, permute_tokens, permute_per_token_scales,
+            permute_token_idx, expert_token_num},
+           params, call.scratch(plan.scratch_bytes()));
+}
+
+void moe_re_routing_inverse(const Frame& frame, const ConstTensor& permute_tokens,
+                            const ConstTensor& permute_token_idx, const Tensor& tokens, TokenIdx idx_type) {
+  Call call(frame, kMoeReRoutingInverse, {permute_tokens, permute_token_idx, tokens}, {idx_type});
+  if (call.nothing_to_do()) return;
+  const InversePlan plan(tokens, frame.context.threads());
+  plan.run(frame.context, call, permute_tokens, permute_token_idx, tokens, idx_type,
+           call.scratch(plan.scratch_bytes()));
 }
 
 }  // namespace families::moe_re_routing

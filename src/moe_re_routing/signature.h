@@ -8,15 +8,8 @@ namespace turnout::families::moe_re_routing {
 
 using namespace core;
 
-// Bytes of scratch memory of moe_re_routing's plan.
-std::size_t moe_re_routing_scratch(std::int64_t rows, std::int64_t ranks, std::int64_t experts);
-
-// The same for the C functions, whose signatures have these sizes.
-inline constexpr ScratchBytes kScratch = {
-    [](const Arguments& arguments, const Positions& at) {
-      return moe_re_routing_scratch(arguments.size(at[0]), arguments.size(at[1]), arguments.size(at[2]));
-    },
-    "rows ranks experts"};
+// The scratch memory of moe_re_routing's plan, for the C functions. Positions: tokens, counts, scales.
+std::size_t re_routing_scratch(const Arguments& arguments, const Positions& at);
 
 // What counts and permutations hold is checked by the plans, which keep what they have read: the caller's
 // memory may change during a call.

@@ -274,7 +274,7 @@ TEST(MoeReRouting, ScalesNeedAPlaceToGo) {
               moe_re_routing(view(tokens, {1, 1}), view(counts, {1, 1}), &scales, view(permuted, {1, 1}),
                              nullptr, view(idx, {1}), view(num, {1}));
             }),
-            "moe_re_routing: permute_per_token_scales is missing, expected beside per_token_scales");
+            "moe_re_routing: permute_per_token_scales is missing, expected together with per_token_scales");
   // Without scales the output for them is left alone, whatever it is.
   double untouched[5] = {1, 2, 3, 4, 5};
   const Tensor unused = view(untouched, {5});

@@ -1,9 +1,10 @@
-// The gradients of the lattice from p, compiled once per instruction set.
+// Computes the gradients of the lattice from p. Compiled once per instruction set.
 //
-// What every p of a forward direction has is taken for granted: the weight of a step is at most 1, and what
-// is put in at the end arrives at the start. A lattice in which that turns out not to be so is done again by
-// plain_gradients(): products of weights that leave the range of the type on either side say nothing about
-// what they are multiplied with, and the order of the products depends on the instruction set.
+// The kernel assumes two properties of every p that a forward call computes: the weight of a step is at most
+// 1, and the gradient that arrives at the start equals ans_grad. If a lattice violates one of them, it is
+// computed again by plain_gradients(). The reason: this kernel multiplies weights with each other before it
+// multiplies them with g. If such a product underflows or overflows, the result is wrong, and which products
+// there are depends on the instruction set.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -29,13 +30,13 @@
 TURNOUT_ISA_BEGIN(families::mutual_information)
 
 template <class Real>
-constexpr Real kLeast = Real(-1e30);  // what unreachable cells count as
-// Weights of a p in float are at most 1 and what rounding adds; so many times 1 is no rounding.
-constexpr double kMostArgument = 0.69;  // log of a weight
-constexpr double kMostGrowth = 4;       // of g over ans_grad
+constexpr Real kLeast = Real(-1e30);  // p of unreachable cells is clamped to this
+// A weight is at most 1 plus a rounding error. Values above these limits cannot come from rounding.
+constexpr double kMostArgument = 0.69;  // limit of the logarithm of a weight
+constexpr double kMostGrowth = 4;       // limit of g / ans_grad
 
-// Neither NaN, infinite, subnormal, nor so large that its growth would be infinite. By its bits: with
-// subnormal numbers flushed, comparisons take them for 0.
+// Whether v is neither NaN nor infinite nor subnormal, nor so large that kMostGrowth * v overflows. Compares
+// bits, because floating-point comparisons take subnormal numbers for 0 while these are flushed.
 template <class Real>
 bool is_ordinary(Real v) {
   using Bits = std::conditional_t<sizeof(Real) == 8, std::uint64_t, std::uint32_t>;
@@ -57,13 +58,13 @@ struct FromScores : RowStrips<T, FromScores<T>> {
   using typename Base::Row;
   using typename Base::V;
 
-  // The largest of all lanes so far. Maxima of x86 drop NaN if they are the first operand: that of an
-  // argument stands for a weight of 0, and g has none without an infinity before it, which stays. g of the
-  // first row and of the last column are not looked at: infinities in these reach the start, as such or as
-  // NaN.
+  // The maxima seen so far, in each lane. MAXPS drops a NaN in its first operand. A NaN argument means a
+  // weight of 0, so dropping it is right. g becomes NaN only after an infinity, which the maximum keeps. g of
+  // the first row and of the last column need no check: an infinity there arrives at the start, as infinity
+  // or NaN.
   struct Watch {
-    V argument;  // of safe_exp
-    V g;         // its magnitude
+    V argument;  // largest argument of safe_exp
+    V g;         // largest magnitude of g
     Real end;    // ans_grad
 
     bool is_fine() const {
@@ -80,12 +81,13 @@ struct FromScores : RowStrips<T, FromScores<T>> {
 
   Real& ans_grad(std::int64_t batch_row) const { return static_cast<Real*>(task.ans_grad)[batch_row]; }
 
-  // kLanes cells in registers, or in memory padded to that.
+  // The inputs of kLanes cells.
   struct Cells {
     V p, p_right, p_below, px, py, g_below;
   };
 
-  // safe_exp(from + step - to) of cells that are clamped: where both are, in the order that gives exactly 0.
+  // safe_exp(from + step - to), where `from` and `to` are clamped. If both are -1e30, the order of the
+  // additions makes the argument exactly 0 unless the step is huge.
   static HWY_INLINE V term(V from, V step, V to, bool any_least, Watch& watch) {
     auto argument = hn::Add(hn::Sub(from, to), step);
     if (HWY_UNLIKELY(any_least)) {
@@ -100,13 +102,13 @@ struct FromScores : RowStrips<T, FromScores<T>> {
   static HWY_INLINE V clamped(V p) {
     const auto least = hn::Set(D(), kLeast<Real>);
 #if HWY_ARCH_X86
-    return hn::Max(least, p);  // NaN stays: the instruction gives its second operand
+    return hn::Max(least, p);  // keeps NaN: MAXPS returns its second operand if one is NaN
 #else
     return hn::IfThenElse(hn::Lt(p, least), least, p);
 #endif
   }
 
-  // What kLanes cells get from below, and the factor of what they get from the right.
+  // For kLanes cells: the gradient that comes from below, and the factor of the gradient from the right.
   struct Terms {
     V symbol, factor;
   };
@@ -135,7 +137,7 @@ struct FromScores : RowStrips<T, FromScores<T>> {
     return {g, g};
   }
 
-  // Exponentials first, for all columns: they wait for nothing.
+  // Computes the exponentials of all columns first, because they do not depend on each other.
   template <bool kHasSymbols>
   Edge columns(const Row& row, std::int64_t count, const Real* below, const Edge& edge, Real* g,
                Watch& shared_watch) const {
@@ -171,7 +173,7 @@ struct FromScores : RowStrips<T, FromScores<T>> {
     return {right, right};
   }
 
-  // Fewer than kLanes columns: in the upper lanes of vectors.
+  // Computes fewer than kLanes columns, in the upper lanes of vectors.
   template <bool kHasSymbols>
   Real few_columns(const Row& row, std::int64_t count, const Real* below, Real right, Real* g,
                    Watch& watch) const {

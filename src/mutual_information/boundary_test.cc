@@ -1,7 +1,8 @@
-// The boundary: what is refused, and that nothing depends on the caller's copy once it has been checked.
+// The boundary: which values are errors, and that a call does not read the caller's memory after the check.
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <limits>
 #include <string>
 
 #include "mutual_information/lattice_case.h"
@@ -20,7 +21,7 @@ LatticeCase<float> filled(std::int64_t batch, std::int64_t symbols, std::int64_t
   return c;
 }
 
-// What a call of operator `which` throws, and that it leaves the results alone then.
+// The message that a call of operator `which` throws. Also checks that the failing call writes nothing.
 std::string sentence_of(const LatticeCase<float>& c, int which) {
   auto r = c.empty_result();
   const auto before = r;
@@ -51,8 +52,36 @@ TEST(MutualInformationBoundary, IsChecked) {
   }
 }
 
+// Cells outside keep their content or become -infinity; the others do not depend on it. The second lattice is
+// empty, and the batch large enough for several threads.
+TEST(MutualInformationBoundary, CellsOutsideAreKeptOrFilled) {
+  LatticeCase<float> c = filled(8, 60, 400);
+  for (std::int64_t b = 0; b < c.batch; ++b)
+    c.boundary.insert(c.boundary.end(), {b % 4, b == 1 ? 300 : b, 60 - b % 3, b == 1 ? 299 : 400 - 9 * b});
+  for (const int threads : {1, 2, 5}) {
+    Context context({.threads = threads});
+    auto kept = c.empty_result(), filled_too = c.empty_result();
+    c.forward(context, kept);
+    c.forward(context, filled_too, Outside::minus_infinity);
+    EXPECT_EQ(kept.ans, filled_too.ans);
+    std::int64_t i = 0;
+    for (std::int64_t b = 0; b < c.batch; ++b) {
+      const std::int64_t* box = c.boundary.data() + 4 * b;
+      for (std::int64_t s = 0; s <= c.symbols; ++s) {
+        for (std::int64_t t = 0; t <= c.frames; ++t, ++i) {
+          const bool inside = s >= box[0] && s <= box[2] && t >= box[1] && t <= box[3];
+          const auto at = static_cast<std::size_t>(i);
+          ASSERT_EQ(kept.p[at], inside ? filled_too.p[at] : LatticeCase<float>::kPaint);
+          if (inside) continue;
+          ASSERT_EQ(filled_too.p[at], -std::numeric_limits<float>::infinity());
+        }
+      }
+    }
+  }
+}
+
 TEST(MutualInformationBoundary, IsNotReadAgainAfterItsCheck) {
-  for (std::int64_t batch : {2, 40}) {  // all threads on few lattices, and each on its own
+  for (std::int64_t batch : {2, 40}) {  // few lattices shared by all threads, and many
     const LatticeCase<float> before = [&] {
       LatticeCase<float> c = filled(batch, 30, batch == 2 ? 2400 : 120);
       for (std::int64_t b = 0; b < batch; ++b)
@@ -66,8 +95,8 @@ TEST(MutualInformationBoundary, IsNotReadAgainAfterItsCheck) {
     before.both(plain, expected_both);
 
     LatticeCase<float> c = before;
-    FlippingExecutor executor;  // its loops are where a call begins to work: all checks are done
-    executor.flip = [&] { std::fill(c.boundary.begin(), c.boundary.end(), 3); };  // another box
+    FlippingExecutor executor;  // flips when a call starts its parallel loops, after all checks
+    executor.flip = [&] { std::fill(c.boundary.begin(), c.boundary.end(), 3); };  // a different box
     Context context({.threads = 2, .executor = &executor});
     auto r = c.empty_result(), both = c.empty_result();
     const auto call = [&](const auto& f) {

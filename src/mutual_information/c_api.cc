@@ -2,6 +2,7 @@
 #include "core/draft.h"
 #include "doors/c/call.h"
 #include "mutual_information/mutual_information.h"
+#include "mutual_information/plan.h"
 #include "mutual_information/signature.h"
 
 namespace turnout::families::mutual_information {
@@ -49,7 +50,7 @@ constexpr StepSpec kBackwardSteps[] = {
 std::size_t scratch_bytes(const Arguments& arguments, const Positions& at) {
   const Slot& p = arguments.slot(at[0]);
   if (p.rank != 3 || p.elements() == 0 || p.elements() >= kLargeElements) return 0;
-  return mutual_information_scratch(p.shape[0], p.shape[1] - 1, p.shape[2] - 1, arguments.threads());
+  return LatticePlan(p.shape[0], p.shape[1] - 1, p.shape[2] - 1, arguments.threads()).scratch_bytes();
 }
 constexpr ScratchBytes kScratch = {&scratch_bytes, "p"};
 
@@ -104,9 +105,10 @@ constexpr const Signature& kMluOpMutualInformationBackward = signature([] {
 });
 
 namespace {
-constexpr std::string_view kChanges = "boundary=opt_boundary";
-constexpr Renames kForwardNames(kMutualInformationForward, kMluOpMutualInformationForward, kChanges);
-constexpr Renames kBackwardNames(kMutualInformationBackward, kMluOpMutualInformationBackward, kChanges);
+constexpr Renames kForwardNames(kMutualInformationForward, kMluOpMutualInformationForward,
+                                "boundary=opt_boundary outside=");
+constexpr Renames kBackwardNames(kMutualInformationBackward, kMluOpMutualInformationBackward,
+                                 "boundary=opt_boundary");
 }  // namespace
 
 }  // namespace turnout::families::mutual_information
@@ -129,15 +131,15 @@ mluOpStatus_t mluOpMutualInformationForward(mluOpHandle_t handle, const mluOpTen
                                             const void* opt_boundary, const mluOpTensorDescriptor_t p_desc,
                                             void* p, void* workspace, const size_t workspace_size,
                                             const mluOpTensorDescriptor_t ans_desc, void* ans) {
-  return call(handle, kMluOpMutualInformationForward, kForwardNames,
-              {{px_desc, px}, {py_desc, py}, {opt_boundary_desc, opt_boundary}, {p_desc, p}, {ans_desc, ans}},
-              {},
-              [&](const Frame& frame, const turnout::Tensor* t) {
-                const turnout::ConstTensor boundary = t[2];
-                mutual_information_forward(frame, t[0], t[1],
-                                           opt_boundary_desc == nullptr ? nullptr : &boundary, t[3], t[4]);
-              },
-              {workspace, workspace_size});
+  return call(
+      handle, kMluOpMutualInformationForward, kForwardNames,
+      {{px_desc, px}, {py_desc, py}, {opt_boundary_desc, opt_boundary}, {p_desc, p}, {ans_desc, ans}}, {},
+      [&](const Frame& frame, const turnout::Tensor* t) {
+        const turnout::ConstTensor boundary = t[2];
+        mutual_information_forward(frame, t[0], t[1], opt_boundary_desc == nullptr ? nullptr : &boundary,
+                                   t[3], t[4], turnout::Outside::keep);
+      },
+      {workspace, workspace_size});
 }
 
 mluOpStatus_t mluOpGetMutualInformationBackwardWorkspaceSize(

@@ -1,5 +1,5 @@
-// Mutual information through the C interface: results near the definition in double, what is left as it was,
-// lattices without symbols or frames, the workspace protocol.
+// Mutual information through the C interface: results close to the definition in double, memory that must not
+// change, lattices without symbols or frames, the workspace protocol.
 #include "mutual_information/c_test_cases.h"
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "c_workspace.h"
-#include "mutual_information/signature.h"
+#include "mutual_information/plan.h"
 
 namespace turnout::test {
 namespace {
@@ -45,7 +45,7 @@ TEST_F(CMutualInformation, WorkedExample) {
   expect_values(call.ans_grad, {1});
 }
 
-// The cases that MLU-OPS ships: there p is random before the backward too.
+// The cases that MLU-OPS ships. In these, p is random for the backward function too.
 TEST_F(CMutualInformation, ShippedCases) {
   struct Case {
     std::int64_t batch, symbols, frames;
@@ -82,7 +82,7 @@ TEST_F(CMutualInformation, ShapesAroundTheEdges) {
       Lattices whole = random(3, symbols, frames, 2);
       whole.expect_forward();
       if (symbols + frames > 0) whole.expect_backward(true);
-      // Whole, the upper corner alone, a line along each side.
+      // The whole lattice, only the last cell, a line along each side.
       const std::int64_t s = symbols / 2, t = frames / 2;
       Lattices part = random(5, symbols, frames, 2,
                              {0, 0,      symbols, frames, symbols, frames, symbols, frames, s,       0,
@@ -119,7 +119,7 @@ TEST_F(CMutualInformation, WithoutOverwriteTheBitsOfAnsGradStay) {
   EXPECT_EQ(std::memcmp(call.ans_grad.data(), before.data(), sizeof(float) * 3), 0);
 }
 
-// A row that begins beyond its end, in either direction, between rows that do not.
+// Lattices that begin beyond their end, in either direction, between others that do not.
 TEST_F(CMutualInformation, EmptyLattices) {
   Lattices call = random(4, 3, 4, 2, {0, 0, 3, 4, 2, 0, 1, 4, 0, 3, 3, 2, 1, 1, 3, 3});
   const Floats grad = call.ans_grad;
@@ -158,7 +158,7 @@ TEST_F(CMutualInformation, BoundariesOutOfRangeAreBadBeforeAnythingIsWritten) {
 TEST_F(CMutualInformation, UnreachableCells) {
   Lattices call = random(2, 6, 9, 2);
   for (std::size_t i = 0; i < call.px.size(); ++i)
-    if (i % 10 > 4 || i < 60) call.px[i] = -kInf;  // of the first lattice: blanks alone
+    if (i % 10 > 4 || i < 60) call.px[i] = -kInf;  // of the first lattice, which only blanks pass
   call.expect_forward();
   EXPECT_EQ(call.ans[0], -kInf);
   call.expect_backward(true);
@@ -180,7 +180,7 @@ TEST_F(CMutualInformation, OneCell) {
   ASSERT_EQ(call.forward(), kOk) << turnoutLastError();
   EXPECT_EQ(call.p, Floats(2, 0.0f));
   EXPECT_EQ(call.ans, Floats(2, 0.0f));
-  // Backward there is nothing to do: no memory is needed, and none is looked at.
+  // The backward function has nothing to do: it needs no memory and reads none.
   call.boundary = {9, 9, 9, 9, 9, 9, 9, 9};
   EXPECT_EQ(call.backward(true), kOk) << turnoutLastError();
   EXPECT_EQ(call.ans_grad, Floats(2, 1.0f));
@@ -228,7 +228,7 @@ TEST_F(CMutualInformation, WorkspaceProtocol) {
   }
 }
 
-// The plan's memory is the caller's, at any address, and not one byte beside it.
+// A call uses the workspace at any alignment, and writes no byte around it.
 TEST_F(CMutualInformation, NothingAroundTheWorkspaceIsTouched) {
   for (std::size_t offset : kWorkspaceOffsets) {
     Lattices call = random(3, 20, 40, 2);
@@ -245,10 +245,9 @@ TEST_F(CMutualInformation, TheSizeIsThatOfThePlanOnTheThreadsOfTheHandle) {
   for (int threads : {1, 2, 5}) {
     handle->context.set_threads(threads);
     Lattices call = random(6, 30, 50, 2);
-    EXPECT_EQ(call.forward_required,
-              with_margin(families::mutual_information::mutual_information_scratch(6, 30, 50, threads)));
-    EXPECT_EQ(call.backward_required,
-              with_margin(families::mutual_information::mutual_information_scratch(6, 30, 50, threads)));
+    const families::mutual_information::LatticePlan plan(6, 30, 50, threads);
+    EXPECT_EQ(call.forward_required, with_margin(plan.scratch_bytes()));
+    EXPECT_EQ(call.backward_required, with_margin(plan.scratch_bytes()));
     call.expect_forward();
     call.expect_backward(true);
   }

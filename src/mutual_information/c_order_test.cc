@@ -16,7 +16,7 @@ struct LatticeCall {
   bool has_handle = false, has_size = false, has_workspace = false, is_apart = false, is_in_range = false;
   std::size_t workspace_size = 10;
   std::int64_t batch = 1, symbols = 2, frames = 3;
-  // The boundary is there from the beginning: it may be absent.
+  // The boundary is present from the start, because it may be absent.
   std::vector<Part> parts = {{.wrong_extent = {kNegative, kNegative, 1}},
                              {.wrong_extent = {1, 1, kNegative}},
                              {.described = true, .wrong_extent = {1, 1}},
@@ -81,7 +81,7 @@ void expect_order(const std::string& function, std::vector<std::string> names, c
   each.extent(3, 2);
   for (std::size_t i = 5; i < names.size(); ++i)
     for (std::size_t dim : {1, 2}) each.extent(i, dim);
-  // A tensor of one element or none is never strided: from here on all have more.
+  // A tensor with at most one element is never strided, so from here on all have more.
   stairs.unsupported("px is strided", [](Call& c) { c.batch = 2, c.symbols = c.frames = 1 << 16; });
   each.strided();
   for (std::size_t i = 0; i < names.size(); ++i)
@@ -127,7 +127,7 @@ TEST(CMutualInformationOrder, OfBackwardIsTheContract) {
                      "px_grad overlaps px");
 }
 
-// Whatever the shapes, dtypes and strides are.
+// The queries check neither shapes nor dtypes nor strides.
 template <bool kIsBackward>
 void expect_order_of_query(const std::string& function, const std::string& ans) {
   using Call = LatticeCall<kIsBackward, true>;

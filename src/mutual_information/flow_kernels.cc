@@ -1,9 +1,9 @@
-// The gradients of the lattice from odds, with ans_grad 1, compiled once per instruction set.
+// Computes the gradients of the lattice from odds, with ans_grad 1. Compiled once per instruction set.
 //
-// g of a cell is the share of all ways that lead through it. It came in by a symbol or by a blank, in the
-// proportion that the forward direction has stored: two weights that sum to one, so that nothing is lost or
-// doubled on the way back, however long. A row hands on what came by symbols, which is px_grad of the row
-// above; px and py are not looked at.
+// g of a cell is the probability that a path goes through it. The path came in by a symbol or by a blank,
+// with two weights that follow from the stored odds and sum to one. So the total stays one on the way back,
+// however long the lattice is. A row passes on the part that came by symbols, which is px_grad of the row
+// above. px and py are not read.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -39,12 +39,12 @@ struct FromOdds : RowStrips<T, FromOdds<T>> {
   using typename Base::V;
 
   struct Watch {
-    bool is_fine() const { return true; }  // weights are in 0 .. 1, whatever the odds
+    bool is_fine() const { return true; }  // weights are in 0 .. 1 for all odds
   };
   Watch watch(std::int64_t) const { return {}; }
 
-  // The smaller weight is exact to its last digits, the larger one is what is left. Both are 0 where the odds
-  // are NaN: such a cell cannot be reached, or not compared.
+  // Computes the smaller weight w to full precision, and the larger one as 1 - w. Both are 0 if the odds are
+  // NaN, which means that p of the cell is not finite.
   struct Weights {
     V symbol, blank;
   };
@@ -57,7 +57,7 @@ struct FromOdds : RowStrips<T, FromOdds<T>> {
     return {hn::IfNegativeThenElse(odds, smaller, larger), hn::IfNegativeThenElse(odds, larger, smaller)};
   }
 
-  // Edge::right is what the cell on the left gets from here.
+  // Edge::right is the gradient that the cell passes to its left neighbour.
   Edge last_cell(const Row& row, std::int64_t t, const Real* below, Watch&) const {
     Real g = row.has_symbols ? Real(0) : Real(1);
     if (row.has_symbols && off == 0) {
@@ -73,7 +73,8 @@ struct FromOdds : RowStrips<T, FromOdds<T>> {
                Watch&) const {
     if (count == 0) return edge;
     const D d;
-    // Of cell t in place t + skip, so that the first vector, which may have fewer cells, is whole too.
+    // Weights of cell t are at index t + skip: the first vector, which may have fewer cells, is padded on the
+    // left.
     alignas(64) Real symbols[kChunk + kLanes], blanks[kChunk + 2 * kLanes];
     const std::int64_t first = count % kLanes, skip = first > 0 ? kLanes - first : 0;
     const auto weigh = [&](std::int64_t place, V odds) HWY_ATTR {
@@ -90,7 +91,7 @@ struct FromOdds : RowStrips<T, FromOdds<T>> {
       std::copy_n(row.cells, first, odds + skip);
       weigh(0, hn::Load(d, odds));
     }
-    // The edge has been weighed.
+    // edge.right already contains the weight of the cell right of the chunk.
     blanks[count + skip] = 1;
     Real right = edge.right;
     for (std::int64_t t = count - kLanes; t >= first; t -= kLanes) {

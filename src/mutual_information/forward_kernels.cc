@@ -1,13 +1,14 @@
-// The lattice forward, compiled once per instruction set.
+// The forward direction of the lattice, compiled once per instruction set.
 //
-// A strip is as many rows as a vector of 256 bits has lanes. It is walked along anti-diagonals: in step i
-// lane j is at column i - j, so that what is above a cell is what the lane before had one step earlier, and
-// what is left of it is what the same lane had. A few steps of all rows are loaded at a time and transposed
-// in registers. A step waits for the one before it, so four strips take turns.
+// A strip has one row for each lane of a 256-bit vector. It is processed along anti-diagonals: in step i lane
+// j is at column i - j. So the cell above is the value of lane j - 1 one step earlier, and the cell to the
+// left is the value of the same lane. px and py are loaded a few steps at a time and transposed in registers.
+// Each step depends on the one before it; four strips are interleaved to hide that latency. Wave in kernels.h
+// explains how strips pass rows on.
 //
-// In float, lanes hold p minus an integer that follows them, so that a long lattice is as precise as a short
-// one. The odds of a cell are a difference of two such values, and have the precision of the lanes, where p
-// has only that of its own size.
+// In float, lanes hold p minus an integer base that follows the values, so that long lattices are as precise
+// as short ones. The odds of a cell are a difference of two such values and have the same precision; a
+// rounded p would lose it where p is large.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -30,39 +31,37 @@
 TURNOUT_ISA_BEGIN(families::mutual_information)
 
 constexpr int kSlots = kStripsInWork;
-constexpr std::int64_t kDone = std::numeric_limits<std::int64_t>::max();  // progress of a strip
-constexpr std::int64_t kTurnSteps = 16;           // of all strips in work; then lines are fetched
-constexpr std::int64_t kPrefetchSteps = 48;       // ahead
-constexpr std::int64_t kBeyond = 2 * kTurnSteps;  // cells behind the last of a row that is handed on
+constexpr std::int64_t kDone = std::numeric_limits<std::int64_t>::max();  // progress of a finished strip
+constexpr std::int64_t kPrefetchSteps = 48;                               // distance of prefetches
 
-// log_add(x, y) is x where y is 15.94 (36.04) below it: log of the type's epsilon.
+// log_add(x, y) returns the larger one if they differ by more than -log(epsilon of the type).
 constexpr float kFar(float) { return 15.9423847198486328125f; }
 constexpr double kFar(double) { return 36.0436533891171560; }
 
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V log_add(D d, V x, V y) {
 #if HWY_ARCH_X86
-  const auto larger = hn::Max(y, x);  // x unless y is larger, as below
+  const auto larger = hn::Max(y, x);  // MAXPS returns x unless y > x, like the line below
 #else
   const auto larger = hn::IfThenElse(hn::Lt(x, y), y, x);
 #endif
   const auto minus_distance = hn::Or(hn::Sub(x, y), hn::SignBit(d));
-  // Not so for NaN, which is also what two equal infinities give.
+  // False if the distance is NaN, which includes two equal infinities.
   const auto is_near = hn::Ge(minus_distance, hn::Set(d, -kFar(hn::TFromD<D>())));
   return hn::Add(larger, hn::IfThenElseZero(is_near, log1p_exp(d, minus_distance)));
 }
 
-// What Stored::odds says: x is the score by way of a symbol, y by way of a blank, p their log_add. A NaN of y
-// is dropped, as log_add does.
+// Stored::odds: x is the score that comes by a symbol, y the score that comes by a blank, p their log_add. As
+// in log_add, a NaN in y counts as -inf.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V odds(D d, V x, V y, V p) {
   const auto none = hn::Set(d, kNone<hn::TFromD<D>>);
 #if HWY_ARCH_X86
-  y = hn::Max(y, none);  // the second operand, if one is NaN
+  y = hn::Max(y, none);  // MAXPS returns the second operand if one is NaN
 #else
   y = hn::IfThenElse(hn::Eq(y, y), y, none);
 #endif
-  return hn::Add(hn::Sub(x, y), hn::Sub(p, p));  // 0 or NaN
+  return hn::Add(hn::Sub(x, y), hn::Sub(p, p));  // p - p is 0, or NaN if p is not finite
 }
 
 template <class T, bool kModified, Stored kStored>
@@ -78,7 +77,7 @@ struct Engine {
   const std::int64_t cell_columns;
   static constexpr std::int64_t off = kModified ? 1 : 0;
   const std::int64_t ring_row_bytes;
-  // Of the rows that this wave works on.
+  // The ranges of px and py of the rows of this wave.
   const T *const px_begin, *const px_end, *const py_begin, *const py_end;
   S strips[kSlots];
 
@@ -101,7 +100,8 @@ struct Engine {
   }
 
   static std::int64_t row_bytes(const LatticeTask& task) {
-    const std::int64_t cells = task.frames + 1 + S::kPad + kBeyond;
+    static_assert(S::kLanes >= kLeastLanes && S::kPad <= kMostLanes);
+    const std::int64_t cells = forward_row_cells(task.frames, S::kPad);
     return static_cast<std::int64_t>(padded(static_cast<std::size_t>(cells) * sizeof(double)));
   }
 
@@ -109,7 +109,7 @@ struct Engine {
     return static_cast<Real*>(task.cells) +
            ((row - task.first_row) * (lattice.symbols + 1) + s) * cell_columns;
   }
-  // Handed on by a strip; the row above the first strip is that of strip -1.
+  // The ring slot that a strip writes; strip -1 is the first row of the lattice.
   double* ring(std::int64_t row, std::int64_t strip) const {
     const std::int64_t place = (row - wave.row_begin) * wave.ring_rows + (strip + 1) % wave.ring_rows;
     return reinterpret_cast<double*>(wave.rings + place * ring_row_bytes) + S::kPad;
@@ -118,7 +118,7 @@ struct Engine {
     return wave.progress[(row - wave.row_begin) * wave.strips + strip];
   }
 
-  // p of row s_begin: blanks alone.
+  // Computes p of row s_begin, which only blanks reach.
   void first_row(std::int64_t row, const LatticeBox& box) const {
     const T* blanks = py_of(row) + box.s_begin * lattice.frames;
     Real* cells = cells_row(row, box.s_begin);
@@ -136,18 +136,20 @@ struct Engine {
         break;
       }
       sum += to_float(blanks[t]);
-      if (sum != sum) sum = kNone<double>;                                   // log_add(-inf, NaN)
-      if (std::isinf(static_cast<Real>(sum))) sum = static_cast<Real>(sum);  // for the rest of the row
+      if (sum != sum) sum = kNone<double>;  // as log_add(-inf, NaN)
+      if (std::isinf(static_cast<Real>(sum)))
+        sum = static_cast<Real>(sum);  // once Real overflows, the rest of the row stays infinite
     }
     std::fill_n(handed + (box.t_end - box.t_begin + 1), kBeyond, kNone<double>);
   }
 
-  // The next strip for a free slot. Whole rows of the batch with nothing to do are done here.
+  // Takes the next strip. Computes first rows and empty lattices on the way. Returns false at the end of the
+  // wave.
   bool take(S& s) {
     for (;;) {
       const std::int64_t item = wave.next_item.fetch_add(1, std::memory_order_relaxed);
       const std::int64_t batch_rows = wave.row_end - wave.row_begin;
-      // Item 0 of a lattice is its first row, the others are strips.
+      // The first item of a lattice is its first row, the others are strips.
       if (item >= batch_rows * (wave.strips + 1)) return false;
       s.row = wave.row_begin + item % batch_rows;
       s.strip = item / batch_rows - 1;
@@ -180,10 +182,10 @@ struct Engine {
     return true;
   }
 
-  // Whether the row above has what the next steps need. Progress of a strip: 1 when the first row is there,
-  // then one more than the steps done.
+  // Whether the next kTurnSteps steps can run: the input slot has their columns, and the output slot is free.
+  // Wave in kernels.h defines the values of progress.
   bool is_ready(const S& s) const {
-    // This strip reuses a slot of the ring: the strip that read what the slot had before must be done.
+    // This strip reuses a ring slot. Wait until the strip that read the slot's previous contents is done.
     const std::int64_t reader = s.strip - wave.ring_rows + 1;
     if (s.step == 0 && reader >= 0 && progress(s.row, reader).load(std::memory_order_acquire) != kDone)
       return false;
@@ -193,7 +195,7 @@ struct Engine {
     return progress(s.row, s.strip - 1).load(std::memory_order_acquire) > needed;
   }
 
-  // So many rows are more than the hardware follows.
+  // Software prefetches, because the hardware prefetcher does not track so many rows at once.
   void prefetch(const S& s) const {
     const std::int64_t ahead = s.step + kPrefetchSteps;
     if (ahead > s.box.t_end - s.box.t_begin) return;
@@ -209,8 +211,9 @@ struct Engine {
     }
   }
 
-  // The base follows the largest lane. Where all lanes are unreachable it follows what comes from above: a
-  // strip of a pruned lattice may be so for most of its steps, and what it meets then is far from its base.
+  // Moves the base to the largest lane. If all lanes are -inf, it moves to the row above instead: a strip of
+  // a pruned lattice may be unreachable for most of its steps, and the first reachable cells are then far
+  // from its old base.
   HWY_INLINE void rebase(S& s) {
     if constexpr (sizeof(Real) == 8) return;
     const D d;
@@ -227,7 +230,8 @@ struct Engine {
     s.before = hn::Sub(s.before, hn::Set(d, by));
   }
 
-  // p of the end, if these steps have it. The index of `p` is a constant, so that it may stay in registers.
+  // Stores ans if these steps computed the last cell. The loop makes the index of `p` a constant, so that p
+  // stays in registers.
   HWY_INLINE void take_ans(const S& s, const V (&p)[S::kLanes]) const {
     const std::int64_t at = s.box.t_end - s.box.t_begin + s.rows - 1 - s.step;
     if (HWY_LIKELY(at >= S::kLanes) || at < 0) return;
@@ -239,8 +243,8 @@ struct Engine {
     }
   }
 
-  // kLanes steps of `count` strips; unused slots up to kWidth compute on zeros, and nobody looks at the
-  // results.
+  // Computes kLanes steps of `count` strips. Unused entries up to kWidth compute on zeros; their results are
+  // discarded.
   template <int kWidth>
   HWY_INLINE void run_steps(S* const* active, int count) {
     const D d;
@@ -252,7 +256,8 @@ struct Engine {
       rebase(s);
       now[q] = s.now;
       before[q] = s.before;
-      // Step i is column i - lane: px is that of the column it comes from, py of the one before.
+      // In step i a lane is at column i - lane. It needs px of the column that its symbol comes from, and py
+      // of the column before.
       const std::int64_t columns = s.box.t_end - s.box.t_begin + 1;
       s.load_steps(s.px, lattice.columns, -off, columns - off, px_begin, px_end, xs[q]);
       s.load_steps(s.py, lattice.frames, -1, columns - 1, py_begin, py_end, ys[q]);
@@ -275,7 +280,7 @@ struct Engine {
         const V next = log_add(d, x, y);
         if constexpr (kModified) before[q] = now[q];
         now[q] = next;
-        // From here on the arrays have what comes of the steps.
+        // The inputs of this step are used up: the arrays now hold its results.
         xs[q][k] = next;
         if constexpr (kStored == Stored::odds) ys[q][k] = odds(d, x, y, next);
       }
@@ -284,7 +289,7 @@ struct Engine {
       S& s = *active[q];
       s.now = now[q];
       s.before = before[q];
-      alignas(64) Real last_row[S::kLanes];  // of p
+      alignas(64) Real last_row[S::kLanes];  // p of the last row, without the base
       if constexpr (kStored == Stored::score) {
         s.store_steps(xs[q], static_cast<Real>(s.base), cell_columns, last_row);
       } else {

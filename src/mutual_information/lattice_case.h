@@ -79,11 +79,11 @@ struct LatticeCase {
             std::vector<T>(px.size(), cast(kPaint)), std::vector<T>(py.size(), cast(kPaint))};
   }
 
-  void forward(Context& context, Result& r) const {
+  void forward(Context& context, Result& r, Outside outside = Outside::keep) const {
     const ConstTensor rows = view(boundary.data(), {batch, 4});
     mutual_information_forward(context, x(), y(), boundary.empty() ? nullptr : &rows,
                                view(r.p.data(), {batch, symbols + 1, frames + 1}),
-                               view(r.ans.data(), {batch}));
+                               view(r.ans.data(), {batch}), outside);
   }
   void backward(Context& context, Result& r, bool overwrite) const {
     const ConstTensor rows = view(boundary.data(), {batch, 4});

@@ -10,7 +10,8 @@ namespace turnout::families::mutual_information {
 using namespace core;
 
 void mutual_information_forward(const Frame& frame, const ConstTensor& px, const ConstTensor& py,
-                                const ConstTensor* boundary, const Tensor& p, const Tensor& ans);
+                                const ConstTensor* boundary, const Tensor& p, const Tensor& ans,
+                                Outside outside);
 void mutual_information_backward(const Frame& frame, const ConstTensor& px, const ConstTensor& py,
                                  const ConstTensor* boundary, const ConstTensor& p, const Tensor& ans_grad,
                                  const Tensor& px_grad, const Tensor& py_grad, bool overwrite_ans_grad);

@@ -1,5 +1,5 @@
-// NaN, infinities and numbers near the ends of a type's range: the same cells of every result are NaN or
-// infinite on every instruction set, those of the recursion in that type.
+// NaN, infinities and numbers near the limits of a type: on every instruction set, the same cells of every
+// result are NaN or infinite as in the recursion in that type.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -11,7 +11,8 @@
 namespace turnout::test {
 namespace {
 
-// The first place where one is NaN or infinite and the other is not, or not with the same sign; "": nowhere.
+// The first position where only one of the two is NaN or infinite, or their signs differ; "" if there is
+// none.
 template <class T, class Real>
 std::string other_pattern(const std::vector<T>& values, const std::vector<Real>& expected) {
   const auto kind = [](double v) { return std::isnan(v) ? 2 : std::isinf(v) ? (v > 0 ? 1 : -1) : 0; };
@@ -23,14 +24,14 @@ std::string other_pattern(const std::vector<T>& values, const std::vector<Real>&
   return "";
 }
 
-// The recursion in Real for a whole batch, of the same p.
+// The recursion in Real for a whole batch.
 template <class T>
 struct Recursion {
   using Case = LatticeCase<T>;
   using Real = typename Case::Real;
   std::vector<Real> p, ans, ans_grad, px_grad, py_grad, both_px_grad, both_py_grad;
 
-  // p_given: what the gradients are of; nullptr: of the recursion's own.
+  // p_given: the p for the gradients; nullptr: the recursion's own p.
   Recursion(const Case& c, const std::vector<Real>& end, const std::vector<Real>* p_given)
       : p(static_cast<std::size_t>(c.cells()), Case::kPaint),
         ans(end.size()),
@@ -57,7 +58,7 @@ struct Recursion {
   }
 };
 
-// S = 1, T = 24: weights of 1e-9, whose products underflow, times an infinite gradient.
+// S = 1, T = 24: the products of weights of 1e-9 underflow, and the gradient is infinite.
 TEST(MutualInformationNotFinite, InfiniteEnd) {
   for (bool modified : {false, true}) {
     LatticeCase<float> c(1, 1, 24, modified);
@@ -79,7 +80,8 @@ TEST(MutualInformationNotFinite, InfiniteEnd) {
   }
 }
 
-// Finite inputs, a p that no forward gives: sums overflow, and a weight behind them is 0 only as a product.
+// Finite inputs and a p that is not a forward result: sums overflow to infinity, and are then multiplied by
+// small weights. Only the product of these weights underflows to 0, not a single one.
 TEST(MutualInformationNotFinite, SumsThatOverflow) {
   LatticeCase<float> c(1, 1, 16, false);
   auto r = c.empty_result();
@@ -96,8 +98,8 @@ TEST(MutualInformationNotFinite, SumsThatOverflow) {
   }
 }
 
-// A number too small for the type as a product of weights, but not times what it is multiplied with; and a
-// subnormal number that grows again.
+// A product of weights that underflows, although its product with g would not; and a subnormal number that
+// grows to a normal one.
 TEST(MutualInformationNotFinite, SmallNumbersThatGrow) {
   for (float end : {1e30f, 1e-40f}) {
     LatticeCase<float> c(1, 0, 24, false);
@@ -119,7 +121,7 @@ TEST(MutualInformationNotFinite, SmallNumbersThatGrow) {
   }
 }
 
-// Draws values of all kinds for everything that a call reads.
+// Draws random values of all kinds for all inputs of a call.
 template <class T>
 class Wild {
  public:
@@ -161,7 +163,7 @@ class Wild {
     if (below(2) == 1) random_boundary(c, random);
     return c;
   }
-  // p that no forward gives.
+  // A p that is not a forward result.
   std::vector<Real> scores(std::size_t count) {
     const double spread = below(3) == 0 ? 100 : 3;
     const auto one_in = static_cast<unsigned>(2 + below(60));
@@ -223,7 +225,7 @@ TEST(MutualInformationNotFinite, SamePatternsInHalves) {
   compare_patterns<f16>(4, kReducedShapes ? 50 : 500);
 }
 
-// One odd value in an otherwise plain lattice: also the finite results are those of the definition.
+// One unusual value in an otherwise ordinary lattice: the finite results equal the definition too.
 TEST(MutualInformationNotFinite, OneOddValue) {
   const float nan = std::numeric_limits<float>::quiet_NaN(), inf = std::numeric_limits<float>::infinity();
   Wild<float> wild(14);
@@ -248,7 +250,7 @@ TEST(MutualInformationNotFinite, OneOddValue) {
         c.both(context, both);
         EXPECT_LE(difference(both.px_grad, expected.both_px_grad), 1e-4);
         EXPECT_LE(difference(both.py_grad, expected.both_py_grad), 1e-4);
-        if (value == -2e30f) continue;  // which the fused form does not take for unreachable
+        if (value == -2e30f) continue;  // not clamped, so not unreachable, in one pass
         EXPECT_LE(difference(both.px_grad, expected.px_grad), 1e-4);
         EXPECT_LE(difference(both.py_grad, expected.py_grad), 1e-4);
       }
@@ -256,7 +258,7 @@ TEST(MutualInformationNotFinite, OneOddValue) {
   }
 }
 
-// Any p is legal for the backward direction, also one that no forward gives.
+// The backward operator accepts any p, also one that is not a forward result.
 TEST(MutualInformationNotFinite, AnyP) {
   for (bool modified : {false, true}) {
     LatticeCase<float> c(2, 20, 50, modified);
@@ -277,7 +279,8 @@ TEST(MutualInformationNotFinite, AnyP) {
   }
 }
 
-// Lattices that several strips and threads work on are given up, and done by the recursion, as a whole.
+// If one strip of a lattice finds unusual values, the whole lattice is computed by the plain recursion, also
+// if several threads work on it.
 TEST(MutualInformationNotFinite, ManyStripsAreGivenUpTogether) {
   for (std::int64_t batch : {2, 16}) {
     LatticeCase<float> c(batch, 70, batch == 2 ? 1000 : 130, false);
@@ -300,7 +303,8 @@ TEST(MutualInformationNotFinite, ManyStripsAreGivenUpTogether) {
         SCOPED_TRACE(testing::Message() << name_of(isa) << ", threads " << threads);
         EXPECT_EQ(other_pattern(r.px_grad, expected.px_grad), "");
         EXPECT_EQ(other_pattern(r.py_grad, expected.py_grad), "");
-        const auto row = static_cast<std::ptrdiff_t>(c.py.size()) / batch;  // the first was given up
+        const auto row =
+            static_cast<std::ptrdiff_t>(c.py.size()) / batch;  // only the first lattice was given up
         EXPECT_EQ(std::memcmp(r.py_grad.data(), expected.py_grad.data(),
                               static_cast<std::size_t>(row) * sizeof(float)),
                   0);

@@ -8,11 +8,12 @@ namespace turnout::families::mutual_information {
 std::span<const Operator> operators() {
   static constexpr Operator kOperators[] = {
       {&kMutualInformationForward,
-       [](Context& context, const Tensor* t, const ScalarValue*) {
+       [](Context& context, const Tensor* t, const ScalarValue* s) {
          const ConstTensor boundary = t[2];
-         mutual_information_forward(context, t[0], t[1], given(t[2]) ? &boundary : nullptr, t[3], t[4]);
+         mutual_information_forward(context, t[0], t[1], given(t[2]) ? &boundary : nullptr, t[3], t[4],
+                                    to_enum<Outside>(s[0]));
        },
-       "batch=2 symbols=3 columns=6 frames=5"},
+       "outside=1 batch=2 symbols=3 columns=6 frames=5"},
       {&kMutualInformationBackward,
        [](Context& context, const Tensor* t, const ScalarValue* s) {
          const ConstTensor boundary = t[2];

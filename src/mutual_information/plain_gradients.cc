@@ -1,4 +1,5 @@
-// The gradients of lattices whose p is no forward result, or whose ans_grad is not an ordinary number.
+// Computes the gradients of lattices whose p is not the result of a forward call, or whose ans_grad is NaN,
+// infinite or subnormal.
 #include <cmath>
 #include <type_traits>
 
@@ -16,7 +17,8 @@ Real clamped(Real p) {
   return p < kLeast ? kLeast : p;
 }
 
-// safe_exp(from + step - to) of cells that are clamped: where both are, in the order that gives exactly 0.
+// safe_exp(from + step - to), where `from` and `to` are clamped. If both are -1e30, the order of the
+// additions makes the argument exactly 0 unless the step is huge.
 template <class Real>
 Real term(Real from, Real step, Real to) {
   const bool is_unreachable = from == Real(-1e30) && to == Real(-1e30);
@@ -48,9 +50,9 @@ void gradients(const BackwardTask& task, std::int64_t batch_row, const LatticeBo
   const auto cell = [&](std::int64_t s, std::int64_t t) { return clamped(p[s * (lattice.frames + 1) + t]); };
 
   for (std::int64_t s = box.s_end; s >= box.s_begin; --s) {
-    Real below_right = 0;  // g of the row below, one column to the right
+    Real below_right = 0;  // g of the row below, one column further right
     for (std::int64_t t = box.t_end; t >= box.t_begin; --t) {
-      const Real below = g[t];  // until this cell takes its place
+      const Real below = g[t];  // g of the row below; overwritten by this cell at the end
       Real sum = s == box.s_end && t == box.t_end ? ans_grad : Real(0);
       if (s < box.s_end && t + off <= box.t_end) {
         const std::int64_t i = s * lattice.columns + t;
@@ -75,7 +77,7 @@ void gradients(const BackwardTask& task, std::int64_t batch_row, const LatticeBo
 }  // namespace
 
 void plain_gradients(const BackwardTask& task, std::int64_t row, const LatticeBox& box, void* g) {
-  // Subnormal numbers count here: a p that is no forward result may make them grow again.
+  // Keep subnormal numbers: with an arbitrary p they may grow to normal numbers again.
   const FpEnvironment environment(Denormals::kept);
   visit_float(task.lattice.dtype, [&](auto type) {
     using T = typename decltype(type)::type;

@@ -1,4 +1,4 @@
-// How far float results are from double: steps of many sizes, pruned bands, all kinds of lattices.
+// The error of float results against double: steps of many sizes, pruned bands, all kinds of lattices.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -10,19 +10,19 @@
 namespace turnout::test {
 namespace {
 
-// What the README promises, as the sum of errors over the sum of values.
+// The limits in README.md: sum of errors / sum of values.
 constexpr double kScores = 1e-5;     // p and ans
-constexpr double kBoth = 1e-4;       // gradients of the fused form
-constexpr double kSameP = 1e-5;      // gradients from p, of the same p
+constexpr double kBoth = 1e-4;       // gradients in one pass
+constexpr double kSameP = 1e-5;      // gradients from a given p
 constexpr double kSamePLong = 3e-5;  // where S + T is more than kLong
-constexpr double kTwoCalls = 1e-3;   // gradients from our own p
+constexpr double kTwoCalls = 1e-3;   // gradients in two calls
 constexpr std::int64_t kLong = 1500;
 
 enum class Mode { regular, modified, constrained };
 enum class Steps { narrow, wide, spread, peaked };
 
-// The lattices of losses: `range` rows of each frame are kept, 0: all; those that a way leads through, as
-// losses choose them.
+// Lattices of pruned losses: in each frame `range` rows around a path are kept, as losses choose them; 0: all
+// rows.
 class Losses {
  public:
   explicit Losses(unsigned seed) : random_(seed) {}
@@ -30,7 +30,7 @@ class Losses {
   LatticeCase<float> lattice(std::int64_t symbols, std::int64_t frames, Mode mode, Steps steps,
                              std::int64_t range) {
     LatticeCase<float> c(1, symbols, frames, mode != Mode::regular);
-    // At which frame each symbol is said, and how many are said before a frame.
+    // The frame in which each symbol is emitted, and the number of symbols emitted before each frame.
     std::vector<std::int64_t> said;
     for (std::int64_t s = 0; s < symbols; ++s) said.push_back(below(frames));
     std::sort(said.begin(), said.end());
@@ -120,11 +120,11 @@ TEST(MutualInformationPrecision, LongSpeech) {
   run(100, 800, {0, 5});
   run(200, 1500, {100});
 }
-// More symbols than frames: the band climbs several rows at each frame, and most strips are unreachable for
-// most of their steps.
+// More symbols than frames: the band moves several rows per frame, and most strips are unreachable in most of
+// their steps.
 TEST(MutualInformationPrecision, Steep) { run(300, 60, {0, 20, 60}); }
 
-// S + T = 4,000: what a long lattice loses would show here.
+// S + T = 4,000: the rounding errors of a long lattice.
 TEST(MutualInformationPrecision, Longest) {
   if (kReducedShapes) GTEST_SKIP() << "the same code on a shorter lattice is tested above";
   Losses losses(1);
@@ -134,10 +134,10 @@ TEST(MutualInformationPrecision, Longest) {
   expect_precise(losses.lattice(3800, 150, Mode::regular, Steps::narrow, 100), "steep, range 100");
 }
 
-// Without a way through, the fused form says that no step matters: gradients do not double from cell to cell.
+// If no path reaches the end, the gradients in one pass are 0 and do not double from cell to cell.
 TEST(MutualInformationPrecision, NoWayThrough) {
-  LatticeCase<float> c =
-      Losses(2).lattice(100, 50, Mode::modified, Steps::narrow, 0);  // a frame for each symbol
+  // Modified: each of the 100 symbols takes a frame, and there are only 50.
+  LatticeCase<float> c = Losses(2).lattice(100, 50, Mode::modified, Steps::narrow, 0);
   for (Isa isa : supported_isas()) {
     Context context({.threads = 1, .isa = isa});
     auto r = c.empty_result();

@@ -2,12 +2,10 @@
 #include "doors/python/call.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "core/check.h"
 #include "mutual_information/mutual_information.h"
 #include "mutual_information/signature.h"
-#include "runtime/parallel.h"
 
 namespace turnout::families::mutual_information {
 
@@ -15,7 +13,7 @@ using namespace core;
 using namespace doors;
 namespace {
 
-constexpr PythonFunction kForward{"mutual_information_forward", kMutualInformationForward};
+constexpr PythonFunction kForward{"mutual_information_forward", kMutualInformationForward, "outside="};
 constexpr PythonFunction kBackward{"mutual_information_backward", kMutualInformationBackward};
 constexpr PythonFunction kForwardBackward{"mutual_information_forward_backward",
                                           kMutualInformationForwardBackward};
@@ -27,32 +25,6 @@ std::int64_t one_more(std::int64_t extent) { return std::min(extent, kSizeMax - 
 // Of p, ans and ans_grad.
 DType lattice_dtype(const ConstTensor& px) { return px.dtype == DType::f64 ? DType::f64 : DType::f32; }
 
-// The cells of p that the operator does not write. A boundary that it accepted is within p, unless another
-// thread has changed it since: such a row is filled somehow, within p.
-template <class Real>
-void fill_outside(Context& context, const ConstTensor& boundary, const Tensor& p) {
-  const std::int64_t rows = p.shape[1], columns = p.shape[2];
-  constexpr Real kNone = -std::numeric_limits<Real>::infinity();
-  const auto fill = [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t b = begin; b < end; ++b) {
-      std::int64_t box[4];
-      for (int i = 0; i < 4; ++i)
-        box[i] =
-            std::clamp<std::int64_t>(read_once(static_cast<const std::int64_t*>(boundary.data) + 4 * b + i),
-                                     0, (i % 2 == 0 ? rows : columns) - 1);
-      auto* row = static_cast<Real*>(p.data) + b * rows * columns;
-      const bool is_empty = box[0] > box[2] || box[1] > box[3];
-      for (std::int64_t s = 0; s < rows; ++s, row += columns) {
-        const bool is_outside = is_empty || s < box[0] || s > box[2];
-        std::fill(row, row + (is_outside ? columns : box[1]), kNone);
-        if (!is_outside) std::fill(row + box[3] + 1, row + columns, kNone);
-      }
-    }
-  };
-  const std::int64_t bytes = rows * columns * static_cast<std::int64_t>(sizeof(Real));
-  parallel_for(context, p.shape[0], kParallelBytes / std::max<std::int64_t>(bytes, 1) + 1, fill);
-}
-
 nb::object forward(nb::handle px, nb::handle py, nb::handle boundary, nb::handle out, bool torch_team) {
   PythonCall call(kForward, torch_team);
   const ConstTensor x = call.in(px);
@@ -62,15 +34,10 @@ nb::object forward(nb::handle px, nb::handle py, nb::handle boundary, nb::handle
   const Tensor p =
       call.out(to[0], {x.shape[0], one_more(x.shape[1]), one_more(y.shape[2])}, lattice_dtype(x));
   const Tensor ans = call.out(to[1], {x.shape[0]}, lattice_dtype(x));
-  call.run([&](const Frame& frame) {
-    mutual_information_forward(frame, x, y, pointer(box), p, ans);
-    if (!box || !to[0].is_none()) return;
-    if (p.dtype == DType::f64) {
-      fill_outside<double>(frame.context, *box, p);
-    } else {
-      fill_outside<float>(frame.context, *box, p);
-    }
-  });
+  // A p that is made here has no content to keep.
+  const Outside outside = to[0].is_none() ? Outside::minus_infinity : Outside::keep;
+  call.run(
+      [&](const Frame& frame) { mutual_information_forward(frame, x, y, pointer(box), p, ans, outside); });
   return call.result();
 }
 

@@ -1,5 +1,5 @@
-// The definition of each operator of this family: serial, readable, cell by cell, in the type Real. The tests
-// compare with it in double.
+// The definition of each operator of this family as serial scalar code in the type Real. The tests compare
+// with its results in double.
 #pragma once
 
 #include <cmath>
@@ -73,8 +73,8 @@ Real mutual_information_backward(const Lattice& l, const Real* px, const Real* p
     const Real value = p[s * (l.frames + 1) + t];
     return value < Real(-1e30) ? Real(-1e30) : value;
   };
-  // Where both ends are unreachable the sum is taken in the order that gives 0; elsewhere in the one that
-  // loses less.
+  // If both ends are unreachable, the order of the sum is the one that gives 0; otherwise the one with the
+  // smaller rounding error.
   const auto term = [&](Real from, Real step, Real to) {
     const bool unreachable = from == Real(-1e30) && to == Real(-1e30);
     return safe_exp(unreachable ? (from + step) - to : (from - to) + step);
@@ -102,9 +102,9 @@ Real mutual_information_backward(const Lattice& l, const Real* px, const Real* p
   return grad(box.s_begin, box.t_begin);
 }
 
-// Both with ans_grad 1, by the shares of the two ways into each cell, which sum to one; both are 0 where p is
-// not finite. So the gradients of a lattice whose end cannot be reached are 0. Otherwise, and where all p are
-// finite or -inf, they are those of mutual_information_backward.
+// Forward and backward with ans_grad 1. g of each cell is divided between its two predecessors, in shares
+// that sum to one; both shares are 0 if p is not finite. So all gradients are 0 if the end cannot be reached.
+// Otherwise, if every p is finite or -inf, they equal those of mutual_information_backward.
 template <class Real>
 Real mutual_information_forward_backward(const Lattice& l, const Real* px, const Real* py, Real* px_grad,
                                          Real* py_grad) {
@@ -125,7 +125,7 @@ Real mutual_information_forward_backward(const Lattice& l, const Real* px, const
       const bool has_symbol = s > box.s_begin && from >= box.t_begin, has_blank = t > box.t_begin;
       const Real symbol = has_symbol ? p[place(s - 1, from)] + px[(s - 1) * l.columns + from] : none;
       Real blank = has_blank ? p[place(s, t - 1)] + py[s * l.frames + t - 1] : none;
-      if (std::isnan(blank)) blank = none;  // as log_add drops it
+      if (std::isnan(blank)) blank = none;  // as in log_add, a NaN counts as -inf
       if (has_symbol)
         g[place(s - 1, from)] += px_grad[(s - 1) * l.columns + from] = here / (1 + std::exp(blank - symbol));
       if (has_blank)

@@ -1,8 +1,10 @@
-// The gradients of a lattice, row by row: what their two forms share. Included after simd.h, like it.
+// The common part of the two gradient kernels (from p and from odds). Include it after simd.h, in the same
+// way.
 //
-// Along a row, g[t] = u[t] + c[t] g[t+1] with u from the row below: a chain of affine maps, composed in
-// registers from the right. A strip is a few rows, taken in chunks of columns from the right, row by row
-// upwards, so that what a row hands to the next is still in the first cache.
+// Along a row, g[t] = u[t] + c[t] g[t+1], where u comes from the row below. These affine maps are composed in
+// registers from the right. A strip is kStripRows rows. It is processed in chunks of columns from the right;
+// within a chunk, row by row upwards, so that the result of a row is in the L1 cache when the next row reads
+// it.
 #if defined(TURNOUT_ROW_STRIPS_PER_ISA) == defined(HWY_TARGET_TOGGLE)
 #ifdef TURNOUT_ROW_STRIPS_PER_ISA
 #undef TURNOUT_ROW_STRIPS_PER_ISA
@@ -14,15 +16,18 @@ TURNOUT_ISA_BEGIN(families::mutual_information)
 
 inline constexpr std::int64_t kStripRows = 16;
 inline constexpr std::int64_t kChunk = 256;  // columns
-// Progress of a strip that is done, and whose lattice (it or a strip before it) is for plain_gradients().
+// Progress of a strip that is done if it or a strip before it needs plain_gradients(); see Wave in kernels.h.
 inline constexpr std::int64_t kGivenUp = std::numeric_limits<std::int64_t>::max();
 
-// T is the type of px and py. Form has
-//   Watch watch(batch_row): what a strip keeps an eye on; is_fine() in the end, or the lattice is given up
-//   Edge last_cell(row, t, below, watch): the cell of column t_end
-//   Edge columns<has_symbols>(row, count, below, right, to, watch): `count` columns left of it
-//   void finish(batch_row, box, start, is_fine): all strips are done
-// where `below` is what the row below handed on, `to` what this row does, and Edge is of the leftmost column.
+// T is the type of px and py. Form is the derived class, which has
+//   Watch watch(batch_row): the initial state of the check; if is_fine() is false after a strip, the lattice
+//   is
+//     given up
+//   Edge last_cell(row, t, below, watch): computes the cell in column t_end
+//   Edge columns<has_symbols>(row, count, below, right, to, watch): computes `count` columns left of `right`
+//   void finish(batch_row, box, start, is_fine): called when all strips of a lattice are done
+// `below` is the result of the row below, `to` that of this row. The returned Edge is that of the leftmost
+// column.
 template <class T, class Form>
 struct RowStrips {
   using Real = std::conditional_t<sizeof(T) == 8, double, float>;
@@ -36,19 +41,19 @@ struct RowStrips {
   const std::int64_t off;
   const std::int64_t ring_row_bytes;
 
-  // One row of the lattice, from some column on.
+  // Pointers into one row of the lattice, at the first column of a chunk.
   struct Row {
     std::int64_t batch_row;
-    const Real* cells;        // of this row
-    const Real* cells_below;  // where a symbol leads to; with px and px_grad only where there is a row below
+    const Real* cells;        // this row
+    const Real* cells_below;  // the cells that symbols lead to; cells_below, px and px_grad need has_symbols
     const T *px, *py;
     T *px_grad, *py_grad;
     bool has_symbols;  // there is a row below
   };
-  // One cell of a row.
+  // The result of one cell.
   struct Edge {
-    Real right;   // what it means to the cell on its left
-    Real handed;  // what it hands on to the row above
+    Real right;   // input of the cell on its left
+    Real handed;  // input of the row above
   };
 
   RowStrips(const BackwardTask& backward, Wave& shared)
@@ -59,11 +64,12 @@ struct RowStrips {
         ring_row_bytes(row_bytes(backward.lattice)) {}
 
   static std::int64_t row_bytes(const LatticeTask& task) {
-    return static_cast<std::int64_t>(
-        padded(static_cast<std::size_t>(task.frames + 2 + kLanes) * sizeof(Real)));
+    static_assert(kStripRows >= kLeastLanes && kLanes <= kMostLanes);
+    const std::int64_t cells = gradient_row_cells(task.frames, kLanes);
+    return static_cast<std::int64_t>(padded(static_cast<std::size_t>(cells) * sizeof(Real)));
   }
 
-  // What the upper row of a strip hands on; the row below the last is that of strip -1, and never read.
+  // The ring slot that the strip writes.
   Real* ring(std::int64_t row, std::int64_t strip) const {
     const std::int64_t place = (row - wave.row_begin) * wave.ring_rows + strip % wave.ring_rows;
     return reinterpret_cast<Real*>(wave.rings + place * ring_row_bytes);
@@ -94,13 +100,14 @@ struct RowStrips {
     }
   }
 
-  // g of kLanes cells whose right neighbour has g = right, and what they get from the right. All factors are
-  // in 0 .. 1, or little more: products too small for the type are as good as 0.
+  // Computes g of kLanes cells, where `right` is g of the cell right of them, and `blank`, the part of g that
+  // comes from the right. Factors are at most slightly above 1, so a product that underflows may be 0.
   struct Grads {
     V blank, g;
   };
   static HWY_INLINE Grads grads(V symbol, V factor, Real right) {
-    // g = b + a * right, for each lane the composition of its map and all to the right of it.
+    // After the compositions g = b + a * right: each lane has the composition of its map and all maps to its
+    // right.
     auto a = factor, b = symbol;
     compose<1>(a, b);
     if constexpr (kLanes > 2) compose<2>(a, b);
@@ -113,7 +120,7 @@ struct RowStrips {
   }
 
   template <int kBy>
-  static HWY_INLINE V down(V v) {  // lane i has lane i + kBy
+  static HWY_INLINE V down(V v) {  // lane i of the result is lane i + kBy of v
     static constexpr auto kLanesDown = [] {
       std::array<hn::TFromD<hn::RebindToSigned<D>>, kLanes> lanes{};
       for (std::int64_t i = 0; i < kLanes; ++i)
@@ -146,7 +153,7 @@ struct RowStrips {
     return static_cast<T*>(task.py_grad) + (row * (lattice.symbols + 1) + s) * lattice.frames;
   }
 
-  // Gradients of rows begin .. end-1 of a lattice that lie outside its box.
+  // Sets the gradients outside the box to 0, for rows begin .. end-1 of the lattice.
   void clear_outside(std::int64_t batch_row, const LatticeBox& box, std::int64_t begin,
                      std::int64_t end) const {
     for (std::int64_t s = begin; s < end; ++s) {
@@ -163,7 +170,7 @@ struct RowStrips {
     }
   }
 
-  // Row s of a lattice, from column t on.
+  // Pointers into row s of a lattice, at column t.
   Row row_at(std::int64_t batch_row, std::int64_t s, const LatticeBox& box, std::int64_t t) const {
     const std::int64_t cell_columns = lattice.frames + 1;
     Row row{};
@@ -186,15 +193,16 @@ struct RowStrips {
     const Form& form = static_cast<const Form&>(*this);
     const std::int64_t last = box.s_end - strip * kStripRows,
                        first = std::max(box.s_begin, last - kStripRows + 1);
-    const std::int64_t t_count = box.t_end - box.t_begin;                        // columns but the last
-    Real* const handed = ring(batch_row, strip);                                 // by this strip
-    const Real* const below = strip > 0 ? ring(batch_row, strip - 1) : nullptr;  // by the one before
-    const std::int64_t chunks = t_count / kChunk + 1;  // the first from the right has the last column too
-    // This strip reuses a slot of the ring: wait for the strip that read what the slot had before.
+    const std::int64_t t_count = box.t_end - box.t_begin;                        // columns without the last
+    Real* const handed = ring(batch_row, strip);                                 // output slot
+    const Real* const below = strip > 0 ? ring(batch_row, strip - 1) : nullptr;  // input slot
+    const std::int64_t chunks =
+        t_count / kChunk + 1;  // the first one, at the right end, also has the last column
+    // This strip reuses a ring slot. Wait until the strip that read its previous contents is done.
     if (strip >= wave.ring_rows) wait_for(batch_row, strip - wave.ring_rows + 1, chunks - 1);
-    // What two rows of a chunk hand on, and the column right of it.
+    // Results of two rows of a chunk, used in turn, each with one more column at the right.
     Real buffers[2][kChunk + 1 + kLanes];
-    Edge edges[kStripRows];  // of each row, right of the chunk
+    Edge edges[kStripRows];  // of each row, the cell right of the chunk
     auto watch = form.watch(batch_row);
     bool is_fine = true;
     for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
@@ -207,7 +215,7 @@ struct RowStrips {
         Real* to = s == first ? handed + begin : buffers[place % 2];
         const Real* from = place > 0 ? buffers[(place + 1) % 2] : below != nullptr ? below + begin : nullptr;
         if (chunk == 0) edges[place] = form.last_cell(row, count, from, watch);
-        // Modified rows above look one column to the right. In the ring it is there already.
+        // In a modified lattice the row above reads one column further right. The ring slot has it already.
         if (chunk == 0 || s != first) to[count] = edges[place].handed;
         edges[place] = row.has_symbols
                            ? form.template columns<true>(row, count, from + off, edges[place], to, watch)
@@ -215,7 +223,7 @@ struct RowStrips {
       }
       if (chunk < chunks - 1) publish(batch_row, strip, chunk + 1);
     }
-    // The last chunk of this strip needed that of the strip before: all strips before this one are done.
+    // The last chunk waited for the last chunk of the strip before, so all strips before this one are done.
     is_fine = is_fine && watch.is_fine();
     if (first == box.s_begin) form.finish(batch_row, box, edges[last - first], is_fine);
     publish(batch_row, strip, is_fine ? chunks : kGivenUp);
@@ -237,7 +245,7 @@ struct RowStrips {
     for (;;) {
       const std::int64_t item = wave.next_item.fetch_add(1, std::memory_order_relaxed);
       if (item >= rows * wave.strips) return;
-      // Lattice by lattice: threads that work together follow each other up the same one.
+      // Lattice by lattice, so that the threads work on consecutive strips of one lattice.
       const std::int64_t row = wave.row_begin + item / wave.strips, strip = item % wave.strips;
       const LatticeBox box = box_of(lattice, row);
       clear_outside(row, box, strip * kStripRows,

@@ -12,10 +12,6 @@ using namespace core;
 // would rather do.
 inline std::int64_t read_once(const std::int64_t* from) { return __atomic_load_n(from, __ATOMIC_RELAXED); }
 
-// Bytes of scratch memory of either direction.
-std::size_t mutual_information_scratch(std::int64_t batch, std::int64_t symbols, std::int64_t frames,
-                                       int threads);
-
 inline constexpr ArgumentSpec kPx = in("px", kFloats, "batch, symbols, columns");
 inline constexpr ArgumentSpec kPy = in("py", like("px"), "batch, symbols + 1, frames");
 // Its elements are checked by the plans, which copy them.
@@ -28,7 +24,7 @@ inline constexpr RuleSpec kMostColumns = at_most("columns", "frames + 1");
 inline constexpr const Signature& kMutualInformationForward = signature([] {
   return Draft{"mutual_information_forward",
                "batch symbols columns frames",
-               {},
+               {choice("outside", "keep minus_infinity")},
                {kPx, kPy, kBoundary, inout("p", lane_of("px"), "batch, symbols + 1, frames + 1"),
                 out("ans", like("p"), "batch")},
                {kFewestColumns, kMostColumns}};

@@ -1,5 +1,5 @@
-// One strip of the forward direction: between rows in memory and steps in registers. Included after simd.h,
-// like it.
+// One strip of the forward direction: loads and stores that convert between rows in memory and anti-diagonal
+// steps in registers. Include it after simd.h, in the same way.
 #if defined(TURNOUT_STRIP_PER_ISA) == defined(HWY_TARGET_TOGGLE)
 #ifdef TURNOUT_STRIP_PER_ISA
 #undef TURNOUT_STRIP_PER_ISA
@@ -12,34 +12,34 @@ TURNOUT_ISA_BEGIN(families::mutual_information)
 template <class Real>
 constexpr Real kNone = -std::numeric_limits<Real>::infinity();
 
-// One strip in work. T is the type of px and py.
+// The state of one strip. T is the type of px and py.
 template <class T>
 struct Strip {
   using Real = std::conditional_t<sizeof(T) == 8, double, float>;
-  // 256 bits at most: with 16 rows the lanes of a float vector are so far apart that what they lose on a long
-  // lattice is 1.6 times what is allowed.
+  // 256 bits at most. With 512 bits a strip has 16 rows, whose values differ so much that rounding to float
+  // loses 1.6 times the 1e-5 that README.md allows (MutualInformationPrecision in precision_test.cc).
   static constexpr std::int64_t kLanes = std::min<std::int64_t>(HWY_MAX_BYTES, 32) / sizeof(Real);
   using D = hn::CappedTag<Real, static_cast<std::size_t>(kLanes)>;
   using V = hn::Vec<D>;
-  static constexpr std::int64_t kPad = kLanes;  // cells before the first of a row that is handed on
+  static constexpr std::int64_t kPad = kLanes;  // cells before the first one of a ring slot
 
   bool is_live = false;
-  std::int64_t row, strip;  // which: row of the batch
+  std::int64_t row, strip;  // row of the batch, number of the strip
   LatticeBox box;
-  std::int64_t first, rows;      // rows of the lattice: first .. first + rows - 1
-  const T *px, *py;              // what leads to lane 0: px of the row above, from column t_begin on
-  Real* cells;                   // of lane 0, from column t_begin on
-  std::int64_t step, last_step;  // the next, and one past the last
-  double base;                   // p - base is in the lanes
-  const double* above;           // p of the row above the strip, from column t_begin on
-  double* below;                 // p of the last row, for the next strip; nullptr: there is none
-  V now, before;                 // the last two steps
+  std::int64_t first, rows;  // first row in the lattice, number of rows
+  const T *px, *py;  // inputs of lane 0: px of the row above it, py of its row; from column t_begin on
+  Real* cells;       // the row of lane 0, from column t_begin on
+  std::int64_t step, last_step;  // the next step, and the end of the steps
+  double base;                   // lanes hold p - base
+  const double* above;           // input slot of the ring: p of the row above, from column t_begin on
+  double* below;                 // output slot: p of the last row; nullptr if no strip follows
+  V now, before;                 // p of the last step, and of the one before
 
-  // Between rows and steps, a square of kLanes x kLanes values goes in blocks of 128 bits, within which lanes
-  // interleave. Vectors of several blocks are put together and taken apart by loads and stores.
+  // A square of kLanes x kLanes values is transposed in blocks of 128 bits, because interleaving works within
+  // such blocks. Loads and stores place the blocks of longer vectors.
   static constexpr std::int64_t kBlock = 16 / sizeof(Real);
 
-  // Row j of a square, for whatever is done with it more than once.
+  // Pointers to the rows of a square.
   template <class R>
   struct Rows {
     R* row[kLanes];
@@ -47,7 +47,7 @@ struct Strip {
       for (std::int64_t j = 0; j < kLanes; ++j) row[j] = corner + j * stride;
     }
   };
-  // Blocks of rows j, j + kBlock, .. from column k on.
+  // Loads the blocks at column k of rows j, j + kBlock, ..
   static HWY_INLINE V load_blocks(const Rows<const Real>& rows, std::int64_t j, std::int64_t k) {
     if constexpr (kLanes == kBlock) {
       return hn::LoadU(D(), rows.row[j] + k);
@@ -66,7 +66,7 @@ struct Strip {
     }
   }
 
-  // Lane i of the blocks of r[k] and lane k of those of r[i] change places.
+  // Transposes within blocks: exchanges lane i of r[k] with lane k of r[i].
   static HWY_INLINE void transpose_blocks(V (&r)[kBlock]) {
     const D d;
     if constexpr (kBlock == 2) {
@@ -86,7 +86,7 @@ struct Strip {
     }
   }
 
-  // v[k] has element k of each row; row j begins at corner + j * stride.
+  // v[k] = element k of each row; row j begins at corner + j * stride.
   static HWY_INLINE void load_square(const Real* corner, std::int64_t stride, V (&v)[kLanes]) {
     const Rows<const Real> square(corner, stride);
     for (std::int64_t k = 0; k < kLanes; k += kBlock) {
@@ -96,7 +96,7 @@ struct Strip {
       for (std::int64_t j = 0; j < kBlock; ++j) v[k + j] = r[j];
     }
   }
-  // The other way, plus `base`. last_row: the last one without it.
+  // The inverse: stores v + base. last_row receives the last row without `base`.
   static HWY_INLINE void store_square(const V (&v)[kLanes], V base, const Rows<Real>& square,
                                       Real (&last_row)[kLanes]) {
     for (std::int64_t k = 0; k < kLanes; k += kBlock) {
@@ -107,7 +107,7 @@ struct Strip {
       store_last_block(r[kBlock - 1], last_row + k);
     }
   }
-  // The last row alone: nothing else is computed of the transposition.
+  // Stores only the last row of the transposed square.
   static HWY_INLINE void store_last_row(const V (&v)[kLanes], Real (&last_row)[kLanes]) {
     for (std::int64_t k = 0; k < kLanes; k += kBlock) {
       V r[kBlock];
@@ -122,12 +122,13 @@ struct Strip {
     std::copy_n(blocks + kLanes - kBlock, kBlock, to);
   }
 
-  // Steps step .. step + kLanes - 1 of one array: lane j has from[j * stride + step - j + shift], and none
-  // where that is outside 0 .. size-1 of its row. v[k] is step k. The array is begin .. end-1.
+  // Loads kLanes steps of one array: lane j of v[k] is from[j * stride + t] with t = step + k - j + shift, or
+  // -inf if t is outside 0 .. size-1. The array is [begin, end).
   HWY_INLINE void load_steps(const T* from, std::int64_t stride, std::int64_t shift, std::int64_t size,
                              const T* begin, const T* end, V (&v)[kLanes]) const {
     const std::int64_t corner = step + shift;
-    // What is outside a row, and lanes beyond the strip, read their neighbours, if these are in the array.
+    // Fast path: if the whole square is within the array, load it. Elements outside of a row, and lanes
+    // beyond the strip, then read neighbouring rows; the former are replaced below.
     if (std::is_same_v<T, Real> && HWY_LIKELY(from - begin + corner >= 0) &&
         HWY_LIKELY(end - from >= corner + (kLanes - 1) * (stride - 1) + kLanes)) {
       load_square(reinterpret_cast<const Real*>(from) + corner, stride - 1, v);
@@ -135,7 +136,7 @@ struct Strip {
       const D d;
       const hn::RebindToSigned<D> di;
       using Index = hn::TFromD<decltype(di)>;
-      // Few steps from either end of the row, or anything that is as far outside.
+      // Distances to both ends of the row, clamped so that they fit Index.
       const auto left_of = hn::Set(di, static_cast<Index>(std::min(corner, kLanes)));
       const auto right_of = hn::Set(di, static_cast<Index>(std::clamp(size - corner, -kLanes, 2 * kLanes)));
       for (std::int64_t k = 0; k < kLanes; ++k) {
@@ -158,7 +159,7 @@ struct Strip {
     load_square(buffer, kLanes, v);
   }
 
-  // The other way, plus `base`.
+  // The inverse: stores v + base_of_all.
   HWY_INLINE void store_steps(const V (&v)[kLanes], Real base_of_all, std::int64_t cell_columns,
                               Real (&last_row)[kLanes]) const {
     const V all_base = hn::Set(D(), base_of_all);
@@ -170,7 +171,7 @@ struct Strip {
         store_square(v, all_base, square, last_row);
         return;
       }
-      Real spare[kLanes];  // for lanes beyond the strip
+      Real spare[kLanes];  // lanes beyond the strip are stored here
       std::fill(square.row + rows, square.row + kLanes, &spare[0]);
       store_square(v, all_base, square, last_row);
       return;
@@ -186,8 +187,8 @@ struct Strip {
     }
   }
 
-  // What lane 0 finds above it, and what the last lane leaves for the next strip: in double, without the
-  // base.
+  // load_above() reads the row above lane 0 from the input slot, store_below() writes the row of the last
+  // lane to the output slot. Slots hold p in double, without a base.
   using Wide = hn::CappedTag<double, 4>;
   HWY_INLINE void load_above(std::int64_t off, Real (&to)[kLanes]) const {
     const double* from = above + step - off;

@@ -15,8 +15,8 @@ namespace turnout::test {
 namespace {
 
 constexpr double kForward = 1e-5;   // p and ans
-constexpr double kBackward = 1e-5;  // gradients of the same p
-constexpr double kEndToEnd = 1e-4;  // gradients of our own p
+constexpr double kBackward = 1e-5;  // gradients from a given p
+constexpr double kEndToEnd = 1e-4;  // gradients in two calls
 constexpr double kHalf = 1e-2;      // gradients rounded to 16 bits
 
 enum class Fill { probabilities, with_unreachable, bands };
@@ -29,7 +29,7 @@ void fill(LatticeCase<T>& c, Fill how, std::mt19937& random) {
     for (T& v : *values)
       v = c.cast(how == Fill::with_unreachable && random() % 12 == 0 ? none : log_probability(random));
   if (how != Fill::bands) return;
-  // As pruning leaves them: a few rows around the diagonal, none elsewhere.
+  // Pruned: a few rows around the diagonal are kept, -inf elsewhere.
   const auto outside = [&](std::int64_t s, std::int64_t t) {
     const std::int64_t middle = c.symbols * t / std::max<std::int64_t>(c.frames, 1);
     return s < middle - 4 || s > middle + 4;
@@ -44,7 +44,7 @@ void fill(LatticeCase<T>& c, Fill how, std::mt19937& random) {
   }
 }
 
-// Where the end is unreachable its gradient doubles from cell to cell, and leaves the range of float.
+// If the end is unreachable, its gradient doubles from cell to cell and overflows float.
 bool leaves_float(const std::vector<double>& values) {
   return std::any_of(values.begin(), values.end(), [](double v) { return std::abs(v) > 1e30; });
 }
@@ -74,7 +74,7 @@ void expect_like_definition(const LatticeCase<T>& c) {
       }
       first = result;
       first_both = both;
-      EXPECT_LE(difference(result.p, expected.p), kForward);  // p outside the boundary keeps its paint
+      EXPECT_LE(difference(result.p, expected.p), kForward);  // p outside the boundary keeps the test pattern
       EXPECT_LE(difference(result.ans, expected.ans), kForward);
       EXPECT_EQ(std::memcmp(both.ans.data(), result.ans.data(), both.ans.size() * sizeof(both.ans[0])), 0);
       EXPECT_LE(difference(both.px_grad, expected.both_px_grad), end_to_end);
@@ -134,14 +134,14 @@ TEST(MutualInformation, Halves) {
     run<bf16>(2, symbols, 30, 4);
   }
 }
-// The seeds' and the shipped scales.
+// The sizes of the benchmarks and of the cases that MLU-OPS ships.
 TEST(MutualInformation, NamedScales) {
   run<float>(4, 15, 104, 5);
   run<float>(1, 179, 180, 6);
   run<float>(1, 178, 179, 7);
   if (!kReducedShapes) run<float>(2, 380, 380, 8);
 }
-// Enough cells for several threads: rows of the batch side by side, and all threads on few rows.
+// Enough cells for several threads: each with rows of its own, and all on the same few rows.
 TEST(MutualInformation, ManyThreads) {
   run<float>(kReducedShapes ? 9 : 48, 40, kReducedShapes ? 400 : 150, 9);
   run<float>(3, kReducedShapes ? 60 : 130, kReducedShapes ? 720 : 700, 10);
@@ -167,17 +167,17 @@ TEST(MutualInformation, AnsGradIsOverwrittenOnRequest) {
   c.backward(context, r, false);
   EXPECT_EQ(r.ans_grad, (std::vector<float>{2, 3, 4}));
   c.backward(context, r, true);
-  EXPECT_NEAR(r.ans_grad[0], 2, 1e-5);  // what flows in flows through
+  EXPECT_NEAR(r.ans_grad[0], 2, 1e-5);  // the gradient at the start equals that at the end
   EXPECT_EQ(r.ans_grad[1], 3);
   EXPECT_EQ(r.ans_grad[2], 4);
   for (std::size_t i = c.px.size() / 3; i < c.px.size(); ++i) EXPECT_EQ(r.px_grad[i], 0);
   for (std::size_t i = c.py.size() / 3; i < c.py.size(); ++i) EXPECT_EQ(r.py_grad[i], 0);
 }
 
-// The number of threads may change while a call runs: what a call decided stays as it was.
+// The number of threads may change while a call runs; the call keeps the number that it planned for.
 TEST(MutualInformation, ThreadsMayChange) {
   std::mt19937 random(16);
-  for (std::int64_t batch : {2, 40}) {  // all threads on few lattices, and each on its own
+  for (std::int64_t batch : {2, 40}) {  // few lattices shared by all threads, and many
     LatticeCase<float> c(batch, 40, batch == 2 ? 1700 : 90, false);
     fill(c, Fill::probabilities, random);
     Context context({.threads = 2});
@@ -221,7 +221,7 @@ TEST(MutualInformation, LatticeIsWideBesideWideInput) {
     mutual_information_forward(c.x(), c.y(), nullptr, view(p.data(), {1, 3, 4}), view(ans.data(), {1}));
     FAIL() << "was accepted";
   } catch (const Error& error) {
-    EXPECT_STREQ(error.what(), "mutual_information_forward: p has dtype f32, expected f64 beside px of f64");
+    EXPECT_STREQ(error.what(), "mutual_information_forward: p has dtype f32, expected f64 for px of f64");
   }
 }
 

@@ -74,15 +74,16 @@ std::size_t scratch_bytes(const Arguments& arguments, const Positions& at) {
   const auto dims = [&](int i) {
     return Dims(arguments.scalar(at[i]).values, mluOpSparseConvolutionStruct::kDims);
   };
-  return indice_pairs_scratch(
-      arguments.size(at[0]), {.batch_size = arguments.size(at[1]),
-                              .spatial_shape = dims(2),
-                              .kernel_size = dims(3),
-                              .stride = dims(4),
-                              .padding = dims(5),
-                              .dilation = dims(6),
-                              .output_shape = dims(7),
-                              .mode = arguments.size(at[8]) == 0 ? ConvMode::sparse : ConvMode::submanifold});
+  return PairIndexPlan(arguments.size(at[0]),
+                       {.batch_size = arguments.size(at[1]),
+                        .spatial_shape = dims(2),
+                        .kernel_size = dims(3),
+                        .stride = dims(4),
+                        .padding = dims(5),
+                        .dilation = dims(6),
+                        .output_shape = dims(7),
+                        .mode = arguments.size(at[8]) == 0 ? ConvMode::sparse : ConvMode::submanifold})
+      .scratch_bytes();
 }
 constexpr ScratchBytes kScratch = {
     &scratch_bytes, "rows batch_size input_space filter_space stride pad dilation output_space sub_m"};

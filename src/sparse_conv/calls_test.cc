@@ -254,6 +254,23 @@ TEST(IndicePairsCalls, DefaultsAndOutputShapes) {
   EXPECT_EQ(shape({.spatial_shape = {9}, .kernel_size = {2}, .output_shape = {77}}), (Shape{8}));
 }
 
+// A padding moves the kernel off its site in submanifold mode, unless it is dropped. Other modes keep it.
+TEST(IndicePairsCalls, CentredOnSites) {
+  IndicePairsParams p{.spatial_shape = {4}, .kernel_size = {3}, .padding = {0}};
+  const std::int32_t indices[2][2] = {{0, 1}, {0, 2}};
+  const auto num_of = [&](const IndicePairsParams& params) {
+    std::int32_t out[4][2], pairs[3][2][2], num[3];
+    get_indice_pairs(view(&indices[0][0], {2, 2}), view(&out[0][0], {4, 2}), view(&pairs[0][0][0], {3, 2, 2}),
+                     view(num, {3}), params);
+    return std::vector(num, num + 3);
+  };
+  using Num = std::vector<std::int32_t>;
+  EXPECT_EQ(centred_on_sites(p).padding.count(), 1);
+  p.mode = ConvMode::submanifold;
+  EXPECT_EQ(num_of(p), (Num{2, 1, 0}));
+  EXPECT_EQ(num_of(centred_on_sites(p)), (Num{1, 2, 1}));
+}
+
 TEST(IndicePairsCalls, ResultsMayBeWrittenAgain) {
   const IndicePairsParams p{
       .batch_size = 2, .spatial_shape = {20, 30}, .kernel_size = {3, 3}, .stride = {2, 2}};

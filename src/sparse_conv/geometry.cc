@@ -194,7 +194,7 @@ void make_geometry(const IndicePairsParams& p, Scratch& memory, Geometry& g) {
     g.batch_leaves = saturating(g.batch_leaves, g.dim[d].extent);
   }
   const std::int64_t space = saturating(g.batch_leaves, g.batch_size);
-  // If the output shape is smaller than the input, bases may lie beyond it.
+  // If the output shape is smaller than the input, bases may be beyond it.
   std::int64_t beyond = 2 * g.row_leaves + x.last_base / g.leaf_cells + 2;
   for (int d = 0; d < last; ++d)
     beyond = std::min(kMaxLeaves,

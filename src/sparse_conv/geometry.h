@@ -33,8 +33,8 @@ struct KernelOffset {  // of one dimension
 // What one coordinate of a site adds to its leaf and to its class, where strides make classes.
 struct SitePart {
   std::uint64_t leaf;  // added to the leaf; in the last dimension added to x
-  std::int64_t
-      cls;  // added to the class; kNoClass: the site meets no output, whatever its other coordinates are
+  // Added to the class. kNoClass: the site has no output, for any values of its other coordinates.
+  std::int64_t cls;
 };
 inline constexpr std::int64_t kNoClass = -(std::int64_t{1} << 56);
 
@@ -55,8 +55,8 @@ struct GeometryDim {
 };
 
 struct RowOffset {  // a kernel offset in all dimensions but the last
-  std::uint64_t
-      leaf_delta;  // modulo 2^64: parts of a sum may be negative, the sum itself is a leaf of the space
+  // Modulo 2^64: parts of a sum may be negative, but the sum itself is a leaf of the space.
+  std::uint64_t leaf_delta;
   std::int64_t k;  // the first of its kernel offsets
   std::int32_t cls;
 };

@@ -133,36 +133,40 @@ bool all_in_range(const ConstTensor& indices, const std::int64_t* limits) {
   return fits;
 }
 
-std::size_t PairIndex::bytes(std::int64_t rows, const IndicePairsParams& p) {
-  const std::int64_t slots = slot_bound(p) + (p.mode == ConvMode::submanifold);
-  const std::int64_t classes = class_bound(p);
-  return geometry_bytes(p) + array_bytes<std::uint64_t>(rows * slots) +
+PairIndexPlan::PairIndexPlan(std::int64_t site_rows, const IndicePairsParams& p)
+    : rows(site_rows),
+      params(p),
+      slots(slot_bound(p) + (p.mode == ConvMode::submanifold)),
+      classes(class_bound(p)),
+      sorts_sites(has_classes(p)),
+      site_blocks(blocks_of(site_rows)) {}
+
+std::size_t PairIndexPlan::scratch_bytes() const {
+  const std::size_t sorting =
+      array_bytes<std::int64_t>(classes * site_blocks) + array_bytes<PairIndex::Place<std::uint64_t>>(rows);
+  return geometry_bytes(params) + array_bytes<std::uint64_t>(rows * slots) +
          array_bytes<std::uint32_t>(rows * slots) + array_bytes<std::uint8_t>(rows * slots) +
          array_bytes<std::int32_t>(rows) + array_bytes<std::int64_t>(classes + 1) +
-         (has_classes(p)
-              ? array_bytes<std::int64_t>(classes * blocks_of(rows)) + array_bytes<Place<std::uint64_t>>(rows)
-              : 0);
+         (sorts_sites ? sorting : 0);
 }
 
-PairIndex::PairIndex(Context& context, Call& call, const ConstTensor& indices,
-                     const IndicePairsParams& params, Scratch& memory)
-    : rows_(indices.shape[0]) {
-  call.check([&] { make_geometry(params, memory, geometry_); });
+PairIndex::PairIndex(const PairIndexPlan& plan, Context& context, Call& call, const ConstTensor& indices,
+                     Scratch& memory)
+    : rows_(plan.rows) {
+  call.check([&] { make_geometry(plan.params, memory, geometry_); });
   const Geometry& g = geometry_;
-  const std::int64_t slots = slot_bound(params) + g.submanifold;
   is_bitmap_ = BitmapLeaves::fits(g.leaves) && BitmapLeaves::bytes(g.leaves) <= kBitmapBytes * (rows_ + 1);
-  void* cells = memory.take<std::uint64_t>(rows_ * slots);
-  homes_ = memory.take<std::uint32_t>(rows_ * slots);
-  bits_ = memory.take<std::uint8_t>(rows_ * slots);
+  void* cells = memory.take<std::uint64_t>(rows_ * plan.slots);
+  homes_ = memory.take<std::uint32_t>(rows_ * plan.slots);
+  bits_ = memory.take<std::uint8_t>(rows_ * plan.slots);
   auto* row_memory = memory.take<std::int32_t>(rows_);
   if (g.submanifold) row_of_ = row_memory;
-  if (has_classes(params)) position_rows_ = row_memory;  // never submanifold
-  const std::int64_t classes = class_bound(params);
-  class_start_ = memory.take<std::int64_t>(classes + 1);
+  if (plan.sorts_sites) position_rows_ = row_memory;  // never submanifold
+  class_start_ = memory.take<std::int64_t>(plan.classes + 1);
   std::int64_t* counts = nullptr;
   void* places = nullptr;
-  if (has_classes(params)) {
-    counts = memory.take<std::int64_t>(classes * blocks_of(rows_));
+  if (plan.sorts_sites) {
+    counts = memory.take<std::int64_t>(plan.classes * plan.site_blocks);
     places = memory.take<Place<std::uint64_t>>(rows_);
   }
   if (g.submanifold) {

@@ -23,6 +23,21 @@ bool all_in_range(const ConstTensor& indices, const std::int64_t* limits);
 
 inline std::uint32_t low_bits(std::int64_t count) { return count >= 32 ? ~0u : (1u << count) - 1; }
 
+// What follows from the shapes and parameters of a convolution: the sizes of the index's arrays. More memory,
+// whose size depends on the data, is leased by the index itself.
+class PairIndexPlan {
+ public:
+  // `params` without defaults: as from resolved().
+  PairIndexPlan(std::int64_t rows, const IndicePairsParams& params);
+  std::size_t scratch_bytes() const;
+
+  const std::int64_t rows;
+  const IndicePairsParams params;
+  const std::int64_t slots, classes;  // upper bounds
+  const bool sorts_sites;             // by class, because strides make several
+  const std::int64_t site_blocks;     // that are sorted independently
+};
+
 // Sites look up their homes once. For each row offset the homes, in ascending order, look up the leaves of
 // the outputs: neighbouring sites share a home, so there are fewer lookups than sites, and they go through
 // memory in order.
@@ -36,11 +51,9 @@ class PairIndex {
     std::int32_t cls, x_class;  // class in all dimensions, in the last; cls < 0: it meets no output
   };
 
-  // Bytes of scratch memory that follow from the shapes alone. The rest follows from the data and is leased
-  // later.
-  static std::size_t bytes(std::int64_t rows, const IndicePairsParams& params);
-  // `params` and `indices` are checked. Indices that change afterwards give other pairs, never other memory.
-  PairIndex(Context& context, Call& call, const ConstTensor& indices, const IndicePairsParams& params,
+  // Parameters and `indices` are checked. Indices that change afterwards give other pairs, never other
+  // memory.
+  PairIndex(const PairIndexPlan& plan, Context& context, Call& call, const ConstTensor& indices,
             Scratch& memory);
 
   bool is_bitmap() const { return is_bitmap_; }
@@ -103,8 +116,8 @@ class PairIndex {
   Sets<BitmapLeaves> bitmap_;
   Sets<SortedLeaves> sorted_;
   std::optional<Scratch> home_memory_, output_memory_, word_memory_, key_memory_;
-  const void* home_keys_ =
-      nullptr;  // [home_count_ + 1] the leaf of each home: 32 bits with a bitmap, else 64
+  // [home_count_ + 1] the leaf of each home; 32 bits with a bitmap, else 64.
+  const void* home_keys_ = nullptr;
   std::int64_t home_count_ = 0;
   RankWord* words_ = nullptr;  // [word_count_ + 1] the leaves of the outputs
   std::int64_t word_count_ = 0;

@@ -11,7 +11,7 @@ namespace turnout::families::sparse_conv {
 using namespace core;
 namespace {
 
-constexpr std::int64_t kHomesForASite = 8;  // homes that are looked through in the time one site takes
+constexpr std::int64_t kHomesForASite = 8;  // homes that can be scanned in the time that one site takes
 constexpr int kMarkParts = 4;               // parts of the sites that are marked at the same time
 
 // Finds the output row of a leaf. Leaves come in ascending order, and most are in the same row as the last
@@ -52,7 +52,7 @@ class RowDecoder {
   }
 
   const Geometry& g_;
-  std::uint64_t row_begin_ = std::uint64_t{1} << 63;  // no leaf is there
+  std::uint64_t row_begin_ = std::uint64_t{1} << 63;  // beyond every leaf
   std::int64_t site_[Dims::kMax] = {};
   bool is_valid_ = false;
 };

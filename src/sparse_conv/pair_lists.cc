@@ -1,4 +1,4 @@
-// The pairs of a convolution, checked and in the order of the rows they are added to.
+// Checks the pairs of a convolution and lists them by block of target rows: count, prefix sums, place.
 #include "sparse_conv/pair_lists.h"
 
 #include <algorithm>
@@ -11,9 +11,10 @@
 namespace turnout::families::sparse_conv {
 namespace {
 
-constexpr std::int64_t kLeastChunk = 16 << 10;  // pairs that are worth a range of their own
+constexpr std::int64_t kLeastChunk = 16 << 10;  // the fewest pairs per chunk
+constexpr std::string_view kChanged = " changed during the call, expected no other thread to write to it";
 
-// Whether all of 0 .. n-1 are below the limit. One loop without exits, which the compiler makes vectors of.
+// Whether all n values are in 0 .. limit-1. The loop has no early exit, so that the compiler vectorizes it.
 bool all_below(const std::int32_t* values, std::int64_t n, std::int64_t limit) {
   const auto most = static_cast<std::uint32_t>(std::min<std::int64_t>(limit, 0x80000000LL));
   std::uint32_t above = 0;
@@ -31,8 +32,19 @@ std::uint32_t clamped(std::int32_t value, std::uint32_t last) {
   return std::min(static_cast<std::uint32_t>(value), last);
 }
 
-// Calls f(k, first, last) for the pairs first .. last-1 of each offset k that has some of the pairs begin ..
-// end-1, numbered over all offsets.
+// Calls f(k, count) for each offset. Counts are clamped to 0 .. columns: the caller's may have changed since
+// they were checked.
+template <class F>
+void each_count(const ConstTensor& indice_num, std::int64_t columns, const F& f) {
+  visit_index(indice_num.dtype, [&](auto type) {
+    const auto* given = static_cast<const typename decltype(type)::type*>(indice_num.data);
+    for (std::int64_t k = 0; k < indice_num.shape[0]; ++k)
+      f(k, std::clamp<std::int64_t>(given[k], 0, columns));
+  });
+}
+
+// Calls f(k, first, last) for each offset k that has pairs among begin .. end-1 in the numbering over all
+// offsets. These are its pairs first .. last-1.
 template <class F>
 void each_range(const Pairs& pairs, std::int64_t begin, std::int64_t end, const F& f) {
   std::int64_t before = 0;
@@ -57,7 +69,7 @@ void each_range(const Pairs& pairs, std::int64_t begin, std::int64_t end, const 
   throw Error(ErrorCode::internal, concat(op, ": a pair was refused that is not there"));
 }
 
-// The first pair among first .. last-1 of offset k that names a row that is not there; `last` if none does.
+// The first pair among first .. last-1 of offset k with a row out of range; `last` if there is none.
 std::int64_t first_bad(const Pairs& pairs, std::int64_t k, std::int64_t first, std::int64_t last) {
   if (k == pairs.identity) return last;
   const std::int32_t *from = pairs.from(k), *to = pairs.to(k);
@@ -66,49 +78,58 @@ std::int64_t first_bad(const Pairs& pairs, std::int64_t k, std::int64_t first, s
     return last;
   for (std::int64_t j = first; j < last; ++j)
     if (!in_range(from[j], pairs.from_rows) || !in_range(to[j], pairs.to_rows)) return j;
-  return last;  // what was out of range has changed since
-}
-
-// The least value that any thread has seen.
-void keep_least(std::atomic<std::int64_t>& least, std::int64_t value) {
-  std::int64_t seen = least.load(std::memory_order_relaxed);
-  while (value < seen && !least.compare_exchange_weak(seen, value, std::memory_order_relaxed)) {
-  }
+  return last;  // the value out of range has changed in the meantime
 }
 
 }  // namespace
 
+Pairs sum_pairs(const ConstTensor& indice_pairs, const ConstTensor& indice_num, const PairRows& from,
+                const PairRows& to, bool subm) {
+  Pairs pairs{.entries = static_cast<const std::int32_t*>(indice_pairs.data),
+              .offsets = indice_num.shape[0],
+              .columns = indice_pairs.shape[2],
+              .from_side = from.side,
+              .to_side = to.side,
+              .from_rows = from.rows,
+              .to_rows = to.rows};
+  std::int64_t most = -1;
+  each_count(indice_num, pairs.columns, [&](std::int64_t k, std::int64_t count) {
+    pairs.total += count;
+    if (!subm || count <= most) return;
+    most = count;
+    pairs.identity = k;
+  });
+  if (pairs.identity >= 0) pairs.total += to.rows - most;
+  return pairs;
+}
+
 Pairs read_pairs(Call& call, std::string_view op, const ConstTensor& indice_pairs,
                  const ConstTensor& indice_num, const PairRows& from, const PairRows& to, bool subm) {
-  const std::int64_t offsets = indice_num.shape[0], columns = indice_pairs.shape[2];
-  auto* counts =
-      call.scratch(array_bytes<std::int64_t>(std::max<std::int64_t>(offsets, 1))).take<std::int64_t>(offsets);
-  visit_index(indice_num.dtype, [&](auto type) {
-    const auto* given = static_cast<const typename decltype(type)::type*>(indice_num.data);
-    for (std::int64_t k = 0; k < offsets; ++k) counts[k] = given[k];
-  });
-  Pairs pairs{static_cast<const std::int32_t*>(indice_pairs.data),
-              offsets,
-              columns,
-              counts,
-              0,
-              -1,
-              from.side,
-              to.side,
-              from.rows,
-              to.rows};
+  const std::int64_t columns = indice_pairs.shape[2];
   call.check([&] {
-    for (std::int64_t k = 0; k < offsets; ++k)
-      if (counts[k] < 0 || counts[k] > columns)
-        throw Error(ErrorCode::bad_param, concat(op, ": indice_num[", k, "] is ", counts[k],
-                                                 ", expected 0 .. ", columns, ", indice_pairs.shape[2]"));
+    visit_index(indice_num.dtype, [&](auto type) {
+      const auto* given = static_cast<const typename decltype(type)::type*>(indice_num.data);
+      for (std::int64_t k = 0; k < indice_num.shape[0]; ++k)
+        if (const std::int64_t count = given[k]; count < 0 || count > columns)
+          throw Error(ErrorCode::bad_param, concat(op, ": indice_num[", k, "] is ", count, ", expected 0 .. ",
+                                                   columns, ", indice_pairs.shape[2]"));
+    });
   });
-  if (subm && offsets > 0) {
-    pairs.identity = std::max_element(counts, counts + offsets) - counts;
-    counts[pairs.identity] = to.rows;
-  }
-  for (std::int64_t k = 0; k < offsets; ++k) pairs.total += counts[k];
-  return pairs;
+  return sum_pairs(indice_pairs, indice_num, from, to, subm);
+}
+
+void keep_counts(Call& call, std::string_view op, const ConstTensor& indice_num, Pairs& pairs,
+                 Scratch& scratch) {
+  auto* counts = scratch.take<std::int64_t>(pairs.offsets);
+  std::int64_t total = 0;
+  each_count(indice_num, pairs.columns, [&](std::int64_t k, std::int64_t count) {
+    counts[k] = k == pairs.identity ? pairs.to_rows : count;
+    total += counts[k];
+  });
+  call.check([&] {
+    if (total != pairs.total) throw Error(ErrorCode::bad_param, concat(op, ": indice_num", kChanged));
+  });
+  pairs.counts = counts;
 }
 
 void check_pairs(Context& context, Call& call, std::string_view op, const Pairs& pairs, const PairRows& from,
@@ -129,24 +150,19 @@ void check_pairs(Context& context, Call& call, std::string_view op, const Pairs&
 
 struct PairLists::Run {
   std::int64_t offset, first, last;  // pairs first .. last-1
-  std::int64_t position;             // of the first, over all offsets
+  std::int64_t position;             // of the first pair, in the numbering over all offsets
   std::uint8_t* ascending;
 };
 
 PairLists::PairLists(const Pairs& pairs, int block_bits, int threads)
     : pairs_(pairs),
-      block_bits_(block_bits),
-      blocks_((pairs.to_rows + (std::int64_t{1} << block_bits) - 1) >> block_bits),
+      by_row_{pairs.to_rows, block_bits},
+      blocks_(by_row_.blocks()),
       chunks_(threads == 1 ? 1 : std::clamp<std::int64_t>(pairs.total / kLeastChunk, 1, 4 * threads)) {}
 
 std::size_t PairLists::scratch_bytes() const {
-  return array_bytes<ListedPair>(pairs_.total) + array_bytes<std::int64_t>(blocks_ + 1) +
-         2 * array_bytes<std::int64_t>(chunks_ * blocks_) +
+  return 2 * array_bytes<std::int64_t>(chunks_ * blocks_) +
          array_bytes<std::uint8_t>(chunks_ + pairs_.offsets);
-}
-
-std::int64_t PairLists::rows(std::int64_t block) const {
-  return std::min(std::int64_t{1} << block_bits_, pairs_.to_rows - first_row(block));
 }
 
 template <class F>
@@ -161,13 +177,14 @@ void PairLists::each_run(std::int64_t chunk, const F& f) const {
              });
 }
 
-// Calls f(block, first, last) for pieces of the run that are in one block. Ascending rows are cut by
-// bisection; a piece is never empty, even if rows that were ascending have changed.
+// Calls f(block, first, last) for pieces of the run that are in one block. If rows ascend, binary search
+// finds the end of a piece. A piece is never empty, even if the rows change during the call.
 template <class F>
 void PairLists::each_block_of(const Run& run, const F& f) const {
   if (run.offset == pairs_.identity) {
     for (std::int64_t row = run.first; row < run.last;) {
-      const std::int64_t block = row >> block_bits_, end = std::min(first_row(block + 1), run.last);
+      const std::int64_t block = row >> by_row_.block_bits,
+                         end = std::min(by_row_.first_row(block + 1), run.last);
       f(block, row, end);
       row = end;
     }
@@ -176,18 +193,18 @@ void PairLists::each_block_of(const Run& run, const F& f) const {
   const std::int32_t* to = pairs_.to(run.offset);
   const auto last_row = static_cast<std::uint32_t>(pairs_.to_rows - 1);
   for (std::int64_t j = run.first; j < run.last;) {
-    const std::int64_t block = clamped(to[j], last_row) >> block_bits_;
+    const std::int64_t block = clamped(to[j], last_row) >> by_row_.block_bits;
     std::int64_t end = j + 1;
     if (*run.ascending) {
       const std::int64_t most = std::min(run.last, j + ListedPair::kMostRows);
-      end = std::lower_bound(to + end, to + most, first_row(block + 1)) - to;
+      end = std::lower_bound(to + end, to + most, by_row_.first_row(block + 1)) - to;
     }
     f(block, j, end);
     j = end;
   }
 }
 
-// How many pairs each block has. A pair that names no row lowers `bad` to its position.
+// Counts the pairs of each block. A pair with a row out of range lowers `bad` to its position.
 void PairLists::count(std::int64_t chunk, std::atomic<std::int64_t>& bad) {
   std::int64_t* counts = next_ + chunk * blocks_;
   std::fill_n(counts, blocks_, 0);
@@ -202,8 +219,9 @@ void PairLists::count(std::int64_t chunk, std::atomic<std::int64_t>& bad) {
   });
 }
 
-// Copies the pairs to where the counts say. What the caller may have changed since cannot lead beyond the
-// rows, nor beyond the room; false: it does not fill the room.
+// Copies the pairs to the positions that follow from the counts. The caller's pairs may have changed since
+// they were counted: rows are clamped, and no block gets more pairs than were counted. Returns false if a
+// block gets fewer.
 bool PairLists::place(std::int64_t chunk) {
   std::int64_t* next = next_ + chunk * blocks_;
   const std::int64_t* ends = ends_ + chunk * blocks_;
@@ -212,8 +230,8 @@ bool PairLists::place(std::int64_t chunk) {
     const bool is_identity = run.offset == pairs_.identity;
     const std::int32_t *from = pairs_.from(run.offset), *to = pairs_.to(run.offset);
     each_block_of(run, [&](std::int64_t block, std::int64_t first, std::int64_t last) {
-      const auto first_of_block = static_cast<std::uint32_t>(first_row(block));
-      const auto last_of_block = static_cast<std::uint32_t>(rows(block) - 1);
+      const auto first_of_block = static_cast<std::uint32_t>(by_row_.first_row(block));
+      const auto last_of_block = static_cast<std::uint32_t>(by_row_.rows(block) - 1);
       const std::int64_t count = std::min(last - first, ends[block] - next[block]);
       ListedPair* list = list_ + next[block];
       if (is_identity) {
@@ -233,10 +251,8 @@ bool PairLists::place(std::int64_t chunk) {
   return std::equal(next, next + blocks_, ends);
 }
 
-void PairLists::build(Context& context, Call& call, std::string_view op, const PairRows& from,
-                      const PairRows& to, Scratch& scratch) {
-  list_ = scratch.take<ListedPair>(pairs_.total);
-  starts_ = scratch.take<std::int64_t>(blocks_ + 1);
+PairsByRow PairLists::build(Context& context, Call& call, std::string_view op, const PairRows& from,
+                            const PairRows& to, std::int64_t* words, Scratch& scratch) {
   next_ = scratch.take<std::int64_t>(chunks_ * blocks_);
   ends_ = scratch.take<std::int64_t>(chunks_ * blocks_);
   ascending_ = scratch.take<std::uint8_t>(chunks_ + pairs_.offsets);
@@ -249,9 +265,11 @@ void PairLists::build(Context& context, Call& call, std::string_view op, const P
   each_chunk([&](std::int64_t chunk) { count(chunk, bad); });
   if (bad.load() < pairs_.total) call.check([&] { refuse_pair(op, pairs_, bad.load(), from, to); });
 
+  std::int64_t* starts = words;
+  list_ = reinterpret_cast<ListedPair*>(words + blocks_ + 1);
   std::int64_t next = 0;
   for (std::int64_t block = 0; block < blocks_; ++block) {
-    starts_[block] = next;
+    starts[block] = next;
     for (std::int64_t chunk = 0; chunk < chunks_; ++chunk) {
       const std::int64_t at = chunk * blocks_ + block;
       ends_[at] = next + next_[at];
@@ -259,17 +277,16 @@ void PairLists::build(Context& context, Call& call, std::string_view op, const P
       next = ends_[at];
     }
   }
-  starts_[blocks_] = next;
+  starts[blocks_] = next;
   std::atomic<bool> is_whole{true};
   each_chunk([&](std::int64_t chunk) {
     if (!place(chunk)) is_whole.store(false);
   });
   if (!is_whole.load())
-    call.check([&] {
-      throw Error(
-          ErrorCode::bad_param,
-          concat(op, ": indice_pairs changed during the call, expected memory that nobody writes to"));
-    });
+    call.check([&] { throw Error(ErrorCode::bad_param, concat(op, ": indice_pairs", kChanged)); });
+  by_row_.starts = starts;
+  by_row_.list = list_;
+  return by_row_;
 }
 
 }  // namespace turnout::families::sparse_conv

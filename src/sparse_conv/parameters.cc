@@ -2,6 +2,7 @@
 #include "sparse_conv/parameters.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "core/dtypes.h"
 #include "indices/indices.h"
@@ -81,6 +82,27 @@ std::array<ScalarValue, 8> scalars_of(const IndicePairsParams& p) {
           values(p.padding), values(p.dilation),      values(p.output_shape), p.mode};
 }
 
+std::int64_t kernel_volume(const IndicePairsParams& p) {
+  std::int64_t volume = 1;
+  for (int d = 0; d < p.kernel_size.count(); ++d) {
+    const std::int64_t extent = p.kernel_size[d] == -1 ? p.spatial_shape[d] : p.kernel_size[d];
+    if (extent <= 0) return 0;
+    if (__builtin_mul_overflow(volume, extent, &volume)) volume = kSizeMax;
+  }
+  return volume;
+}
+
+Dims checked_output_shape(const IndicePairsParams& params) {
+  const IndicePairsParams p = resolved(params);
+  const auto value = [](const Dims& dims) { return ScalarValue(dims.data(), dims.count()); };
+  const Dims shape = indice_pairs_output_shape(params);
+  const ScalarValue scalars[] = {
+      value(p.spatial_shape), value(p.kernel_size),    value(p.stride), value(params.padding),
+      value(p.dilation),      value(p.output_padding), value(shape)};
+  Arguments(kOutputShape, nullptr, 0, scalars, static_cast<int>(std::size(scalars))).check();
+  return shape;
+}
+
 void check_mode(const Arguments& arguments, const Positions& at) {
   if (static_cast<ConvMode>(arguments.size(at[0])) != ConvMode::submanifold) return;
   const std::int64_t* stride = arguments.scalar(at[1]).values;
@@ -137,6 +159,12 @@ Dims Dims::filled(int count, std::int64_t value) {
   dims.count_ = count;
   std::fill(dims.values_, dims.values_ + count, value);
   return dims;
+}
+
+IndicePairsParams centred_on_sites(const IndicePairsParams& params) {
+  IndicePairsParams p = params;
+  if (p.mode == ConvMode::submanifold) p.padding = {};
+  return p;
 }
 
 Dims indice_pairs_output_shape(const IndicePairsParams& params) {

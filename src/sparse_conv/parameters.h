@@ -15,6 +15,12 @@ using namespace core;
 // refuse.
 IndicePairsParams resolved(const IndicePairsParams& given);
 
+// The number of kernel offsets, before or after resolved(); saturates.
+std::int64_t kernel_volume(const IndicePairsParams& p);
+
+// indice_pairs_output_shape(), with its arguments and the result in range. Throws Error if not.
+Dims checked_output_shape(const IndicePairsParams& params);
+
 // Checks what the signature does not see, because resolved() has turned it into other arguments.
 void check_given(Call& call, const IndicePairsParams& given);
 

@@ -49,41 +49,81 @@ void count_pairs(const Pairs& pairs, int side, std::int64_t rows, std::int64_t* 
   }
 }
 
-// make(kernels, counts): the Pooling. counted_rows: of the output side, 0 where nobody counts.
+// Rows of the result in blocks, each of which is one thread's.
+template <class Lane>
+class PoolingPlan {
+ public:
+  // counted_rows: of the output side; 0: the pooling does not need the number of pairs of each output.
+  PoolingPlan(const Pairs& pairs, const Tensor& result, std::int64_t counted_rows, int threads)
+      : pairs_(pairs),
+        result_(result),
+        channels_(result.shape[1]),
+        row_bytes_(channels_ * size_of(result.dtype)),
+        counted_rows_(counted_rows),
+        threads_(pairs.total * row_bytes_ < kParallelBytes ? 1 : threads),
+        lists_(pairs, kBlockBits, threads_) {}
+
+  int threads() const { return threads_; }
+  std::size_t scratch_bytes() const {
+    return array_bytes<std::int64_t>(lists_.words()) + lists_.scratch_bytes() +
+           array_bytes<std::int64_t>(counted_rows_) + static_cast<std::size_t>(threads_) * worker_bytes();
+  }
+
+  // make(kernels, counts) returns the Pooling. Refuses a pair that names no row before anything is written.
+  template <class Make>
+  void run(Context& context, Call& call, std::string_view op, const PairRows& from, const PairRows& to,
+           const Make& make, Scratch& scratch) {
+    auto* words = scratch.take<std::int64_t>(lists_.words());
+    const PairsByRow by_row = lists_.build(context, call, op, from, to, words, scratch);
+    auto* counts = scratch.take<std::int64_t>(counted_rows_);
+    if (counted_rows_ > 0) count_pairs(pairs_, 1, counted_rows_, counts);
+    auto* memory = scratch.take<std::byte>(0);
+    const auto pooling = make(matrix::kernels<Lane>(context.isa()), counts);
+    parallel_for(
+        context, by_row.blocks(), threads_ == 1 ? by_row.blocks() : 1,
+        [&](std::int64_t begin, std::int64_t end, int number) {
+          auto* values = reinterpret_cast<Lane*>(memory + static_cast<std::size_t>(number) * worker_bytes());
+          for (std::int64_t block = begin; block < end; ++block) pool_block(pooling, by_row, block, values);
+        },
+        threads_);
+  }
+
+ private:
+  std::size_t worker_bytes() const {  // the rows of a block, and the buffers of add()
+    return array_bytes<Lane>((channels_ << kBlockBits) + kBuffers * channels_);
+  }
+
+  template <class OnePooling>
+  void pool_block(const OnePooling& pooling, const PairsByRow& by_row, std::int64_t block,
+                  Lane* values) const {
+    Lane* buffer = values + (channels_ << kBlockBits);
+    const std::int64_t rows = by_row.rows(block), first = by_row.first_row(block);
+    std::fill_n(values, rows * channels_, pooling.start());
+    for (const ListedPair* pair = by_row.begin(block); pair < by_row.end(block); ++pair)
+      pooling.add(values + pair->row() * channels_, pair->from(), first + pair->row(), buffer);
+    for (std::int64_t row = 0; row < rows; ++row) pooling.finish(values + row * channels_, first + row);
+    pooling.kernels.round(values, nullptr, rows * channels_,
+                          static_cast<std::byte*>(result_.data) + first * row_bytes_, result_.dtype);
+  }
+
+  const Pairs& pairs_;
+  const Tensor& result_;
+  const std::int64_t channels_, row_bytes_, counted_rows_;
+  const int threads_;
+  PairLists lists_;
+};
+
+// One pooling after the checks of its signature.
 template <class Lane, class Make>
 void pool(Context& context, Call& call, std::string_view op, const ConstTensor& indice_pairs,
           const ConstTensor& indice_num, const PairRows& from, const PairRows& to, const Tensor& result,
           std::int64_t counted_rows, const Make& make) {
-  const Pairs pairs = read_pairs(call, op, indice_pairs, indice_num, from, to, false);
-  const std::int64_t channels = result.shape[1], row_bytes = channels * size_of(result.dtype);
-  const int threads = pairs.total * row_bytes < kParallelBytes ? 1 : context.threads();
-  PairLists lists(pairs, kBlockBits, threads);
-  const std::int64_t own = (channels << kBlockBits) + kBuffers * channels;  // elements of a thread
-  Scratch scratch = call.lease(lists.scratch_bytes() + array_bytes<std::int64_t>(counted_rows) +
-                               static_cast<std::size_t>(threads) * array_bytes<Lane>(own));
-  lists.build(context, call, op, from, to, scratch);
-  call.chose("blocks of rows", threads);
-  auto* counts = scratch.take<std::int64_t>(counted_rows);
-  if (counted_rows > 0) count_pairs(pairs, 1, counted_rows, counts);
-  auto* memory = scratch.take<std::byte>(0);
-  const auto pooling = make(matrix::kernels<Lane>(context.isa()), counts);
-  parallel_for(
-      context, lists.blocks(), threads == 1 ? lists.blocks() : 1,
-      [&](std::int64_t begin, std::int64_t end, int number) {
-        auto* values =
-            reinterpret_cast<Lane*>(memory + static_cast<std::size_t>(number) * array_bytes<Lane>(own));
-        Lane* buffer = values + (channels << kBlockBits);
-        for (std::int64_t block = begin; block < end; ++block) {
-          const std::int64_t rows = lists.rows(block), first = lists.first_row(block);
-          std::fill_n(values, rows * channels, pooling.start());
-          for (const ListedPair* pair = lists.begin(block); pair < lists.end(block); ++pair)
-            pooling.add(values + pair->row() * channels, pair->from(), first + pair->row(), buffer);
-          for (std::int64_t row = 0; row < rows; ++row) pooling.finish(values + row * channels, first + row);
-          pooling.kernels.round(values, nullptr, rows * channels,
-                                static_cast<std::byte*>(result.data) + first * row_bytes, result.dtype);
-        }
-      },
-      threads);
+  Pairs pairs = read_pairs(call, op, indice_pairs, indice_num, from, to, false);
+  PoolingPlan<Lane> plan(pairs, result, counted_rows, context.threads());
+  call.chose("blocks of rows", plan.threads());
+  Scratch& scratch = call.scratch(pairs.scratch_bytes() + plan.scratch_bytes());
+  keep_counts(call, op, indice_num, pairs, scratch);
+  plan.run(context, call, op, from, to, make, scratch);
 }
 
 template <class Lane>

@@ -1,7 +1,7 @@
 // Python bindings of this family.
 #include "core/check.h"
-#include "core/draft.h"
 #include "doors/python/call.h"
+#include "sparse_conv/parameters.h"
 #include "sparse_conv/signature.h"
 #include "sparse_conv/sparse_conv.h"
 
@@ -10,21 +10,6 @@ namespace turnout::families::sparse_conv {
 using namespace core;
 using namespace doors;
 namespace {
-
-inline constexpr StepSpec kScalarsOnly[] = {{Check::scalars}};
-inline constexpr const Signature& kOutputShape = signature([] {
-  return Draft{
-      "indice_pairs_output_shape",
-      "dims",
-      {vector("spatial_shape", "dims", 1, kMaxSpatial), vector("kernel_size", "dims", 1, kMaxSpatial),
-       vector("stride", "dims", 1, kMaxSpatial), vector("padding", "dims", 0, kMaxSpatial),
-       vector("dilation", "dims", 1, kMaxSpatial), vector("output_padding", "dims", 0, kMaxSpatial),
-       vector("output_shape", "dims", 1, kMaxSpatial)},
-      {},
-      {},
-      {},
-      kScalarsOnly};
-});
 
 // What describes a convolution beside its input, as it comes from Python.
 struct Geometry {
@@ -42,13 +27,6 @@ constexpr PythonFunction kPairs{
     {vector("output_padding", "dims", 0, kMaxSpatial), flag("subm"), flag("transpose")}};
 constexpr PythonFunction kShape{
     "indice_pairs_output_shape", kOutputShape, "output_shape=", {flag("subm"), flag("transpose")}};
-
-// The most offsets a kernel may have, as the operator's own rule says it.
-constexpr std::int64_t kMostOffsets = [] {
-  for (const Rule& rule : kGetIndicePairs.rules)
-    if (rule.left.text == "volume(kernel_size)") return rule.right.factor;
-  throw "no such rule";
-}();
 
 // The scalars from spatial_shape on; those but spatial_shape may be one integer for all dimensions. `dims`:
 // how many `indices` has, if it is there and says so.
@@ -80,9 +58,7 @@ IndicePairsParams read(PythonCall& call, const Geometry& from, std::optional<std
       call.refuse(
           concat("output_padding[", std::int64_t{d}, "] is ", p.output_padding[d], ", expected 0 or more"));
   }
-  // Submanifold: the centre of the kernel lies on its site, whatever padding was given.
-  if (is_subm) p.padding = {};
-  return p;
+  return centred_on_sites(p);
 }
 
 nb::object indice_pairs(nb::handle indices, nb::handle batch_size, nb::handle spatial_shape,
@@ -105,16 +81,12 @@ nb::object indice_pairs(nb::handle indices, nb::handle batch_size, nb::handle sp
   const auto to = call.outs(out);
 
   // The large result before the work: what memory cannot hold is refused at once.
-  std::int64_t volume = 1;
-  for (int d = 0; d < params.kernel_size.count(); ++d) {
-    const std::int64_t extent = params.kernel_size[d];
-    volume = extent_product(volume, extent == -1 ? params.spatial_shape[d] : extent);
-  }
-  if (volume > kMostOffsets) {
+  const std::int64_t volume = kernel_volume(params);
+  if (volume > kMaxOffsets) {
     std::string kernel;
     for (int d = 0; d < params.kernel_size.count(); ++d)
       kernel += concat(d == 0 ? "[" : ", ", params.kernel_size[d]);
-    call.refuse(concat("kernel_size is ", kernel, "], expected at most ", kMostOffsets, " offsets in all"));
+    call.refuse(concat("kernel_size is ", kernel, "], expected at most ", kMaxOffsets, " offsets in all"));
   }
   const auto out_place = call.place(to[0]);
   const Tensor pairs = call.out(to[1], {volume, 2, sites.shape[0]});
@@ -134,17 +106,8 @@ nb::object output_shape(nb::handle spatial_shape, nb::handle kernel_size, nb::ha
                         nb::handle padding, nb::handle dilation, nb::handle output_padding, nb::handle subm,
                         nb::handle transpose) {
   PythonCall call(kShape, false);
-  const IndicePairsParams p = read(
-      call, {spatial_shape, kernel_size, stride, padding, dilation, output_padding, subm, transpose}, {});
-  const Dims shape = indice_pairs_output_shape(p);
-  Dims kernel = p.kernel_size;
-  for (int d = 0; d < kernel.count(); ++d)
-    if (kernel[d] == -1) kernel[d] = p.spatial_shape[d];
-  const auto value = [](const Dims& dims) { return ScalarValue(dims.data(), dims.count()); };
-  const ScalarValue scalars[] = {
-      value(p.spatial_shape), value(kernel),           value(p.stride), value(p.padding),
-      value(p.dilation),      value(p.output_padding), value(shape)};
-  Arguments(kOutputShape, nullptr, 0, scalars, static_cast<int>(std::size(scalars))).check();
+  const Dims shape = checked_output_shape(read(
+      call, {spatial_shape, kernel_size, stride, padding, dilation, output_padding, subm, transpose}, {}));
   nb::list extents;
   for (int d = 0; d < shape.count(); ++d) extents.append(shape[d]);
   return nb::tuple(extents);
@@ -158,6 +121,7 @@ constexpr PythonFunction kConvolutionData{"indice_convolution_backward_data",
                                           {scalar("num_act_in", 0)}};
 constexpr PythonFunction kConvolutionFilter{"indice_convolution_backward_filter",
                                             kIndiceConvolutionBackwardFilter, "filters_grad=out"};
+constexpr PythonFunction kConvolutionIndex{"indice_convolution_index", kIndiceConvolutionIndex, "index=out"};
 constexpr PythonFunction kMaxPool{
     "indice_max_pool_forward", kIndiceMaxPoolForward, "features_out=out", {scalar("num_act_out", 0)}};
 constexpr PythonFunction kMaxPoolBackward{"indice_max_pool_backward", kIndiceMaxPoolBackward,
@@ -201,20 +165,25 @@ void check_rows(const PythonCall& call, const Tensor& result, std::int64_t rows,
     call.refuse(concat("out.shape[0] is ", result.shape[0], ", expected ", name, " = ", rows));
 }
 
-IndiceConvolutionParams read_params(const PythonCall& call, nb::handle inverse, nb::handle subm) {
-  return {.inverse = call.flag(inverse, "inverse"), .subm = call.flag(subm, "subm")};
+// `index` must outlive the result.
+IndiceConvolutionParams read_params(const PythonCall& call, nb::handle inverse, nb::handle subm,
+                                    const std::optional<ConstTensor>& index = {}) {
+  return {.inverse = call.flag(inverse, "inverse"),
+          .subm = call.flag(subm, "subm"),
+          .index = index ? &*index : nullptr};
 }
 
 nb::object convolution_forward(nb::handle features, nb::handle filters, nb::handle indice_pairs_,
                                nb::handle indice_num, nb::handle num_act_out, nb::handle bias,
-                               nb::handle inverse, nb::handle subm, nb::handle out, bool torch_team) {
+                               nb::handle inverse, nb::handle subm, nb::handle index, nb::handle out,
+                               bool torch_team) {
   PythonCall call(kConvolution, torch_team);
   const ConstTensor x = call.in(features);
   const ConstTensor w = with_one_offset_dimension(call, call.in(filters));
   const ConstTensor pairs = call.in(indice_pairs_), num = call.in(indice_num);
-  const std::optional<ConstTensor> b = call.optional_in(bias);
+  const std::optional<ConstTensor> b = call.optional_in(bias), kept = call.optional_in(index);
   const std::int64_t rows = read_rows(call, num_act_out, "num_act_out");
-  const IndiceConvolutionParams params = read_params(call, inverse, subm);
+  const IndiceConvolutionParams params = read_params(call, inverse, subm, kept);
   const Tensor y = call.out(out, {rows, w.shape[2]});
   check_rows(call, y, rows, "num_act_out");
   call.run([&](const Frame& frame) {
@@ -225,13 +194,14 @@ nb::object convolution_forward(nb::handle features, nb::handle filters, nb::hand
 
 nb::object convolution_backward_data(nb::handle output_grad, nb::handle filters, nb::handle indice_pairs_,
                                      nb::handle indice_num, nb::handle num_act_in, nb::handle inverse,
-                                     nb::handle subm, nb::handle out, bool torch_team) {
+                                     nb::handle subm, nb::handle index, nb::handle out, bool torch_team) {
   PythonCall call(kConvolutionData, torch_team);
   const ConstTensor dy = call.in(output_grad);
   const ConstTensor w = with_one_offset_dimension(call, call.in(filters));
   const ConstTensor pairs = call.in(indice_pairs_), num = call.in(indice_num);
+  const std::optional<ConstTensor> kept = call.optional_in(index);
   const std::int64_t rows = read_rows(call, num_act_in, "num_act_in");
-  const IndiceConvolutionParams params = read_params(call, inverse, subm);
+  const IndiceConvolutionParams params = read_params(call, inverse, subm, kept);
   const Tensor dx = call.out(out, {rows, w.shape[1]});
   check_rows(call, dx, rows, "num_act_in");
   call.run(
@@ -249,6 +219,22 @@ nb::object convolution_backward_filter(nb::handle features, nb::handle output_gr
   const Tensor dw = call.out(out, {num.shape[0], x.shape[1], dy.shape[1]});
   call.run(
       [&](const Frame& frame) { indice_convolution_backward_filter(frame, x, dy, pairs, num, dw, params); });
+  return call.result();
+}
+
+nb::object convolution_index(nb::handle indice_pairs_, nb::handle indice_num, nb::handle rows,
+                             nb::handle out_rows, nb::handle inverse, nb::handle subm, nb::handle out,
+                             bool torch_team) {
+  PythonCall call(kConvolutionIndex, torch_team);
+  const ConstTensor pairs = call.in(indice_pairs_), num = call.in(indice_num);
+  const IndiceConvolutionIndexParams params{.rows = call.scalar(rows),
+                                            .out_rows = call.scalar(out_rows),
+                                            .inverse = call.flag(inverse, "inverse"),
+                                            .subm = call.flag(subm, "subm")};
+  std::int64_t size = 0;
+  call.run([&](const Frame& frame) { size = indice_convolution_index_size(frame, pairs, num, params); });
+  const Tensor index = call.out(out, {size});
+  call.run([&](const Frame& frame) { indice_convolution_index(frame, pairs, num, index, params); });
   return call.result();
 }
 
@@ -301,14 +287,15 @@ nb::object avg_pool_backward(nb::handle output_grad, nb::handle indice_pairs_, n
 
 void bind(nb::module_& module) {
   for (const PythonFunction* function :
-       {&kPairs, &kShape, &kConvolution, &kConvolutionData, &kConvolutionFilter, &kMaxPool, &kMaxPoolBackward,
-        &kAvgPool, &kAvgPoolBackward})
+       {&kPairs, &kShape, &kConvolution, &kConvolutionData, &kConvolutionFilter, &kConvolutionIndex,
+        &kMaxPool, &kMaxPoolBackward, &kAvgPool, &kAvgPoolBackward})
     list_function(*function);
   define(module, "get_indice_pairs", &indice_pairs);
   define(module, "indice_pairs_output_shape", &output_shape);
   define(module, "indice_convolution_forward", &convolution_forward);
   define(module, "indice_convolution_backward_data", &convolution_backward_data);
   define(module, "indice_convolution_backward_filter", &convolution_backward_filter);
+  define(module, "indice_convolution_index", &convolution_index);
   define(module, "indice_max_pool_forward", &max_pool_forward);
   define(module, "indice_max_pool_backward", &max_pool_backward);
   define(module, "indice_avg_pool_forward", &avg_pool_forward);

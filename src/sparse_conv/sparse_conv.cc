@@ -21,6 +21,7 @@ void write_pairs(Context& context, Call& call, const PairIndex& index, const Con
                   concat("get_indice_pairs: out_indices.shape[0] is ", out_indices.shape[0],
                          ", expected num_act_out = ", index.active(), " or more"));
   });
+  call.uses_dl();
   const PairWriter writer(index, indices, context.threads());
   Scratch scratch = call.lease(writer.scratch_bytes());
   writer.run(context, out_indices, indice_pairs, indice_num, scratch);
@@ -30,10 +31,6 @@ const char* name_of_algorithm(const PairIndex& index) { return index.is_bitmap()
 
 }  // namespace
 
-std::size_t indice_pairs_scratch(std::int64_t rows, const IndicePairsParams& params) {
-  return PairIndex::bytes(rows, params);
-}
-
 std::int64_t get_indice_pairs(const Frame& frame, const ConstTensor& indices, const Tensor& out_indices,
                               const Tensor& indice_pairs, const Tensor& indice_num,
                               const IndicePairsParams& params) {
@@ -41,8 +38,8 @@ std::int64_t get_indice_pairs(const Frame& frame, const ConstTensor& indices, co
   Call call(frame, kGetIndicePairs, {indices, out_indices, indice_pairs, indice_num}, scalars_of(p));
   check_given(call, params);
   if (call.nothing_to_do()) return 0;
-  Scratch& scratch = call.scratch(indice_pairs_scratch(indices.shape[0], p));
-  const PairIndex index(frame.context, call, indices, p, scratch);
+  const PairIndexPlan plan(indices.shape[0], p);
+  const PairIndex index(plan, frame.context, call, indices, call.scratch(plan.scratch_bytes()));
   call.chose(name_of_algorithm(index), frame.context.threads());
   write_pairs(frame.context, call, index, indices, out_indices, indice_pairs, indice_num);
   return index.active();
@@ -52,8 +49,9 @@ SitePairs::SitePairs(const Frame& frame, const ConstTensor& indices, const Indic
     : indices_(indices), params_(resolved(params)) {
   Call call(frame, kIndicePairsIndex, {indices, Slot(), Slot(), Slot()}, scalars_of(params_));
   check_given(call, params);
-  memory_.emplace(call.lease(indice_pairs_scratch(indices.shape[0], params_)));
-  index_.emplace(frame.context, call, indices, params_, *memory_);
+  const PairIndexPlan plan(indices.shape[0], params_);
+  memory_.emplace(call.lease(plan.scratch_bytes()));
+  index_.emplace(plan, frame.context, call, indices, *memory_);
   call.chose(name_of_algorithm(*index_), frame.context.threads());
 }
 

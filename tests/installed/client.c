@@ -1,4 +1,4 @@
-/* A C99 program that knows the installed headers alone, under both names of the first. */
+/* A C99 program that uses only the installed headers; it includes the main header under both of its names. */
 #include <mlu_op.h>
 #include <stdio.h>
 #include <turnout/mluop/mlu_op.h>

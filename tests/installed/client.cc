@@ -1,4 +1,4 @@
-// A C++ program that knows the installed headers alone.
+// A C++ program that uses only the installed headers.
 #include <turnout/turnout.h>
 
 #include <cstdio>

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs the library by the README's own commands, into an empty folder that is then moved. Builds a C++ and a
 # C99 program against that copy, through CMake and through pkg-config, shared and static, and runs them; then
-# looks at what the libraries export. Argument: the source tree.
+# checks the symbols that the libraries export. Argument: the source tree.
 set -euo pipefail
 source=$1
 here=$source/tests/installed
@@ -11,7 +11,7 @@ fail() { echo "$*"; exit 1; }
 passed=0
 run() { LD_LIBRARY_PATH=${libdir:-} "$1"; passed=$((passed + 1)); }
 
-commands=$(grep -E '^cmake .*--prefix /opt/turnout$' "$source/README.md") || fail "the README says nothing of an installation"
+commands=$(grep -E '^cmake .*--prefix /opt/turnout$' "$source/README.md") || fail "README.md has no cmake command with --prefix /opt/turnout"
 (cd "$source" && eval "${commands//\/opt\/turnout/$work/first}") >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
 mv "$work/first" "$work/prefix"
 
@@ -24,7 +24,7 @@ done
 PKG_CONFIG_PATH=$(dirname "$(find "$work/prefix" -name turnout.pc)")
 export PKG_CONFIG_PATH
 libdir=$(dirname "$PKG_CONFIG_PATH")
-cpp() { g++ -std=c++20 "$here/client.cc" "$@"; }
+cpp() { g++ -std=c++20 -Wall -Wextra -Werror "$here/client.cc" "$@"; }
 c() { gcc -std=c99 -pedantic-errors -Wall -Wextra -Werror "$here/client.c" "$@"; }
 cpp $(pkg-config --cflags --libs turnout) -o "$work/cpp"
 c $(pkg-config --cflags --libs turnout-mluop) -o "$work/c"
@@ -33,26 +33,29 @@ aclnn $(pkg-config --cflags --libs turnout-aclnn) -o "$work/aclnn"
 aclnn -static $(pkg-config --static --cflags --libs turnout-aclnn) -o "$work/aclnn_static"
 cpp -static $(pkg-config --static --cflags --libs turnout) -o "$work/cpp_static"
 c -static $(pkg-config --static --cflags --libs turnout-mluop) -o "$work/c_static"
+# Only the headers, as users of the static library see them. (CMake makes them system headers, without warnings.)
+cpp -DTURNOUT_STATIC -fsyntax-only $(pkg-config --cflags turnout)
+passed=$((passed + 1))
 for program in cpp c cpp_static c_static aclnn aclnn_static; do
   run "$work/$program"
 done
 
-# Symbols that a file defines and lets others bind to.
+# The symbols that a file defines and exports.
 exports() { nm -DC --defined-only "$1" | cut -d' ' -f3-; }
 expect_none() { [ -z "$2" ] || fail "$1: $2"; passed=$((passed + 1)); }
 expect_none "libturnout_mluop.so exports more than the C interface" \
   "$(exports "$libdir/libturnout_mluop.so" | grep -vE '^(mluOp|mluop|turnoutLastError)' || true)"
 expect_none "libturnout_aclnn.so exports more than the C interface" \
   "$(exports "$libdir/libturnout_aclnn.so" | grep -vE '^(acl(Create|Destroy)Tensor|aclDestroyAclOpExecutor|aclGetRecentErrMsg|aclnn)' || true)"
-expect_none "libturnout.so exports what is inside" \
+expect_none "libturnout.so exports internal symbols" \
   "$(exports "$libdir/libturnout.so" | grep -E '::State\b|turnout::(core|doors|families)::' || true)"
 g++ -shared -o "$work/plugin.so" -Wl,--whole-archive "$libdir/libturnout_mluop.a" "$libdir/libturnout_aclnn.a" \
   "$libdir/libturnout.a" \
   -Wl,--no-whole-archive -pthread
-expect_none "a library that links the static ones exports them in turn" \
+expect_none "a shared library that links the static ones re-exports them" \
   "$(exports "$work/plugin.so" | grep -iE 'turnout|mluop|acl' || true)"
 
-# The SONAME has the version that programs rely on: before 1.0 that is the minor one.
+# The SONAME has the major version, or, before 1.0, the major and minor version.
 version=$(sed -n 's/.*TURNOUT_VERSION "\([0-9]*\)\.\([0-9]*\).*/\1.\2/p' "$source/include/turnout/version.h")
 soversion=${version%.*}
 [ "$soversion" != 0 ] || soversion=$version

@@ -8,17 +8,17 @@
 extern "C" {
 #endif
 
-/* Shapes of the first functions: points N, channels C, and room for M <= N voxels, of which there are V.
+/* Shapes of the first functions: N points, C channels, V voxels, and outputs with M rows, V <= M <= N.
  *
  * feats, grad_feats [N, C]; voxel_feats, grad_voxel_feats [M, C]: float.
  * coors [N, 3]; voxel_coors [M, 3]; point2voxel_map [N], the voxel of a point or -1; voxel_points_count [M],
  * the points of a voxel; voxel_num [1], V: int32.
  *
- * A workspace may begin at any address, overlaps no tensor, and its content is lost. Nothing else is written
- * unless the status is SUCCESS. */
+ * A workspace may have any alignment and must not overlap a tensor. Its content is overwritten. Outputs are
+ * written only if the status is SUCCESS. */
 
 /* Bytes of workspace that mluOpDynamicPointToVoxelForward needs for these descriptors. Shapes are not
- * checked: of those that no call accepts the size means nothing.
+ * checked: for shapes that no call accepts, the size has no meaning.
  *
  *   BAD_PARAM      handle, workspace_size or a descriptor is NULL
  */
@@ -26,18 +26,18 @@ TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpGetDynamicPointToVoxelForward
     mluOpHandle_t handle, const mluOpTensorDescriptor_t feats_desc, const mluOpTensorDescriptor_t coors_desc,
     size_t* workspace_size);
 
-/* Points with equal rows of coors are the points of one voxel; those with a negative component are in none.
+/* Points with equal rows of coors form one voxel. Points with a negative component are in no voxel.
  * Voxels are numbered in ascending (coors[0], coors[1], coors[2]). For each voxel v with the points x:
- *   voxel_feats[v, c]     = the largest feats[x, c], NaN passed over, -inf without any   with DMAX
- *                         = the sum of feats[x, c] in ascending x, / how many            with DMEAN
+ *   voxel_feats[v, c]     = the largest feats[x, c]; NaN is ignored; -inf if all are NaN   with DMAX
+ *                         = the sum of feats[x, c] in ascending x, / number of points      with DMEAN
  *   voxel_coors[v]        = coors[x]
  *   point2voxel_map[x]    = v, or -1
- *   voxel_points_count[v] = how many
+ *   voxel_points_count[v] = number of points
  *   voxel_num[0]          = V
  *   coors[x]              = (-1, -1, -1) for the points that are in no voxel: coors is changed
  *
- * Rows of voxel_feats after the last voxel become -inf with DMAX and 0 with DMEAN; those of voxel_coors and
- * voxel_points_count are left as they are.
+ * Rows of voxel_feats after the last voxel are set to -inf with DMAX and to 0 with DMEAN; those of
+ * voxel_coors and voxel_points_count are not written.
  *
  * In this order:
  *   BAD_PARAM      handle or a descriptor is NULL; number of dimensions
@@ -60,7 +60,7 @@ TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpDynamicPointToVoxelForward(
     const mluOpTensorDescriptor_t voxel_points_count_desc, void* voxel_points_count,
     const mluOpTensorDescriptor_t voxel_num_desc, void* voxel_num);
 
-/* Likewise for mluOpDynamicPointToVoxelBackward. */
+/* Bytes of workspace that mluOpDynamicPointToVoxelBackward needs. */
 TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpGetDynamicPointToVoxelBackwardWorkspaceSize(
     const mluOpHandle_t handle, const mluOpReduceMode_t reduce_type,
     const mluOpTensorDescriptor_t grad_voxel_feats_desc, const mluOpTensorDescriptor_t feats_desc,
@@ -69,12 +69,13 @@ TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpGetDynamicPointToVoxelBackwar
     size_t* workspace_size);
 
 /* for voxel v in 0 .. V-1, c in 0 .. C-1, with V = voxel_num[0]:
- *   grad_feats[x, c] = grad_voxel_feats[v, c] for the least x with point2voxel_map[x] == v and
+ *   grad_feats[x, c] = grad_voxel_feats[v, c] for the smallest x with point2voxel_map[x] == v and
  *                      feats[x, c] == voxel_feats[v, c]
  *   the rest of grad_feats = 0
  *
- * +0 equals -0, and NaN nothing: where no point is equal, no point has a gradient. Rows of grad_voxel_feats
- * and voxel_feats from V on are not read, nor is voxel_points_count. With M == 0 grad_feats becomes 0.
+ * +0 equals -0. NaN equals nothing: if no point is equal, no point gets the gradient. Rows of
+ * grad_voxel_feats and voxel_feats from V on are not read, nor is voxel_points_count. With M == 0 grad_feats
+ * is set to 0.
  *
  * In this order:
  *   BAD_PARAM      handle or a descriptor is NULL
@@ -98,8 +99,8 @@ TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpDynamicPointToVoxelBackward(
     const mluOpTensorDescriptor_t voxel_num_desc, const void* voxel_num, void* workspace,
     const size_t workspace_size, const mluOpTensorDescriptor_t grad_feats_desc, void* grad_feats);
 
-/* The same two functions as other clients spell them. voxel_num is only read here too; the sizes that the two
- * queries give are equal. */
+/* The same two functions under the names that other clients use. voxel_num is only read here too. Both
+ * queries return the same size. */
 TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API
 mluOpGetDynamicScatterBackwardWorkspaceSize(const mluOpHandle_t handle, const mluOpReduceMode_t reduce_type,
                                             const mluOpTensorDescriptor_t feats_desc, size_t* workspace_size);
@@ -113,11 +114,11 @@ TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpDynamicScatterBackward(
     const mluOpTensorDescriptor_t voxel_num_desc, void* voxel_num, void* workspace,
     const size_t workspace_size, const mluOpTensorDescriptor_t grad_feats_desc, void* grad_feats);
 
-/* Bytes of workspace that mluOpVoxelization needs; 0 when max_points or max_voxels is 0.
+/* Bytes of workspace that mluOpVoxelization needs; 0 if max_points or max_voxels is 0.
  *
  * In this order:
  *   BAD_PARAM      handle, workspace_size or a descriptor is NULL
- *   as mluOpVoxelization, up to an empty points
+ *   then the checks of mluOpVoxelization, up to "P or F is 0"
  */
 TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpGetVoxelizationWorkspaceSize(
     mluOpHandle_t handle, const mluOpTensorDescriptor_t points_desc,
@@ -129,17 +130,17 @@ TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpGetVoxelizationWorkspaceSize(
 
 /* The voxel of point p is (z, y, x), each floor((p[j] - coors_range[j]) / voxel_size[j]) for j = x, y, z, if
  * each is in 0 .. round((coors_range[3 + j] - coors_range[j]) / voxel_size[j]) - 1, all in float. Voxels are
- * numbered in the order of their first points. There are at most max_voxels: the points of further ones are
- * dropped, and so are the points of a voxel after its first max_points.
+ * numbered in the order of their first points. Voxels after the first max_voxels are dropped with their
+ * points, and so are the points of a voxel after its first max_points.
  *   voxels[v, k]            = the k-th point of voxel v, all its features
  *   coors[v]                = (z, y, x)
- *   num_points_per_voxel[v] = how many points of it are stored
- *   voxel_num[0]            = how many voxels there are
+ *   num_points_per_voxel[v] = the number of points stored for v
+ *   voxel_num[0]            = the number of voxels
  *   the rest of voxels, coors and num_points_per_voxel = 0
  *
- * points [P, F], 3 <= F: x, y, z and whatever else; voxel_size [3]; coors_range [6], x, y, z at least and
- * x, y, z at most; voxels [max_voxels, max_points, F]: float. coors [max_voxels, 3]; num_points_per_voxel
- * [max_voxels]; voxel_num [1]: int32. voxels may have 2^31 elements or more.
+ * points [P, F], 3 <= F: x, y, z and further features; voxel_size [3]; coors_range [6], the lower limits of
+ * x, y, z, then the upper limits; voxels [max_voxels, max_points, F]: float. coors [max_voxels, 3];
+ * num_points_per_voxel [max_voxels]; voxel_num [1]: int32. voxels may have 2^31 elements or more.
  *
  * In this order:
  *   BAD_PARAM      handle or a descriptor is NULL
@@ -150,8 +151,8 @@ TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpGetVoxelizationWorkspaceSize(
  *   NOT_SUPPORTED  a tensor other than voxels has 2^31 elements or more
  *   BAD_PARAM      P or F is 0
  *   BAD_PARAM      workspace is NULL and workspace_size is not 0
- *   SUCCESS        max_points or max_voxels is 0: no workspace is needed, and data pointers may be NULL. The
- *                  results that are not NULL are all 0, voxel_num too
+ *   SUCCESS        max_points or max_voxels is 0: no workspace is needed, and data pointers may be NULL. All
+ *                  outputs that are not NULL are set to 0, including voxel_num
  *   BAD_PARAM      F < 3; workspace is too small or overlaps a tensor
  *   BAD_PARAM      data of a tensor is NULL or not aligned to its element; a result overlaps another tensor
  *   BAD_PARAM      voxel_size is not positive and finite; coors_range is not 1 .. 2^31 - 1 voxels in each

@@ -1,8 +1,8 @@
 /* The C interface: functions of MLU-OPS 1.11.1, on the CPU. C99 and C++; needs no vendor header.
  *
- * Any memory will do for tensors. A call has finished when it returns. A call that does not return
- * MLUOP_STATUS_SUCCESS has written to none of its outputs, and turnoutLastError() says what was wrong.
- * Unless stated otherwise a NULL handle, descriptor or output pointer gives MLUOP_STATUS_BAD_PARAM. */
+ * Tensors are in ordinary host memory. Calls are synchronous. A call that does not return
+ * MLUOP_STATUS_SUCCESS has not written to its outputs, and turnoutLastError() describes the error. Unless
+ * stated otherwise, a NULL handle, descriptor or output pointer gives MLUOP_STATUS_BAD_PARAM. */
 #ifndef TURNOUT_MLUOP_MLU_OP_H_
 #define TURNOUT_MLUOP_MLU_OP_H_
 
@@ -12,25 +12,25 @@
 extern "C" {
 #endif
 
-/* Why this thread's last call of this interface failed, as one sentence that names the operator, the
- * argument, its value and what was expected; "" after a success. Destroying something leaves it as it is, so
- * that cleaning up does not hide it. Valid until the thread's next call. */
+/* The error of this thread's last call of this interface: one sentence that names the function, the argument,
+ * its value and the expected value; "" after a success. The destroy functions do not change it, so that
+ * clean-up code keeps the error. The pointer is valid until the thread's next call. */
 TURNOUT_MLUOP_API const char* MLUOP_WIN_API turnoutLastError(void);
 
-/* ---- Handle. Its number of threads is fixed at creation: TURNOUT_NUM_THREADS, or one per CPU. Clients that
- * look into it find { int32_t device; cnrtQueue_t queue; int32_t arch; } at its beginning: 0, the queue that
- * was set, and 592, the newest device that MLU-OPS knows. ---- */
+/* ---- Handle. Its number of threads is fixed at creation: TURNOUT_NUM_THREADS, or one per CPU. Its first
+ * members are { int32_t device; cnrtQueue_t queue; int32_t arch; } for clients that read them: 0, the queue
+ * that was set, and 592, the newest device that MLU-OPS knows. ---- */
 
 TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpCreate(mluOpHandle_t* handle);
 TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpDestroy(mluOpHandle_t handle);
-/* There are no device limits to refresh. */
+/* Has no effect: there are no device limits to refresh. */
 TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpUpdateContextInformation(mluOpHandle_t handle);
 
-/* The queue may be NULL, and is at first. */
+/* The queue may be NULL, which is the default. */
 TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpSetQueue(mluOpHandle_t handle, cnrtQueue_t queue);
 TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpGetQueue(mluOpHandle_t handle, cnrtQueue_t* queue);
 
-/* Kept and given back, without effect. At first HALF_TO_EVEN and NOT_ALLOWED. */
+/* Stored and returned, without effect. The defaults are HALF_TO_EVEN and NOT_ALLOWED. */
 TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpSetQuantizeRoundMode(mluOpHandle_t handle,
                                                                         mluOpQuantizeRoundMode_t round_mode);
 TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpGetQuantizeRoundMode(mluOpHandle_t handle,
@@ -53,23 +53,23 @@ TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpGetSizeOfDataType(mluOpDataTy
 /* Each pointer may be NULL. */
 TURNOUT_MLUOP_API void MLUOP_WIN_API mluOpGetLibVersion(int* major, int* minor, int* patch);
 
-/* Recording of test cases: accepted, and nothing is recorded. The directory is kept for the whole process and
- * given back, at first ""; NULL: BAD_PARAM. What was given back stays valid. */
+/* Recording of test cases is accepted, but nothing is recorded. The directory is stored for the whole process
+ * and returned; the default is "". NULL gives BAD_PARAM. Returned pointers stay valid. */
 TURNOUT_MLUOP_API void MLUOP_WIN_API mluOpSetGenCaseMode(int mode);
 TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpSetGenCaseDirectory(const char* directory);
 TURNOUT_MLUOP_API const char* MLUOP_WIN_API mluOpGetGenCaseDirectory(void);
 
 /* ---- Tensor descriptors. A call reads them; they may be changed or destroyed right after it. ---- */
 
-/* At first, and after a reset: ARRAY, FLOAT, no dimensions, no elements, on-chip type INVALID, pointer mode
+/* Initially, and after a reset: ARRAY, FLOAT, no dimensions, no elements, on-chip type INVALID, pointer mode
  * DEVICE. */
 TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpCreateTensorDescriptor(mluOpTensorDescriptor_t* desc);
 TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpResetTensorDescriptor(mluOpTensorDescriptor_t desc);
 TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpDestroyTensorDescriptor(mluOpTensorDescriptor_t desc);
 
 /* Row-major, without gaps. BAD_PARAM: a negative layout, dtype or dimNb; dimNb == 0 unless the pointer mode
- * is HOST (a scalar, one element); dimSize NULL with dimNb > 0. The sizes themselves may be zero or negative,
- * and more than MLUOP_DIM_MAX; the operators judge. A descriptor may be set again and again. */
+ * is HOST (a scalar, one element); dimSize NULL with dimNb > 0. Sizes may be zero or negative, and dimNb
+ * may exceed MLUOP_DIM_MAX; the operators check them. A descriptor may be set repeatedly. */
 TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpSetTensorDescriptor(mluOpTensorDescriptor_t desc,
                                                                        mluOpTensorLayout_t layout,
                                                                        mluOpDataType_t dtype, int dimNb,
@@ -89,14 +89,14 @@ TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpSetTensorDescriptorEx_v2(mluO
                                                                             mluOpDataType_t dtype, int dimNb,
                                                                             const int64_t dimSize[],
                                                                             const int64_t dimStride[]);
-/* Dimensions alone, row-major. */
+/* Sets only the dimensions, row-major. */
 TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpSetTensorDescriptorDim(mluOpTensorDescriptor_t desc,
                                                                           int dimNb, const int* dimSize);
 TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpSetTensorDescriptorDim_v2(mluOpTensorDescriptor_t desc,
                                                                              int dimNb,
                                                                              const int64_t* dimSize);
 
-/* Each output pointer may be NULL. int variants cut 64-bit sizes off. */
+/* Each output pointer may be NULL. The int variants truncate 64-bit sizes. */
 TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpGetTensorDescriptor(const mluOpTensorDescriptor_t desc,
                                                                        mluOpTensorLayout_t* layout,
                                                                        mluOpDataType_t* dtype, int* dimNb,
@@ -114,7 +114,7 @@ TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API
 mluOpGetTensorDescriptorEx_v2(const mluOpTensorDescriptor_t desc, mluOpTensorLayout_t* layout,
                               mluOpDataType_t* dtype, int* dimNb, int64_t dimSize[], int64_t dimStride[]);
 
-/* The product of the sizes, whatever the strides; 0 for NULL. */
+/* The product of the sizes, independent of the strides; 0 for NULL. */
 TURNOUT_MLUOP_API size_t MLUOP_WIN_API mluOpGetTensorElementNum(const mluOpTensorDescriptor_t desc);
 
 TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API
@@ -122,7 +122,7 @@ mluOpSetTensorDescriptorPointerMode(mluOpTensorDescriptor_t desc, mluOpPointerMo
 TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API
 mluOpGetTensorDescriptorPointerMode(const mluOpTensorDescriptor_t desc, mluOpPointerMode_t* pointer_mode);
 
-/* Kept and given back, without effect. */
+/* Stored and returned, without effect. */
 TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API
 mluOpSetTensorDescriptorOnchipDataType(mluOpTensorDescriptor_t desc, mluOpDataType_t onchip_dtype);
 TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API
@@ -137,7 +137,7 @@ mluOpGetTensorDescriptorOnchipDataType(const mluOpTensorDescriptor_t desc, mluOp
 #include "moe_dispatch.h"
 #include "mutual_information.h"
 #include "sparse_conv.h"
-/* Those that MLU-OPS does not have. */
+/* Operators that MLU-OPS does not have. */
 #include "moe_re_routing.h"
 
 #endif /* TURNOUT_MLUOP_MLU_OP_H_ */

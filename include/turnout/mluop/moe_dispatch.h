@@ -1,4 +1,4 @@
-/* Mixture of experts, C interface: tokens into their experts' buffers, and the gradients of that. */
+/* Mixture of experts, C interface: copies tokens into the buffers of their experts, and the gradients. */
 #ifndef TURNOUT_MLUOP_MOE_DISPATCH_H_
 #define TURNOUT_MLUOP_MOE_DISPATCH_H_
 
@@ -15,9 +15,9 @@ extern "C" {
  * gates float [samples]; indices, locations int32 [samples]; input float [samples, hidden];
  * dispatch float [num_experts * capacity, hidden].
  *
- * A token out of either range is dropped. Of several tokens on one row the last one wins. Rows that no token
- * names keep their content. Every product is one IEEE multiplication, whatever the number of threads.
- * dispatch may share memory with input, wholly or in part: the result is that of a copied input.
+ * A token whose expert or slot is out of range is dropped. If several tokens are routed to one row, the last
+ * one wins. Rows without a token keep their content. Every product is one IEEE multiplication. dispatch may
+ * share memory with input, wholly or in part: the result is that of a copied input.
  *
  * In this order:
  *   BAD_PARAM      handle or a descriptor is NULL; number of dimensions; dtype; a scalar is negative; a shape

@@ -1,5 +1,5 @@
-/* Mixture of experts, C interface: tokens that arrive grouped by rank, regrouped by expert, and the way back.
- * An extension of Turnout in the style of the interface: no vendor's header has these functions. */
+/* Mixture of experts, C interface: regroups tokens that arrive grouped by rank by expert, and the inverse.
+ * These functions are an extension: MLU-OPS does not have them. */
 #ifndef TURNOUT_MLUOP_MOE_RE_ROUTING_H_
 #define TURNOUT_MLUOP_MOE_RE_ROUTING_H_
 
@@ -9,12 +9,12 @@
 extern "C" {
 #endif
 
-/* Bytes of workspace that mluOpMoeReRouting needs for these descriptors; scales_desc may be NULL. No tokens
- * need none.
+/* Bytes of workspace that mluOpMoeReRouting needs for these descriptors; scales_desc may be NULL. 0 if
+ * there are no tokens.
  *
  * In this order:
  *   BAD_PARAM      handle, workspace_size or a descriptor is NULL
- *   then           what mluOpMoeReRouting says of descriptors, up to and with NOT_SUPPORTED
+ *   then           the checks of mluOpMoeReRouting, up to and including NOT_SUPPORTED
  */
 TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API
 mluOpGetMoeReRoutingWorkspaceSize(mluOpHandle_t handle, const mluOpTensorDescriptor_t tokens_desc,
@@ -26,7 +26,7 @@ mluOpGetMoeReRoutingWorkspaceSize(mluOpHandle_t handle, const mluOpTensorDescrip
  *   dst = tokens for experts before e, from all ranks + tokens for e from ranks before r
  *   for k in 0 .. counts[r, e]-1:
  *     permute_tokens[dst + k, :] = tokens[src + k, :]
- *     permute_scales[dst + k, :] = scales[src + k, :]          when there are scales
+ *     permute_scales[dst + k, :] = scales[src + k, :]          if scales are given
  *     idx_type 0, gather:   idx[dst + k] = src + k
  *     idx_type 1, scatter:  idx[src + k] = dst + k
  *   expert_token_num_type 1, count:   expert_token_num[e] = sum of counts[:, e]
@@ -35,12 +35,12 @@ mluOpGetMoeReRoutingWorkspaceSize(mluOpHandle_t handle, const mluOpTensorDescrip
  * tokens, permute_tokens [A, H] of one dtype with 1, 2, 4 or 8 bytes; counts [N, E] int32 or int64; scales,
  * permute_scales [A] or [A, S] of one such dtype; idx [A] int32; expert_token_num [E] as counts.
  *
- * Scales may be NULL, descriptor and pointer; a scale output that is given all the same is left as it is.
- * With A == 0 expert_token_num is still written. The workspace may begin at any address, overlaps no tensor,
- * and its content is lost. Nothing else is written unless the status is SUCCESS.
+ * scales may be absent (descriptor and pointer NULL); permute_scales is then ignored. With A == 0
+ * expert_token_num is still written. The workspace may have any alignment and must not overlap a tensor. Its
+ * content is overwritten. Outputs are written only if the status is SUCCESS.
  *
  * In this order:
- *   BAD_PARAM      handle or a descriptor is NULL, permute_scales_desc only beside scales_desc
+ *   BAD_PARAM      handle or a descriptor is NULL; permute_scales_desc is required only with scales_desc
  *   BAD_PARAM      number of dimensions; dtype; expert_token_num_type or idx_type is neither 0 nor 1
  *   BAD_PARAM      shapes disagree or are negative; H, N or E is 0
  *   NOT_SUPPORTED  a tensor is strided; a tensor has 2^31 elements or more

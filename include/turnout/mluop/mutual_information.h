@@ -12,12 +12,12 @@ extern "C" {
  *
  * px, px_grad [B, S, T+1]; py, py_grad [B, S+1, T]; p [B, S+1, T+1]; ans, ans_grad [B]: float.
  * opt_boundary [B, 4] int64: for each row of the batch (s_begin, t_begin, s_end, t_end), inclusive positions
- * in p. Without it, descriptor and pointer NULL, all rows have (0, 0, S, T). A row that begins beyond its end
- * is an empty lattice; a component outside 0 .. S or 0 .. T is an error. */
+ * in p. If it is absent (descriptor and pointer NULL), all rows have (0, 0, S, T). A row with begin > end is
+ * an empty lattice; a component outside 0 .. S or 0 .. T is an error. */
 
 /* Bytes of workspace that mluOpMutualInformationForward needs for these descriptors on this handle;
- * opt_boundary_desc may be NULL. Shapes are not checked: of those that no call accepts the size means
- * nothing.
+ * opt_boundary_desc may be NULL. Shapes are not checked: for shapes that no call accepts, the size has
+ * no meaning.
  *
  *   BAD_PARAM      handle, workspace_size or a descriptor is NULL
  */
@@ -30,11 +30,12 @@ TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpGetMutualInformationForwardWo
  *   p[s_begin, t_begin] = 0
  *   p[s, t] = log_add(p[s-1, t] + px[s-1, t], p[s, t-1] + py[s, t-1])           missing terms are -inf
  *   ans = p[s_end, t_end]
- * log_add(x, y) = log(exp(x) + exp(y)); it is x where y, or the difference of the two, is NaN.
+ * log_add(x, y) is log(exp(x) + exp(y)) for finite x and y, NaN if x is NaN, x if y is NaN, and otherwise, if
+ * one of them is infinite, the larger of the two.
  *
- * p outside the boundary is left as it is. An empty lattice has ans 0 and no p. With S == 0 or T == 0 the
- * rest is computed all the same. The workspace may begin at any address, overlaps no tensor, and its content
- * is lost. Nothing else is written unless the status is SUCCESS.
+ * p outside the boundary is not written. An empty lattice has ans 0 and writes no p. With S == 0 or T == 0
+ * the lattice is one row or one column. The workspace may have any alignment and must not overlap a tensor.
+ * Its content is overwritten. Outputs are written only if the status is SUCCESS.
  *
  * In this order:
  *   BAD_PARAM      handle or a descriptor is NULL, opt_boundary_desc excepted; number of dimensions
@@ -54,22 +55,22 @@ TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpMutualInformationForward(
     const void* opt_boundary, const mluOpTensorDescriptor_t p_desc, void* p, void* workspace,
     const size_t workspace_size, const mluOpTensorDescriptor_t ans_desc, void* ans);
 
-/* Likewise for mluOpMutualInformationBackward. */
+/* Bytes of workspace that mluOpMutualInformationBackward needs. */
 TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpGetMutualInformationBackwardWorkspaceSize(
     mluOpHandle_t handle, const mluOpTensorDescriptor_t px_desc, const mluOpTensorDescriptor_t py_desc,
     const mluOpTensorDescriptor_t opt_boundary_desc, const mluOpTensorDescriptor_t p_desc,
     const mluOpTensorDescriptor_t ans_grad_desc, const bool overwrite_ans_grad, size_t* workspace_size);
 
-/* With P = p where it is not below -1e30, else -1e30, for each row of the batch:
+/* With P = max(p, -1e30) (NaN stays NaN), for each row of the batch:
  *   g[s_end, t_end] = ans_grad
  *   px_grad[s, t] = g[s+1, t] * safe_exp(P[s, t] + px[s, t] - P[s+1, t])
  *   py_grad[s, t] = g[s, t+1] * safe_exp(P[s, t] + py[s, t] - P[s, t+1])
  *   g[s, t] = px_grad[s, t] + py_grad[s, t]                                     missing terms are 0
  *   with overwrite_ans_grad: ans_grad = g[s_begin, t_begin]
- * safe_exp is exp, and 0 where its argument or its value is not finite.
+ * safe_exp(x) is exp(x), or 0 if x or exp(x) is not finite.
  *
- * Outside the boundary px_grad and py_grad are 0, of an empty lattice all of them. ans_grad is only read
- * without overwrite_ans_grad, and of an empty lattice in any case. The rest as above.
+ * px_grad and py_grad are 0 outside the boundary; for an empty lattice that is everywhere. ans_grad is
+ * written only with overwrite_ans_grad, and not for an empty lattice. Workspace and outputs as above.
  *
  * In this order:
  *   BAD_PARAM      handle or a descriptor is NULL, opt_boundary_desc excepted; number of dimensions

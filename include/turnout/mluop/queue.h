@@ -1,6 +1,6 @@
-/* The queue type, declared exactly as the vendor's own header declares it, so that a file may include both,
- * in either order. C99 has no second declaration of a typedef, not even the same one; compilers allow it when
- * one of the two is in a system header. That is why this declaration has a file of its own. */
+/* The queue type, declared exactly as in the vendor's header, so that a file may include both in either
+ * order. C99 does not allow a typedef to be repeated, but compilers accept it if one of the two is in a
+ * system header. So this declaration has its own file. */
 #ifndef TURNOUT_MLUOP_QUEUE_H_
 #define TURNOUT_MLUOP_QUEUE_H_
 
@@ -12,7 +12,7 @@
 extern "C" {
 #endif
 
-/* Queues are kept and given back, never used: every call has finished when it returns. */
+/* Queues are stored and returned, but not used: all calls are synchronous. */
 typedef struct cnrtQueue* cnrtQueue_t;
 
 #ifdef __cplusplus

@@ -16,28 +16,29 @@
 #endif
 #endif
 
-/* TURNOUT_STATIC: for the static library, which marks nothing for export. */
+/* TURNOUT_STATIC is defined for the static library, which exports nothing. */
 #if defined(__GNUC__) && !defined(TURNOUT_STATIC)
 #define TURNOUT_MLUOP_API __attribute__((visibility("default")))
 #else
 #define TURNOUT_MLUOP_API
 #endif
 
-/* In C++ an enumerator outside the list is undefined without a fixed type; with one it is merely refused. */
+/* In C++ a value outside the enumerators is undefined behaviour unless the enum has a fixed type. With one,
+ * the functions can check the value and return an error. */
 #ifdef __cplusplus
 #define TURNOUT_MLUOP_INT : int
 #else
 #define TURNOUT_MLUOP_INT
 #endif
 
-/* The interface this library implements, not its own version. 2101 would also be 2.1.1: never decode
- * MLUOP_VERSION, ask mluOpGetLibVersion. */
+/* The interface this library implements, not its own version. Do not decode MLUOP_VERSION, which is
+ * ambiguous (2101 would also be 2.1.1); call mluOpGetLibVersion. */
 #define MLUOP_MAJOR 1
 #define MLUOP_MINOR 11
 #define MLUOP_PATCHLEVEL 1
 #define MLUOP_VERSION (MLUOP_MAJOR * 1000 + MLUOP_MINOR * 100 + MLUOP_PATCHLEVEL)
 
-/* Descriptors take more dimensions than this; operators do not. */
+/* Descriptors may have more dimensions than this; operators accept at most this many. */
 #define MLUOP_DIM_MAX 8
 
 #ifdef __cplusplus
@@ -124,7 +125,7 @@ typedef enum TURNOUT_MLUOP_INT {
   MLUOP_COMPUTATION_ULTRAHIGH_PRECISION = 2
 } mluOpComputationPreference_t;
 
-/* Other spellings that clients use. */
+/* Other names that clients use. */
 typedef mluOpStatus_t mluopStatus_t;
 #define MLUOP_REDUCEMODE_MAX MLUOP_REDUCE_DMAX
 

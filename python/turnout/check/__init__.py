@@ -7,6 +7,8 @@ from turnout.check import moe_permute as _moe_permute
 from turnout.check import moe_re_routing as _moe_re_routing
 from turnout.check import moe_routing as _moe_routing
 from turnout.check import mutual_information as _mutual_information
+from turnout.check import rnnt_loss as _rnnt_loss
+from turnout.check import scatter as _scatter
 from turnout.check import sparse_conv as _sparse_conv
 from turnout.check.dynamic_scatter import dynamic_scatter_backward, dynamic_scatter_forward, voxelize
 from turnout.check.indice_convolution import (
@@ -32,6 +34,28 @@ from turnout.check.mutual_information import (
     mutual_information_forward,
     mutual_information_forward_backward,
 )
+from turnout.check.rnnt_loss import (
+    rnnt_align,
+    rnnt_logprobs_fused_backward,
+    rnnt_logprobs_fused_forward,
+    rnnt_logprobs_joint_backward,
+    rnnt_logprobs_joint_forward,
+    rnnt_logprobs_pruned_backward,
+    rnnt_logprobs_pruned_forward,
+    rnnt_logprobs_simple_backward,
+    rnnt_logprobs_simple_forward,
+    rnnt_prune_ranges,
+    rnnt_pruning_backward,
+    rnnt_pruning_forward,
+)
+from turnout.check.scatter import (
+    scatter_max,
+    scatter_max_backward,
+    scatter_mean,
+    scatter_mean_backward,
+    scatter_sum,
+    scatter_sum_backward,
+)
 from turnout.check.sparse_conv import get_indice_pairs
 
 CHECKS = {
@@ -42,6 +66,8 @@ CHECKS = {
     **_moe_re_routing.CHECKS,
     **_moe_routing.CHECKS,
     **_mutual_information.CHECKS,
+    **_rnnt_loss.CHECKS,
+    **_scatter.CHECKS,
     **_sparse_conv.CHECKS,
 }
 
@@ -72,6 +98,24 @@ __all__ = [
     "mutual_information_backward",
     "mutual_information_forward",
     "mutual_information_forward_backward",
+    "rnnt_align",
+    "rnnt_logprobs_fused_backward",
+    "rnnt_logprobs_fused_forward",
+    "rnnt_logprobs_joint_backward",
+    "rnnt_logprobs_joint_forward",
+    "rnnt_logprobs_pruned_backward",
+    "rnnt_logprobs_pruned_forward",
+    "rnnt_logprobs_simple_backward",
+    "rnnt_logprobs_simple_forward",
+    "rnnt_prune_ranges",
+    "rnnt_pruning_backward",
+    "rnnt_pruning_forward",
+    "scatter_max",
+    "scatter_max_backward",
+    "scatter_mean",
+    "scatter_mean_backward",
+    "scatter_sum",
+    "scatter_sum_backward",
     "sort_chunks_by_idxs",
     "voxelize",
 ]

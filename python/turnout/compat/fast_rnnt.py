@@ -1,0 +1,155 @@
+"""The names of fast_rnnt: ``turnout.compat.fast_rnnt``.
+
+They are those of k2 with ``return_grad`` as the last argument of every loss, and with another order in
+:func:`get_rnnt_logprobs_joint`. Texts without symbols are not refused, and gradients that ``return_grad``
+gives are not changed by ``backward()``.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from turnout import torch as own
+from turnout.compat._install import Installation, missing
+from turnout.torch import (
+    get_rnnt_logprobs,
+    get_rnnt_logprobs_pruned,
+    get_rnnt_logprobs_smoothed,
+    get_rnnt_prune_ranges,
+    joint_mutual_information_recursion,
+    mutual_information_recursion,
+    rnnt_loss_simple,
+    rnnt_loss_smoothed,
+)
+from turnout.torch.rnnt_loss import Grads
+from turnout.torch.sentences import own_sentences
+
+__all__ = [
+    "do_rnnt_pruning",
+    "get_rnnt_logprobs",
+    "get_rnnt_logprobs_joint",
+    "get_rnnt_logprobs_pruned",
+    "get_rnnt_logprobs_smoothed",
+    "get_rnnt_prune_ranges",
+    "install",
+    "joint_mutual_information_recursion",
+    "mutual_information_recursion",
+    "rnnt_loss",
+    "rnnt_loss_pruned",
+    "rnnt_loss_simple",
+    "rnnt_loss_smoothed",
+    "uninstall",
+    "with_cuda",
+]
+
+
+def with_cuda() -> bool:
+    """Whether tensors may be on a GPU: no."""
+    return False
+
+
+@own_sentences()
+def rnnt_loss(
+    logits: torch.Tensor,
+    symbols: torch.Tensor,
+    termination_symbol: int,
+    boundary: torch.Tensor | None = None,
+    rnnt_type: str = "regular",
+    delay_penalty: float = 0.0,
+    reduction: str = "mean",
+    return_grad: bool = False,
+) -> torch.Tensor | tuple[torch.Tensor, Grads]:
+    """:func:`turnout.torch.rnnt_loss` with the arguments of fast_rnnt."""
+    return own.rnnt_loss(
+        *(logits, symbols, termination_symbol, boundary, rnnt_type, delay_penalty, reduction),
+        return_grad=return_grad,
+    )
+
+
+@own_sentences()
+def rnnt_loss_pruned(
+    logits: torch.Tensor,
+    symbols: torch.Tensor,
+    ranges: torch.Tensor,
+    termination_symbol: int,
+    boundary: torch.Tensor | None = None,
+    rnnt_type: str = "regular",
+    delay_penalty: float = 0.0,
+    reduction: str = "mean",
+    return_grad: bool = False,
+) -> torch.Tensor | tuple[torch.Tensor, Grads]:
+    """:func:`turnout.torch.rnnt_loss_pruned` with the arguments of fast_rnnt."""
+    return own.rnnt_loss_pruned(
+        *(logits, symbols, ranges, termination_symbol, boundary, rnnt_type, delay_penalty, reduction),
+        return_grad=return_grad,
+    )
+
+
+@own_sentences()
+def get_rnnt_logprobs_joint(
+    logits: torch.Tensor,
+    symbols: torch.Tensor,
+    termination_symbol: int,
+    boundary: torch.Tensor | None = None,
+    rnnt_type: str = "regular",
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """:func:`turnout.torch.get_rnnt_logprobs_joint` with ``boundary`` before ``rnnt_type``."""
+    return own.get_rnnt_logprobs_joint(logits, symbols, termination_symbol, rnnt_type, boundary)
+
+
+@own_sentences()
+def do_rnnt_pruning(
+    am: torch.Tensor, lm: torch.Tensor, ranges: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """:func:`turnout.torch.do_rnnt_pruning` of rows of one width."""
+    if am.shape[-1] != lm.shape[-1]:
+        raise ValueError(
+            f"do_rnnt_pruning: am.shape[2] is {am.shape[-1]}, expected {lm.shape[-1]} as lm.shape[2]"
+        )
+    return own.do_rnnt_pruning(am, lm, ranges)
+
+
+_OTHERS = frozenset({"get_hat_logprobs_pruned", "get_rnnt_prune_ranges_deprecated"})
+__getattr__ = missing(
+    "fast_rnnt", _OTHERS, "fast_rnnt's losses here, and more in turnout.torch and turnout.compat.k2"
+)
+
+_recursions = {
+    "joint_mutual_information_recursion": joint_mutual_information_recursion,
+    "mutual_information_recursion": mutual_information_recursion,
+}
+_losses = {
+    "do_rnnt_pruning": do_rnnt_pruning,
+    "get_rnnt_logprobs": get_rnnt_logprobs,
+    "get_rnnt_logprobs_joint": get_rnnt_logprobs_joint,
+    "get_rnnt_logprobs_pruned": get_rnnt_logprobs_pruned,
+    "get_rnnt_logprobs_smoothed": get_rnnt_logprobs_smoothed,
+    "get_rnnt_prune_ranges": get_rnnt_prune_ranges,
+    "rnnt_loss": rnnt_loss,
+    "rnnt_loss_pruned": rnnt_loss_pruned,
+    "rnnt_loss_simple": rnnt_loss_simple,
+    "rnnt_loss_smoothed": rnnt_loss_smoothed,
+}
+_installation = Installation(
+    "fast_rnnt",
+    {
+        "fast_rnnt": {**_recursions, **_losses, "with_cuda": with_cuda},
+        "fast_rnnt.mutual_information": _recursions,
+        "fast_rnnt.rnnt_loss": _losses,
+    },
+    getattr=__getattr__,
+)
+
+
+def install(force: bool = False) -> None:
+    """After this, ``import fast_rnnt`` finds these names, also where there is no fast_rnnt.
+
+    A second call does nothing. Refused when fast_rnnt is imported already, unless ``force`` says that its
+    names are to be replaced.
+    """
+    _installation.install(force)
+
+
+def uninstall() -> None:
+    """Undoes :func:`install`; without it, does nothing."""
+    _installation.uninstall()

@@ -1,0 +1,292 @@
+"""The RNN-T losses, with k2's arguments: whole, simple, smoothed and pruned."""
+
+from __future__ import annotations
+
+import torch
+
+from turnout.torch.mutual_information import mutual_information_recursion
+from turnout.torch.rnnt_logprobs import (
+    Steps,
+    fused_steps,
+    is_modified,
+    joint_steps,
+    pruned_steps,
+    simple_steps,
+    smoothed_steps,
+)
+from turnout.torch.sentences import own_sentences
+
+Grads = tuple[torch.Tensor, torch.Tensor]
+_REDUCTIONS = ("none", "mean", "sum")
+
+
+class ScaledGradient(torch.autograd.Function):
+    """A tensor whose gradient is multiplied."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x, factor):
+        return x.view_as(x)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.factor = inputs[1]
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * ctx.factor, None
+
+
+def _check_options(op: str, rnnt_type: str, reduction: str) -> None:
+    if reduction not in _REDUCTIONS:
+        expected = ", ".join(f"'{name}'" for name in _REDUCTIONS)
+        raise ValueError(f"{op}: reduction is {reduction!r}, expected one of {expected}")
+    is_modified(op, rnnt_type)
+
+
+def _loss(
+    steps: Steps,
+    boundary: torch.Tensor | None,
+    delay_penalty: float,
+    reduction: str,
+    return_grad: bool,
+    zero_infinity: bool,
+    fastemit_lambda: float,
+) -> torch.Tensor | tuple[torch.Tensor, Grads]:
+    px, py = steps.px, steps.py
+    if delay_penalty > 0:
+        # A reward for early symbols and a penalty for late ones, around the middle of the frames.
+        frames = torch.tensor([py.shape[2]], device=px.device) if boundary is None else boundary[:, 3]
+        t = torch.arange(px.shape[2], dtype=px.dtype, device=px.device)
+        px = px + delay_penalty * ((frames.to(px.dtype).reshape(-1, 1, 1) - 1) / 2 - t)
+    if fastemit_lambda != 0:
+        px = ScaledGradient.apply(px, 1 + fastemit_lambda)
+    result = mutual_information_recursion(px, py, boundary, return_grad)
+    scores, grads = result if return_grad else (result, None)
+    # The recursion drops some NaN. A factor makes the gradients NaN too.
+    factor = torch.ones_like(scores).masked_fill(steps.is_bad, torch.nan)
+    loss = -scores * factor
+    if zero_infinity:
+        loss = torch.where(loss.isposinf(), 0, loss)
+    if reduction == "mean":
+        loss = loss.mean()
+    elif reduction == "sum":
+        loss = loss.sum()
+    return (loss, grads) if return_grad else loss
+
+
+@own_sentences()
+def rnnt_loss(
+    logits: torch.Tensor,
+    symbols: torch.Tensor,
+    termination_symbol: int,
+    boundary: torch.Tensor | None = None,
+    rnnt_type: str = "regular",
+    delay_penalty: float = 0.0,
+    reduction: str = "mean",
+    *,
+    return_grad: bool = False,
+    zero_infinity: bool = False,
+    overwrite_logits: bool = False,
+    fastemit_lambda: float = 0.0,
+) -> torch.Tensor | tuple[torch.Tensor, Grads]:
+    """The RNN-T loss of given logits: minus the log of the sum over all alignments of their probabilities.
+
+    ::
+
+        n = logsumexp(logits[b, t, s])
+        px[b, s, t] = logits[b, t, s, symbols[b, s]] - n       a symbol
+        py[b, s, t] = logits[b, t, s, termination_symbol] - n  no symbol in this frame
+        loss[b] = -mutual_information_recursion(px, py, boundary)[b]
+
+    Computed in float32, or float64 for float64, whatever autocast says; gradients have the dtype of the
+    logits. Logits outside the boundary are not read, and their gradients are 0. Logits whose sum is not
+    finite make the loss and the gradients of their row NaN: ``reduction="none"`` shows which row it is. The
+    loss of a row without a way through the lattice is infinite, its gradients are 0. There is no second
+    derivative.
+
+    Args:
+        logits: ``[batch, frames, symbols + 1, classes]``, float32, float64, float16 or bfloat16.
+        symbols: ``[batch, symbols]``, int64 or int32, each within ``0 .. classes - 1`` inside the boundary;
+            what is outside is not looked at.
+        termination_symbol: the class of the blank.
+        boundary: ``[batch, 4]``, int64: s_begin, t_begin, s_end, t_end with begin <= end; all symbols and
+            frames if None.
+        rnnt_type: 'regular'; 'modified', where a symbol takes a frame; or 'constrained', where it also takes
+            the blank behind it. For the latter two each row has as many frames as symbols, or more.
+        delay_penalty: if above 0, this times ``(frames - 1) / 2 - t`` is added to px.
+        reduction: 'none', 'mean' or 'sum', over the batch.
+        return_grad: returns ``(loss, (px_grad, py_grad))``: how often each step is taken, whatever the
+            reduction.
+        zero_infinity: an infinite loss becomes 0.
+        overwrite_logits: the gradient is written where the logits are, which saves their memory once. What
+            else needs the logits for its gradient then says that they were modified.
+        fastemit_lambda: FastEmit regularisation: gradients of symbols times ``1 + fastemit_lambda``. The
+            loss stays.
+    """
+    _check_options("rnnt_loss", rnnt_type, reduction)
+    steps = joint_steps(
+        "rnnt_loss", logits, symbols, termination_symbol, boundary, rnnt_type, overwrite_logits
+    )
+    return _loss(steps, boundary, delay_penalty, reduction, return_grad, zero_infinity, fastemit_lambda)
+
+
+@own_sentences()
+def rnnt_loss_simple(
+    lm: torch.Tensor,
+    am: torch.Tensor,
+    symbols: torch.Tensor,
+    termination_symbol: int,
+    boundary: torch.Tensor | None = None,
+    rnnt_type: str = "regular",
+    delay_penalty: float = 0.0,
+    reduction: str = "mean",
+    return_grad: bool = False,
+    *,
+    zero_infinity: bool = False,
+    fastemit_lambda: float = 0.0,
+) -> torch.Tensor | tuple[torch.Tensor, Grads]:
+    """:func:`rnnt_loss` of ``logits[b, t, s] = am[b, t] + lm[b, s]``, which are never stored.
+
+    Args:
+        lm: ``[batch, symbols + 1, classes]``.
+        am: ``[batch, frames, classes]``, dtype of ``lm``.
+        return_grad: as for :func:`rnnt_loss`; the gradients say what :func:`get_rnnt_prune_ranges` keeps.
+
+        The other arguments are those of :func:`rnnt_loss`.
+    """
+    _check_options("rnnt_loss_simple", rnnt_type, reduction)
+    steps = simple_steps("rnnt_loss_simple", lm, am, symbols, termination_symbol, boundary, rnnt_type)
+    return _loss(steps, boundary, delay_penalty, reduction, return_grad, zero_infinity, fastemit_lambda)
+
+
+@own_sentences()
+def rnnt_loss_smoothed(
+    lm: torch.Tensor,
+    am: torch.Tensor,
+    symbols: torch.Tensor,
+    termination_symbol: int,
+    lm_only_scale: float = 0.1,
+    am_only_scale: float = 0.1,
+    boundary: torch.Tensor | None = None,
+    rnnt_type: str = "regular",
+    delay_penalty: float = 0.0,
+    reduction: str = "mean",
+    return_grad: bool = False,
+    *,
+    zero_infinity: bool = False,
+    fastemit_lambda: float = 0.0,
+) -> torch.Tensor | tuple[torch.Tensor, Grads]:
+    """:func:`rnnt_loss_simple` whose steps are interpolated with those of ``lm`` and of ``am`` alone.
+
+    ::
+
+        mean = softmax(lm) averaged over the batch and all positions, padding included
+        lm_only[b, s] = log_softmax(lm[b, s])
+        am_only[b, t] = log_softmax(am[b, t] + log(mean))
+        px = (1 - lm_only_scale - am_only_scale) px_simple + lm_only_scale lm_only + am_only_scale am_only
+
+    each at the symbol, and ``py`` likewise at the termination symbol. Rows of a batch depend on each other
+    through the mean, and so do their gradients.
+    """
+    _check_options("rnnt_loss_smoothed", rnnt_type, reduction)
+    steps = smoothed_steps(
+        *("rnnt_loss_smoothed", lm, am, symbols, termination_symbol),
+        *(lm_only_scale, am_only_scale, boundary, rnnt_type),
+    )
+    return _loss(steps, boundary, delay_penalty, reduction, return_grad, zero_infinity, fastemit_lambda)
+
+
+@own_sentences()
+def rnnt_loss_pruned(
+    logits: torch.Tensor,
+    symbols: torch.Tensor,
+    ranges: torch.Tensor,
+    termination_symbol: int,
+    boundary: torch.Tensor | None = None,
+    rnnt_type: str = "regular",
+    delay_penalty: float = 0.0,
+    reduction: str = "mean",
+    use_hat_loss: bool = False,
+    *,
+    return_grad: bool = False,
+    zero_infinity: bool = False,
+    overwrite_logits: bool = False,
+    fastemit_lambda: float = 0.0,
+) -> torch.Tensor | tuple[torch.Tensor, Grads]:
+    """:func:`rnnt_loss` of a lattice of which each frame keeps a few positions.
+
+    Args:
+        logits: ``[batch, frames, rows, classes]``: row r of frame t is position ``ranges[b, t, r]``.
+        ranges: ``[batch, frames, rows]``, int64, from :func:`get_rnnt_prune_ranges`: consecutive positions
+            within ``0 .. symbols`` in every frame inside the boundary.
+        use_hat_loss: the blank, which must be 0, has a probability of its own,
+            ``py = logsigmoid(logits[0])``, and the other classes share the rest.
+
+        The other arguments are those of :func:`rnnt_loss`.
+    """
+    _check_options("rnnt_loss_pruned", rnnt_type, reduction)
+    refuse_single_rows("rnnt_loss_pruned", ranges, symbols, rnnt_type)
+    steps = pruned_steps(
+        *("rnnt_loss_pruned", logits, symbols, ranges, termination_symbol, boundary, rnnt_type),
+        *(use_hat_loss, overwrite_logits),
+    )
+    return _loss(steps, boundary, delay_penalty, reduction, return_grad, zero_infinity, fastemit_lambda)
+
+
+@own_sentences()
+def rnnt_loss_pruned_fused(
+    am: torch.Tensor,
+    lm: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None,
+    activation: str | None,
+    symbols: torch.Tensor,
+    ranges: torch.Tensor,
+    termination_symbol: int,
+    boundary: torch.Tensor | None = None,
+    rnnt_type: str = "regular",
+    delay_penalty: float = 0.0,
+    reduction: str = "mean",
+    use_hat_loss: bool = False,
+    *,
+    return_grad: bool = False,
+    zero_infinity: bool = False,
+    fastemit_lambda: float = 0.0,
+) -> torch.Tensor | tuple[torch.Tensor, Grads]:
+    """A joiner and :func:`rnnt_loss_pruned` in one, whose logits are never stored as a whole.
+
+    ::
+
+        am_rows, lm_rows = do_rnnt_pruning(am, lm, ranges)
+        logits = torch.nn.functional.linear(activation(am_rows + lm_rows), weight, bias)
+        rnnt_loss_pruned(logits, symbols, ranges, ...)
+
+    with the same value and gradients to rounding. The backward call computes the logits again, a tile of rows
+    at a time, from the sums that the forward call keeps.
+
+    Args:
+        am: ``[batch, frames, width]``: the encoder's projection.
+        lm: ``[batch, symbols + 1, width]``: the decoder's.
+        weight: ``[classes, width]``: the output layer; all four of one dtype.
+        bias: ``[classes]`` or None.
+        activation: 'tanh', 'relu' or None.
+
+        The other arguments are those of :func:`rnnt_loss_pruned`.
+    """
+    _check_options("rnnt_loss_pruned_fused", rnnt_type, reduction)
+    refuse_single_rows("rnnt_loss_pruned_fused", ranges, symbols, rnnt_type)
+    steps = fused_steps(
+        *("rnnt_loss_pruned_fused", am, lm, weight, bias, activation, symbols, ranges),
+        *(termination_symbol, boundary, rnnt_type, use_hat_loss),
+    )
+    return _loss(steps, boundary, delay_penalty, reduction, return_grad, zero_infinity, fastemit_lambda)
+
+
+def refuse_single_rows(op: str, ranges: torch.Tensor, symbols: torch.Tensor, rnnt_type: str) -> None:
+    if rnnt_type == "constrained" and ranges.shape[-1] == 1 and symbols.shape[-1] > 0:
+        raise ValueError(
+            f"{op}: ranges.shape[2] is 1, expected 2 or more with rnnt_type 'constrained', whose symbols "
+            "need the position behind them in the same frame"
+        )

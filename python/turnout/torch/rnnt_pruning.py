@@ -1,0 +1,210 @@
+"""What prunes an RNN-T lattice, the best way through it, and when its symbols are emitted."""
+
+from __future__ import annotations
+
+import warnings
+from typing import NamedTuple
+
+import torch
+
+from turnout import _core
+from turnout.torch.library import define
+from turnout.torch.mutual_information import mutual_information_recursion
+from turnout.torch.sentences import own_sentences
+from turnout.torch.tracing import unknown_size
+
+# -- which positions each frame keeps ----------------------------------------------------------------------
+
+
+def _ranges_cpu(px_grad, py_grad, boundary, s_range, score="flow"):
+    tensors = (x.contiguous() for x in (px_grad, py_grad, boundary))
+    return _core.rnnt_prune_ranges(*tensors, s_range, score, None, True)
+
+
+def _ranges_fake(px_grad, py_grad, boundary, s_range, score):
+    rows = unknown_size("rnnt_prune_ranges", "rows")
+    return boundary.new_empty((px_grad.shape[0], py_grad.shape[2], rows))
+
+
+_ranges = define(
+    "rnnt_prune_ranges(Tensor px_grad, Tensor py_grad, Tensor boundary, int s_range, str score='flow') "
+    "-> Tensor",
+    _ranges_cpu,
+    _ranges_fake,
+)
+
+
+@own_sentences()
+def get_rnnt_prune_ranges(
+    px_grad: torch.Tensor, py_grad: torch.Tensor, boundary: torch.Tensor, s_range: int
+) -> torch.Tensor:
+    """Which positions each frame keeps for :func:`rnnt_loss_pruned`: ``[batch, frames, rows]``, int64.
+
+    ``px_grad`` and ``py_grad`` are the gradients of :func:`rnnt_loss_simple` or :func:`rnnt_loss_smoothed`.
+    Each frame keeps the ``rows`` consecutive positions that are visited most; from frame to frame they never
+    fall and rise by at most ``rows - 1`` (1 unless the type is regular). ``rows`` is ``s_range``, but no more
+    than there are positions, and for the regular type no fewer than the longest text needs: a warning says
+    so.
+    """
+    ranges = _ranges(px_grad.detach(), py_grad.detach(), boundary, s_range)
+    if not torch.compiler.is_compiling() and ranges.shape[2] != s_range:
+        why = (
+            "each frame has no more positions"
+            if ranges.shape[2] < s_range
+            else "with fewer, no way leads through all frames"
+        )
+        warnings.warn(
+            f"get_rnnt_prune_ranges: s_range is {s_range}, but {ranges.shape[2]} is used: {why}",
+            stacklevel=3,
+        )
+    return ranges
+
+
+@own_sentences()
+def get_rnnt_prune_ranges_deprecated(
+    px_grad: torch.Tensor, py_grad: torch.Tensor, boundary: torch.Tensor, s_range: int
+) -> torch.Tensor:
+    """:func:`get_rnnt_prune_ranges` by the sum of all steps of a window, as k2 had it before.
+
+    ``s_range`` is never raised.
+    """
+    return _ranges(px_grad.detach(), py_grad.detach(), boundary, s_range, "steps")
+
+
+# -- the rows of these positions ---------------------------------------------------------------------------
+
+
+def _pruning_cpu(lm, ranges):
+    return _core.rnnt_pruning_forward(lm.contiguous(), ranges.contiguous(), None, True)
+
+
+def _pruning_fake(lm, ranges):
+    return lm.new_empty((*ranges.shape, lm.shape[2]))
+
+
+def _pruning_save(ctx, inputs, output):
+    ctx.save_for_backward(inputs[1])
+    ctx.symbols = inputs[0].shape[1] - 1
+
+
+def _pruning_grad(ctx, grad):
+    return _pruning_backward(grad, *ctx.saved_tensors, ctx.symbols), None
+
+
+def _pruning_backward_cpu(pruned_grad, ranges, symbols):
+    return _core.rnnt_pruning_backward(pruned_grad.contiguous(), ranges.contiguous(), symbols, None, True)
+
+
+def _pruning_backward_fake(pruned_grad, ranges, symbols):
+    return pruned_grad.new_empty((pruned_grad.shape[0], symbols + 1, pruned_grad.shape[3]))
+
+
+def _pruning_backward_save(ctx, inputs, output):
+    ctx.save_for_backward(inputs[1])
+
+
+def _pruning_backward_grad(ctx, grad):
+    return _pruning(grad, *ctx.saved_tensors), None, None
+
+
+_pruning_backward = define(
+    "rnnt_pruning_backward(Tensor pruned_grad, Tensor ranges, int symbols) -> Tensor",
+    _pruning_backward_cpu,
+    _pruning_backward_fake,
+    save=_pruning_backward_save,
+    backward=_pruning_backward_grad,
+)
+_pruning = define(
+    "rnnt_pruning_forward(Tensor lm, Tensor ranges) -> Tensor",
+    _pruning_cpu,
+    _pruning_fake,
+    save=_pruning_save,
+    backward=_pruning_grad,
+)
+
+
+@own_sentences()
+def do_rnnt_pruning(
+    am: torch.Tensor, lm: torch.Tensor, ranges: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """What a joiner needs for the positions that :func:`get_rnnt_prune_ranges` keeps.
+
+    Args:
+        am: ``[batch, frames, am_width]``, first here, unlike in the losses.
+        lm: ``[batch, symbols + 1, lm_width]``.
+        ranges: ``[batch, frames, rows]``.
+
+    Returns:
+        am: ``[batch, frames, rows, am_width]``, a view that repeats its rows and cannot be written to.
+        lm: ``[batch, frames, rows, lm_width]``: row ``ranges[b, t, r]`` of ``lm``.
+    """
+    pruned = _pruning(lm, ranges)
+    if am.dim() != 3 or am.shape[:2] != ranges.shape[:2]:
+        raise ValueError(
+            f"do_rnnt_pruning: am has shape {list(am.shape)}, expected "
+            f"[{ranges.shape[0]}, {ranges.shape[1]}, width] as ranges"
+        )
+    return am.unsqueeze(2).expand(-1, -1, ranges.shape[2], -1), pruned
+
+
+# -- the best way ------------------------------------------------------------------------------------------
+
+
+def _align_cpu(px, py, boundary=None):
+    boundary = None if boundary is None else boundary.contiguous()
+    return _core.rnnt_align(px.contiguous(), py.contiguous(), boundary, None, True)
+
+
+def _align_fake(px, py, boundary):
+    dtype = torch.float64 if px.dtype == torch.float64 else torch.float32
+    return px.new_empty(px.shape[:2], dtype=torch.int64), px.new_empty((px.shape[0],), dtype=dtype)
+
+
+_align = define(
+    "rnnt_align(Tensor px, Tensor py, Tensor? boundary=None) -> (Tensor, Tensor)",
+    _align_cpu,
+    _align_fake,
+    refuse=("px", "py"),
+)
+
+
+class RnntAlignment(NamedTuple):
+    """What :func:`rnnt_align` returns."""
+
+    frames: torch.Tensor  # [batch, symbols], int64: where each symbol is emitted; -1 outside the boundary
+    score: torch.Tensor  # [batch]: the log-probability of this way alone
+    confidence: torch.Tensor  # [batch, symbols]: the probability that the symbol is emitted in this frame
+
+
+@own_sentences()
+def rnnt_align(px: torch.Tensor, py: torch.Tensor, boundary: torch.Tensor | None = None) -> RnntAlignment:
+    """The best way through each lattice, whose steps are those of the ``get_rnnt_logprobs`` functions.
+
+    Of two equally good ways into a cell the one that takes a symbol is chosen. The confidence is the share of
+    all ways that take the symbol in this frame. There is no gradient.
+    """
+    px, py = px.detach(), py.detach()
+    frames, score = _align(px, py, boundary)
+    _, (px_grad, _) = mutual_information_recursion(px, py, boundary, return_grad=True)
+    taken = (
+        px_grad.gather(2, frames.clamp(min=0).unsqueeze(2)).squeeze(2) if px.shape[2] > 0 else px_grad.sum(2)
+    )
+    return RnntAlignment(frames, score, torch.where(frames < 0, 0, taken))
+
+
+@own_sentences()
+def rnnt_emission_delay(px_grad: torch.Tensor, frames: torch.Tensor) -> torch.Tensor:
+    """How many frames later than in a given alignment each symbol is emitted: ``[batch, symbols]``.
+
+    ``px_grad`` is how often each step is taken, from a loss with ``return_grad=True``; ``frames [batch,
+    symbols]`` is where the symbols are, -1 where there is none: such a delay is NaN. It is an average over
+    all ways through the lattice.
+    """
+    if px_grad.dim() != 3 or frames.shape != px_grad.shape[:2]:
+        raise ValueError(
+            f"rnnt_emission_delay: frames has shape {list(frames.shape)}, expected {list(px_grad.shape[:2])} "
+            f"beside px_grad of shape {list(px_grad.shape)}"
+        )
+    t = torch.arange(px_grad.shape[2], dtype=px_grad.dtype, device=px_grad.device)
+    expected = (px_grad * t).sum(2) / px_grad.sum(2)
+    return torch.where(frames < 0, torch.nan, expected - frames)

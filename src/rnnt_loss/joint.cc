@@ -1,0 +1,164 @@
+// Plans of the log-probabilities of given logits, whole and pruned: threads take groups of frames.
+#include <cstring>
+
+#include "core/dtypes.h"
+#include "rnnt_loss/joint_rows.h"
+#include "rnnt_loss/rnnt_loss.h"
+#include "rnnt_loss/signature.h"
+#include "runtime/parallel.h"
+
+namespace turnout::families::rnnt_loss {
+namespace {
+
+struct JointArguments {
+  const ConstTensor& logits;
+  Lattices::Source lattice;
+  RnntPrunedParams params;
+
+  JointShape shape(std::int64_t columns) const {
+    const std::int64_t frames = logits.shape[1];
+    return {{logits.shape[0], lattice.symbols->shape[1], frames, columns == frames},
+            logits.shape[2],
+            logits.shape[3],
+            columns,
+            params.termination_symbol,
+            lattice.ranges != nullptr,
+            params.use_hat_loss};
+  }
+  bool is_parallel() const { return Slot(logits).elements() >= kParallelBytes / size_of(logits.dtype); }
+};
+
+JointArguments joint(std::string_view op, const ConstTensor& logits, const ConstTensor& symbols,
+                     const ConstTensor* ranges, const ConstTensor* boundary, const RnntPrunedParams& params) {
+  return {logits, source_of(op, symbols, ranges, boundary, params, logits.shape[3]), params};
+}
+
+void forward(Context& context, Call& call, const JointArguments& a, const Tensor& px, const Tensor& py,
+             const Tensor& normalizer, const Tensor& nan_at) {
+  if (call.nothing_to_do()) return;
+  check_hat(call, a.lattice.op, a.params, "logits.shape[3]", a.logits.shape[3]);
+  const JointShape shape = a.shape(px.shape[2]);
+  const FrameRanges ranges(shape, a.is_parallel());
+  Scratch& scratch = call.scratch(Lattices::scratch_bytes(shape.lattice, shape.is_pruned) +
+                                  array_bytes<std::int64_t>(ranges.count));
+  const Lattices lattices(call, shape.lattice, a.lattice, scratch);
+  auto* found = scratch.take<std::int64_t>(ranges.count);
+  call.chose("rows", ranges.is_parallel ? context.threads() : 1);
+  visit_float(a.logits.dtype, [&](auto type) {
+    using T = typename decltype(type)::type;
+    using Lane = LaneOf<T>;
+    const RowKernels<Lane>& kernels = row_kernels<Lane>(context.isa());
+    const auto* logits = static_cast<const T*>(a.logits.data);
+    parallel_for(context, ranges.count, ranges.grain(), [&](std::int64_t begin, std::int64_t end) {
+      const FpEnvironment environment(Denormals::flushed);
+      for (std::int64_t i = begin; i < end; ++i) {
+        const JointRange<Lane> range(shape, lattices, ranges, i);
+        StepWriter<T> writer(range, shape, kernels, px.data, py.data, static_cast<Lane*>(normalizer.data));
+        range.visit(
+            [&](std::int64_t place, std::int64_t t, std::int64_t s, std::int64_t symbol) {
+              writer.write(logits + place * shape.classes, place, t, s, symbol);
+            },
+            writer.outside());
+        found[i] = writer.nan_at();
+      }
+    });
+  });
+  ranges.first_of_each(found, shape.lattice.batch, static_cast<std::int64_t*>(nan_at.data));
+}
+
+void backward(Context& context, Call& call, const JointArguments& a, const ConstTensor& normalizer,
+              const ConstTensor& px_grad, const ConstTensor& py_grad, const Tensor& logits_grad) {
+  if (call.nothing_to_do()) return;
+  check_hat(call, a.lattice.op, a.params, "logits.shape[3]", a.logits.shape[3]);
+  call.check([&] {
+    if (logits_grad.data != a.logits.data && share_memory(Slot(logits_grad), Slot(a.logits)))
+      throw Error(ErrorCode::bad_param,
+                  concat(a.lattice.op,
+                         ": logits_grad shares a part of the memory of logits, expected all of "
+                         "it or none"));
+  });
+  const JointShape shape = a.shape(px_grad.shape[2]);
+  const FrameRanges ranges(shape, a.is_parallel());
+  Scratch& scratch = call.scratch(Lattices::scratch_bytes(shape.lattice, shape.is_pruned));
+  const Lattices lattices(call, shape.lattice, a.lattice, scratch);
+  call.chose("rows", ranges.is_parallel ? context.threads() : 1);
+  visit_float(a.logits.dtype, [&](auto type) {
+    using T = typename decltype(type)::type;
+    using Lane = LaneOf<T>;
+    const RowKernels<Lane>& kernels = row_kernels<Lane>(context.isa());
+    const auto* logits = static_cast<const T*>(a.logits.data);
+    const auto* n = static_cast<const Lane*>(normalizer.data);
+    auto* to = static_cast<T*>(logits_grad.data);
+    const auto clear = [&](std::int64_t place, std::int64_t count) {
+      std::memset(to + place * shape.classes, 0, static_cast<std::size_t>(count * shape.classes) * sizeof(T));
+    };
+    parallel_for(context, ranges.count, ranges.grain(), [&](std::int64_t begin, std::int64_t end) {
+      const FpEnvironment environment(Denormals::flushed);
+      for (std::int64_t i = begin; i < end; ++i) {
+        const JointRange<Lane> range(shape, lattices, ranges, i);
+        range.visit(
+            [&](std::int64_t place, std::int64_t t, std::int64_t s, std::int64_t symbol) {
+              const StepGrads<Lane> grads(range, px_grad.data, py_grad.data, t, s, symbol);
+              if (grads.are_zero()) return clear(place, 1);
+              const std::int64_t first = place * shape.classes;
+              grads.to_logits(shape, kernels, logits + first, n[place], symbol, to + first);
+            },
+            clear);
+      }
+    });
+  });
+}
+
+}  // namespace
+
+void rnnt_logprobs_joint_forward(const Frame& frame, const ConstTensor& logits, const ConstTensor& symbols,
+                                 const ConstTensor* boundary, const Tensor& px, const Tensor& py,
+                                 const Tensor& normalizer, const Tensor& nan_at,
+                                 std::int64_t termination_symbol) {
+  Context& context = frame.context;
+  constexpr const Signature& kOp = kRnntLogprobsJointForward;
+  Call call(frame, kOp, {logits, symbols, slot_of(boundary), px, py, normalizer, nan_at},
+            {termination_symbol});
+  forward(context, call, joint(kOp.op, logits, symbols, nullptr, boundary, {termination_symbol}), px, py,
+          normalizer, nan_at);
+}
+
+void rnnt_logprobs_joint_backward(const Frame& frame, const ConstTensor& logits, const ConstTensor& symbols,
+                                  const ConstTensor* boundary, const ConstTensor& normalizer,
+                                  const ConstTensor& px_grad, const ConstTensor& py_grad,
+                                  const Tensor& logits_grad, std::int64_t termination_symbol) {
+  Context& context = frame.context;
+  constexpr const Signature& kOp = kRnntLogprobsJointBackward;
+  Call call(frame, kOp, {logits, symbols, slot_of(boundary), normalizer, px_grad, py_grad, logits_grad},
+            {termination_symbol});
+  backward(context, call, joint(kOp.op, logits, symbols, nullptr, boundary, {termination_symbol}), normalizer,
+           px_grad, py_grad, logits_grad);
+}
+
+void rnnt_logprobs_pruned_forward(const Frame& frame, const ConstTensor& logits, const ConstTensor& symbols,
+                                  const ConstTensor& ranges, const ConstTensor* boundary, const Tensor& px,
+                                  const Tensor& py, const Tensor& normalizer, const Tensor& nan_at,
+                                  const RnntPrunedParams& params) {
+  Context& context = frame.context;
+  constexpr const Signature& kOp = kRnntLogprobsPrunedForward;
+  Call call(frame, kOp, {logits, symbols, ranges, slot_of(boundary), px, py, normalizer, nan_at},
+            {params.termination_symbol, params.use_hat_loss});
+  forward(context, call, joint(kOp.op, logits, symbols, &ranges, boundary, params), px, py, normalizer,
+          nan_at);
+}
+
+void rnnt_logprobs_pruned_backward(const Frame& frame, const ConstTensor& logits, const ConstTensor& symbols,
+                                   const ConstTensor& ranges, const ConstTensor* boundary,
+                                   const ConstTensor& normalizer, const ConstTensor& px_grad,
+                                   const ConstTensor& py_grad, const Tensor& logits_grad,
+                                   const RnntPrunedParams& params) {
+  Context& context = frame.context;
+  constexpr const Signature& kOp = kRnntLogprobsPrunedBackward;
+  Call call(frame, kOp,
+            {logits, symbols, ranges, slot_of(boundary), normalizer, px_grad, py_grad, logits_grad},
+            {params.termination_symbol, params.use_hat_loss});
+  backward(context, call, joint(kOp.op, logits, symbols, &ranges, boundary, params), normalizer, px_grad,
+           py_grad, logits_grad);
+}
+
+}  // namespace turnout::families::rnnt_loss

@@ -1,0 +1,181 @@
+// The order of checks, with signatures made for these tests: which step ends a call, and with which code.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "core/check.h"
+#include "core/draft.h"
+
+namespace turnout::core {
+namespace {
+
+// A custom order with other error codes, as the C functions have.
+constexpr StepSpec kOrder[] = {{Check::dtypes, ErrorCode::not_supported, "y x"},
+                               {Check::shapes, ErrorCode::not_supported, "y.1"},
+                               {Check::shapes, ErrorCode::bad_param},
+                               {Check::any_empty},
+                               {Check::large, ErrorCode::not_supported},
+                               {Check::rules}};
+constexpr const Signature& kOrdered = signature([] {
+  return Draft{"ordered",
+               "n m",
+               {},
+               {in("x", dtypes(DType::f32), "n"), out("y", dtypes(DType::f32), "n, m")},
+               {at_most("n", "3")},
+               {},
+               kOrder};
+});
+
+TEST(Order, TheFirstStepThatFailsDecides) {
+  const auto code_of = [](const Tensor& x, const Tensor& y) {
+    const Slot slots[] = {x, y};
+    try {
+      return Arguments(kOrdered, slots, 2, nullptr, 0).check() ? "runs" : "skipped";
+    } catch (const Error& error) {
+      return error.code() == ErrorCode::bad_param ? "bad" : "unsupported";
+    }
+  };
+  const Tensor x(nullptr, DType::f32, {2});
+  EXPECT_STREQ(code_of(x, Tensor(nullptr, DType::f32, {2, 5})), "runs");
+  EXPECT_STREQ(code_of(x, Tensor(nullptr, DType::f32, {3, 5})), "bad");
+  EXPECT_STREQ(code_of(x, Tensor(nullptr, DType::f64, {3, 5})), "unsupported");
+  EXPECT_STREQ(code_of(x, Tensor(nullptr, DType::f32, {3, -1})), "unsupported");
+  EXPECT_STREQ(code_of(x, Tensor(nullptr, DType::f32, {2, 0})), "skipped");
+  EXPECT_STREQ(code_of(x, Tensor(nullptr, DType::f32, {2, std::int64_t{1} << 30})), "unsupported");
+  EXPECT_STREQ(code_of(Tensor(nullptr, DType::f32, {4}), Tensor(nullptr, DType::f32, {4, 1})), "bad");
+}
+
+// Rules and data checks selected by name in different steps.
+void odd_is_bad(const Arguments& arguments, const Positions&) {
+  if (arguments.size(0) % 2 != 0) arguments.fail(ErrorCode::bad_param, "n is odd");
+}
+void four_is_internal(const Arguments& arguments, const Positions&) {
+  if (arguments.size(0) == 4) arguments.fail(ErrorCode::internal, "n is four");
+}
+constexpr StepSpec kPickedSteps[] = {{Check::shapes},
+                                     {Check::rules, ErrorCode::not_supported, "nine"},
+                                     {Check::data, ErrorCode::bad_param, "four"},
+                                     {Check::rules, ErrorCode::bad_param, "three twice"},
+                                     {Check::any_empty},
+                                     {Check::data, ErrorCode::bad_param, "even"}};
+constexpr const Signature& kPicked = signature([] {
+  return Draft{"picked",
+               "n",
+               {},
+               {in("x", dtypes(DType::f32), "n")},
+               {at_most("n", "3", "three"), at_most("n", "9", "nine"), at_most("2 * n", "3", "twice")},
+               {{"even", "n is even", &odd_is_bad}, {"four", "n is not four", &four_is_internal}},
+               kPickedSteps};
+});
+
+TEST(Order, RulesAndDataChecksMayBePicked) {
+  const auto sentence = [](std::int64_t n) -> std::string {
+    const Tensor x(nullptr, DType::f32, {n});
+    const Slot slots[] = {x};
+    try {
+      return Arguments(kPicked, slots, 1, nullptr, 0).check() ? "runs" : "skipped";
+    } catch (const Error& error) {
+      return std::to_string(static_cast<int>(error.code())) + " " + error.what();
+    }
+  };
+  const auto with_code = [](ErrorCode code, const std::string& text) {
+    return std::to_string(static_cast<int>(code)) + " picked: " + text;
+  };
+  EXPECT_EQ(sentence(11), with_code(ErrorCode::not_supported, "x.shape[0] is 11, expected at most 9"));
+  EXPECT_EQ(sentence(4), with_code(ErrorCode::internal, "n is four"));
+  EXPECT_EQ(sentence(5), with_code(ErrorCode::bad_param, "x.shape[0] is 5, expected at most 3"));
+  EXPECT_EQ(sentence(3), with_code(ErrorCode::bad_param, "2 * n is 6, expected at most 3"));
+  EXPECT_EQ(sentence(0), "skipped");
+  EXPECT_EQ(sentence(1), with_code(ErrorCode::bad_param, "n is odd"));
+}
+
+TEST(Order, NegativeExtentsAreNotEmpty) {
+  constexpr std::int64_t kNone[1] = {};
+  const auto is_empty = [](std::initializer_list<std::int64_t> shape) {
+    return Slot(Tensor(nullptr, DType::f32, shape)).is_empty();
+  };
+  EXPECT_FALSE(is_empty({}));
+  EXPECT_FALSE(is_empty({2, -1}));
+  EXPECT_TRUE(is_empty({2, 0}));
+  EXPECT_TRUE(is_empty({0, -1}));
+  EXPECT_FALSE(Slot(nullptr, DType::f32, kNone, kNone, 0).is_empty());
+  EXPECT_TRUE(Slot(nullptr, DType::f32, nullptr, nullptr, 0).is_empty());
+}
+
+constexpr const Signature& kCopy = signature([] {
+  return Draft{"copy", "n", {}, {in("x", dtypes(DType::f32), "n"), out("y", dtypes(DType::f32), "n")}};
+});
+
+TEST(StandardOrder, EmptyOutputsEndTheCallBeforePointersAreLookedAt) {
+  const auto runs = [](const Tensor& x, const Tensor& y) {
+    const Slot slots[] = {x, y};
+    return Arguments(kCopy, slots, 2, nullptr, 0).check();
+  };
+  const Tensor empty(nullptr, DType::f32, {0}), two(nullptr, DType::f32, {2});
+  EXPECT_FALSE(runs(empty, empty));
+  EXPECT_THROW(runs(two, two), Error);
+  EXPECT_THROW(runs(two, empty), Error);
+}
+
+// Only the outputs y and z decide whether there is something to do. A workspace of size > 0 must not be null,
+// even if it is not needed. The size of the scratch memory depends on the number of threads.
+std::size_t scratch_of_others(const Arguments& arguments, const Positions&) {
+  return static_cast<std::size_t>(arguments.threads() - 1) * 64;
+}
+constexpr StepSpec kEndsBySteps[] = {{Check::shapes},
+                                     {Check::outputs_empty, ErrorCode::bad_param, "y z"},
+                                     {Check::workspace_null, ErrorCode::not_supported},
+                                     {Check::workspace}};
+constexpr const Signature& kEndsBy = signature([] {
+  return Draft{"ends_by",
+               "n m",
+               {},
+               {out("count", dtypes(DType::f32), "1"), out("y", dtypes(DType::f32), "n"),
+                out("z", dtypes(DType::f32), "m")},
+               {},
+               {},
+               kEndsBySteps,
+               {&scratch_of_others}};
+});
+
+TEST(Order, SomeOutputsMayDecideWhetherThereIsSomethingToDo) {
+  const auto ends = [](std::int64_t n, std::int64_t m, const Workspace& workspace = {}, int threads = 1) {
+    const Tensor count(nullptr, DType::f32, {1}), y(nullptr, DType::f32, {n}), z(nullptr, DType::f32, {m});
+    const Slot slots[] = {count, y, z};
+    try {
+      return Arguments(kEndsBy, slots, 3, nullptr, 0, workspace, threads).check() ? "runs" : "skipped";
+    } catch (const Error& error) {
+      return error.code() == ErrorCode::bad_param ? "bad" : "unsupported";
+    }
+  };
+  char memory[192];
+  EXPECT_STREQ(ends(0, 0), "skipped");
+  EXPECT_STREQ(ends(0, 0, {nullptr, 1}, 3), "skipped");
+  EXPECT_STREQ(ends(1, 0), "runs");
+  EXPECT_STREQ(ends(0, 1), "runs");
+  EXPECT_STREQ(ends(1, 1, {nullptr, 1}), "unsupported");
+  EXPECT_STREQ(ends(1, 1, {memory, 1}), "runs");
+  EXPECT_STREQ(ends(1, 1, {memory, sizeof(memory)}, 3), "runs");
+  EXPECT_STREQ(ends(1, 1, {memory, sizeof(memory) - 2}, 3), "bad");
+  EXPECT_STREQ(ends(1, 1, {nullptr, 0}, 3), "bad");
+}
+
+TEST(Extents, ProductsSaturate) {
+  const std::int64_t huge = std::int64_t{1} << 40;
+  const Tensor t(nullptr, DType::f32, {huge, huge, huge});
+  EXPECT_EQ(Slot(t).elements(), kSizeMax);
+  EXPECT_EQ(Slot(Tensor(nullptr, DType::f32, {huge, huge, 0})).elements(), 0);
+}
+
+TEST(Contiguity, IgnoresUnitAndEmptyDimensions) {
+  Tensor t(nullptr, DType::f32, {3, 1, 4});
+  t.stride[1] = 99;
+  EXPECT_TRUE(Slot(t).is_contiguous());
+  t.stride[0] = 5;
+  EXPECT_FALSE(Slot(t).is_contiguous());
+  t.shape[2] = 0;
+  EXPECT_TRUE(Slot(t).is_contiguous());
+}
+
+}  // namespace
+}  // namespace turnout::core

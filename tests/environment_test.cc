@@ -1,0 +1,110 @@
+// Environment variables, and the choice of the instruction set.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "simd/isa.h"
+#include "small_dispatch.h"
+#include "turnout/mluop/mlu_op.h"
+#include "turnout/turnout.h"
+
+namespace turnout {
+namespace {
+
+using test::Dispatch;
+using test::Lines;
+
+TEST(IsaChoice, IsCappedByTheEnvironmentAndNeverAboveTheCpu) {
+  const Isa best = core::best_isa();
+  EXPECT_TRUE(is_supported(best));
+#if defined(__x86_64__)
+  ASSERT_EQ(setenv("TURNOUT_ISA", "sse4", 1), 0);
+  EXPECT_EQ(Context().isa(), Isa::sse4);
+  ASSERT_EQ(setenv("TURNOUT_ISA", "avx512_dl", 1), 0);
+  EXPECT_EQ(Context().isa(), best);
+  unsetenv("TURNOUT_ISA");
+  EXPECT_THROW(Context({.isa = Isa::neon}), Error);
+  for (Isa isa : {Isa::sse4, Isa::avx2, Isa::avx512, Isa::avx512_dl}) {
+    if (is_supported(isa)) {
+      EXPECT_EQ(Context({.isa = isa}).isa(), isa);
+    } else {
+      EXPECT_THROW(Context({.isa = isa}), Error);
+    }
+  }
+#endif
+}
+
+// An invalid value is an error that names the variable, the value and the valid values, in C++ and in C.
+TEST(Environment, BadWordsAreOneSentence) {
+  const struct {
+    const char *name, *value, *sentence;
+  } rows[] = {
+      {"TURNOUT_ISA", "mmx", "TURNOUT_ISA is 'mmx', expected one of sse4, avx2, avx512, avx512_dl, neon"},
+      {"TURNOUT_ISA", "best", "TURNOUT_ISA is 'best', expected one of sse4, avx2, avx512, avx512_dl, neon"},
+      {"TURNOUT_LOG", "yes", "TURNOUT_LOG is 'yes', expected a level, 0 .. 5"},
+      {"TURNOUT_LOG", "-1", "TURNOUT_LOG is '-1', expected a level, 0 .. 5"},
+      {"TURNOUT_LOG", "1x", "TURNOUT_LOG is '1x', expected a level, 0 .. 5"},
+      {"TURNOUT_NUM_THREADS", "0", "TURNOUT_NUM_THREADS is '0', expected 1 .. 1024"},
+  };
+  for (const auto& [name, value, sentence] : rows) {
+    ASSERT_EQ(setenv(name, value, 1), 0);
+    try {
+      Context context;
+      ADD_FAILURE() << name << "=" << value << " was accepted";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::bad_param);
+      EXPECT_STREQ(error.what(), sentence);
+    }
+    mluOpHandle_t handle = nullptr;
+    EXPECT_EQ(mluOpCreate(&handle), MLUOP_STATUS_BAD_PARAM);
+    EXPECT_EQ(handle, nullptr);
+    EXPECT_STREQ(turnoutLastError(), sentence);
+    ASSERT_EQ(setenv(name, "", 1), 0);  // an empty value counts as unset
+    EXPECT_NO_THROW(Context());
+    unsetenv(name);
+  }
+}
+
+#if defined(__x86_64__)
+constexpr const char* kForeignIsa = "neon";
+#else
+constexpr const char* kForeignIsa = "sse4";
+#endif
+
+TEST(Environment, AnInstructionSetThatTheCpuLacksChangesNothing) {
+  const Isa best = core::best_isa();
+  EXPECT_EQ(core::isa_note(), "");
+  ASSERT_EQ(setenv("TURNOUT_ISA", kForeignIsa, 1), 0);
+  EXPECT_EQ(Context().isa(), best);
+  EXPECT_EQ(core::isa_note(), std::string("TURNOUT_ISA is ") + kForeignIsa +
+                                  ", which this CPU or this build lacks: " + name_of(best) + " is used");
+  ASSERT_EQ(setenv("TURNOUT_ISA", name_of(best), 1), 0);
+  EXPECT_EQ(core::isa_note(), "");
+  unsetenv("TURNOUT_ISA");
+}
+
+// Runs in its own process, because the note is logged once per process.
+TEST(EnvironmentDeathTest, AnInstructionSetThatTheCpuLacksIsLoggedOnce) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  const auto log_two_calls = [] {
+    setenv("TURNOUT_ISA", kForeignIsa, 1);
+    Lines lines;
+    Context context({.threads = 1});
+    Dispatch dispatch;
+    dispatch(context);  // the log is off: no note
+    set_log(1, &Lines::sink, &lines);
+    dispatch(context);
+    dispatch(context);
+    for (const auto& [level, line] : lines.all)
+      std::fprintf(stderr, "%d %s;", level, line.substr(0, 40).c_str());
+    std::exit(lines.all.size() == 3 ? 0 : 1);
+  };
+  EXPECT_EXIT(log_two_calls(), testing::ExitedWithCode(0),
+              std::string("^1 .turnout. TURNOUT_ISA is ") + kForeignIsa +
+                  ".*;1 .turnout. moe_dispatch_forward.*;1 .turnout. moe_dispatch_forward");
+}
+
+}  // namespace
+}  // namespace turnout
