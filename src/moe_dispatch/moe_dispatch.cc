@@ -50,13 +50,15 @@ struct Dispatch {
 class DispatchPlan {
  public:
   // in_place: dispatch shares memory with input.
-  DispatchPlan(const Slot& input, std::int64_t choices, const Slot& dispatch, Fill fill, bool in_place)
-      : rows_(dispatch.shape[0]), copied_bytes_(in_place ? input.elements() * size_of(input.dtype) : 0) {
-    const std::int64_t moved = choices * input.elements() * size_of(input.dtype);
+  DispatchPlan(const ConstTensor& input, std::int64_t choices, const Tensor& dispatch, Fill fill,
+               bool in_place)
+      : rows_(dispatch.shape[0]) {
+    const std::int64_t input_bytes = input.shape[0] * input.shape[1] * size_of(input.dtype);
     const std::int64_t table_bytes = rows_ * std::int64_t{sizeof(std::int64_t)};
+    copied_bytes_ = in_place ? input_bytes : 0;
     // Without a table, while one thread is enough or the table would cost more than the rows that are
     // written.
-    in_order_ = fill == Fill::keep && moved < std::max(kParallelBytes, table_bytes / 2);
+    in_order_ = fill == Fill::keep && choices * input_bytes < std::max(kParallelBytes, table_bytes / 2);
   }
 
   bool in_order() const { return in_order_; }
