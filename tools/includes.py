@@ -1,6 +1,6 @@
 """Checks the #include lines of src/: the order of the layers, and which files may include which library.
 
-    core <- simd <- runtime <- indices, rows, matrix <- a family <- its c_*.cc, aclnn.cc, python.cc; doors/
+    core <- simd <- runtime <- indices, rows, matrix <- a family <- its c_*.cc, aclnn.cc, *python.cc; doors/
 
 A layer may include itself and the layers before it. A family may not include another family.
 """
@@ -30,7 +30,7 @@ FAMILIES = {path.parent.name for path in SRC.glob("*/operators.cc")}
 # Headers, by pattern, that only files in the given places may include.
 LIBRARIES = {
     r"<hwy/": ("Highway", r"simd/"),
-    r"<nanobind/|<Python\.h>": ("nanobind and Python", r"doors/python/|\w+/python\.cc$"),
+    r"<nanobind/|<Python\.h>": ("nanobind and Python", r"doors/python/|\w+/(\w+_)?python\.cc$"),
     r"<(thread|condition_variable|pthread\.h)>": ("a thread library", r"runtime/"),
     r'"turnout/mluop/': ("the C interface of MLU-OPS", r"doors/c/|\w+/c_\w+\.(cc|h)$"),
     r'"turnout/aclnn/': ("the C interface of CANN", r"doors/aclnn/|\w+/aclnn\.cc$"),
@@ -51,7 +51,7 @@ def allowed(name: str) -> set[str]:
         return MAY_INCLUDE.get(layer, set())
     own = {*BELOW_FAMILIES, layer}
     file = name.split("/")[-1]
-    if file == "python.cc":
+    if file.endswith("python.cc"):
         return own | {"doors/python"}
     if file == "aclnn.cc":
         return own | {"doors/aclnn"}

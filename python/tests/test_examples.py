@@ -67,3 +67,18 @@ def test_point_pillars_canvas_has_each_pillar_in_its_place(point_pillars):
     assert canvas[5, 7].tolist() == [1, 2]
     assert canvas[495, 431].tolist() == [3, 4]
     assert int((canvas != 0).sum()) == 4
+
+
+def test_toy_transducer_learns(tmp_path, capsys):
+    """Both halves of the training lower the loss, and the words of the alignment have times."""
+    from matplotlib.image import imread
+
+    path = tmp_path / "new" / "toy.png"
+    losses, _ = load("toy_transducer").main(["--steps", "24", "--batch", "6", "--out", str(path)])
+    assert len(losses) == 24
+    assert sum(losses[9:12]) < 0.9 * sum(losses[:3])
+    assert sum(losses[-3:]) < 0.95 * sum(losses[9:12])
+    assert min(imread(path).shape[:2]) > 300
+    said = capsys.readouterr().out
+    for word in ("bad", "cage", "feed"):
+        assert f" s  {word} " in said
