@@ -6,6 +6,7 @@
 #     KERNELS         loops, compiled once per instruction set
 #     C_SOURCES       the C interface of MLU-OPS
 #     ACLNN_SOURCES   the C interface of CANN
+#     BINDINGS        Python bindings beside python.cc, each named *_python.cc
 #     TESTS           sources of the program <family>_test
 #     C_TESTS         added to the program c_api_test
 #     C_ORDER_TESTS   added to the program c_order_test, which tests the order of checks
@@ -14,15 +15,15 @@
 # The files operators.cc, c_operators.cc, python.cc, fuzz.cc and bench.cc are added without being listed; every
 # family must have them.
 function(turnout_family)
-  set(kinds SOURCES KERNELS C_SOURCES ACLNN_SOURCES TESTS C_TESTS C_ORDER_TESTS ACLNN_TESTS)
+  set(kinds SOURCES KERNELS C_SOURCES ACLNN_SOURCES BINDINGS TESTS C_TESTS C_ORDER_TESTS ACLNN_TESTS)
   cmake_parse_arguments(PARSE_ARGV 0 given "" "" "${kinds}")
   if(given_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "turnout_family: ${given_UNPARSED_ARGUMENTS} is none of ${kinds}")
   endif()
   set(given_OPERATORS operators.cc)
   set(given_C_OPERATORS c_operators.cc)
-  set(given_BINDINGS python.cc)
-  foreach(kind ${kinds} OPERATORS C_OPERATORS BINDINGS)
+  list(APPEND given_BINDINGS python.cc)
+  foreach(kind ${kinds} OPERATORS C_OPERATORS)
     list(TRANSFORM given_${kind} PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/)
     set_property(GLOBAL APPEND PROPERTY turnout_${kind} ${given_${kind}})
   endforeach()

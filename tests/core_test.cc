@@ -106,8 +106,25 @@ TEST(Log, OneLinePerCallMadeFromTheSignature) {
   const std::string expected =
       "[turnout] moe_dispatch_forward(gates f32[2], indices i32[2], locations i32[2], input f32[2, 3], "
       "dispatch f32[2, 3], capacity 1, num_experts 2, fill 1): algorithm=last writers isa=" +
-      std::string(name_of(context.isa())) + " threads=1 scratch=16 us=";
+      std::string(name_of(core::without_dl(context.isa()))) + " threads=1 scratch=64 us=";
   EXPECT_EQ(lines.all[0].second.substr(0, expected.size()), expected) << lines.all[0].second;
+}
+
+// Most kernels are not compiled for avx512_dl: nothing of it would be used. The log does not claim otherwise.
+TEST(Log, SaysWhichInstructionSetRuns) {
+  Context context({.threads = 1});
+  std::vector<Isa> seen;
+  context.set_observer([](const CallRecord& record,
+                          void* user) { static_cast<std::vector<Isa>*>(user)->push_back(record.isa); },
+                       &seen);
+  Dispatch dispatch;
+  dispatch(context);
+  const std::int32_t site[2] = {0, 1};
+  std::int32_t out[2], pairs[2], num[1];
+  get_indice_pairs(context, view(site, {1, 2}), view(out, {1, 2}), view(pairs, {1, 2, 1}), view(num, {1}),
+                   {.spatial_shape = {4}, .kernel_size = {1}});
+  const std::vector<Isa> expected = {core::without_dl(context.isa()), context.isa()};
+  EXPECT_EQ(seen, expected);
 }
 
 TEST(Log, FailuresHaveTheirSentenceAndEmptyCallsAreLevelFive) {

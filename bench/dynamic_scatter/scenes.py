@@ -1,11 +1,11 @@
-"""The comparisons of dynamic_scatter: gradients, reductions, the index, training, voxels, small calls."""
+"""The comparisons of dynamic_scatter: gradients, reductions, the index, training, voxels, given indices."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 import torch
-from dynamic_scatter import numpy_peer, torch_peer, turnout_entries
+from dynamic_scatter import by_index, numpy_peer, torch_peer, turnout_entries
 from dynamic_scatter.shapes import LARGE, NARROW, SEED, WIDE, Hard, Points
 from harness import SETTLE, Comparison, Summary, compare, copy_floor, from_cpp, median, with_threads
 
@@ -33,6 +33,7 @@ def run(seconds: float) -> list[Comparison]:
         done += [threads(Points(scale), seconds), training(Points(scale), seconds)]
     for order in ("scan", "shuffled"):
         done.append(hard(Hard(Points(LARGE, order).points, LARGE, 10, 60_000), order, seconds, summary))
+    done += by_index.comparisons(seconds, summary)
     done += small_calls(seconds)
     from_cpp("dynamic_scatter", "points / cells / channels / threads / reduction, or without some", seconds)
     summary.show()

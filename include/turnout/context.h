@@ -34,8 +34,8 @@ struct CallRecord {
   const char* algorithm;  // chosen by the plan; "" if the call ended before that
   const char* error;      // the message of a failed call, else nullptr
   bool skipped;           // true if no output has an element, so nothing was computed
-  Isa isa;
-  int threads;  // upper limit of the threads that took part
+  Isa isa;                // of the kernels: avx512 also in a context of avx512_dl, if that adds nothing
+  int threads;            // upper limit of the threads that took part
   std::int64_t scratch_bytes;
   double microseconds;
 };

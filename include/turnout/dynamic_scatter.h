@@ -36,15 +36,19 @@ inline void voxelize(const ConstTensor& points, const ConstTensor& voxel_size,
 //
 // voxels [max_voxels, max_points, features], dtype of points; coors [max_voxels, 3];
 // num_points_per_voxel [max_voxels], the number of points stored. Unused elements of the three are set to 0.
+// point2voxel_map [points], or nullptr: the voxel of each point, also of one that is dropped because its
+// voxel is full; -1 for a point outside of the range or of a dropped voxel.
 TURNOUT_API std::int64_t voxelize_hard(Context& context, const ConstTensor& points,
                                        const ConstTensor& voxel_size, const ConstTensor& point_cloud_range,
                                        const Tensor& voxels, const Tensor& coors,
-                                       const Tensor& num_points_per_voxel);
+                                       const Tensor& num_points_per_voxel,
+                                       const Tensor* point2voxel_map = nullptr);
 inline std::int64_t voxelize_hard(const ConstTensor& points, const ConstTensor& voxel_size,
                                   const ConstTensor& point_cloud_range, const Tensor& voxels,
-                                  const Tensor& coors, const Tensor& num_points_per_voxel) {
+                                  const Tensor& coors, const Tensor& num_points_per_voxel,
+                                  const Tensor* point2voxel_map = nullptr) {
   return voxelize_hard(default_context(), points, voxel_size, point_cloud_range, voxels, coors,
-                       num_points_per_voxel);
+                       num_points_per_voxel, point2voxel_map);
 }
 
 // Points with equal rows of coors form one voxel. Voxels are numbered in ascending order of (coors[0],
@@ -97,6 +101,68 @@ inline void dynamic_scatter_backward(const ConstTensor& grad_voxel_feats, const 
   dynamic_scatter_backward(default_context(), grad_voxel_feats, result, grad_feats, reduce_type);
 }
 
+// Rows reduced by a given index, with torch_scatter's results. For group g with the rows i_0 < i_1 < .. that
+// have index[i] == g:
+//   scatter_sum   out[g, c] = 0 + src[i_0, c] + src[i_1, c] + ..; integers wrap around
+//   scatter_mean  that sum, divided by the number of rows of g, or by 1 if there are none
+//   scatter_max   out[g, c] is the largest src[i, c] and argmax[g, c] its i, of equal ones the first. The
+//                 maximum starts at the least finite number of the dtype and takes what is larger: NaN and
+//                 -inf are never taken. Where nothing is taken, as in a group without rows, out[g, c] is 0
+//                 and argmax[g, c] is the number of rows of src.
+// The index may be in any order; an ascending one is faster.
+//
+// src [rows, channels]: a float, or for sum and max int32 or int64; index [rows], int32 or int64, each
+// 0 .. groups - 1, else an error; out [groups, channels], dtype of src; argmax [groups, channels], int32 or
+// int64. At most 2147483647 rows and groups. 16-bit floats are added and divided in float and rounded once.
+// Results are bit-identical for any thread count and instruction set.
+TURNOUT_API void scatter_sum(Context& context, const ConstTensor& src, const ConstTensor& index,
+                             const Tensor& out);
+TURNOUT_API void scatter_mean(Context& context, const ConstTensor& src, const ConstTensor& index,
+                              const Tensor& out);
+TURNOUT_API void scatter_max(Context& context, const ConstTensor& src, const ConstTensor& index,
+                             const Tensor& out, const Tensor& argmax);
+inline void scatter_sum(const ConstTensor& src, const ConstTensor& index, const Tensor& out) {
+  scatter_sum(default_context(), src, index, out);
+}
+inline void scatter_mean(const ConstTensor& src, const ConstTensor& index, const Tensor& out) {
+  scatter_mean(default_context(), src, index, out);
+}
+inline void scatter_max(const ConstTensor& src, const ConstTensor& index, const Tensor& out,
+                        const Tensor& argmax) {
+  scatter_max(default_context(), src, index, out, argmax);
+}
+
+// How many groups an index [rows] has: its largest value + 1, and 0 without rows. A negative value, or one
+// above 2147483646, is an error.
+TURNOUT_API std::int64_t scatter_dim_size(Context& context, const ConstTensor& index);
+inline std::int64_t scatter_dim_size(const ConstTensor& index) {
+  return scatter_dim_size(default_context(), index);
+}
+
+// Gradients of the three with respect to src. With g = index[i]:
+//   scatter_sum_backward   grad_src[i, c] = grad_out[g, c]
+//   scatter_mean_backward  grad_src[i, c] = grad_out[g, c] / the number of rows of g
+//   scatter_max_backward   grad_src[i, c] = grad_out[g, c] if argmax[g, c] == i, else 0
+// grad_out [groups, channels], a float; grad_src [rows, channels]; index and argmax as above.
+TURNOUT_API void scatter_sum_backward(Context& context, const ConstTensor& grad_out, const ConstTensor& index,
+                                      const Tensor& grad_src);
+TURNOUT_API void scatter_mean_backward(Context& context, const ConstTensor& grad_out,
+                                       const ConstTensor& index, const Tensor& grad_src);
+TURNOUT_API void scatter_max_backward(Context& context, const ConstTensor& grad_out, const ConstTensor& index,
+                                      const ConstTensor& argmax, const Tensor& grad_src);
+inline void scatter_sum_backward(const ConstTensor& grad_out, const ConstTensor& index,
+                                 const Tensor& grad_src) {
+  scatter_sum_backward(default_context(), grad_out, index, grad_src);
+}
+inline void scatter_mean_backward(const ConstTensor& grad_out, const ConstTensor& index,
+                                  const Tensor& grad_src) {
+  scatter_mean_backward(default_context(), grad_out, index, grad_src);
+}
+inline void scatter_max_backward(const ConstTensor& grad_out, const ConstTensor& index,
+                                 const ConstTensor& argmax, const Tensor& grad_src) {
+  scatter_max_backward(default_context(), grad_out, index, argmax, grad_src);
+}
+
 // The voxels of a set of points, computed once and used for many reductions and gradients:
 //
 //   VoxelIndex index(context, coors);
@@ -121,6 +187,8 @@ class TURNOUT_API VoxelIndex {
 
   void write(const Tensor& voxel_coors, const Tensor& point2voxel_map,
              const Tensor& voxel_points_count) const;
+  // first_point [voxels], int32 or int64: the first point of each voxel, that with the smallest number.
+  void first_points(const Tensor& first_point) const;
   void reduce(const ConstTensor& feats, const Tensor& voxel_feats, Reduce reduce_type = Reduce::max) const;
   // feats and voxel_feats are required for Reduce::max and may be nullptr otherwise.
   void reduce_backward(const ConstTensor& grad_voxel_feats, const ConstTensor* feats,

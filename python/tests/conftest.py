@@ -8,6 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
+import turnout
+
 # TURNOUT_TEST_CORE=1 tests an installation without torch. Anywhere else a missing torch is an error, so that
 # no run leaves the torch tests out by accident.
 if os.environ.get("TURNOUT_TEST_CORE") == "1" and importlib.util.find_spec("torch") is None:
@@ -49,8 +51,9 @@ def same_bits(a, b):
 
 
 def in_forked_child(function, *arguments):
-    """What the function returns in a forked child; a child that hangs is a failure."""
-    with multiprocessing.get_context("fork").Pool(1) as pool:
+    """What the function returns in a forked child with as many threads; a child that hangs is a failure."""
+    threads = turnout.get_num_threads()
+    with multiprocessing.get_context("fork").Pool(1, turnout.set_num_threads, (threads,)) as pool:
         return pool.apply_async(function, arguments).get(timeout=60)
 
 
@@ -85,3 +88,18 @@ def cache():
     turnout.output_cache(before)
     yield turnout.output_cache
     turnout.output_cache(before)
+
+
+@pytest.fixture
+def pairs_built(monkeypatch):
+    """The calls of sparse modules that build pairs, as a list that grows."""
+    from turnout.torch.nn import geometry
+
+    calls, build = [], geometry.get_indice_pairs
+
+    def counting(*arguments, **options):
+        calls.append(arguments)
+        return build(*arguments, **options)
+
+    monkeypatch.setattr(geometry, "get_indice_pairs", counting)
+    return calls

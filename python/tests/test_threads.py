@@ -1,5 +1,7 @@
 """The same bits whatever the number of threads, from several Python threads, and after fork()."""
 
+import multiprocessing
+from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 
 import numpy as np
@@ -43,3 +45,22 @@ def test_after_fork(rng, threads):
 def test_automatic(threads):
     threads(0)
     assert turnout.get_num_threads() >= 1
+
+
+@pytest.mark.parametrize(("method", "told"), [("fork", ""), ("fork", "2"), ("spawn", ""), ("spawn", "2")])
+def test_workers_have_one_thread(threads, monkeypatch, method, told):
+    """Those of a Pool and of a DataLoader are daemonic; a process that is not keeps all threads."""
+    threads(2)
+    if told:
+        monkeypatch.setenv("TURNOUT_NUM_THREADS", told)
+    context = multiprocessing.get_context(method)
+    with context.Pool(1) as pool:
+        assert pool.apply_async(turnout.get_num_threads).get(timeout=60) == (2 if told else 1)
+    assert turnout.get_num_threads() == 2
+
+
+def test_other_processes_keep_their_threads(threads):
+    threads(2)
+    context = multiprocessing.get_context("fork")
+    with ProcessPoolExecutor(1, mp_context=context) as pool:
+        assert pool.submit(turnout.get_num_threads).result(timeout=60) == 2

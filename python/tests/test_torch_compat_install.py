@@ -12,7 +12,9 @@ from turnout import compat
 from turnout.compat import fast_rnnt as our_fast_rnnt
 from turnout.compat import k2 as our_k2
 from turnout.compat import mmcv as our_mmcv
+from turnout.compat import spconv as our_spconv
 from turnout.compat import torch_npu as our_torch_npu
+from turnout.compat import torch_scatter as our_torch_scatter
 from turnout.compat import torchaudio as our_torchaudio
 from turnout.compat._install import Installation
 
@@ -119,8 +121,153 @@ def test_uninstall_gives_the_package_back(installation):
     assert ops.nms == 7
 
 
+@pytest.mark.usefixtures("on_disk")
+def test_a_package_that_is_kept_is_imported(installation):
+    """Other parts of it are needed; a second installation finds it imported, by us."""
+    installation._keeps_package = True
+    for _ in range(2):
+        installation.install()
+        thing, ops = importlib.import_module("thing"), importlib.import_module("thing.ops")
+        assert ops.Grid is Grid and (thing.answer, ops.nms) == (42, 7)
+        installation.uninstall()
+        assert ops.Grid is not Grid and not hasattr(ops, "Scatter")
+        assert sys.modules["thing.ops"] is ops
+    del sys.modules["thing"]
+    importlib.import_module("thing")
+    with pytest.raises(RuntimeError, match="thing is imported already"):
+        installation.install()
+
+
+def test_registries_are_undone_also_when_a_later_one_fails():
+    entries = []
+
+    def enter():
+        entries.append("entered")
+        return entries.clear
+
+    def fail():
+        raise OSError
+
+    made = Installation("thing", {"thing": {}}, registries=(enter, lambda: None))
+    made.install()
+    assert entries == ["entered"]
+    made.uninstall()
+    assert entries == []
+    made = Installation("thing", {"thing": {}}, registries=(enter, fail))
+    with pytest.raises(OSError):
+        made.install()
+    assert entries == [] and not made.is_installed and "thing" not in sys.modules
+
+
+# -- mmcv: absent, without its operators as mmcv-lite, and whole -------------------------------------------
+
+MMENGINE = {
+    "mmengine/__init__.py": "",
+    "mmengine/registry.py": """
+class Registry:
+    def __init__(self):
+        self._module_dict = {}
+    @property
+    def module_dict(self):
+        return self._module_dict
+    def _register_module(self, module, module_name=None, force=False):
+        if not force and module_name in self._module_dict:
+            raise KeyError(module_name)
+        self._module_dict[module_name] = module
+MODELS = Registry()
+""",
+}
+LITE = {
+    "mmcv/__init__.py": "__version__ = '2.2.0'",
+    "mmcv/cnn.py": "def build_conv_layer(): pass",
+    "mmcv/ops/__init__.py": "import mmcv._ext",
+}
+WHOLE = {
+    **LITE,
+    "mmcv/ops/__init__.py": "from mmcv.ops.sparse_conv import SparseConv3d\nnms = 7",
+    "mmcv/ops/sparse_conv.py": """
+from mmengine.registry import MODELS
+class SparseConv3d: pass
+MODELS._register_module(SparseConv3d, "SparseConv3d")
+""",
+}
+
+
+@pytest.fixture
+def packages(tmp_path, monkeypatch, request):
+    """These files as packages, and no other mmcv or mmengine."""
+    names = {"mmcv", "mmengine"}
+    before = {name: module for name, module in sys.modules.items() if name.split(".")[0] in names}
+    for name in before:
+        del sys.modules[name]
+    for name, text in request.param.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield request.param
+    our_mmcv.uninstall()
+    for name in [name for name in sys.modules if name.split(".")[0] in names]:
+        del sys.modules[name]
+    sys.modules.update(before)
+
+
+@pytest.mark.parametrize(
+    "packages",
+    [MMENGINE, {**MMENGINE, **LITE}, {**MMENGINE, **WHOLE}],
+    indirect=True,
+    ids=["absent", "lite", "whole"],
+)
+def test_mmcv_and_the_registry(packages):
+    """One line, then models find the names and build layers by them; and all of it is undone."""
+    our_mmcv.install()
+    our_mmcv.install()
+    from mmcv.ops import SparseConv3d, SparseConvTensor, SubMConv3d
+    from mmcv.ops.sparse_conv import SparseConv3d as Again
+    from mmengine.registry import MODELS
+
+    assert SparseConv3d is Again is our_mmcv.SparseConv3d and SparseConvTensor is our_mmcv.SparseConvTensor
+    assert MODELS.module_dict["SparseConv3d"] is SparseConv3d
+    assert MODELS.module_dict["SubMConv3d"] is SubMConv3d
+    assert MODELS.module_dict["SubMConv3d"](3, 4, 3, stride=1, padding=1, bias=False).weight.shape == (
+        3,
+        3,
+        3,
+        3,
+        4,
+    )
+    spec = importlib.util.find_spec("mmcv.ops")
+    assert spec is sys.modules["mmcv.ops"].__spec__ and spec.name == "mmcv.ops"
+    if "mmcv/cnn.py" in packages:
+        assert importlib.import_module("mmcv.cnn").build_conv_layer is not None
+        assert importlib.import_module("mmcv").__version__ == "2.2.0"
+    is_whole = packages.get("mmcv/ops/__init__.py") == WHOLE["mmcv/ops/__init__.py"]
+    if is_whole:
+        assert importlib.import_module("mmcv.ops").nms == 7
+    our_mmcv.uninstall()
+    assert sorted(MODELS.module_dict) == (["SparseConv3d"] if is_whole else [])
+    if is_whole:
+        theirs = importlib.import_module("mmcv.ops").SparseConv3d
+        assert theirs is not SparseConv3d and MODELS.module_dict["SparseConv3d"] is theirs
+    else:
+        assert "mmcv.ops" not in sys.modules
+    our_mmcv.install()
+    assert importlib.import_module("mmcv.ops").SparseConv3d is SparseConv3d
+    assert MODELS.module_dict["SparseConv3d"] is SparseConv3d
+
+
+@pytest.mark.parametrize("packages", [{**MMENGINE, **WHOLE}], indirect=True)
+def test_mmcv_that_is_imported_already(packages):
+    mmcv = importlib.import_module("mmcv")
+    with pytest.raises(RuntimeError, match="mmcv is imported already"):
+        our_mmcv.install()
+    assert mmcv.__file__.endswith("mmcv/__init__.py") and "mmcv.ops" not in sys.modules
+    our_mmcv.install(force=True)
+    assert importlib.import_module("mmcv.ops").SparseConv3d is our_mmcv.SparseConv3d
+
+
+@pytest.mark.parametrize("packages", [{}], indirect=True)
 @pytest.mark.skipif(importlib.util.find_spec("mmcv") is not None, reason="mmcv is installed")
-def test_mmcv():
+def test_mmcv(packages):
     our_mmcv.install()
     try:
         from mmcv.ops import DynamicScatter, Voxelization, dynamic_scatter, voxelization
@@ -210,7 +357,15 @@ def test_torchaudio():
 
 
 def test_names():
-    for module in (our_fast_rnnt, our_k2, our_mmcv, our_torch_npu, our_torchaudio):
+    for module in (
+        our_fast_rnnt,
+        our_k2,
+        our_mmcv,
+        our_spconv,
+        our_torch_npu,
+        our_torch_scatter,
+        our_torchaudio,
+    ):
         assert all(hasattr(module, name) for name in module.__all__)
     assert compat.__doc__
 

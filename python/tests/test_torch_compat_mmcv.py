@@ -20,7 +20,8 @@ pytestmark = pytest.mark.torch
 
 def test_scatter_signatures():
     parameters = inspect.signature(dynamic_scatter).parameters
-    assert list(parameters) == ["feats", "coors", "reduce_type"]
+    assert list(parameters) == ["feats", "coors", "reduce_type", "return_map"]
+    assert parameters["return_map"].kind is inspect.Parameter.KEYWORD_ONLY  # which mmdet3d's own has
     assert parameters["reduce_type"].default == "max"
     assert list(inspect.signature(DynamicScatter).parameters) == [
         *("voxel_size", "point_cloud_range", "average_points")

@@ -69,6 +69,15 @@ def test_definition(rng, door, dtype, reduce_type):
     assert torch.equal(first, torch.from_numpy(wanted).to(dtype))
 
 
+def test_return_map(rng):
+    feats, coors = tensors(rng)
+    *plain, point2voxel_map = dynamic_scatter(feats, coors, "mean", return_map=True)
+    expected = FORWARD(feats, coors, "mean")
+    assert torch.equal(point2voxel_map, expected[2])
+    assert all(torch.equal(a, b) for a, b in zip(plain, expected[:2], strict=True))
+    assert len(dynamic_scatter(feats, coors)) == 2
+
+
 def test_index_of_tensors(rng):
     feats, coors = tensors(rng)
     voxels = turnout.VoxelIndex(coors)
@@ -77,6 +86,7 @@ def test_index_of_tensors(rng):
     for actual, wanted in zip(results, expected, strict=True):
         assert type(actual) is torch.Tensor
         assert same_bits(actual.numpy(), wanted)
+    assert type(voxels.first_point) is torch.Tensor
     with pytest.raises(ValueError, match=r"VoxelIndex\.reduce: feats requires grad, which only turnout"):
         voxels.reduce(feats.requires_grad_())
 

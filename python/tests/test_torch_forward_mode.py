@@ -11,6 +11,7 @@ pytestmark = pytest.mark.torch
 OPS = torch.ops.turnout
 COORS = torch.tensor([[0, 1], [2, 0], [0, 1], [-1, 0]])
 MAP = torch.tensor([0, 1, 0, -1])
+GROUPS = torch.tensor([0, 1, 0, 1])
 ORDER = torch.tensor([2, 0, 3, 1])
 COUNT = torch.tensor([[4, 0], [0, 0]])
 SIZE, RANGE = [0.5] * 3, [-4.0] * 3 + [4.0] * 3
@@ -75,6 +76,15 @@ CALLS = {
     "dynamic_scatter_backward": (
         *("grad_voxel_feats", (2, 3)),
         lambda x: OPS.dynamic_scatter_backward(x, None, None, MAP, None, "sum"),
+    ),
+    "scatter_sum": ("src", (4, 3), lambda x: OPS.scatter_sum(x, GROUPS, 2)),
+    "scatter_mean": ("src", (4, 3), lambda x: OPS.scatter_mean(x, GROUPS, 2)),
+    "scatter_max": ("src", (4, 3), lambda x: OPS.scatter_max(x, GROUPS, 2)[0]),
+    "scatter_sum_backward": ("grad_out", (2, 3), lambda x: OPS.scatter_sum_backward(x, GROUPS)),
+    "scatter_mean_backward": ("grad_out", (2, 3), lambda x: OPS.scatter_mean_backward(x, GROUPS)),
+    "scatter_max_backward": (
+        *("grad_out", (2, 3)),
+        lambda x: OPS.scatter_max_backward(x, GROUPS, torch.zeros(2, 3, dtype=torch.int64)),
     ),
     "indice_convolution_forward": (
         *("features", (4, 3)),

@@ -98,7 +98,7 @@ CALLS = {
     "voxelize": {"points": torch.ones(4, 3), "voxel_size": SIZE, "point_cloud_range": RANGE},
     "voxelize_hard": {
         **{"points": torch.ones(4, 3), "voxel_size": SIZE, "point_cloud_range": RANGE},
-        **{"max_points": 2, "max_voxels": 3},
+        **{"max_points": 2, "max_voxels": 3, "return_map": True},
     },
     "dynamic_scatter_forward": {"feats": torch.ones(4, 3), "coors": SITES, "reduce_type": "max"},
     "dynamic_scatter_backward": {
@@ -106,6 +106,12 @@ CALLS = {
         **{"point2voxel_map": MAP, "voxel_points_count": torch.ones(2, dtype=torch.int32)},
         "reduce_type": "mean",
     },
+    "scatter_sum": {"src": torch.ones(4, 3), "index": MAP, "dim_size": 2},
+    "scatter_mean": {"src": torch.ones(4, 3), "index": MAP, "dim_size": 2},
+    "scatter_max": {"src": torch.ones(4, 3), "index": MAP, "dim_size": 2},
+    "scatter_sum_backward": {"grad_out": torch.ones(2, 3), "index": MAP},
+    "scatter_mean_backward": {"grad_out": torch.ones(2, 3), "index": MAP},
+    "scatter_max_backward": {"grad_out": torch.ones(2, 3), "index": MAP, "argmax": torch.zeros(2, 3).long()},
     "get_indice_pairs": {
         **{"indices": SITES, "batch_size": 1, "spatial_shape": [5, 6, 7], "kernel_size": [3], "stride": [1]},
         **{"padding": [0], "dilation": [1], "output_padding": [0], "subm": True, "transpose": False},
@@ -218,6 +224,8 @@ def test_shapes_are_checked(name, argument):
     if argument == "filters":
         broken[0] = value[0]
     rows_are_free = argument in ("points", "filters") or (name.startswith("indice_") and value.dim() == 2)
+    if name.startswith("scatter_") and name.endswith("_backward"):
+        rows_are_free = argument == "index" or name != "scatter_max_backward"
     if not rows_are_free and len(value) > 1:
         broken.append(torch.cat([value, value]))
     if (name, argument) == ("get_indice_pairs", "indices"):
@@ -248,6 +256,8 @@ def test_shapes_are_checked(name, argument):
         ("rnnt_logprobs_simple_forward", {"termination_symbol": 6}),
         ("rnnt_logprobs_pruned_forward", {"symbols": TEXT[:, :0]}),
         ("rnnt_prune_ranges", {"score": "most"}),
+        ("scatter_sum", {"dim_size": -1}),
+        ("scatter_max", {"dim_size": 2**31}),
         ("rnnt_logprobs_fused_forward", {"activation": "gelu"}),
         ("get_indice_pairs", {"spatial_shape": [5, 6]}),
         ("get_indice_pairs", {"spatial_shape": [5, 6, 0]}),

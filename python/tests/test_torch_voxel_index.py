@@ -34,6 +34,10 @@ def test_attributes(rng, dims, index):
         assert type(actual) is torch.Tensor
         assert same_bits(actual.numpy(), wanted)
     assert (voxels.points, voxels.voxels) == (60, len(expected[0]))
+    first = [int((voxels.point2voxel_map == v).nonzero()[0, 0]) for v in range(voxels.voxels)]
+    assert voxels.first_point.dtype == torch.int32
+    assert voxels.first_point.tolist() == first
+    assert voxels.first_point is voxels.first_point
     assert repr(voxels) == f"VoxelIndex(60 points in {voxels.voxels} voxels)"
 
 
@@ -228,7 +232,7 @@ def test_torch_func(rng, reduce_type):
 
 
 def assert_same_index(actual, expected, feats):
-    for name in ("voxel_coors", "point2voxel_map", "voxel_points_count"):
+    for name in ("voxel_coors", "point2voxel_map", "voxel_points_count", "first_point"):
         assert torch.equal(getattr(actual, name), getattr(expected, name))
     assert (actual.points, actual.voxels) == (expected.points, expected.voxels)
     for reduce_type in REDUCTIONS:
@@ -252,6 +256,11 @@ def test_a_changed_map_is_refused(rng):
         pickle.loads(pickle.dumps(voxels))
 
 
+def pairs_of(coors):
+    sites = torch.cat([torch.zeros(len(coors), 1, dtype=torch.int32), coors.clamp(min=0)], dim=1)
+    return turnout.torch.get_indice_pairs(sites.unique(dim=0), 1, [3, 3, 3], 3, subm=True)
+
+
 class Scans(torch.utils.data.Dataset):
     def __init__(self, scans):
         self.scans = scans
@@ -260,7 +269,8 @@ class Scans(torch.utils.data.Dataset):
         return len(self.scans)
 
     def __getitem__(self, i):
-        return VoxelIndex(self.scans[i])
+        threads = turnout.get_num_threads(), torch.get_num_threads()
+        return VoxelIndex(self.scans[i]), pairs_of(self.scans[i]), threads
 
 
 @pytest.mark.parametrize(
@@ -268,7 +278,7 @@ class Scans(torch.utils.data.Dataset):
     [("fork", "file_descriptor"), ("fork", "file_system"), ("spawn", "file_descriptor")],
 )
 def test_data_loader(rng, context, strategy):
-    """An index made by a worker; a loader whose worker cannot send it would wait for ever."""
+    """What workers send through shared memory, each on one thread; one that cannot would wait for ever."""
     pairs = [tensors(rng, points=n, requires_grad=True) for n in (60, 3000)]
     before = torch.multiprocessing.get_sharing_strategy()
     torch.multiprocessing.set_sharing_strategy(strategy)
@@ -276,12 +286,15 @@ def test_data_loader(rng, context, strategy):
         loader = torch.utils.data.DataLoader(
             Scans([coors for _, coors in pairs]),
             batch_size=None,
-            num_workers=1,
+            num_workers=2,
             multiprocessing_context=context,
             timeout=60,
         )
-        for index, (feats, coors) in zip(loader, pairs, strict=True):
+        for (index, sent, threads), (feats, coors) in zip(loader, pairs, strict=True):
             assert_same_index(index, VoxelIndex(coors), feats)
+            assert all(torch.equal(a, b) for a, b in zip(sent, pairs_of(coors), strict=True))
+            assert index.point2voxel_map.is_shared() and sent[1].is_shared()
+            assert list(threads) == [1, 1]
     finally:
         torch.multiprocessing.set_sharing_strategy(before)
 
@@ -292,7 +305,7 @@ def test_data_loader(rng, context, strategy):
 def encoder(feats, coors):
     voxels = VoxelIndex(coors)
     means = voxels.reduce(feats, "mean")
-    return torch.cat([voxels.reduce(feats * 2), means], dim=1), voxels.voxel_coors
+    return torch.cat([voxels.reduce(feats * 2), means], dim=1), voxels.voxel_coors, voxels.first_point
 
 
 class Encoder(torch.nn.Module):
@@ -344,9 +357,10 @@ def test_fake_tensors(rng):
     feats, coors = tensors(rng)
     voxels = VoxelIndex(coors)
     with FakeTensorMode(shape_env=ShapeEnv()) as mode:
-        reduced, rows = encoder(mode.from_tensor(feats), mode.from_tensor(coors))
+        reduced, rows, first = encoder(mode.from_tensor(feats), mode.from_tensor(coors))
         assert free_unbacked_symbols(rows.shape[0])
         assert (reduced.shape[0], reduced.shape[1], rows.shape[1]) == (rows.shape[0], 10, 3)
+        assert (tuple(first.shape), first.dtype) == ((rows.shape[0],), torch.int32)
         with pytest.raises(ValueError, match=r"VoxelIndex: coors has dtype f32, expected i32, i64"):
             VoxelIndex(mode.from_tensor(feats))
     with FakeTensorMode() as mode, pytest.raises(NotImplementedError) as caught:

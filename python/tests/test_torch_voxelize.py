@@ -46,8 +46,16 @@ def test_definition(rng, dtype, count):
     points = points_of(rng, count, dtype)
     for results in (OP(points, SIZE, RANGE), turnout.voxelize(points, SIZE, RANGE)):
         assert_like_definition(results, points)
-    for results in (HARD(points, SIZE, RANGE, 3, 20), turnout.voxelize(points, SIZE, RANGE, **LIMITS)):
+    for results in (HARD(points, SIZE, RANGE, 3, 20)[:3], turnout.voxelize(points, SIZE, RANGE, **LIMITS)):
         assert_like_definition(results, points, **LIMITS)
+    for door in (turnout.voxelize, voxelize):
+        results = door(points, SIZE, RANGE, return_map=True, **LIMITS)
+        assert_like_definition(results, points, return_map=True, **LIMITS)
+    assert HARD(points, SIZE, RANGE, 3, 20)[3].shape == (0,)
+    assert len(voxelize(points, SIZE, RANGE, **LIMITS)) == 3
+    for door in (turnout.voxelize, voxelize):
+        with pytest.raises(ValueError, match="voxelize: return_map is True, expected max_points"):
+            door(points, SIZE, RANGE, return_map=True)
 
 
 def test_strided_tensors(rng):
@@ -71,6 +79,7 @@ def test_opcheck(rng, count):
     torch.library.opcheck(OP, (points, SIZE, RANGE))
     torch.library.opcheck(OP, (points.clone().requires_grad_(), SIZE, RANGE))
     torch.library.opcheck(HARD, (points, SIZE, RANGE, 3, 20))
+    torch.library.opcheck(HARD, (points, SIZE, RANGE, 3, 20, True))
 
 
 def test_fake():
@@ -78,7 +87,8 @@ def test_fake():
         points = torch.empty(100, 4, dtype=torch.float16)
         coors = OP(points, SIZE, RANGE)
         assert (tuple(coors.shape), coors.dtype) == ((100, 3), torch.int32)
-        voxels, coors, num = HARD(points, SIZE, RANGE, 3, 20)
+        voxels, coors, num, map_ = HARD(points, SIZE, RANGE, 3, 20, True)
+        assert (tuple(map_.shape), map_.dtype) == ((100,), torch.int32)
         assert free_unbacked_symbols(voxels.shape[0])
         assert voxels.shape[0] == coors.shape[0] == num.shape[0]
         assert (tuple(voxels.shape[1:]), coors.shape[1]) == ((3, 4), 3)

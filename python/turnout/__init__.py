@@ -16,6 +16,7 @@ from turnout.indice_convolution import (
     indice_convolution_backward_data,
     indice_convolution_backward_filter,
     indice_convolution_forward,
+    indice_convolution_index,
     indice_max_pool_backward,
     indice_max_pool_forward,
 )
@@ -50,6 +51,14 @@ from turnout.rnnt_loss import (
     rnnt_pruning_backward,
     rnnt_pruning_forward,
 )
+from turnout.scatter import (
+    scatter_max,
+    scatter_max_backward,
+    scatter_mean,
+    scatter_mean_backward,
+    scatter_sum,
+    scatter_sum_backward,
+)
 from turnout.sparse_conv import get_indice_pairs, indice_pairs_output_shape
 
 __all__ = [
@@ -65,6 +74,7 @@ __all__ = [
     "indice_convolution_backward_data",
     "indice_convolution_backward_filter",
     "indice_convolution_forward",
+    "indice_convolution_index",
     "indice_max_pool_backward",
     "indice_max_pool_forward",
     "indice_pairs_output_shape",
@@ -87,6 +97,12 @@ __all__ = [
     "rnnt_prune_ranges",
     "rnnt_pruning_backward",
     "rnnt_pruning_forward",
+    "scatter_max",
+    "scatter_max_backward",
+    "scatter_mean",
+    "scatter_mean_backward",
+    "scatter_sum",
+    "scatter_sum_backward",
     "set_log",
     "set_num_threads",
     "show_config",

@@ -277,6 +277,7 @@ def indice_convolution_forward(
     bias: Any | None,
     inverse: bool,
     subm: bool,
+    index: Any | None,
     out: Any | None,
     torch_team: bool,
     /,
@@ -287,6 +288,18 @@ def indice_convolution_backward_data(
     indice_pairs: Any,
     indice_num: Any,
     num_act_in: SupportsIndex,
+    inverse: bool,
+    subm: bool,
+    index: Any | None,
+    out: Any | None,
+    torch_team: bool,
+    /,
+) -> Any: ...
+def indice_convolution_index(
+    indice_pairs: Any,
+    indice_num: Any,
+    rows: SupportsIndex,
+    out_rows: SupportsIndex,
     inverse: bool,
     subm: bool,
     out: Any | None,
@@ -348,10 +361,11 @@ def voxelize(
     point_cloud_range: Any,
     max_points: SupportsIndex,
     max_voxels: SupportsIndex,
-    out: Any | tuple[Any | None, Any | None, Any | None] | None,
+    return_map: bool,
+    out: Any | tuple[Any | None, ...] | None,
     torch_team: bool,
     /,
-) -> Any | tuple[Any, Any, Any]: ...
+) -> Any | tuple[Any, ...]: ...
 def dynamic_scatter_forward(
     feats: Any,
     coors: Any,
@@ -372,6 +386,7 @@ def dynamic_scatter_backward(
     /,
 ) -> Any: ...
 def voxel_index(coors: Any, torch_team: bool, /) -> tuple[VoxelIndex, tuple[Any, Any, Any]]: ...
+def voxel_index_first_points(index: VoxelIndex, /) -> Any: ...
 def voxel_index_reduce(index: VoxelIndex, feats: Any, reduce_type: str, out: Any | None, /) -> Any: ...
 def voxel_index_reduce_backward(
     index: VoxelIndex,
@@ -381,4 +396,23 @@ def voxel_index_reduce_backward(
     reduce_type: str,
     out: Any | None,
     /,
+) -> Any: ...
+def scatter_sum(
+    src: Any, index: Any, dim_size: SupportsIndex | None, out: Any | None, torch_team: bool, /
+) -> Any: ...
+def scatter_mean(
+    src: Any, index: Any, dim_size: SupportsIndex | None, out: Any | None, torch_team: bool, /
+) -> Any: ...
+def scatter_max(
+    src: Any,
+    index: Any,
+    dim_size: SupportsIndex | None,
+    out: tuple[Any | None, Any | None] | None,
+    torch_team: bool,
+    /,
+) -> tuple[Any, Any]: ...
+def scatter_sum_backward(grad_out: Any, index: Any, out: Any | None, torch_team: bool, /) -> Any: ...
+def scatter_mean_backward(grad_out: Any, index: Any, out: Any | None, torch_team: bool, /) -> Any: ...
+def scatter_max_backward(
+    grad_out: Any, index: Any, argmax: Any, out: Any | None, torch_team: bool, /
 ) -> Any: ...

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from turnout import _core
@@ -18,8 +19,9 @@ def voxelize(
     *,
     max_points: Int = -1,
     max_voxels: Int = -1,
-    out: Array | tuple[Array | None, Array | None, Array | None] | None = None,
-) -> Array | tuple[Array, Array, Array]:
+    return_map: bool = False,
+    out: Array | tuple[Array | None, ...] | None = None,
+) -> Array | tuple[Array, ...]:
     """The voxel that each point is in; with two limits, the points themselves, voxel by voxel.
 
     ::
@@ -49,6 +51,7 @@ def voxelize(
         max_points: of a voxel, the first points that are kept.
         max_voxels: the first voxels that are kept; later ones are dropped with all their points. Both limits
             are given, or neither (-1).
+        return_map: with limits, ``point2voxel_map`` as a fourth result.
         out: where to write: ``coors``; with limits a tuple in the order of the results, each with
             ``max_voxels`` rows, with None for what is to be allocated. The results are then their first rows.
 
@@ -60,6 +63,8 @@ def voxelize(
         voxels: ``[voxels, max_points, features]``, dtype of ``points``.
         coors: ``[voxels, 3]``, int32: z, y, x.
         num_points_per_voxel: ``[voxels]``, int32: how many points are kept.
+        point2voxel_map: ``[points]``, int32, with ``return_map``: the voxel of each point, also of one that
+            is dropped because its voxel is full; -1 for a point outside of the range or of a dropped voxel.
 
         Each is the array from ``out``, or a new one: torch tensors when ``points`` is one, else NumPy arrays.
 
@@ -67,7 +72,9 @@ def voxelize(
         ValueError: arguments that do not fit together, with a sentence that names the first one.
         TypeError: something that is no array, no number, or no tuple.
     """
-    return _core.voxelize(points, voxel_size, point_cloud_range, max_points, max_voxels, out, False)
+    return _core.voxelize(
+        points, voxel_size, point_cloud_range, max_points, max_voxels, return_map, out, False
+    )
 
 
 def dynamic_scatter_forward(
@@ -178,6 +185,8 @@ class VoxelIndex:
         voxel_coors: ``[voxels, dims]``, ascending.
         point2voxel_map: ``[points]``, int32: the voxel of each point, or -1.
         voxel_points_count: ``[voxels]``, int32.
+        first_point: ``[voxels]``, int32: the first point of each voxel, that with the smallest number. Found
+            when it is asked for.
     """
 
     def __init__(self, coors: Array) -> None:
@@ -185,6 +194,10 @@ class VoxelIndex:
         self.voxel_coors, self.point2voxel_map, self.voxel_points_count = arrays
         self.points: int = len(self.point2voxel_map)
         self.voxels: int = len(self.voxel_points_count)
+
+    @functools.cached_property
+    def first_point(self) -> Array:
+        return _core.voxel_index_first_points(self._index)
 
     def reduce(self, feats: Array, reduce_type: str = "max", *, out: Array | None = None) -> Array:
         """``voxel_feats`` of ``feats``: ``out``, or a new array."""

@@ -41,6 +41,8 @@ def trim() -> None:
 def set_num_threads(threads: int) -> None:
     """How many threads a call may use; 0: TURNOUT_NUM_THREADS, or the CPUs this process may use.
 
+    Daemonic processes of ``multiprocessing``, as are the workers of a ``DataLoader``, start with one thread
+    unless TURNOUT_NUM_THREADS is set. ``worker_init_fn`` may call this function.
     Calls through ``turnout.torch`` use torch's threads instead: see ``torch.set_num_threads``.
     """
     _core.set_num_threads(threads)

@@ -213,7 +213,8 @@ namespace {
 
 constexpr Renames kForwardNames(kDynamicScatterForward, kMluOpDynamicPointToVoxelForward, "");
 constexpr Renames kBackwardNames(kDynamicScatterBackward, kMluOpDynamicPointToVoxelBackward, "");
-constexpr Renames kVoxelizationNames(kVoxelizeHard, kMluOpVoxelization, "point_cloud_range=coors_range");
+constexpr Renames kVoxelizationNames(kVoxelizeHard, kMluOpVoxelization,
+                                     "point_cloud_range=coors_range point2voxel_map=");
 
 mluOpStatus_t call_backward(mluOpHandle_t handle, const Signature& signature, mluOpReduceMode_t reduce_type,
                             const Described (&described)[7], const Workspace& workspace) {
@@ -374,7 +375,7 @@ mluOpStatus_t mluOpVoxelization(mluOpHandle_t handle, const mluOpTensorDescripto
            {deterministic, max_points, max_voxels, NDim},
            [&](const Frame& frame, const turnout::Tensor* t) {
              ran = true;
-             write_voxel_num(t[6], voxelize_hard(frame, t[0], t[1], t[2], t[3], t[4], t[5]));
+             write_voxel_num(t[6], voxelize_hard(frame, t[0], t[1], t[2], t[3], t[4], t[5], nullptr));
            },
            {workspace, workspace_size});
   if (status == MLUOP_STATUS_SUCCESS && !ran) {

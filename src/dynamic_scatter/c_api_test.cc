@@ -5,7 +5,7 @@
 #include <climits>
 
 #include "c_workspace.h"
-#include "dynamic_scatter/signature.h"
+#include "dynamic_scatter/dynamic_scatter.h"
 
 namespace turnout::test {
 namespace {
@@ -187,14 +187,17 @@ TEST_F(CDynamicScatter, NothingAroundTheWorkspaceIsTouched) {
 
 TEST_F(CDynamicScatter, TheSizeIsThatOfThePlan) {
   ScatterForward forward = random(500, 7, 4);
-  EXPECT_EQ(forward.required, families::dynamic_scatter::dynamic_scatter_forward_scratch(500) + 63);
+  EXPECT_EQ(forward.required, families::dynamic_scatter::CoordinateGrouping(500).scratch_bytes() + 63);
   // Whatever the number of voxels is.
   const std::size_t most = after(forward).required;
+  const auto backward = [](std::int64_t points, std::int64_t voxels, int threads) {
+    return families::dynamic_scatter::BackwardPlan(points, voxels, Reduce::max, threads).scratch_bytes();
+  };
   for (std::int64_t voxels : {0, 1, 5, 20, 100, 499, 500})
-    EXPECT_LE(families::dynamic_scatter::dynamic_scatter_backward_scratch(500, voxels) + 63, most) << voxels;
-  for (std::int64_t voxels = 1; voxels <= 200000; voxels = voxels * 3 / 2 + 1)
-    EXPECT_LE(families::dynamic_scatter::dynamic_scatter_backward_scratch(200000, voxels),
-              families::dynamic_scatter::dynamic_scatter_backward_scratch(200000, 200000));
+    EXPECT_LE(backward(500, voxels, handle->context.threads()) + 63, most) << voxels;
+  for (const int threads : {1, 2, 5})
+    for (std::int64_t voxels = 1; voxels <= 200000; voxels = voxels * 3 / 2 + 1)
+      EXPECT_LE(backward(200000, voxels, threads), backward(200000, 200000, threads));
 }
 
 TEST_F(CDynamicScatter, QueriesLookAtNoShape) {

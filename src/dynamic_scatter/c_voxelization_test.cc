@@ -2,7 +2,7 @@
 // written when there is nothing to do, the workspace protocol.
 #include "c_workspace.h"
 #include "dynamic_scatter/c_test_cases.h"
-#include "dynamic_scatter/signature.h"
+#include "dynamic_scatter/dynamic_scatter.h"
 
 namespace turnout::test {
 namespace {
@@ -229,7 +229,7 @@ TEST_F(CVoxelization, OverlapAndAlignment) {
 
 TEST_F(CVoxelization, WorkspaceProtocol) {
   HardVoxels call = small();
-  EXPECT_EQ(call.required, families::dynamic_scatter::voxelize_hard_scratch(5) + 63);
+  EXPECT_EQ(call.required, families::dynamic_scatter::VoxelizeHardPlan(5).scratch_bytes() + 63);
   EXPECT_EQ(call.query(nullptr), kBad);
   EXPECT_EQ(call.run(nullptr, call.required), kBad);
   EXPECT_EQ(call.run(nullptr, 0), kBad);

@@ -6,6 +6,7 @@
 #include <new>
 
 #include "core/dtypes.h"
+#include "dynamic_scatter/maps.h"
 #include "dynamic_scatter/reductions.h"
 #include "dynamic_scatter/signature.h"
 #include "indices/indices.h"
@@ -29,28 +30,6 @@ std::int64_t read_voxel_num(const ConstTensor* voxel_num, std::int64_t voxels) {
   if (num < 0 || num > voxels)
     refuse_backward(concat("voxel_num[0] is ", num, ", expected 0 .. voxels = ", voxels));
   return num;
-}
-
-// A copy of point2voxel_map whose values are -1 .. voxels - 1. Each value is read once: the copy has what was
-// checked.
-void read_map(const ConstTensor& given, std::int64_t voxels, std::int32_t* map) {
-  constexpr std::int32_t kBad = -2;
-  const std::int64_t points = given.shape[0];
-  visit_index(given.dtype, [&](auto type) {
-    using Index = typename decltype(type)::type;
-    const auto* values = static_cast<const Index*>(given.data);
-    const auto limit = static_cast<Index>(voxels);
-    std::int32_t least = 0;
-    for (std::int64_t x = 0; x < points; ++x) {
-      const Index value = values[x];
-      map[x] = value >= -1 && value < limit ? static_cast<std::int32_t>(value) : kBad;
-      least = std::min(least, map[x]);
-    }
-    if (least > kBad) return;
-    const std::int64_t x = std::find(map, map + points, kBad) - map;
-    refuse_backward(
-        concat("point2voxel_map[", x, "] is ", std::int64_t{values[x]}, ", expected -1 .. ", voxels - 1));
-  });
 }
 
 // A copy of voxel_points_count in the type that means are computed in. The voxels of points have a count of 1
@@ -115,7 +94,10 @@ void BackwardPlan::run(Context& context, Call& call, const ConstTensor& grad_vox
   auto* map = scratch.take<std::int32_t>(points_);
   BackwardTask task{};
   call.check([&] {
-    read_map(result.point2voxel_map, voxels_, map);
+    const ConstTensor& given = result.point2voxel_map;
+    if (const std::int64_t bad = read_map(context, given, -1, voxels_, map).bad; bad >= 0)
+      refuse_backward(
+          concat("point2voxel_map[", bad, "] is ", map_value(given, bad), ", expected -1 .. ", voxels_ - 1));
     if (reduce_type_ == Reduce::mean)
       task.counts = read_counts(*result.voxel_points_count, grad_feats.dtype, voxels_, map, points_, scratch);
   });
@@ -160,6 +142,13 @@ void PointIndex::write(const Frame& frame, const Tensor& voxel_coors, const Tens
   write_map(frame.context, groups_, point2voxel_map);
   write_counts(frame.context, groups_, voxel_points_count);
   write_coors(frame.context, groups_, coors_, voxel_coors);
+}
+
+void PointIndex::first_points(const Frame& frame, const Tensor& first_point) const {
+  Call call(frame, kVoxelIndexFirstPoints, {Slot(), first_point}, {points(), voxels()});
+  if (call.nothing_to_do()) return;
+  call.chose("copied", voxels() > kPointGrain ? frame.context.threads() : 1);
+  write_first_points(frame.context, groups_, first_point);
 }
 
 void PointIndex::reduce(const Frame& frame, const ConstTensor& feats, const Tensor& voxel_feats,
@@ -223,6 +212,10 @@ std::int64_t VoxelIndex::voxels() const { return state().index.voxels(); }
 void VoxelIndex::write(const Tensor& voxel_coors, const Tensor& point2voxel_map,
                        const Tensor& voxel_points_count) const {
   state().index.write(state().context, voxel_coors, point2voxel_map, voxel_points_count);
+}
+
+void VoxelIndex::first_points(const Tensor& first_point) const {
+  state().index.first_points(state().context, first_point);
 }
 
 void VoxelIndex::reduce(const ConstTensor& feats, const Tensor& voxel_feats, Reduce reduce_type) const {

@@ -14,7 +14,7 @@ void voxelize(const Frame& frame, const ConstTensor& points, const ConstTensor& 
               const ConstTensor& point_cloud_range, const Tensor& coors);
 std::int64_t voxelize_hard(const Frame& frame, const ConstTensor& points, const ConstTensor& voxel_size,
                            const ConstTensor& point_cloud_range, const Tensor& voxels, const Tensor& coors,
-                           const Tensor& num_points_per_voxel);
+                           const Tensor& num_points_per_voxel, const Tensor* point2voxel_map);
 
 std::int64_t dynamic_scatter_forward(const Frame& frame, const ConstTensor& feats, const ConstTensor& coors,
                                      const Tensor& voxel_feats, const Tensor& voxel_coors,
@@ -24,6 +24,18 @@ void dynamic_scatter_backward(const Frame& frame, const ConstTensor& grad_voxel_
                               const DynamicScatterResult& result, const Tensor& grad_feats,
                               Reduce reduce_type);
 
+void scatter_sum(const Frame& frame, const ConstTensor& src, const ConstTensor& index, const Tensor& out);
+void scatter_mean(const Frame& frame, const ConstTensor& src, const ConstTensor& index, const Tensor& out);
+void scatter_max(const Frame& frame, const ConstTensor& src, const ConstTensor& index, const Tensor& out,
+                 const Tensor& argmax);
+std::int64_t scatter_dim_size(const Frame& frame, const ConstTensor& index);
+void scatter_sum_backward(const Frame& frame, const ConstTensor& grad_out, const ConstTensor& index,
+                          const Tensor& grad_src);
+void scatter_mean_backward(const Frame& frame, const ConstTensor& grad_out, const ConstTensor& index,
+                           const Tensor& grad_src);
+void scatter_max_backward(const Frame& frame, const ConstTensor& grad_out, const ConstTensor& index,
+                          const ConstTensor& argmax, const Tensor& grad_src);
+
 class VoxelizeHardPlan {
  public:
   explicit VoxelizeHardPlan(std::int64_t points) : points_(points), grouping_(points) {}
@@ -32,6 +44,7 @@ class VoxelizeHardPlan {
   struct Tensors {
     const ConstTensor &points, &voxel_size, &point_cloud_range;
     const Tensor &voxels, &coors, &num_points_per_voxel;
+    const Tensor* point2voxel_map;  // or nullptr
   };
   // Returns the number of voxels. Refuses a grid before anything is written outside of `scratch`.
   std::int64_t run(Context& context, Call& call, const Tensors& tensors, Scratch& scratch) const;
@@ -65,6 +78,7 @@ class PointIndex {
   std::int64_t voxels() const { return groups_.voxels; }
   void write(const Frame& frame, const Tensor& voxel_coors, const Tensor& point2voxel_map,
              const Tensor& voxel_points_count) const;
+  void first_points(const Frame& frame, const Tensor& first_point) const;
   void reduce(const Frame& frame, const ConstTensor& feats, const Tensor& voxel_feats,
               Reduce reduce_type) const;
   void reduce_backward(const Frame& frame, const ConstTensor& grad_voxel_feats, const ConstTensor* feats,

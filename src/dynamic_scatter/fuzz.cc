@@ -3,6 +3,7 @@
 #include <cstring>
 #include <vector>
 
+#include "dynamic_scatter/index_case.h"
 #include "dynamic_scatter/scatter_case.h"
 #include "fuzz.h"
 #include "isas.h"
@@ -154,7 +155,7 @@ void voxels(FuzzInput& in) {
   using Real = LaneOf<T>;
   const std::int64_t rows = in.between(0, 60), features = in.between(3, 6), room = in.between(0, 9),
                      max_points = in.between(0, 5);
-  const bool wild_grid = in.one_in(4), wild_points = in.one_in(4);
+  const bool wild_grid = in.one_in(4), wild_points = in.one_in(4), with_map = in.flag();
   Side size[3], range[6];
   for (int j = 0; j < 3; ++j) {
     size[j] = wild_grid ? in.value<Side>() : static_cast<Side>(in.between(1, 30)) / 10;
@@ -194,21 +195,28 @@ void voxels(FuzzInput& in) {
     const std::int64_t voxel_size = max_points * features;
     auto stored = sized<T>(room * voxel_size, rounded<T>(kOld));
     auto hard_coors = sized<Index>(room * 3, kOld), num = sized<Index>(room, kOld);
+    auto map = sized<Index>(rows, kOld);
+    const Tensor map_view = view(map.data(), {rows});
     std::int64_t used = 0;
     const bool hard_refused = is_refused([&] {
       used = voxelize_hard(context, p, s, r, view(stored.data(), {room, max_points, features}),
-                           view(hard_coors.data(), {room, 3}), view(num.data(), {room}));
+                           view(hard_coors.data(), {room, 3}), view(num.data(), {room}),
+                           with_map ? &map_view : nullptr);
     });
-    require(hard_refused == (room > 0 && !grid.is_legal()));
+    require(hard_refused == ((room > 0 || (with_map && rows > 0)) && !grid.is_legal()));
     if (hard_refused) {
       require(same(stored, sized<T>(room * voxel_size, rounded<T>(kOld))) &&
-              same(num, sized<Index>(room, kOld)) && same(hard_coors, sized<Index>(room * 3, kOld)));
+              same(num, sized<Index>(room, kOld)) && same(map, sized<Index>(rows, kOld)) &&
+              same(hard_coors, sized<Index>(room * 3, kOld)));
       continue;
     }
     auto expected_stored = sized<T>(room * voxel_size);
     auto expected_coors = sized<Index>(room * 3), expected_num = sized<Index>(room);
+    auto expected_map = sized<Index>(rows, with_map ? -1 : kOld);
     for (std::size_t v = 0; v < hard.size(); ++v) {
       const auto at = static_cast<std::int64_t>(v);
+      for (const std::int64_t x : hard[v].all_points)
+        if (with_map) expected_map.data()[x] = static_cast<Index>(v);
       for (std::size_t k = 0; k < hard[v].points.size(); ++k)
         std::copy_n(points.data() + hard[v].points[k] * features, features,
                     expected_stored.data() + at * voxel_size + static_cast<std::int64_t>(k) * features);
@@ -217,13 +225,70 @@ void voxels(FuzzInput& in) {
       expected_num[v] = static_cast<Index>(hard[v].points.size());
     }
     require(used == static_cast<std::int64_t>(hard.size()) && same(stored, expected_stored) &&
-            same(hard_coors, expected_coors) && same(num, expected_num));
+            same(hard_coors, expected_coors) && same(num, expected_num) && same(map, expected_map));
+  }
+}
+
+// Rows reduced by an index, which may name groups that are not there.
+template <class T, class Index>
+void scattered(FuzzInput& in) {
+  IndexCase<T, Index> c{in.between(0, 60), in.between(0, 20), in.between(0, 40)};
+  const bool wild = in.one_in(4);
+  bool legal = true;
+  for (std::int64_t i = 0; i < c.rows; ++i) {
+    c.index.push_back(wild && in.one_in(16)
+                          ? in.value<Index>()
+                          : static_cast<Index>(in.between(0, std::max<std::int64_t>(c.groups - 1, 0))));
+    legal &= c.index.back() >= 0 && c.index.back() < c.groups;
+    for (std::int64_t j = 0; j < c.channels; ++j) c.src.push_back(any_float<T>(in, false));
+  }
+  if (in.flag()) std::sort(c.index.begin(), c.index.end());
+  const std::int64_t elements = c.groups * c.channels;
+  const auto untouched = sized<T>(elements, rounded<T>(kOld));
+  const auto maxima = legal ? c.expected_maxima() : typename IndexCase<T, Index>::Maxima{};
+  const std::vector<Index> argmax_expected(maxima.argmax.begin(), maxima.argmax.end());
+  for (const Isa isa : supported_isas()) {
+    Context context({.threads = 2, .isa = isa});
+    auto out = untouched;
+    auto argmax = sized<Index>(elements, kOld);
+    const Tensor to = view(out.data(), {c.groups, c.channels});
+    const Tensor to_argmax = view(argmax.data(), {c.groups, c.channels});
+    const auto check = [&](const auto& run, const auto& expected) {
+      std::fill(out.begin(), out.end(), rounded<T>(kOld));
+      require(is_refused(run) == (elements > 0 && !legal));
+      require(same(out, legal ? expected() : untouched));
+    };
+    check([&] { scatter_sum(context, c.src_view(), c.index_view(), to); },
+          [&] { return c.expected(Reduce::sum); });
+    check([&] { scatter_mean(context, c.src_view(), c.index_view(), to); },
+          [&] { return c.expected(Reduce::mean); });
+    check([&] { scatter_max(context, c.src_view(), c.index_view(), to, to_argmax); },
+          [&] { return maxima.out; });
+    require(same(argmax, legal ? argmax_expected : sized<Index>(elements, kOld)));
+    // Gradients of what is there, by the argmax that is there, whatever they are.
+    auto grad_src = sized<T>(c.rows * c.channels, rounded<T>(kOld));
+    const auto kept = grad_src;
+    const Tensor grads = view(grad_src.data(), {c.rows, c.channels});
+    const std::vector<std::int64_t> given(argmax.begin(), argmax.end());
+    for (const Reduce reduce_type : kReductions) {
+      std::fill(grad_src.begin(), grad_src.end(), rounded<T>(kOld));
+      const bool refused = is_refused([&] {
+        if (reduce_type == Reduce::sum) scatter_sum_backward(context, to, c.index_view(), grads);
+        if (reduce_type == Reduce::mean) scatter_mean_backward(context, to, c.index_view(), grads);
+        if (reduce_type == Reduce::max) scatter_max_backward(context, to, c.index_view(), to_argmax, grads);
+      });
+      require(refused == (!kept.empty() && !legal));
+      require(same(grad_src, legal ? c.expected_backward(out, given, reduce_type) : kept));
+    }
   }
 }
 
 template <class T, class Index, class Other>
 void run(FuzzInput& in) {
-  switch (in.between(0, 3)) {
+  switch (in.between(0, 4)) {
+    case 4:
+      scattered<T, Index>(in);
+      break;
     case 0:
       wild_backward<T, Index>(in);
       break;

@@ -45,8 +45,17 @@ Packing make_packing(Context& context, const ConstTensor& coors) {
 
 }  // namespace
 
-std::int64_t VoxelGroups::voxel_from(std::int64_t position) const {
-  return std::lower_bound(starts, starts + voxels, position) - starts;
+std::int64_t VoxelGroups::voxel_from(std::int64_t work) const {
+  std::int64_t first = 0, last = voxels;
+  while (first < last) {
+    const std::int64_t middle = first + (last - first) / 2;
+    if (starts[middle] + middle < work) {
+      first = middle + 1;
+    } else {
+      last = middle;
+    }
+  }
+  return first;
 }
 
 void put_in_order(Context& context, const Chunks& chunks, const CountTables& tables, const std::int32_t* map,

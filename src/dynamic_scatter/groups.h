@@ -25,8 +25,10 @@ struct VoxelGroups {
   std::int64_t grouped() const { return starts[voxels]; }  // points that are in a voxel
   std::int64_t count(std::int64_t voxel) const { return starts[voxel + 1] - starts[voxel]; }
   std::int64_t first_point(std::int64_t voxel) const { return order[starts[voxel]]; }
-  // The first voxel whose points begin at `position` of the order or later.
-  std::int64_t voxel_from(std::int64_t position) const;
+  // A voxel is as much work as its points, and one more for its row: some voxels may have no points.
+  std::int64_t work() const { return grouped() + voxels; }
+  // The first voxel that begins after this much work, or later.
+  std::int64_t voxel_from(std::int64_t work) const;
 };
 
 // Groups by coordinates [points, dims]: voxels in ascending order of their coordinates. Coordinates that

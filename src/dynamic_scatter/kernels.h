@@ -31,7 +31,7 @@ struct BackwardTask {
 struct ReduceKernels {
   // Reduces voxels first .. last-1 into consecutive rows that begin at `to`.
   using Range = void (*)(const ReduceTask& task, std::int64_t first, std::int64_t last, void* to);
-  Range (*reduce)(DType dtype, Reduce reduce_type);
+  Range (*reduce)(DType dtype, Reduce reduce_type);  // i32 and i64: only sum
 };
 const ReduceKernels& reduce_kernels(Isa isa);
 
@@ -45,6 +45,32 @@ struct GradientKernels {
   EachRange (*each)(DType dtype, Reduce reduce_type);
 };
 const GradientKernels& gradient_kernels(Isa isa);
+
+// Maxima of groups of rows, and which row each comes from.
+struct MaximumTask {
+  VoxelGroups groups;
+  std::int64_t channels;
+  const void* src;  // [points, channels]
+};
+struct MaximumBackwardTask {
+  const std::int32_t* map;  // [points]
+  std::int64_t channels;
+  const void* grad_out;  // [voxels, channels]
+  const void* argmax;    // [voxels, channels]
+};
+
+struct MaximumKernels {
+  // Reduces voxels first .. last-1 into consecutive rows that begin at `out` and `argmax`.
+  using Range = void (*)(const MaximumTask& task, std::int64_t first, std::int64_t last, void* out,
+                         void* argmax);
+  Range (*maximum)(DType src, DType argmax);
+
+  // Writes the gradients of points first .. last-1 to consecutive rows that begin at `to`.
+  using BackwardRange = void (*)(const MaximumBackwardTask& task, std::int64_t first, std::int64_t last,
+                                 void* to);
+  BackwardRange (*backward)(DType grad, DType argmax);
+};
+const MaximumKernels& maximum_kernels(Isa isa);
 
 // The grid in the type that coordinates are computed in: double for f64 points, else float.
 template <class Real>

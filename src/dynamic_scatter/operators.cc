@@ -15,7 +15,7 @@ std::span<const Operator> operators() {
        "rows=5 features=4", [](const Tensor* t) { fill_grid(t[1], t[2]); }},
       {&kVoxelizeHard,
        [](Context& context, const Tensor* t, const ScalarValue*) {
-         voxelize_hard(context, t[0], t[1], t[2], t[3], t[4], t[5]);
+         voxelize_hard(context, t[0], t[1], t[2], t[3], t[4], t[5], given(t[6]) ? &t[6] : nullptr);
        },
        "rows=5 features=4 max_voxels=3 max_points=2", [](const Tensor* t) { fill_grid(t[1], t[2]); }},
       {&kDynamicScatterForward,
@@ -35,6 +35,32 @@ std::span<const Operator> operators() {
                                   t[6], to_enum<Reduce>(s[0]));
        },
        "reduce_type=0 voxels=4 channels=7 points=5", [](const Tensor* t) { fill_map(t[0], t[3], t[5]); }},
+      {&kScatterSum,
+       [](Context& context, const Tensor* t, const ScalarValue*) { scatter_sum(context, t[0], t[1], t[2]); },
+       "rows=5 channels=7 groups=4"},
+      {&kScatterMean,
+       [](Context& context, const Tensor* t, const ScalarValue*) { scatter_mean(context, t[0], t[1], t[2]); },
+       "rows=5 channels=7 groups=4"},
+      {&kScatterMax,
+       [](Context& context, const Tensor* t, const ScalarValue*) {
+         scatter_max(context, t[0], t[1], t[2], t[3]);
+       },
+       "rows=5 channels=7 groups=4"},
+      {&kScatterSumBackward,
+       [](Context& context, const Tensor* t, const ScalarValue*) {
+         scatter_sum_backward(context, t[0], t[1], t[2]);
+       },
+       "groups=4 channels=7 rows=5"},
+      {&kScatterMeanBackward,
+       [](Context& context, const Tensor* t, const ScalarValue*) {
+         scatter_mean_backward(context, t[0], t[1], t[2]);
+       },
+       "groups=4 channels=7 rows=5"},
+      {&kScatterMaxBackward,
+       [](Context& context, const Tensor* t, const ScalarValue*) {
+         scatter_max_backward(context, t[0], t[1], t[2], t[3]);
+       },
+       "groups=4 channels=7 rows=5"},
   };
   return kOperators;
 }

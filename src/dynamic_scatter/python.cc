@@ -11,10 +11,14 @@ namespace turnout::families::dynamic_scatter {
 
 using namespace core;
 using namespace doors;
+
+void bind_scatter(nb::module_& module);  // scatter_python.cc
+
 namespace {
 
 constexpr PythonFunction kVoxelizeAll{"voxelize", kVoxelize, "coors=out"};
 constexpr PythonFunction kVoxelizeLimited{"voxelize", kVoxelizeWithLimits};
+constexpr PythonFunction kVoxelizeMapped{"voxelize", kVoxelizeWithMap};
 constexpr PythonFunction kForward{"dynamic_scatter_forward", kDynamicScatterForward};
 constexpr PythonFunction kBackward{"dynamic_scatter_backward", kDynamicScatterBackward,
                                    "grad_feats=out voxel_num="};
@@ -24,6 +28,8 @@ constexpr PythonFunction kIndexReduce{"VoxelIndex.reduce", kVoxelIndexReduce,
                                       "voxel_feats=out points= voxels="};
 constexpr PythonFunction kIndexReduceBackward{"VoxelIndex.reduce_backward", kVoxelIndexReduceBackward,
                                               "grad_feats=out points= voxels="};
+constexpr PythonFunction kIndexFirstPoints{"VoxelIndex.first_point", kVoxelIndexFirstPoints,
+                                           "points= voxels="};
 
 const ConstTensor* pointer(const std::optional<ConstTensor>& tensor) { return tensor ? &*tensor : nullptr; }
 
@@ -44,8 +50,9 @@ nb::object voxelize_dynamic(nb::handle points, nb::handle voxel_size, nb::handle
 }
 
 nb::object voxelize_limited(nb::handle points, nb::handle voxel_size, nb::handle point_cloud_range,
-                            nb::handle max_points, nb::handle max_voxels, nb::handle out, bool torch_team) {
-  PythonCall call(kVoxelizeLimited, torch_team);
+                            nb::handle max_points, nb::handle max_voxels, bool with_map, nb::handle out,
+                            bool torch_team) {
+  PythonCall call(with_map ? kVoxelizeMapped : kVoxelizeLimited, torch_team);
   const ConstTensor from = call.in(points);
   const std::vector<double> size = call.numbers(voxel_size), range = call.numbers(point_cloud_range);
   const std::int64_t depth = call.scalar(max_points), most = call.scalar(max_voxels);
@@ -55,13 +62,21 @@ nb::object voxelize_limited(nb::handle points, nb::handle voxel_size, nb::handle
   Tensor voxels = call.out(to[0], {room, depth, from.shape[1]});
   Tensor coors = call.out(to[1], {room, 3});
   Tensor num = call.out(to[2], {room});
+  const std::optional<Tensor> map = with_map ? std::optional(call.out(to[3], {from.shape[0]})) : std::nullopt;
   if (!out.is_none()) {
-    call.check(kVoxelizeWithLimits, {from, view_of(size), view_of(range), voxels, coors, num}, {depth, most});
+    if (with_map) {
+      call.check(kVoxelizeWithMap, {from, view_of(size), view_of(range), voxels, coors, num, *map},
+                 {depth, most, true});
+    } else {
+      call.check(kVoxelizeWithLimits, {from, view_of(size), view_of(range), voxels, coors, num},
+                 {depth, most});
+    }
     for (int result = 0; result < 3; ++result) call.check_rows(result);
   }
   std::int64_t used = 0;
   call.run([&](const Frame& frame) {
-    used = voxelize_hard(frame, from, view_of(size), view_of(range), voxels, coors, num);
+    used =
+        voxelize_hard(frame, from, view_of(size), view_of(range), voxels, coors, num, map ? &*map : nullptr);
   });
   call.shorten(0, voxels, used);
   call.shorten(1, coors, used);
@@ -71,16 +86,21 @@ nb::object voxelize_limited(nb::handle points, nb::handle voxel_size, nb::handle
 
 // -1: no limit, and the coordinates of all points.
 nb::object voxelize_points(nb::handle points, nb::handle voxel_size, nb::handle point_cloud_range,
-                           nb::handle max_points, nb::handle max_voxels, nb::handle out, bool torch_team) {
+                           nb::handle max_points, nb::handle max_voxels, nb::handle return_map,
+                           nb::handle out, bool torch_team) {
   const PythonCall limits(kVoxelizeAll, torch_team);
   const std::int64_t depth = limits.integer(max_points, "max_points");
   const std::int64_t most = limits.integer(max_voxels, "max_voxels");
-  if (depth == -1 && most == -1)
+  const bool with_map = limits.flag(return_map, "return_map");
+  if (depth == -1 && most == -1) {
+    if (with_map) limits.refuse("return_map is True, expected max_points and max_voxels with it");
     return voxelize_dynamic(points, voxel_size, point_cloud_range, out, torch_team);
+  }
   if (depth < 0 || most < 0)
     limits.refuse(concat("max_points is ", depth, " and max_voxels is ", most,
                          ", expected two limits of 0 or more, or -1 for both"));
-  return voxelize_limited(points, voxel_size, point_cloud_range, max_points, max_voxels, out, torch_team);
+  return voxelize_limited(points, voxel_size, point_cloud_range, max_points, max_voxels, with_map, out,
+                          torch_team);
 }
 
 // -- reductions --------------------------------------------------------------------------------------------
@@ -213,10 +233,18 @@ nb::object index_reduce_backward(const PythonIndex& on, nb::handle grad_voxel_fe
   return call.result();
 }
 
+nb::object index_first_points(const PythonIndex& on) {
+  PythonCall call(kIndexFirstPoints, on.torch_team, kIndexScalars);
+  call.kind(on.map, DType::i32);
+  const Tensor first_point = call.out(nb::none(), {on.index->voxels()});
+  call.run([&](const Frame& frame) { on.index->first_points(frame, first_point); });
+  return call.result();
+}
+
 }  // namespace
 
 void bind(nb::module_& module) {
-  for (const PythonFunction* function : {&kVoxelizeAll, &kVoxelizeLimited, &kForward, &kBackward, &kIndex,
+  for (const PythonFunction* function : {&kVoxelizeAll, &kVoxelizeMapped, &kForward, &kBackward, &kIndex,
                                          &kIndexReduce, &kIndexReduceBackward})
     list_function(*function);
   nb::class_<PythonIndex>(module, "VoxelIndex", "The points of each voxel.")
@@ -230,6 +258,8 @@ void bind(nb::module_& module) {
   define(module, "voxel_index", &index_new);
   define(module, "voxel_index_reduce", &index_reduce);
   define(module, "voxel_index_reduce_backward", &index_reduce_backward);
+  define(module, "voxel_index_first_points", &index_first_points);
+  bind_scatter(module);
 }
 
 }  // namespace turnout::families::dynamic_scatter

@@ -15,20 +15,6 @@
 
 TURNOUT_ISA_BEGIN(families::dynamic_scatter)
 
-using core::HWY_NAMESPACE::widen;
-HWY_INLINE hn::Vec<F32> widen(const float* from) { return hn::LoadU(F32(), from); }
-HWY_INLINE hn::Vec<hn::ScalableTag<double>> widen(const double* from) {
-  return hn::LoadU(hn::ScalableTag<double>(), from);
-}
-template <class T, class V>
-HWY_INLINE void store_rounded(V v, T* to) {
-  if constexpr (sizeof(T) == 2) {
-    hn::StoreU(narrow(T{}, v), U16(), &to->bits);
-  } else {
-    hn::StoreU(v, hn::ScalableTag<T>(), to);
-  }
-}
-
 // The steps of a reduction, the same for vectors and for single lanes.
 template <Reduce kReduce>
 struct Step {
@@ -47,12 +33,14 @@ struct Step {
   }
   template <class V>
   static HWY_INLINE V end(V sum, V count) {
-    return kReduce == Reduce::mean ? hn::Div(sum, count) : sum;
+    if constexpr (kReduce == Reduce::mean) {
+      return hn::Div(sum, count);
+    } else {
+      return sum;
+    }
   }
-  static HWY_INLINE float add(float sum, float v) {
-    return kReduce == Reduce::max ? (v > sum ? v : sum) : sum + v;
-  }
-  static HWY_INLINE double add(double sum, double v) {
+  template <class Lane>
+  static HWY_INLINE Lane add_lane(Lane sum, Lane v) {
     return kReduce == Reduce::max ? (v > sum ? v : sum) : sum + v;
   }
   template <class Lane>
@@ -60,6 +48,12 @@ struct Step {
     return kReduce == Reduce::mean ? sum / count : sum;
   }
 };
+
+// What the sum of `count` points is divided by for their mean. The sum of none is 0, and so is their mean.
+template <class Lane>
+HWY_INLINE Lane divisor(std::int64_t count) {
+  return static_cast<Lane>(std::max<std::int64_t>(count, 1));
+}
 
 // Reduces kVectors vectors of channels of one voxel.
 template <class T, Reduce kReduce, int kVectors>
@@ -80,7 +74,7 @@ HWY_INLINE void reduce_columns(const T* feats, std::int64_t channels, const std:
       e = Step<kReduce>::add(e, widen(row + 3 * lanes));
     }
   }
-  const auto n = hn::Set(d, static_cast<Lane>(count));
+  const auto n = hn::Set(d, divisor<Lane>(count));
   store_rounded(Step<kReduce>::end(a, n), to);
   if constexpr (kVectors > 1) {
     store_rounded(Step<kReduce>::end(b, n), to + lanes);
@@ -109,10 +103,10 @@ void reduce_many(const T* feats, std::int64_t channels, const std::int32_t* orde
       std::int64_t j = 0;
       for (; j + lanes <= width; j += lanes)
         hn::Store(Step<kReduce>::add(hn::Load(d, sums + j), widen(row + j)), d, sums + j);
-      for (; j < width; ++j) sums[j] = Step<kReduce>::add(sums[j], static_cast<Lane>(to_float(row[j])));
+      for (; j < width; ++j) sums[j] = Step<kReduce>::add_lane(sums[j], lane_of(row[j]));
     }
     for (std::int64_t j = 0; j < width; ++j)
-      to[column + j] = rounded<T>(Step<kReduce>::end_lane(sums[j], static_cast<Lane>(count)));
+      to[column + j] = rounded<T>(Step<kReduce>::end_lane(sums[j], divisor<Lane>(count)));
   }
 }
 
@@ -141,13 +135,16 @@ void reduce(const ReduceTask& task, std::int64_t first, std::int64_t last, void*
     for (; j < channels; ++j) {
       Lane sum = kStart;
       for (std::int64_t i = 0; i < count; ++i)
-        sum = Step<kReduce>::add(sum, static_cast<Lane>(to_float(feats[order[i] * channels + j])));
-      row[j] = rounded<T>(Step<kReduce>::end_lane(sum, static_cast<Lane>(count)));
+        sum = Step<kReduce>::add_lane(sum, lane_of(feats[order[i] * channels + j]));
+      row[j] = rounded<T>(Step<kReduce>::end_lane(sum, divisor<Lane>(count)));
     }
   }
 }
 
 ReduceKernels::Range pick_reduce(DType dtype, Reduce reduce_type) {
+  // Unsigned, so that a sum that does not fit wraps around.
+  if (dtype == DType::i32) return &reduce<std::uint32_t, Reduce::sum>;
+  if (dtype == DType::i64) return &reduce<std::uint64_t, Reduce::sum>;
   return visit_float(dtype, [&](auto type) -> ReduceKernels::Range {
     using T = typename decltype(type)::type;
     if (reduce_type == Reduce::max) return &reduce<T, Reduce::max>;

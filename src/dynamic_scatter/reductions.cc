@@ -29,20 +29,6 @@ void fill_rows(const Tensor& rows, std::int64_t first, Reduce reduce_type) {
   });
 }
 
-// Calls f(first, last) for ranges of voxels with about as many points each.
-template <class F>
-void for_voxel_ranges(Context& context, const VoxelGroups& groups, std::int64_t row_bytes, bool parallel,
-                      const F& f) {
-  const std::int64_t grouped = groups.grouped();
-  const std::int64_t grain =
-      parallel ? std::max<std::int64_t>(1, kRangeBytes / std::max<std::int64_t>(row_bytes, 1))
-               : std::max<std::int64_t>(grouped, 1);
-  parallel_for(context, grouped, grain, [&](std::int64_t begin, std::int64_t end) {
-    const std::int64_t first = groups.voxel_from(begin), last = groups.voxel_from(end);
-    if (first < last) f(first, last);
-  });
-}
-
 // The coordinates of a voxel are those of its first point.
 template <class Index, int kDims>
 void write_coors_of(Context& context, const VoxelGroups& groups, const Index* from, Index* to) {
@@ -64,7 +50,7 @@ void reduce_rows(Context& context, Call& call, const VoxelGroups& groups, const 
   const auto reduce = reduce_kernels(context.isa()).reduce(feats.dtype, reduce_type);
   const CopyKernels& copy = copy_kernels(context.isa());
   auto* to = static_cast<std::byte*>(voxel_feats.data);
-  const bool parallel = groups.grouped() * row_bytes >= kParallelBytes;
+  const bool parallel = is_parallel(groups, row_bytes);
   const bool stream = groups.voxels * row_bytes >= kStreamBytes && row_bytes <= kTileBytes;
   call.chose(stream ? "by voxel, streamed" : "by voxel", parallel ? context.threads() : 1);
   if (row_bytes > 0) {
@@ -95,6 +81,15 @@ void write_counts(Context& context, const VoxelGroups& groups, const Tensor& cou
   });
 }
 
+void write_first_points(Context& context, const VoxelGroups& groups, const Tensor& first_point) {
+  visit_index(first_point.dtype, [&](auto type) {
+    auto* to = static_cast<typename decltype(type)::type*>(first_point.data);
+    parallel_for(context, groups.voxels, kPointGrain, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t v = begin; v < end; ++v) to[v] = static_cast<std::int32_t>(groups.first_point(v));
+    });
+  });
+}
+
 void write_coors(Context& context, const VoxelGroups& groups, const ConstTensor& coors,
                  const Tensor& voxel_coors) {
   visit_index(coors.dtype, [&](auto type) {
@@ -112,25 +107,20 @@ void spread_rows(Context& context, Call& call, BackwardTask task, const ConstTen
                  Reduce reduce_type) {
   const VoxelGroups& groups = task.groups;
   const std::int64_t row_bytes = grad_feats.shape[1] * size_of(grad_feats.dtype);
-  const std::int64_t bytes = groups.points * row_bytes;
-  const bool parallel = bytes >= kParallelBytes, stream = bytes >= kStreamBytes;
   const GradientKernels& kernels = gradient_kernels(context.isa());
-  const CopyKernels& copy = copy_kernels(context.isa());
-  auto* to = static_cast<std::byte*>(grad_feats.data);
   task.channels = grad_feats.shape[1];
   task.grad_voxel_feats = grad_voxel_feats.data;
-  const std::int64_t grain = parallel ? std::max<std::int64_t>(1, kRangeBytes / row_bytes) : kSizeMax;
   if (reduce_type != Reduce::max) {
     const auto spread = kernels.each(grad_feats.dtype, reduce_type);
-    const bool in_tiles = stream && row_bytes <= kTileBytes;
-    call.chose(in_tiles ? "by point, streamed" : "by point", parallel ? context.threads() : 1);
-    parallel_for(context, groups.points, grain, [&](std::int64_t begin, std::int64_t end) {
-      if (!in_tiles) return spread(task, begin, end, to + begin * row_bytes);
-      stream_rows(copy, to, row_bytes, begin, end,
-                  [&](std::int64_t x, std::int64_t last, std::byte* there) { spread(task, x, last, there); });
-    });
-    return;
+    return make_rows(
+        context, call, groups.points, row_bytes, grad_feats.data,
+        [&](std::int64_t x, std::int64_t last, std::byte* there) { spread(task, x, last, there); });
   }
+  const std::int64_t bytes = groups.points * row_bytes;
+  const bool parallel = bytes >= kParallelBytes, stream = bytes >= kStreamBytes;
+  const std::int64_t grain = parallel ? std::max<std::int64_t>(1, kRangeBytes / row_bytes) : kSizeMax;
+  const CopyKernels& copy = copy_kernels(context.isa());
+  auto* to = static_cast<std::byte*>(grad_feats.data);
   call.chose(stream ? "by voxel, streamed" : "by voxel", parallel ? context.threads() : 1);
   task.feats = feats->data;
   task.voxel_feats = voxel_feats->data;

@@ -1,21 +1,63 @@
 // What reductions and gradients write, once the points are grouped by voxel.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
+#include <type_traits>
 
 #include "dynamic_scatter/groups.h"
 #include "dynamic_scatter/kernels.h"
 #include "runtime/call.h"
+#include "runtime/parallel.h"
+#include "simd/copy.h"
 #include "simd/fp_environment.h"
 
 namespace turnout::families::dynamic_scatter {
 
-// The rows of all voxels; those after the last voxel are filled as the header says.
+// Whether several threads write the rows of these groups: only if there is enough to read or to write.
+inline bool is_parallel(const VoxelGroups& groups, std::int64_t row_bytes) {
+  return std::max(groups.grouped(), groups.voxels) * row_bytes >= kParallelBytes;
+}
+
+// Calls f(first, last) for ranges of voxels with about as much work each; voxels without points included.
+template <class F>
+void for_voxel_ranges(Context& context, const VoxelGroups& groups, std::int64_t row_bytes, bool parallel,
+                      const F& f) {
+  const std::int64_t work = groups.work();
+  const std::int64_t grain =
+      parallel ? std::max<std::int64_t>(1, kRangeBytes / std::max<std::int64_t>(row_bytes, 1))
+               : std::max<std::int64_t>(work, 1);
+  parallel_for(context, work, grain, [&](std::int64_t begin, std::int64_t end) {
+    const std::int64_t first = groups.voxel_from(begin), last = groups.voxel_from(end);
+    if (first < last) f(first, last);
+  });
+}
+
+// Calls make(first, last, there) for ranges of `rows` rows; it writes their bytes to consecutive memory that
+// begins at `there`. Large results are made in tiles in the cache and streamed.
+template <class Make>
+void make_rows(Context& context, Call& call, std::int64_t rows, std::int64_t row_bytes, void* to,
+               const Make& make) {
+  const std::int64_t bytes = rows * row_bytes;
+  const bool parallel = bytes >= kParallelBytes, stream = bytes >= kStreamBytes && row_bytes <= kTileBytes;
+  const std::int64_t grain = parallel ? std::max<std::int64_t>(1, kRangeBytes / row_bytes) : kSizeMax;
+  const CopyKernels& copy = copy_kernels(context.isa());
+  auto* const all = static_cast<std::byte*>(to);
+  call.chose(stream ? "by point, streamed" : "by point", parallel ? context.threads() : 1);
+  parallel_for(context, rows, grain, [&](std::int64_t begin, std::int64_t end) {
+    if (!stream) return make(begin, end, all + begin * row_bytes);
+    stream_rows(copy, all, row_bytes, begin, end, make);
+  });
+}
+
+// The rows of all voxels; those after the last voxel are filled as the header says. A voxel without points is
+// 0, and -inf for max.
 void reduce_rows(Context& context, Call& call, const VoxelGroups& groups, const ConstTensor& feats,
                  const Tensor& voxel_feats, Reduce reduce_type);
 
 void write_map(Context& context, const VoxelGroups& groups, const Tensor& map);
 void write_counts(Context& context, const VoxelGroups& groups, const Tensor& counts);
+void write_first_points(Context& context, const VoxelGroups& groups, const Tensor& first_point);
 void write_coors(Context& context, const VoxelGroups& groups, const ConstTensor& coors,
                  const Tensor& voxel_coors);
 

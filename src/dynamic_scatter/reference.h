@@ -48,7 +48,8 @@ struct Grid {
 
 struct HardVoxel {
   Coordinates coors;
-  std::vector<std::int64_t> points;  // the rows that are stored
+  std::vector<std::int64_t> points;      // the rows that are stored
+  std::vector<std::int64_t> all_points;  // and those that are dropped because the voxel is full
 };
 template <class Real>
 std::vector<HardVoxel> voxelize_hard(const std::vector<std::vector<Real>>& points, const Grid<Real>& grid,
@@ -61,8 +62,9 @@ std::vector<HardVoxel> voxelize_hard(const std::vector<std::vector<Real>>& point
     while (v < voxels.size() && voxels[v].coors != coors) ++v;
     if (v == voxels.size()) {
       if (v == max_voxels) continue;
-      voxels.push_back({coors, {}});
+      voxels.push_back({coors, {}, {}});
     }
+    voxels[v].all_points.push_back(static_cast<std::int64_t>(i));
     if (voxels[v].points.size() < max_points) voxels[v].points.push_back(static_cast<std::int64_t>(i));
   }
   return voxels;
@@ -108,6 +110,39 @@ std::vector<Real> reduced_backward(Real grad, const std::vector<Real>& feats, Re
     grads[i] = reduce_type == Reduce::sum ? grad : grad / count;
   }
   return grads;
+}
+
+// -- rows reduced by an index ------------------------------------------------------------------------------
+
+// The rows of each group, ascending.
+inline std::vector<std::vector<std::int64_t>> rows_of(const std::vector<std::int64_t>& index,
+                                                      std::size_t groups) {
+  std::vector<std::vector<std::int64_t>> rows(groups);
+  for (std::size_t i = 0; i < index.size(); ++i)
+    rows[static_cast<std::size_t>(index[i])].push_back(static_cast<std::int64_t>(i));
+  return rows;
+}
+
+// One channel of one group: the sum or the mean of its values, which are in ascending order of their rows.
+template <class Number>
+Number scattered(const std::vector<Number>& values, Reduce reduce_type) {
+  return values.empty() ? Number(0) : reduced(values, reduce_type);
+}
+
+// One channel of one group: the maximum of the values of these rows and the row it comes from, or 0 and
+// `none` if no value is larger than `lowest`.
+template <class Number>
+struct Maximum {
+  Number value;
+  std::int64_t row;
+};
+template <class Number>
+Maximum<Number> maximum(const std::vector<Number>& values, const std::vector<std::int64_t>& rows,
+                        Number lowest, std::int64_t none) {
+  Maximum<Number> result{lowest, none};
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    if (values[i] > result.value) result = {values[i], rows[i]};
+  return result.row == none ? Maximum<Number>{Number(0), none} : result;
 }
 
 }  // namespace turnout::reference

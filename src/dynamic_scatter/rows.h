@@ -1,5 +1,5 @@
-// Prefetching of rows, and rounding, for reductions and gradients. Included once per instruction set, after
-// simd.h.
+// Prefetching of rows, and elements as the lanes they are computed in, for reductions and gradients. Included
+// once per instruction set, after simd.h.
 #if defined(TURNOUT_ROWS_PER_ISA) == defined(HWY_TARGET_TOGGLE)
 #ifdef TURNOUT_ROWS_PER_ISA
 #undef TURNOUT_ROWS_PER_ISA
@@ -33,6 +33,28 @@ HWY_INLINE void fetch_rows(const T* rows, const VoxelGroups& groups, std::int64_
     fetch_row(rows + groups.order[i] * channels, ahead.bytes);
 }
 
+// 16-bit floats are computed in float, all else as it is.
+using core::HWY_NAMESPACE::widen;
+template <class T>
+requires(sizeof(T) > 2) HWY_INLINE hn::Vec<hn::ScalableTag<T>> widen(const T* from) {
+  return hn::LoadU(hn::ScalableTag<T>(), from);
+}
+template <class T, class V>
+HWY_INLINE void store_rounded(V v, T* to) {
+  if constexpr (sizeof(T) == 2) {
+    hn::StoreU(narrow(T{}, v), U16(), &to->bits);
+  } else {
+    hn::StoreU(v, hn::ScalableTag<T>(), to);
+  }
+}
+template <class T>
+HWY_INLINE typename Block<T>::Lane lane_of(T v) {
+  if constexpr (sizeof(T) == 2) {
+    return to_float(v);
+  } else {
+    return v;
+  }
+}
 template <class T, class Lane>
 T rounded(Lane v) {
   if constexpr (sizeof(T) == 2) {

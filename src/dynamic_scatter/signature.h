@@ -33,7 +33,8 @@ inline constexpr const Signature& kVoxelizeHard = signature([] {
       {},
       {kPoints, kVoxelSize, kPointCloudRange,
        out("voxels", like("points"), "max_voxels, max_points, features"),
-       out("coors", kIndices, "max_voxels, 3"), out("num_points_per_voxel", kIndices, "max_voxels")},
+       out("coors", kIndices, "max_voxels, 3"), out("num_points_per_voxel", kIndices, "max_voxels"),
+       optional(out("point2voxel_map", kIndices, "rows"))},
       {at_most("3", "features"), at_most("rows", "2147483647"), at_most("max_points", "2147483647")}};
 });
 
@@ -46,6 +47,17 @@ inline constexpr const Signature& kVoxelizeWithLimits = signature([] {
       {kPoints, kVoxelSize, kPointCloudRange,
        out("voxels", like("points"), "max_voxels, max_points, features"),
        out("coors", kIndices, "max_voxels, 3"), out("num_points_per_voxel", kIndices, "max_voxels")}};
+});
+
+// The same with the map as a result.
+inline constexpr const Signature& kVoxelizeWithMap = signature([] {
+  return Draft{"voxelize",
+               "rows features",
+               {scalar("max_points", 0, kMaxPoints), scalar("max_voxels", 0), flag("return_map")},
+               {kPoints, kVoxelSize, kPointCloudRange,
+                out("voxels", like("points"), "max_voxels, max_points, features"),
+                out("coors", kIndices, "max_voxels, 3"), out("num_points_per_voxel", kIndices, "max_voxels"),
+                out("point2voxel_map", kIndices, "rows")}};
 });
 
 inline constexpr RuleSpec kLeastDims = at_most("1", "dims");
@@ -104,6 +116,14 @@ inline constexpr const Signature& kVoxelIndexWrite = signature([] {
                 out("point2voxel_map", kIndices, "points"), out("voxel_points_count", kIndices, "voxels")}};
 });
 
+// The map is not read: the index has it. It says which kind of array the result is.
+inline constexpr const Signature& kVoxelIndexFirstPoints = signature([] {
+  return Draft{"VoxelIndex.first_points",
+               "",
+               {scalar("points", 0), scalar("voxels", 0)},
+               {optional(in("point2voxel_map", kIndices, "points")), out("first_point", kIndices, "voxels")}};
+});
+
 inline constexpr const Signature& kVoxelIndexReduce = signature([] {
   return Draft{
       "VoxelIndex.reduce",
@@ -134,6 +154,69 @@ inline constexpr const Signature& kScatterInputs = signature([] {
 inline constexpr const Signature& kVoxelIndexRestore = signature([] {
   return Draft{"VoxelIndex",  "points", {},          {in("point2voxel_map", kIndices, "points")},
                {kMostPoints}, {},       kInputsOrder};
+});
+
+// -- rows reduced by an index ------------------------------------------------------------------------------
+
+inline constexpr DTypes kNumbers = kFloats | kIndices;
+inline constexpr ArgumentSpec kRowIndex = in("index", kIndices, "rows");
+inline constexpr RuleSpec kMostRows = at_most("rows", "2147483647");
+inline constexpr RuleSpec kMostGroups = at_most("groups", "2147483647");
+
+inline constexpr const Signature& kScatterDimSize = signature(
+    [] { return Draft{"scatter_dim_size", "rows", {}, {kRowIndex}, {kMostRows}, {}, kInputsOrder}; });
+
+inline constexpr const Signature& kScatterSum = signature([] {
+  return Draft{
+      "scatter_sum",
+      "rows channels groups",
+      {},
+      {in("src", kNumbers, "rows, channels"), kRowIndex, out("out", like("src"), "groups, channels")},
+      {kMostRows, kMostGroups}};
+});
+
+inline constexpr const Signature& kScatterMean = signature([] {
+  return Draft{"scatter_mean",
+               "rows channels groups",
+               {},
+               {in("src", kFloats, "rows, channels"), kRowIndex, out("out", like("src"), "groups, channels")},
+               {kMostRows, kMostGroups}};
+});
+
+inline constexpr const Signature& kScatterMax = signature([] {
+  return Draft{"scatter_max",
+               "rows channels groups",
+               {},
+               {in("src", kNumbers, "rows, channels"), kRowIndex, out("out", like("src"), "groups, channels"),
+                out("argmax", kIndices, "groups, channels")},
+               {kMostRows, kMostGroups}};
+});
+
+inline constexpr ArgumentSpec kGradOut = in("grad_out", kFloats, "groups, channels");
+inline constexpr ArgumentSpec kGradSrc = out("grad_src", like("grad_out"), "rows, channels");
+
+inline constexpr const Signature& kScatterSumBackward = signature([] {
+  return Draft{"scatter_sum_backward",
+               "groups channels rows",
+               {},
+               {kGradOut, kRowIndex, kGradSrc},
+               {kMostRows, kMostGroups}};
+});
+
+inline constexpr const Signature& kScatterMeanBackward = signature([] {
+  return Draft{"scatter_mean_backward",
+               "groups channels rows",
+               {},
+               {kGradOut, kRowIndex, kGradSrc},
+               {kMostRows, kMostGroups}};
+});
+
+inline constexpr const Signature& kScatterMaxBackward = signature([] {
+  return Draft{"scatter_max_backward",
+               "groups channels rows",
+               {},
+               {kGradOut, kRowIndex, in("argmax", kIndices, "groups, channels"), kGradSrc},
+               {kMostRows, kMostGroups}};
 });
 
 }  // namespace turnout::families::dynamic_scatter

@@ -141,6 +141,11 @@ void compare(const ScatterCase<T, Index>& c, const std::string& name, const How&
         index.write(view(voxel_coors.data(), {found, c.dims}), view(map.data(), {c.points}),
                     view(count.data(), {found}));
         expect_forward();
+        Guarded<Map> first_point(found, how.offset);
+        std::vector<Map> first_expected;
+        for (const auto& [coors, points] : all) first_expected.push_back(static_cast<Map>(points[0]));
+        index.first_points(view(first_point.data(), {found}));
+        expect_same(first_point, first_expected, "first_point");
         index.reduce_backward(view(given.grad.data(), {found, c.channels}), &feats, &wanted,
                               view(grad_feats.data(), {c.points, c.channels}), reduce_type);
         expect_same(grad_feats, grads, "grad_feats of the index");

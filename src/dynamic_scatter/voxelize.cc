@@ -121,6 +121,20 @@ struct HardTask {
   }
 };
 
+// The result of each point's voxel, or -1. `slot_of` is temporary memory for one number for each voxel.
+void write_slots(Context& context, const HardTask& task, std::int32_t* slot_of, const Tensor& map) {
+  const VoxelGroups& groups = task.groups;
+  std::fill_n(slot_of, groups.voxels, -1);
+  for (std::int64_t slot = 0; slot < task.used; ++slot)
+    slot_of[task.voxels[slot]] = static_cast<std::int32_t>(slot);
+  visit_index(map.dtype, [&](auto type) {
+    auto* to = static_cast<typename decltype(type)::type*>(map.data);
+    parallel_for(context, groups.points, kPointGrain, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t x = begin; x < end; ++x) to[x] = groups.map[x] < 0 ? -1 : slot_of[groups.map[x]];
+    });
+  });
+}
+
 }  // namespace
 
 void voxelize(const Frame& frame, const ConstTensor& points, const ConstTensor& voxel_size,
@@ -150,8 +164,8 @@ std::int64_t VoxelizeHardPlan::run(Context& context, Call& call, const Tensors& 
                 t.points.shape[1] * size_of(t.points.dtype),
                 t.voxels.shape[1]};
   auto* ordered = scratch.take<std::int32_t>(points_);
-  const std::int64_t used =
-      order_by_first_point(task.groups, room, ordered, scratch.take<std::int32_t>(points_));
+  auto* passing = scratch.take<std::int32_t>(points_);
+  const std::int64_t used = order_by_first_point(task.groups, room, ordered, passing);
   task.voxels = ordered;
   task.used = used;
 
@@ -186,19 +200,23 @@ std::int64_t VoxelizeHardPlan::run(Context& context, Call& call, const Tensors& 
       std::fill_n(num_to + used, room - used, 0);
     });
   });
+  if (t.point2voxel_map != nullptr) write_slots(context, task, passing, *t.point2voxel_map);
   return used;
 }
 
 std::int64_t voxelize_hard(const Frame& frame, const ConstTensor& points, const ConstTensor& voxel_size,
                            const ConstTensor& point_cloud_range, const Tensor& voxels, const Tensor& coors,
-                           const Tensor& num_points_per_voxel) {
+                           const Tensor& num_points_per_voxel, const Tensor* point2voxel_map) {
   Call call(frame, kVoxelizeHard,
-            {points, voxel_size, point_cloud_range, voxels, coors, num_points_per_voxel}, {});
+            {points, voxel_size, point_cloud_range, voxels, coors, num_points_per_voxel,
+             point2voxel_map == nullptr ? Slot() : Slot(*point2voxel_map)},
+            {});
   if (call.nothing_to_do()) return 0;
   const VoxelizeHardPlan plan(points.shape[0]);
-  return plan.run(frame.context, call,
-                  {points, voxel_size, point_cloud_range, voxels, coors, num_points_per_voxel},
-                  call.scratch(plan.scratch_bytes()));
+  return plan.run(
+      frame.context, call,
+      {points, voxel_size, point_cloud_range, voxels, coors, num_points_per_voxel, point2voxel_map},
+      call.scratch(plan.scratch_bytes()));
 }
 
 }  // namespace families::dynamic_scatter
@@ -210,9 +228,9 @@ void voxelize(Context& context, const ConstTensor& points, const ConstTensor& vo
 
 std::int64_t voxelize_hard(Context& context, const ConstTensor& points, const ConstTensor& voxel_size,
                            const ConstTensor& point_cloud_range, const Tensor& voxels, const Tensor& coors,
-                           const Tensor& num_points_per_voxel) {
+                           const Tensor& num_points_per_voxel, const Tensor* point2voxel_map) {
   return families::dynamic_scatter::voxelize_hard(context, points, voxel_size, point_cloud_range, voxels,
-                                                  coors, num_points_per_voxel);
+                                                  coors, num_points_per_voxel, point2voxel_map);
 }
 
 }  // namespace turnout

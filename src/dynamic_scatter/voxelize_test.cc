@@ -82,8 +82,10 @@ void compare_hard(const Points<T>& points, const Sides<Side>& sides, std::int64_
   const std::int64_t f = points.features;
   auto expected = sized<T>(max_voxels * max_points * f);
   auto expected_coors = sized<Index>(max_voxels * 3), expected_num = sized<Index>(max_voxels);
+  auto expected_map = sized<Index>(points.rows(), -1);
   std::int64_t v = 0;
   for (const reference::HardVoxel& voxel : hard) {
+    for (const std::int64_t x : voxel.all_points) expected_map.data()[x] = static_cast<Index>(v);
     std::int64_t k = v * max_points;
     for (const std::int64_t x : voxel.points)
       std::copy_n(points.values.data() + x * f, f, expected.data() + k++ * f);
@@ -97,14 +99,22 @@ void compare_hard(const Points<T>& points, const Sides<Side>& sides, std::int64_
                                       << ", " << name_of(isa) << ", threads " << threads);
       Context context({.threads = threads, .isa = isa});
       Guarded<T> voxels(max_voxels * max_points * f, how.offset);
-      Guarded<Index> coors(max_voxels * 3, how.offset), num(max_voxels, how.offset);
+      Guarded<Index> coors(max_voxels * 3, how.offset), num(max_voxels, how.offset),
+          map(points.rows(), how.offset);
       std::fill_n(voxels.data(), voxels.size(), rounded<T>(kOld));
       std::fill_n(coors.data(), coors.size(), Index{kOld});
       std::fill_n(num.data(), num.size(), Index{kOld});
-      EXPECT_EQ(voxelize_hard(context, points.tensor(), sides.size_view(), sides.range_view(),
-                              view(voxels.data(), {max_voxels, max_points, f}),
-                              view(coors.data(), {max_voxels, 3}), view(num.data(), {max_voxels})),
-                v);
+      const auto run = [&](const Tensor* point2voxel_map) {
+        return voxelize_hard(context, points.tensor(), sides.size_view(), sides.range_view(),
+                             view(voxels.data(), {max_voxels, max_points, f}),
+                             view(coors.data(), {max_voxels, 3}), view(num.data(), {max_voxels}),
+                             point2voxel_map);
+      };
+      const Tensor map_view = view(map.data(), {points.rows()});
+      EXPECT_EQ(run(&map_view), v);
+      expect_same(map, expected_map, "point2voxel_map");
+      std::fill_n(voxels.data(), voxels.size(), rounded<T>(kOld));
+      EXPECT_EQ(run(nullptr), v);
       expect_same(voxels, expected, "voxels");
       expect_same(coors, expected_coors, "coors");
       expect_same(num, expected_num, "num_points_per_voxel");
@@ -113,6 +123,24 @@ void compare_hard(const Points<T>& points, const Sides<Side>& sides, std::int64_
 }
 
 // -- by hand -----------------------------------------------------------------------------------------------
+
+// A point that its full voxel drops keeps the voxel's number; one of a dropped voxel, or outside, has none.
+TEST(VoxelizeHard, TheMapOfPoints) {
+  const Sides<float> sides{{1, 1, 1}, {0, 0, 0, 4, 4, 4}};
+  Points<float> points{3};
+  for (const double x : {2.5, 0.5, 2.6, 9.0, 2.7, 3.5, 0.6}) points.add({x, 1.5, 1.5});
+  for (const std::int64_t max_points : {0, 1, 2}) {
+    std::vector<float> voxels(static_cast<std::size_t>(2 * max_points * 3));
+    std::int64_t coors[6], num[2];
+    std::vector<std::int64_t> map(7, kOld);
+    const Tensor map_view = view(map.data(), {7});
+    EXPECT_EQ(voxelize_hard(points.tensor(), sides.size_view(), sides.range_view(),
+                            view(voxels.data(), {2, max_points, 3}), view(coors, {2, 3}), view(num, {2}),
+                            &map_view),
+              2);
+    EXPECT_EQ(map, (std::vector<std::int64_t>{0, 1, 0, -1, 0, -1, 1}));
+  }
+}
 
 // The coordinate of a point in a range low .. high of x; y and z are in voxel 1.
 template <class T, class Side>

@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "c_workspace.h"
-#include "mutual_information/signature.h"
+#include "mutual_information/plan.h"
 
 namespace turnout::test {
 namespace {
@@ -245,10 +245,9 @@ TEST_F(CMutualInformation, TheSizeIsThatOfThePlanOnTheThreadsOfTheHandle) {
   for (int threads : {1, 2, 5}) {
     handle->context.set_threads(threads);
     Lattices call = random(6, 30, 50, 2);
-    EXPECT_EQ(call.forward_required,
-              with_margin(families::mutual_information::mutual_information_scratch(6, 30, 50, threads)));
-    EXPECT_EQ(call.backward_required,
-              with_margin(families::mutual_information::mutual_information_scratch(6, 30, 50, threads)));
+    const families::mutual_information::LatticePlan plan(6, 30, 50, threads);
+    EXPECT_EQ(call.forward_required, with_margin(plan.scratch_bytes()));
+    EXPECT_EQ(call.backward_required, with_margin(plan.scratch_bytes()));
     call.expect_forward();
     call.expect_backward(true);
   }

@@ -8,8 +8,6 @@
 #include <optional>
 #include <utility>
 
-#include "simd/isa.h"
-
 namespace turnout {
 namespace core {
 namespace {
@@ -29,7 +27,7 @@ unsigned lines_of(int level) {
   return level >= kCallLevel ? kFailures | kCalls : kNoLines;
 }
 
-// What TURNOUT_LOG says: a level, or nothing. bad: it is neither.
+// The value of TURNOUT_LOG: a level, or no value if it is empty or not set. bad: a value that is not a level.
 struct LogVariable {
   std::optional<int> level;
   const char* bad = nullptr;
@@ -50,7 +48,7 @@ void write_line(int level, const std::string& line) {
   }
 }
 
-// Once, before the first line of a log that has calls: what this process cannot do as its environment asks.
+// Writes once, before the first line of a log that has calls, which wish of the environment is not met.
 void write_notes() {
   static std::atomic<bool> written{false};
   if (written.exchange(true)) return;
@@ -155,10 +153,11 @@ void Call::fail(const Error& error) {
 void Call::report(const char* error) {
   const std::string op(frame_.caller == nullptr ? arguments_.signature().op : frame_.caller->op());
   const std::chrono::duration<double, std::micro> spent = std::chrono::steady_clock::now() - start_;
-  const CallRecord record{
-      op.c_str(),   described_.c_str(),   algorithm_, error,
-      skipped_,     frame_.context.isa(), threads_,   static_cast<std::int64_t>(scratch_bytes_),
-      spent.count()};
+  const CallRecord record{op.c_str(),   described_.c_str(),
+                          algorithm_,   error,
+                          skipped_,     isa_,
+                          threads_,     static_cast<std::int64_t>(scratch_bytes_),
+                          spent.count()};
   if (const auto* observer = frame_.context.state().observer.get()) observer->call(record, observer->user);
   if (error != nullptr) {
     log_failure(error, described_);

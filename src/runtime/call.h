@@ -1,4 +1,4 @@
-// One call of an operator: its arguments checked, its log line written when it ends.
+// One call of an operator: checks its arguments, and writes a log line when it ends.
 #pragma once
 
 #include <chrono>
@@ -12,6 +12,7 @@
 #include "core/check.h"
 #include "runtime/context.h"
 #include "runtime/frame.h"
+#include "simd/isa.h"
 
 namespace turnout::core {
 
@@ -36,8 +37,8 @@ class Call {
   // More memory of the context, whose size depends on the data or which outlives the call.
   Scratch lease(std::size_t bytes);
 
-  // Runs a check that the plan itself makes; a failure is logged, and names the function that was called,
-  // like those of the signature.
+  // Runs a check that the plan itself makes. A failure is logged and names the function that was called, like
+  // a failure of the signature's checks.
   template <class F>
   void check(const F& f) {
     try {
@@ -47,6 +48,8 @@ class Call {
     }
   }
 
+  // For the log line: the kernels of this call are compiled for every instruction set, avx512_dl too.
+  void uses_dl() { isa_ = frame_.context.isa(); }
   // What the plan decided, for the log line.
   void chose(const char* algorithm, int threads) {
     algorithm_ = algorithm;
@@ -55,7 +58,7 @@ class Call {
 
  private:
   Scratch leased(const Workspace& workspace, std::size_t bytes);
-  // Logs it and throws it again, in the words of the caller.
+  // Logs the error and throws it again, with the names of the caller.
   [[noreturn]] void fail(const Error& error);
   void report(const char* error);
 
@@ -66,21 +69,22 @@ class Call {
   const int exceptions_ = std::uncaught_exceptions();  // when the call began
   const char* algorithm_ = "";
   int threads_ = 1;
+  Isa isa_ = without_dl(frame_.context.isa());
   std::size_t scratch_bytes_ = 0;
   std::optional<Scratch> scratch_;
-  std::string described_;  // only when watched: the slots do not outlive the constructor
+  std::string described_;  // if watched; made by the constructor, which the slots do not outlive
   std::chrono::steady_clock::time_point start_;
 };
 
-// Levels of the log: from the first on it has calls and failures, from the second on skipped calls too.
+// Levels of the log: from kCallLevel on it has calls and failures, from kSkippedLevel on also skipped calls.
 inline constexpr int kCallLevel = 1, kSkippedLevel = 5;
 
 // The kinds of lines the log has, as bits. TURNOUT_LOG and set_log() choose by level.
 enum LogLines : unsigned { kNoLines = 0, kFailures = 1, kCalls = 2, kSkippedCalls = 4 };
 unsigned logged_lines();
-// Throws Error when TURNOUT_LOG is no level. logged_lines() takes it as if it were not there.
+// Throws Error if TURNOUT_LOG is not a level. logged_lines() ignores such a value.
 void check_log_environment();
-// What is logged when neither TURNOUT_LOG nor set_log() says anything.
+// What is logged if neither TURNOUT_LOG nor set_log() has chosen a level.
 void set_default_log(unsigned lines);
 
 // Lines of calls that end before an operator starts: the C door has checks of its own. `arguments` as from

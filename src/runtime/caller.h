@@ -12,13 +12,13 @@
 
 namespace turnout::core {
 
-// What an operator's arguments and scalars are called by a caller.
+// The caller's names for the arguments and scalars of an operator.
 class Renames {
  public:
   consteval Renames() = default;  // by the operator's own names
-  // `changes` is "boundary=opt_boundary ...", an operator's name and the caller's. A name of the operator
-  // that the caller does not have must be there ("fill=" when nothing of the caller stands for it), and a
-  // name that one of them does not have does not compile.
+  // `changes` is a list like "boundary=opt_boundary fill=": the operator's name, then the caller's, which is
+  // empty if the caller has no such argument. Every name of the operator that the caller does not have must
+  // be listed. A listed name that does not exist is a compile error.
   consteval Renames(const Signature& op, const Signature& caller, std::string_view changes)
       : Renames(op, changes) {
     for (const Change& one : changes_)
@@ -30,7 +30,7 @@ class Renames {
     for (const Scalar& one : op.scalars) expect(one.name);
   }
 
-  // Of a caller without a signature of its own: names that are not there are the operator's.
+  // For a caller without a signature of its own. Names that are not listed stay the same.
   consteval Renames(const Signature& op, std::string_view changes) {
     split(changes, ' ', [&](std::string_view change) {
       const std::size_t equals = change.find('=');
@@ -39,7 +39,7 @@ class Renames {
     });
   }
 
-  bool has(std::string_view name) const {  // false: nothing of the caller stands for it
+  bool has(std::string_view name) const {  // false: the caller has no such argument
     const Change* change = find(name);
     return change == nullptr || !change->to.empty();
   }
@@ -80,7 +80,7 @@ class Caller {
 
   std::string_view op() const { return op_; }
   std::string describe(const Arguments& of_operator) const;
-  // "op: what" as the caller says it.
+  // An error message of the operator, "op: what", with the caller's names.
   std::string in_own_words(std::string_view sentence) const;
 
  private:

@@ -53,7 +53,7 @@ Context& default_context() {
 namespace core {
 namespace {
 
-// From here on arenas are whole pages: free() could keep them.
+// Arenas from this size on are mapped pages: free() might not return them to the system.
 constexpr std::size_t kMappedBytes = std::size_t{1} << 20;
 
 void allocate(Arena& arena, std::size_t bytes) {
@@ -94,7 +94,7 @@ void ArenaList::discard(Arena* idle_one) {
   destroy(idle_one);
 }
 
-// The arena that is better than all others by is_better(one, other), out of its slot.
+// Takes the best arena, by is_better(one, other), out of its slot.
 template <class IsBetter>
 Arena* ArenaList::take_best(const IsBetter& is_better) {
   Arena* best = nullptr;
@@ -108,8 +108,8 @@ Arena* ArenaList::take_best(const IsBetter& is_better) {
 }
 
 Arena* ArenaList::take(std::size_t bytes) {
-  // The smallest that is large enough, else the largest: calls that lease several times get the same ones
-  // again.
+  // The smallest that is large enough, else the largest: a call that leases several arenas gets the same ones
+  // each time.
   Arena* arena = take_best([&](const Arena& one, const Arena& other) {
     return one.size >= bytes && other.size >= bytes ? one.size < other.size : one.size > other.size;
   });
@@ -127,7 +127,7 @@ Arena* ArenaList::take(std::size_t bytes) {
 }
 
 void ArenaList::give_back(Arena* arena) {
-  if (arena->size > limit_) return destroy(arena);  // it would only drive out the others
+  if (arena->size > limit_) return destroy(arena);  // keeping it would free all others
   const auto take_oldest = [&] {
     return take_best([](const Arena& one, const Arena& other) { return one.last_used < other.last_used; });
   };
@@ -139,7 +139,8 @@ void ArenaList::give_back(Arena* arena) {
   }
   while (idle_bytes() > limit_) {
     Arena* oldest = take_oldest();
-    if (oldest == nullptr) return;  // others hold what is idle, and put it back or lease it
+    if (oldest == nullptr)
+      return;  // other threads hold the idle arenas, and will put them back or lease them
     discard(oldest);
   }
 }

@@ -35,16 +35,17 @@ class ArenaList {
   bool put(Arena* arena);  // into an empty slot; false: there is none
   template <class IsBetter>
   Arena* take_best(const IsBetter& is_better);  // nullptr: none is idle
-  void discard(Arena* idle_one);                // nullptr: nothing
+  void discard(Arena* idle_one);                // frees it; nullptr: does nothing
 
   const std::size_t limit_;
   std::atomic<std::uint64_t> clock_{0};
-  std::atomic<std::size_t> idle_bytes_{0};  // also of arenas that take_best() looks at
+  std::atomic<std::size_t> idle_bytes_{0};  // includes arenas that take_best() has out of their slots
   std::atomic<Arena*> idle_[kSlots] = {};
 };
 
-// A callback and its user data, replaced together while other threads call: those see the old pair or the new
-// one. Replaced pairs stay until the slot goes, because a thread may still hold one.
+// A callback and its user data. They are replaced together, while other threads may be calling: each thread
+// sees the old pair or the new one. A replaced pair is freed with the slot, because a thread may still use
+// it.
 template <class Callback>
 class WatcherSlot {
  public:
@@ -85,7 +86,7 @@ class WatcherSlot {
 namespace turnout {
 
 struct TURNOUT_HIDDEN Context::State {
-  std::atomic<int> threads{1};  // with an executor: the most of its threads
+  std::atomic<int> threads{1};  // with an executor: an upper limit of its threads
   Isa isa = Isa::best;
   Executor* executor = nullptr;
   core::ArenaList arenas;

@@ -28,7 +28,7 @@ OutputBuffer OutputCache::take(std::size_t bytes) {
     for (auto buffer = idle_.begin(); buffer != idle_.end(); ++buffer) {
       if (buffer->capacity < bytes || buffer->capacity - bytes > bytes / kSlackShare + kPageGranularity)
         continue;
-      // Of equals the most recently used one: its pages may still be in a cache.
+      // Among equals, the most recently used one: its pages may still be in the CPU's caches.
       if (best == idle_.end() || buffer->capacity <= best->capacity) best = buffer;
     }
     if (best != idle_.end()) {
@@ -45,7 +45,7 @@ OutputBuffer OutputCache::take(std::size_t bytes) {
 }
 
 void OutputCache::give_back(OutputBuffer buffer) noexcept {
-  if (buffer.capacity > limit()) return unmap(buffer);  // it would only drive out the others
+  if (buffer.capacity > limit()) return unmap(buffer);  // keeping it would free all others
   try {
     std::lock_guard lock(mutex_);
     idle_.push_back(buffer);
@@ -102,8 +102,8 @@ OutputCache& output_cache() {
   // Never destroyed: arrays may die after the module.
   static OutputCache& cache = []() -> OutputCache& {
     static OutputCache& the_cache = *new OutputCache;
-    // The lock is held across fork(), so that the child finds a whole list. It gives its idle buffers back: a
-    // page that parent and child both write to would be copied.
+    // The lock is held across fork(), so that the child finds a consistent list. The child unmaps its idle
+    // buffers: writing to a page that it shares with its parent would copy the page.
     pthread_atfork([] { the_cache.mutex_.lock(); }, [] { the_cache.mutex_.unlock(); },
                    [] {
                      for (const OutputBuffer& buffer : the_cache.idle_) unmap(buffer);

@@ -28,7 +28,7 @@ void* map_huge_pages(std::size_t bytes) {
   const std::size_t head = offset == 0 ? 0 : kHugePage - offset;
   if (head > 0) munmap(begin, head);
   munmap(begin + head + bytes, kHugePage - head);
-  madvise(begin + head, bytes, MADV_HUGEPAGE);  // advice: without it the pages are just small
+  madvise(begin + head, bytes, MADV_HUGEPAGE);  // a failure leaves small pages
   return begin + head;
 }
 

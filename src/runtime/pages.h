@@ -1,4 +1,4 @@
-// Memory in whole pages. They go back to the system when they are unmapped; free() may keep what it gets.
+// Memory in whole pages. unmap_pages() returns them to the system; free() may keep memory in the process.
 #pragma once
 
 #include <cstddef>
@@ -6,7 +6,7 @@
 namespace turnout::core {
 
 void* map_pages(std::size_t bytes);  // nullptr when memory is out; the content is zero
-// The same for memory that is filled from end to end: it starts at a huge page, and asks for those.
+// The same, aligned to huge pages, which it asks the system for. For memory that is filled from end to end.
 void* map_huge_pages(std::size_t bytes);
 void unmap_pages(void* data, std::size_t bytes);
 
@@ -15,8 +15,8 @@ constexpr std::size_t in_whole_pages(std::size_t bytes) {
   return (bytes + kPageGranularity - 1) / kPageGranularity * kPageGranularity;
 }
 
-// How many bytes a cache keeps idle unless it is told otherwise: 512 MB, or a sixteenth of the memory if that
-// is less.
+// The default limit of the idle bytes of a cache: 512 MB, or a sixteenth of the physical memory if that is
+// less.
 std::size_t default_idle_bytes();
 
 }  // namespace turnout::core

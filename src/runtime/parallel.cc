@@ -19,8 +19,8 @@
 namespace turnout::core {
 namespace {
 
-// A worker that has nothing to do looks for work this long before it sleeps: long enough for back-to-back
-// calls, too short to be seen in a CPU meter. A waiting caller does the same.
+// An idle worker spins this long before it sleeps: long enough for back-to-back calls, too short to show as
+// CPU load. A caller that waits for workers does the same.
 constexpr std::chrono::microseconds kSpin{5};
 
 void pause() {
@@ -83,7 +83,7 @@ class Pool {
     sigset_t all, before;  // the application's signals are not for these threads
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    // Where there is no thread or no memory, the caller does the work with the threads there are.
+    // If a thread cannot be started, the caller works with the threads there are.
     for (pthread_t worker; workers_ < wanted; ++workers_) {
       if (pthread_create(&worker, nullptr, &start, this) != 0) break;
       pthread_detach(worker);

@@ -13,14 +13,14 @@ namespace turnout::core {
 
 inline constexpr int kMaxThreads = 1024;
 
-// Below this many moved bytes a second thread costs more than it gives: waking one takes 35 to 45 us, in
-// which one core moves about a megabyte.
+// Below this many moved bytes a second thread does not pay: waking it takes 35 to 45 us, in which one core
+// moves about a megabyte.
 inline constexpr std::int64_t kParallelBytes = std::int64_t{3} << 19;
 
 int automatic_threads();  // TURNOUT_NUM_THREADS, or the CPUs this process may use
 
-// Runs work(argument) on the calling thread and on up to threads - 1 workers of the process-wide pool: on
-// fewer when memory or threads are out.
+// Runs work(argument) on the calling thread and on up to threads - 1 workers of the process-wide pool. If no
+// thread can be started, there are fewer workers.
 void run_on_pool(int threads, void (*work)(void*), void* argument);
 
 // Marks this thread while it runs ranges: calls inside them run inline.
@@ -31,17 +31,19 @@ class InsideParallel {
   InsideParallel(const InsideParallel&) = delete;
   InsideParallel& operator=(const InsideParallel&) = delete;
 
-  bool is_marked() const { return is_marked_; }  // false: it was before, or there is no memory for the mark
+  // false: the thread was marked before, or there is no memory for the mark.
+  bool is_marked() const { return is_marked_; }
 
  private:
   bool is_marked_;
 };
 
-// body(begin, end) for consecutive ranges of `grain` items that cover 0 .. n-1; the last may be shorter. The
-// ranges depend on n and grain alone, never on who runs them. Ranges are handed out one by one, so a thread
-// that loses its core delays one range. A call inside a body runs inline. body must not throw. It may also be
-// body(begin, end, worker): workers that run at the same time have different numbers below `limit`, which is
-// what the caller has memory for; the context's own number of threads may change at any time.
+// Calls body(begin, end) for consecutive ranges of `grain` items that cover 0 .. n-1; the last range may be
+// shorter. The ranges depend only on n and grain, not on the threads. Threads take one range at a time, so a
+// thread that loses its core delays one range. A parallel_for inside a body runs inline. body must not throw.
+// It may also be body(begin, end, worker), where workers that run at the same time have different numbers
+// below `limit`. The caller has memory for `limit` workers; the context's number of threads may change at any
+// time.
 template <class Body>
 void parallel_for(Context& context, std::int64_t n, std::int64_t grain, const Body& body,
                   int limit = kMaxThreads) {

@@ -10,6 +10,13 @@ namespace turnout::core {
 class ThreadPointer {
  public:
   ThreadPointer() : has_key_(pthread_key_create(&key_, nullptr) == 0) {}
+  // at_exit(value) runs when a thread ends whose value is not nullptr, until this object is destroyed: its
+  // code may be unloaded then.
+  explicit ThreadPointer(void (*at_exit)(void*))
+      : has_key_(pthread_key_create(&key_, at_exit) == 0), has_function_(true) {}
+  ~ThreadPointer() {
+    if (has_key_ && has_function_) pthread_key_delete(key_);
+  }
   ThreadPointer(const ThreadPointer&) = delete;
   ThreadPointer& operator=(const ThreadPointer&) = delete;
 
@@ -20,7 +27,7 @@ class ThreadPointer {
 
  private:
   pthread_key_t key_{};
-  bool has_key_;
+  bool has_key_, has_function_ = false;
 };
 
 }  // namespace turnout::core

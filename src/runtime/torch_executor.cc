@@ -32,8 +32,8 @@ class TorchExecutor : public Executor {
       void (*work)(void*);
       void* argument;
     } job{work, argument};
-    // One item per thread that finds something to do, and each pulls ranges until none is left; so items that
-    // torch puts together cost nothing.
+    // One item per thread. Each item takes ranges until none is left, so it does not matter if torch runs
+    // several items on one thread.
     const auto each = [](std::int64_t begin, std::int64_t end, void* context) {
       const Job& one = *static_cast<const Job*>(context);
       for (std::int64_t i = begin; i < end; ++i) one.work(one.argument);

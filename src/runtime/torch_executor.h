@@ -1,5 +1,5 @@
 // Work on PyTorch's own threads. Threads of our own would compete with torch's, which spin for milliseconds
-// after each torch operator: a copy on two threads takes 1,230 us beside them and 535 on them.
+// after each torch operator: a copy takes 1,230 us on two threads of our own and 535 us on two of torch's.
 #pragma once
 
 #include <cstdint>

@@ -5,7 +5,7 @@
 
 namespace turnout::core {
 
-// Lets another thread run on this core: the one that is waited for may have none.
+// Lets another thread run on this core: the thread that is waited for may have no core.
 inline void yield_core() { std::this_thread::yield(); }
 
 }  // namespace turnout::core

@@ -20,6 +20,9 @@ std::string isa_note();
 // `wanted` if this CPU and this build have it, else Error(not_supported).
 Isa resolve_isa(Isa wanted);
 
+// The instruction set of kernels that are not compiled for avx512_dl, in a context of that set.
+constexpr Isa without_dl(Isa isa) { return isa == Isa::avx512_dl ? Isa::avx512 : isa; }
+
 // One entry per Isa; nullptr if this build has no code for it.
 template <class Kernels>
 using KernelTable = std::array<const Kernels*, kIsaCount>;

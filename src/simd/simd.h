@@ -6,6 +6,10 @@
 //   #define HWY_TARGET_INCLUDE "<family>/kernels.cc"
 //   #include "simd/simd.h"
 //
+// AVX-512 code is compiled for avx512, and once more for avx512_dl in files that define HWY_WANT_AVX3_DL
+// before this. Only a file in which Highway uses an instruction of that set should: elsewhere both come out
+// the same.
+//
 // simd/isa.h chooses the instruction set, so Highway is used as headers only and nothing of it is linked.
 // Conversions of 16-bit floats are written here, because those of Highway 1.0.3 round wrongly (bf16
 // truncates, NaN becomes infinite). Ours round to nearest even; NaN becomes quiet and keeps its sign and
@@ -96,7 +100,7 @@ inline constexpr CompressTable kCompressTable;
 #if HWY_TARGETS & HWY_AVX3_DL
 #define TURNOUT_ON_AVX512_DL(x) &N_AVX3_DL::x
 #else
-#define TURNOUT_ON_AVX512_DL(x) nullptr
+#define TURNOUT_ON_AVX512_DL(x) TURNOUT_ON_AVX512(x)
 #endif
 #if HWY_TARGETS & HWY_NEON
 #define TURNOUT_ON_NEON(x) &N_NEON::x

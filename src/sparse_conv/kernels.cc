@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#define HWY_WANT_AVX3_DL  // for VPOPCNTD
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "sparse_conv/kernels.cc"
 #include "simd/simd.h"

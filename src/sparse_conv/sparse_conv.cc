@@ -21,6 +21,7 @@ void write_pairs(Context& context, Call& call, const PairIndex& index, const Con
                   concat("get_indice_pairs: out_indices.shape[0] is ", out_indices.shape[0],
                          ", expected num_act_out = ", index.active(), " or more"));
   });
+  call.uses_dl();
   const PairWriter writer(index, indices, context.threads());
   Scratch scratch = call.lease(writer.scratch_bytes());
   writer.run(context, out_indices, indice_pairs, indice_num, scratch);

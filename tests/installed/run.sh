@@ -24,7 +24,7 @@ done
 PKG_CONFIG_PATH=$(dirname "$(find "$work/prefix" -name turnout.pc)")
 export PKG_CONFIG_PATH
 libdir=$(dirname "$PKG_CONFIG_PATH")
-cpp() { g++ -std=c++20 "$here/client.cc" "$@"; }
+cpp() { g++ -std=c++20 -Wall -Wextra -Werror "$here/client.cc" "$@"; }
 c() { gcc -std=c99 -pedantic-errors -Wall -Wextra -Werror "$here/client.c" "$@"; }
 cpp $(pkg-config --cflags --libs turnout) -o "$work/cpp"
 c $(pkg-config --cflags --libs turnout-mluop) -o "$work/c"
@@ -33,6 +33,9 @@ aclnn $(pkg-config --cflags --libs turnout-aclnn) -o "$work/aclnn"
 aclnn -static $(pkg-config --static --cflags --libs turnout-aclnn) -o "$work/aclnn_static"
 cpp -static $(pkg-config --static --cflags --libs turnout) -o "$work/cpp_static"
 c -static $(pkg-config --static --cflags --libs turnout-mluop) -o "$work/c_static"
+# Only the headers, as users of the static library see them. (CMake makes them system headers, without warnings.)
+cpp -DTURNOUT_STATIC -fsyntax-only $(pkg-config --cflags turnout)
+passed=$((passed + 1))
 for program in cpp c cpp_static c_static aclnn aclnn_static; do
   run "$work/$program"
 done

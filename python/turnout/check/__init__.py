@@ -6,6 +6,7 @@ from turnout.check import moe_dispatch as _moe_dispatch
 from turnout.check import moe_re_routing as _moe_re_routing
 from turnout.check import mutual_information as _mutual_information
 from turnout.check import rnnt_loss as _rnnt_loss
+from turnout.check import scatter as _scatter
 from turnout.check import sparse_conv as _sparse_conv
 from turnout.check.dynamic_scatter import dynamic_scatter_backward, dynamic_scatter_forward, voxelize
 from turnout.check.indice_convolution import (
@@ -38,6 +39,14 @@ from turnout.check.rnnt_loss import (
     rnnt_pruning_backward,
     rnnt_pruning_forward,
 )
+from turnout.check.scatter import (
+    scatter_max,
+    scatter_max_backward,
+    scatter_mean,
+    scatter_mean_backward,
+    scatter_sum,
+    scatter_sum_backward,
+)
 from turnout.check.sparse_conv import get_indice_pairs
 
 CHECKS = {
@@ -47,6 +56,7 @@ CHECKS = {
     **_moe_re_routing.CHECKS,
     **_mutual_information.CHECKS,
     **_rnnt_loss.CHECKS,
+    **_scatter.CHECKS,
     **_sparse_conv.CHECKS,
 }
 
@@ -80,5 +90,11 @@ __all__ = [
     "rnnt_prune_ranges",
     "rnnt_pruning_backward",
     "rnnt_pruning_forward",
+    "scatter_max",
+    "scatter_max_backward",
+    "scatter_mean",
+    "scatter_mean_backward",
+    "scatter_sum",
+    "scatter_sum_backward",
     "voxelize",
 ]

@@ -8,7 +8,7 @@ import turnout
 from turnout.check.lanes import wide_type
 
 
-def voxelize(points, voxel_size, point_cloud_range, *, max_points=-1, max_voxels=-1):
+def voxelize(points, voxel_size, point_cloud_range, *, max_points=-1, max_voxels=-1, return_map=False):
     """The definition of ``turnout.voxelize``."""
     real = wide_type(points.dtype)
     size, ends = (np.asarray(numbers, np.float64).astype(real) for numbers in (voxel_size, point_cloud_range))
@@ -32,7 +32,13 @@ def voxelize(points, voxel_size, point_cloud_range, *, max_points=-1, max_voxels
     for v, rows in enumerate(kept.values()):
         num[v] = min(len(rows), max_points)
         voxels[v, : num[v]] = points[rows[: num[v]]]
-    return voxels, np.array(list(kept), np.int32).reshape(-1, 3), num
+    results = voxels, np.array(list(kept), np.int32).reshape(-1, 3), num
+    if not return_map:
+        return results
+    map_ = np.full(len(points), -1, np.int32)
+    for v, rows in enumerate(kept.values()):
+        map_[rows] = v
+    return *results, map_
 
 
 def dynamic_scatter_forward(feats, coors, reduce_type="max"):
@@ -94,7 +100,7 @@ def _check_voxelize(rng: np.random.Generator, **limits) -> None:
 
 
 def _check_voxelize_hard(rng: np.random.Generator) -> None:
-    _check_voxelize(rng, max_points=2, max_voxels=20)
+    _check_voxelize(rng, max_points=2, max_voxels=20, return_map=True)
 
 
 def _scattered(rng: np.random.Generator):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import sys
 from collections.abc import Callable, Collection
 from importlib.machinery import ModuleSpec
@@ -10,6 +11,16 @@ from types import ModuleType
 from typing import Any
 
 _MISSING = object()
+Undo = Callable[[], None]
+
+
+def defined_in(module: ModuleType) -> dict[str, Any]:
+    """The public functions and classes that a module defines, by name."""
+    return {
+        name: value
+        for name, value in vars(module).items()
+        if getattr(value, "__module__", "") == module.__name__ and not name.startswith("_")
+    }
 
 
 def missing(package: str, names: Collection[str], what: str) -> Callable[[str], Any]:
@@ -31,60 +42,75 @@ class Installation:
     """Modules of a package, by their full names, with what each of them has.
 
     A module that is not there is made, with a ``__spec__`` like that of an imported one. In a module that is
-    there, with ``force``, names are replaced or added, and the others stay.
+    there, names are replaced or added, and the others stay.
+
+    Args:
+        package: whose names they are.
+        modules: what there is in each module; a parent comes before its submodules.
+        getattr: called for a name that a module made here does not have.
+        keeps_package: other parts of the package are needed. Where it is installed, it is imported, and
+            names are replaced in it. Else it is not looked for, and stand-ins take its place.
+        registries: called last. Each enters names somewhere else and returns what takes them out again, or
+            None where there is no such place.
     """
 
     def __init__(
-        self, package: str, modules: dict[str, dict[str, Any]], getattr: Callable | None = None
+        self,
+        package: str,
+        modules: dict[str, dict[str, Any]],
+        *,
+        getattr: Callable[[str], Any] | None = None,
+        keeps_package: bool = False,
+        registries: tuple[Callable[[], Undo | None], ...] = (),
     ) -> None:
-        """``getattr`` is called for a name that a module made here does not have."""
         self._package = package
         self._modules = modules
         self._getattr = getattr
-        self._made: list[str] = []
-        self._replaced: list[tuple[ModuleType, str, Any]] = []
+        self._keeps_package = keeps_package
+        self._registries = registries
+        self._imported_here: ModuleType | None = None
+        self._undo: list[Undo] = []
 
     @property
     def is_installed(self) -> bool:
-        return bool(self._made or self._replaced)
+        return bool(self._undo)
 
     def install(self, force: bool = False) -> None:
         if self.is_installed:
             return
         imported = sys.modules.get(self._package)
-        if imported is not None and not force:
+        if imported is not None and imported is not self._imported_here and not force:
             where = getattr(imported, "__file__", None) or "another stand-in"
             raise RuntimeError(
                 f"turnout.compat.{self._package}.install: {self._package} is imported already ({where}); "
                 "install before it is imported, or with force=True to replace its names"
             )
+        if imported is None and self._keeps_package and importlib.util.find_spec(self._package) is not None:
+            imported = self._imported_here = importlib.import_module(self._package)
         try:
             # All modules first: a package may have a function of the name of one of its modules.
             modules = [self._module(name, may_import=imported is not None) for name in self._modules]
             for module, contents in zip(modules, self._modules.values(), strict=True):
                 for attribute, value in contents.items():
                     self._set(module, attribute, value)
+            for register in self._registries:
+                undo = register()
+                if undo is not None:
+                    self._undo.append(undo)
         except BaseException:
             self.uninstall()
             raise
 
     def uninstall(self) -> None:
-        for module, attribute, before in reversed(self._replaced):
-            if before is _MISSING:
-                module.__dict__.pop(attribute, None)
-            else:
-                setattr(module, attribute, before)
-        for name in self._made:
-            sys.modules.pop(name, None)
-        self._replaced.clear()
-        self._made.clear()
+        while self._undo:
+            self._undo.pop()()
 
     def _module(self, name: str, may_import: bool) -> ModuleType:
         if may_import:
             try:
                 return importlib.import_module(name)
             except ImportError:
-                pass  # a part that this installation of the package does not have
+                pass  # a part that this installation of the package does not have, or cannot load
         module = ModuleType(name, f"Turnout in place of {name}: see turnout.compat.{self._package}.")
         is_package = any(other.startswith(f"{name}.") for other in self._modules)
         module.__spec__ = ModuleSpec(
@@ -96,12 +122,20 @@ class Installation:
         if self._getattr is not None:
             module.__getattr__ = self._getattr
         sys.modules[name] = module
-        self._made.append(name)
+        self._undo.append(lambda: sys.modules.pop(name, None))
         parent, _, child = name.rpartition(".")
         if parent:
             self._set(sys.modules[parent], child, module)
         return module
 
     def _set(self, module: ModuleType, attribute: str, value: Any) -> None:
-        self._replaced.append((module, attribute, module.__dict__.get(attribute, _MISSING)))
+        before = module.__dict__.get(attribute, _MISSING)
+
+        def undo() -> None:
+            if before is _MISSING:
+                module.__dict__.pop(attribute, None)
+            else:
+                setattr(module, attribute, before)
+
         setattr(module, attribute, value)
+        self._undo.append(undo)

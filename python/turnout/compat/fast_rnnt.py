@@ -137,7 +137,7 @@ _installation = Installation(
         "fast_rnnt.mutual_information": _recursions,
         "fast_rnnt.rnnt_loss": _losses,
     },
-    __getattr__,
+    getattr=__getattr__,
 )
 
 

@@ -98,7 +98,7 @@ _installation = Installation(
         "k2.mutual_information": _recursions,
         "k2.rnnt_loss": {**_losses, "get_hat_logprobs_pruned": get_hat_logprobs_pruned},
     },
-    __getattr__,
+    getattr=__getattr__,
 )
 
 

@@ -155,7 +155,7 @@ _installation = Installation(
         "torchaudio.functional": {"rnnt_loss": rnnt_loss},
         "torchaudio.transforms": {"RNNTLoss": RNNTLoss},
     },
-    __getattr__,
+    getattr=__getattr__,
 )
 
 

@@ -1,6 +1,12 @@
 """The operators for PyTorch: ``torch.ops.turnout.*``, ready for ``torch.compile``, on torch's threads."""
 
-from turnout.torch.convolution import indice_avg_pool, indice_convolution, indice_max_pool
+from turnout.torch import nn
+from turnout.torch.convolution import (
+    indice_avg_pool,
+    indice_convolution,
+    indice_convolution_index,
+    indice_max_pool,
+)
 from turnout.torch.dynamic_scatter import dynamic_scatter, voxelize
 from turnout.torch.moe_dispatch import moe_dispatch_forward
 from turnout.torch.moe_re_routing import moe_re_routing, moe_re_routing_inverse
@@ -29,6 +35,7 @@ from turnout.torch.rnnt_pruning import (
     rnnt_align,
     rnnt_emission_delay,
 )
+from turnout.torch.scatter import scatter_max, scatter_mean, scatter_sum
 from turnout.torch.sparse_conv import get_indice_pairs
 from turnout.torch.voxel_index import VoxelIndex
 
@@ -46,12 +53,14 @@ __all__ = [
     "get_rnnt_prune_ranges_deprecated",
     "indice_avg_pool",
     "indice_convolution",
+    "indice_convolution_index",
     "indice_max_pool",
     "joint_mutual_information_recursion",
     "moe_dispatch_forward",
     "moe_re_routing",
     "moe_re_routing_inverse",
     "mutual_information_recursion",
+    "nn",
     "rnnt_align",
     "rnnt_emission_delay",
     "rnnt_loss",
@@ -59,5 +68,8 @@ __all__ = [
     "rnnt_loss_pruned_fused",
     "rnnt_loss_simple",
     "rnnt_loss_smoothed",
+    "scatter_max",
+    "scatter_mean",
+    "scatter_sum",
     "voxelize",
 ]

@@ -22,20 +22,21 @@ def _contiguous(tensor):
 
 
 def _voxelize_cpu(points, voxel_size, point_cloud_range):
-    return _core.voxelize(points.contiguous(), voxel_size, point_cloud_range, -1, -1, None, True)
+    return _core.voxelize(points.contiguous(), voxel_size, point_cloud_range, -1, -1, False, None, True)
 
 
 def _voxelize_fake(points, voxel_size, point_cloud_range):
     return points.new_empty((points.shape[0], 3), dtype=torch.int32)
 
 
-def _hard_cpu(points, voxel_size, point_cloud_range, max_points, max_voxels):
-    return _core.voxelize(
-        points.contiguous(), voxel_size, point_cloud_range, max_points, max_voxels, None, True
+def _hard_cpu(points, voxel_size, point_cloud_range, max_points, max_voxels, return_map=False):
+    results = _core.voxelize(
+        points.contiguous(), voxel_size, point_cloud_range, max_points, max_voxels, return_map, None, True
     )
+    return results if return_map else (*results, points.new_empty((0,), dtype=torch.int32))
 
 
-def _hard_fake(points, voxel_size, point_cloud_range, max_points, max_voxels):
+def _hard_fake(points, voxel_size, point_cloud_range, max_points, max_voxels, return_map=False):
     limits = value_of(max_points), value_of(max_voxels)
     if any(limit is not None and limit < 0 for limit in limits):
         raise ValueError(
@@ -47,6 +48,7 @@ def _hard_fake(points, voxel_size, point_cloud_range, max_points, max_voxels):
         points.new_empty((voxels, max_points, points.shape[1])),
         points.new_empty((voxels, 3), dtype=torch.int32),
         points.new_empty((voxels,), dtype=torch.int32),
+        points.new_empty((points.shape[0] if return_map else 0,), dtype=torch.int32),
     )
 
 
@@ -127,7 +129,7 @@ _voxelize = define(
 )
 _voxelize_hard = define(
     "voxelize_hard(Tensor points, float[] voxel_size, float[] point_cloud_range, SymInt max_points, "
-    "SymInt max_voxels) -> (Tensor, Tensor, Tensor)",
+    "SymInt max_voxels, bool return_map=False) -> (Tensor, Tensor, Tensor, Tensor)",
     _hard_cpu,
     _hard_fake,
     refuse=("points",),
@@ -170,28 +172,33 @@ def voxelize(
     *,
     max_points: int = -1,
     max_voxels: int = -1,
-) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    return_map: bool = False,
+) -> torch.Tensor | tuple[torch.Tensor, ...]:
     """The voxel that each point is in; with two limits, the points themselves, voxel by voxel.
 
     Returns coors ``[points, 3]``: z, y, x; or with limits voxels ``[voxels, max_points, features]``, coors
-    ``[voxels, 3]`` and num_points_per_voxel. The definition is that of :func:`turnout.voxelize`. ``points``
-    may be strided. There is no gradient: with limits, points that require grad are refused while grad mode is
-    on.
+    ``[voxels, 3]`` and num_points_per_voxel, and with ``return_map`` point2voxel_map ``[points]``. The
+    definition is that of :func:`turnout.voxelize`. ``points`` may be strided. There is no gradient: with
+    limits, points that require grad are refused while grad mode is on.
     """
     size, range_ = _numbers("voxel_size", voxel_size, 3), _numbers("point_cloud_range", point_cloud_range, 6)
     if max_points == -1 and max_voxels == -1:
+        if return_map:
+            raise ValueError("voxelize: return_map is True, expected max_points and max_voxels with it")
         return _voxelize(points, size, range_)
-    return _voxelize_hard(points, size, range_, max_points, max_voxels)
+    results = _voxelize_hard(points, size, range_, max_points, max_voxels, return_map)
+    return results if return_map else results[:3]
 
 
 @own_sentences()
 def dynamic_scatter(
-    feats: torch.Tensor, coors: torch.Tensor, reduce_type: str = "max"
-) -> tuple[torch.Tensor, torch.Tensor]:
+    feats: torch.Tensor, coors: torch.Tensor, reduce_type: str = "max", *, return_map: bool = False
+) -> tuple[torch.Tensor, ...]:
     """Reduces the features of the points of each voxel to one row: 'max', 'mean' or 'sum'.
 
     Returns voxel_feats ``[voxels, channels]`` and voxel_coors ``[voxels, dims]``, ascending. Points with a
-    negative coordinate are in no voxel. The definition is that of :func:`turnout.dynamic_scatter_forward`;
+    negative coordinate are in no voxel. With ``return_map`` point2voxel_map ``[points]``, int32, is a third
+    result: the voxel of each point, or -1. The definition is that of :func:`turnout.dynamic_scatter_forward`;
     ``coors`` has 1 to 4 columns. Tensors may be strided.
 
     voxel_feats is differentiable with respect to ``feats``, as often as needed. With 'max' the first of the
@@ -200,5 +207,5 @@ def dynamic_scatter(
     Under ``torch.compile`` the number of voxels is a size that depends on data; some releases of torch want
     ``torch._dynamo.config.capture_dynamic_output_shape_ops = True`` for that.
     """
-    voxel_feats, voxel_coors, _, _ = _forward(feats, coors, reduce_type)
-    return voxel_feats, voxel_coors
+    voxel_feats, voxel_coors, point2voxel_map, _ = _forward(feats, coors, reduce_type)
+    return (voxel_feats, voxel_coors, point2voxel_map) if return_map else (voxel_feats, voxel_coors)

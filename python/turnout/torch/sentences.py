@@ -22,12 +22,15 @@ def add_speaker(name: str) -> None:
     _speakers.add(name)
 
 
-def own_sentences(name: str | None = None, **arguments: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+def own_sentences(
+    name: str | None = None, *, of_class: bool = False, **arguments: str
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Decorates a function that is made of operators: its errors speak of it and not of them.
 
-    ``name`` is what the sentences call it, else its own name. ``arguments`` are those that an operator has
-    under another name: ``kernel_size="ksize"``. An argument that is annotated as a tensor and is something
-    else, such as a NumPy array, is named as well. A call that succeeds pays 0.1 us for all this.
+    ``name`` is what the sentences call it, else its own name, or for a method ``of_class`` the name of the
+    object's class. ``arguments`` are those that an operator has under another name: ``kernel_size="ksize"``.
+    An argument that is annotated as a tensor and is something else, such as a NumPy array, is named as well.
+    A call that succeeds pays 0.1 us for all this.
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
@@ -41,7 +44,8 @@ def own_sentences(name: str | None = None, **arguments: str) -> Callable[[Callab
             except Exception as error:
                 if torch.compiler.is_compiling():
                     raise
-                better = _no_tensor(function, called, args, kwargs) or _renamed(error, called, arguments)
+                who = type(args[0]).__name__ if of_class else called
+                better = _no_tensor(function, who, args, kwargs) or _renamed(error, who, arguments)
                 if better is None:
                     raise
                 raise better from None

@@ -98,6 +98,8 @@ class VoxelIndex:
         voxel_coors: ``[voxels, dims]``, ascending.
         point2voxel_map: ``[points]``, int32: the voxel of each point, or -1.
         voxel_points_count: ``[voxels]``, int32.
+        first_point: ``[voxels]``, int32: the first point of each voxel, that with the smallest number. Found
+            when it is asked for.
     """
 
     @own_sentences("VoxelIndex")
@@ -114,6 +116,23 @@ class VoxelIndex:
         self.voxel_coors, self.point2voxel_map, self.voxel_points_count = tensors
         self.points: int = self.point2voxel_map.shape[0]
         self.voxels: int = self.voxel_points_count.shape[0]
+        self._first_point: torch.Tensor | None = None
+
+    @property
+    def first_point(self) -> torch.Tensor:
+        if self._first_point is None:
+            self._first_point = self._find_first_point()
+        return self._first_point
+
+    def _find_first_point(self) -> torch.Tensor:
+        if self._index is not None and not _is_followed(self.point2voxel_map):
+            return _core.voxel_index_first_points(self._index)
+        # The largest of their negative numbers, which float64 holds exactly.
+        map_ = self.point2voxel_map
+        rows = torch.arange(0, -map_.shape[0], -1, dtype=torch.float64, device=map_.device)
+        largest = _forward(rows.unsqueeze(1), map_.unsqueeze(1), "max")[0]
+        torch._check(largest.shape[0] == self.voxels)
+        return -largest.squeeze(1).to(torch.int32)
 
     @own_sentences("VoxelIndex.reduce", coors="point2voxel_map")
     def reduce(self, feats: torch.Tensor, reduce_type: str = "max") -> torch.Tensor:

@@ -36,7 +36,6 @@ aclnnStatus prepare(const Operation& operation, std::initializer_list<const aclT
                     aclOpExecutor** executor) noexcept;
 
 // Phase 2: runs the executor if it is one of this operation that has not run, and frees it.
-aclnnStatus execute(const Operation& operation, const Workspace& workspace,
-                    aclOpExecutor* executor) noexcept;
+aclnnStatus execute(const Operation& operation, const Workspace& workspace, aclOpExecutor* executor) noexcept;
 
 }  // namespace turnout::doors::aclnn

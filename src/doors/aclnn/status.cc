@@ -9,16 +9,19 @@
 
 namespace turnout::doors::aclnn {
 namespace {
-thread_local LastError last_error;
+const LastError& last_error() {
+  static const LastError error;
+  return error;
 }
+}  // namespace
 
 aclnnStatus succeed() noexcept {
-  last_error.clear();
+  last_error().clear();
   return ACLNN_SUCCESS;
 }
 
 aclnnStatus refuse(aclnnStatus status, std::string_view sentence) noexcept {
-  last_error.set(sentence);
+  last_error().set(sentence);
   return status;
 }
 
@@ -39,4 +42,4 @@ aclnnStatus fail_as_thrown() noexcept {
 
 }  // namespace turnout::doors::aclnn
 
-const char* aclGetRecentErrMsg(void) { return turnout::doors::aclnn::last_error.text(); }
+const char* aclGetRecentErrMsg(void) { return turnout::doors::aclnn::last_error().text(); }

@@ -22,10 +22,13 @@ namespace turnout::doors {
 using namespace core;
 namespace {
 
-thread_local LastError last_error;
+const LastError& last_error() {
+  static const LastError error;
+  return error;
+}
 
 mluOpStatus_t fail(mluOpStatus_t status, std::string_view sentence) noexcept {
-  last_error.set(sentence);
+  last_error().set(sentence);
   return status;
 }
 
@@ -71,11 +74,15 @@ void log_quietly(const char* sentence) noexcept {
   try {
     read_log_environment();
     if (logged_lines() & kFailures) log_failure(sentence, "");
-  } catch (...) {  // no memory for a log line; the status matters more
+  } catch (...) {  // no memory for a log line; the status is still returned
   }
 }
 
 Slot slot_of(const Described& described, bool logged) {
+  if (described.count != nullptr) {
+    static constexpr std::int64_t kStride[1] = {1};
+    return described.data == nullptr ? Slot() : Slot(described.data, DType::i64, described.count, kStride, 1);
+  }
   if (described.desc == nullptr) {
     Slot absent;
     absent.data = described.data;  // for the check that refuses data without a descriptor
@@ -106,7 +113,7 @@ void fill(Tensor& tensor, const Slot& slot) {
 
 std::atomic<const char*> gen_case_directory{""};
 
-// A copy that any thread may hold: each text is kept once, until the process ends.
+// Returns a copy that stays valid until the process ends. Equal texts share one copy.
 const char* kept_for_ever(const char* text) {
   static auto& mutex = *new std::mutex;
   static auto& texts = *new std::set<std::string>;
@@ -117,7 +124,7 @@ const char* kept_for_ever(const char* text) {
 }  // namespace
 
 mluOpStatus_t succeed() noexcept {
-  last_error.clear();
+  last_error().clear();
   return MLUOP_STATUS_SUCCESS;
 }
 
@@ -196,7 +203,7 @@ mluOpStatus_t query_erased(mluOpHandle_t handle, const Signature& signature, con
 using namespace turnout::core;
 using namespace turnout::doors;
 
-const char* turnoutLastError(void) { return last_error.text(); }
+const char* turnoutLastError(void) { return last_error().text(); }
 
 mluOpStatus_t mluOpCreate(mluOpHandle_t* handle) {
   if (handle == nullptr) return refuse_null(__func__, "handle");

@@ -11,7 +11,7 @@
 #include "turnout/context.h"
 #include "turnout/mluop/mlu_op.h"
 
-// Clients look at the first three members, by a declaration of their own.
+// Some clients read the first three members through a declaration of their own.
 struct mluOpContext {
   std::int32_t device = 0;
   cnrtQueue_t queue = nullptr;
@@ -34,17 +34,18 @@ namespace turnout::doors {
 
 using namespace core;
 
-// One tensor of a C call. A null descriptor is an argument that is not there.
+// One tensor of a C call. A null descriptor means that the argument is absent.
 struct Described {
   mluOpTensorDescriptor_t desc;
   const void* data;
+  const std::int64_t* count = nullptr;  // instead of `desc`: `data` is an array of so many int64
 };
 
-// For a call that finds nothing to compute: all bytes of an int32 result that is to say so, where there is
-// memory for it. Bytes, because nothing has looked at the alignment of the pointer.
+// Fills a result of a skipped call with `byte` (0 or 0xFF); does nothing if the pointer is null. Bytes,
+// because the alignment of the pointer is not checked.
 void fill_result(const Described& result, int byte) noexcept;
 
-// kForeign when the library has no such type.
+// Returns kForeign for a type that the library does not have.
 DType dtype_of_c(mluOpDataType_t dtype);
 
 // How the functions of the interface end: with a status, and with the thread's last error set. Only those
@@ -54,7 +55,8 @@ mluOpStatus_t succeed() noexcept;
 [[gnu::format(printf, 2, 3)]] mluOpStatus_t refuse(std::string_view function, const char* what, ...) noexcept;
 mluOpStatus_t refuse_null(std::string_view function, const char* argument,
                           mluOpStatus_t status = MLUOP_STATUS_BAD_PARAM) noexcept;
-// Inside a catch block: the status of what was caught. `logged`: whoever throws an Error has logged it.
+// To be called in a catch block: returns the status of the exception. `logged`: an Error is already in the
+// log.
 mluOpStatus_t fail_as_thrown(bool logged = false) noexcept;
 
 // Pairs of functions that keep a value in a handle or descriptor, and give it back.
@@ -88,8 +90,8 @@ template <int kCount, class Body>
 mluOpStatus_t call(mluOpHandle_t handle, const Signature& signature, const Renames& renames,
                    const Described (&described)[kCount], std::initializer_list<ScalarValue> scalars,
                    const Body& body, const Workspace& workspace = {}) noexcept {
-  // Here and not behind the call, where their number is unknown: clearing room for the most there can be
-  // costs as much as all checks of a call.
+  // Arrays of exactly this size. call_erased() does not know the number, and initialising arrays of the
+  // largest size would take as long as all checks of a call.
   Slot slots[kCount];
   Tensor tensors[kCount];
   const ErasedBody run = [](const void* erased, const Frame& frame, const Tensor* t) {
@@ -105,13 +107,18 @@ mluOpStatus_t query_erased(mluOpHandle_t handle, const Signature& signature, con
                            int count, std::initializer_list<ScalarValue> scalars, Slot* slots,
                            std::size_t* workspace_size) noexcept;
 template <int kCount>
+mluOpStatus_t query(mluOpHandle_t handle, const Signature& signature, const Described (&described)[kCount],
+                    std::initializer_list<ScalarValue> scalars, std::size_t* workspace_size) noexcept {
+  Slot slots[kCount];
+  return query_erased(handle, signature, described, kCount, scalars, slots, workspace_size);
+}
+template <int kCount>
 mluOpStatus_t query(mluOpHandle_t handle, const Signature& signature,
                     const mluOpTensorDescriptor_t (&descriptors)[kCount],
                     std::initializer_list<ScalarValue> scalars, std::size_t* workspace_size) noexcept {
-  Slot slots[kCount];
   Described described[kCount];
   for (int i = 0; i < kCount; ++i) described[i] = {descriptors[i], nullptr};
-  return query_erased(handle, signature, described, kCount, scalars, slots, workspace_size);
+  return query(handle, signature, described, scalars, workspace_size);
 }
 
 }  // namespace turnout::doors

@@ -46,7 +46,7 @@ const CDType* find(mluOpDataType_t value) {
   return nullptr;
 }
 
-// Products wrap, as those of MLU-OPS do: nothing is judged here, and the operators' checks saturate.
+// Products wrap around, as in MLU-OPS. Setting dimensions checks nothing; the operators check, and saturate.
 void set_row_major(mluOpTensorStruct& desc) {
   std::uint64_t step = 1;
   desc.stride.resize(desc.shape.size());
@@ -62,8 +62,7 @@ void count_elements(mluOpTensorStruct& desc) {
   desc.elements = count;
 }
 
-// Dimensions, with strides or (nullptr, not `strided`) row-major. A descriptor changes as a whole or not at
-// all.
+// Sets dimensions with the given strides, or row-major if not `strided`. A call that fails changes nothing.
 template <class Int>
 mluOpStatus_t set_dims(const char* function, mluOpTensorDescriptor_t desc, int rank, const Int* shape,
                        bool strided, const Int* stride) {
@@ -75,7 +74,7 @@ mluOpStatus_t set_dims(const char* function, mluOpTensorDescriptor_t desc, int r
   if (rank > 0 && strided && stride == nullptr) return refuse_null(function, "dimStride");
   try {
     const auto size = static_cast<std::size_t>(rank);
-    desc->stride.reserve(size);  // so that only the next line can fail, and it changes nothing then
+    desc->stride.reserve(size);  // if memory is out, these two fail, and have changed nothing
     desc->shape.reserve(size);
     desc->shape.assign(shape, shape + rank);
     if (strided) {
@@ -104,7 +103,7 @@ mluOpStatus_t set_all(const char* function, mluOpTensorDescriptor_t desc, mluOpT
   return status;
 }
 
-// Writes what there is a pointer for; 64-bit values are cut off by a narrower Int.
+// Writes through the pointers that are not null. A narrower Int truncates 64-bit values.
 template <class Int>
 mluOpStatus_t get(const char* function, mluOpTensorDescriptor_t desc, mluOpTensorLayout_t* layout,
                   mluOpDataType_t* dtype, int* rank, Int* shape, Int* stride) {
@@ -133,8 +132,9 @@ mluOpStatus_t get_all(const char* function, mluOpTensorDescriptor_t desc, mluOpT
 }  // namespace
 
 void fill_result(const Described& result, int byte) noexcept {
-  if (result.data != nullptr)
-    std::memset(const_cast<void*>(result.data), byte, result.desc->elements * sizeof(std::int32_t));
+  const CDType* found = find(result.desc->dtype);
+  if (result.data != nullptr && found != nullptr)
+    std::memset(const_cast<void*>(result.data), byte, result.desc->elements * found->bytes);
 }
 
 DType dtype_of_c(mluOpDataType_t dtype) {

@@ -7,6 +7,7 @@
 #include "core/check.h"
 #include "doors/python/strided.h"
 #include "doors/python/text.h"
+#include "doors/python/workers.h"
 #include "runtime/torch_executor.h"
 
 namespace turnout::doors {
@@ -276,7 +277,7 @@ std::vector<double> PythonCall::numbers(nb::handle object) {
     refuse_type(object, name, concat("a sequence of ", length, " numbers"));
   }
   std::vector<double> values;
-  // One more than there may be is enough to see: a sequence may have no end.
+  // Reads at most one element too many: a sequence may be endless.
   std::int64_t count = 0;
   for (; count <= length; ++count) {
     const nb::object entry = nb::steal(PyIter_Next(entries.ptr()));
@@ -336,7 +337,10 @@ std::int64_t PythonCall::named_value(nb::handle object) {
   return found;
 }
 
-Context& PythonCall::context() const { return torch_team_ ? torch_context() : default_context(); }
+Context& PythonCall::context() const {
+  choose_threads_of_process();
+  return torch_team_ ? torch_context() : default_context();
+}
 
 std::int64_t extent_product(std::int64_t a, std::int64_t b) {
   std::int64_t product;

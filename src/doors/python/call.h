@@ -53,10 +53,10 @@ class PythonCall {
   // Inputs that do not lie row by row in memory are copied.
   ConstTensor in(nb::handle object);
   std::optional<ConstTensor> optional_in(nb::handle object);  // None: absent
-  // An input that has been read before: results are of its kind.
+  // An input that was read by an earlier call: results are arrays of the same library.
   void kind(nb::handle object, DType dtype);
   std::int64_t scalar(nb::handle object);
-  // A scalar that is an enum. Refused here when out of range: the enum's type could not carry it further.
+  // A scalar that is an enum. The range is checked here, because a value out of range may not fit the enum.
   template <class Enum>
   Enum choice(nb::handle object) {
     return static_cast<Enum>(choice_value(object));
@@ -69,7 +69,7 @@ class PythonCall {
 
   // A vector scalar: a sequence of least .. most integers.
   std::vector<std::int64_t> vector(nb::handle object, std::int64_t least, std::int64_t most);
-  // Of this length, where one integer stands for that many.
+  // A sequence of `length` integers, or one integer for all elements.
   std::vector<std::int64_t> vector(nb::handle object, std::int64_t length);
   // The same for a value that the signature does not have; `length_name` is what sentences call its length.
   std::vector<std::int64_t> vector(nb::handle object, std::int64_t length, std::string_view name,
@@ -80,22 +80,21 @@ class PythonCall {
   // An argument that is a vector of fixed length: a sequence of numbers, or an array of any dtype.
   std::vector<double> numbers(nb::handle object);
 
-  // An argument that the operator writes to only sometimes, and that is no result. One that it only reads may
-  // be read-only.
+  // An argument that the operator reads, and writes to if is_written; it is not returned. It may be read-only
+  // if it is not written.
   Tensor inout(nb::handle object, bool is_written) { return import(object, next_argument_++, is_written); }
 
-  // None makes a new array of this shape; negative extents count as 0, for the operator's check to complain.
-  // Its kind is that of the argument whose dtype it has, or of the first one.
+  // A result. None allocates an array of this shape; negative extents count as 0, and the operator's checks
+  // refuse them later. The array is of the library of the argument whose dtype it shares, or of the first
+  // one.
   Tensor out(nb::handle object, std::initializer_list<std::int64_t> shape) {
     return out(place(object), shape);
   }
-  // Of this dtype when it is made here, where the signature leaves a choice.
+  // The same, with the dtype of an array that is allocated, if the signature allows several.
   Tensor out(nb::handle object, std::initializer_list<std::int64_t> shape, DType dtype) {
     return out(place(object), shape.begin(), static_cast<int>(shape.size()), dtype);
   }
-  Tensor out(nb::handle object, const ConstTensor& same_shape) {
-    return out(place(object), same_shape.shape, same_shape.rank);
-  }
+  Tensor out(nb::handle object, const ConstTensor& same_shape) { return out(place(object), same_shape); }
   // A result whose shape is known later than those of the ones after it: its place first, then out().
   struct Place {
     nb::handle object;
@@ -105,8 +104,11 @@ class PythonCall {
   Tensor out(const Place& where, std::initializer_list<std::int64_t> shape) {
     return out(where, shape.begin(), static_cast<int>(shape.size()));
   }
-  // Of a result with more rows the caller gets the first ones; `tensor` is what out() gave for it. Where that
-  // comes after the work, check_rows() refuses an array that has no such slices before it.
+  Tensor out(const Place& where, const ConstTensor& same_shape, std::optional<DType> dtype = {}) {
+    return out(where, same_shape.shape, same_shape.rank, dtype);
+  }
+  // Returns only the first rows of a result to the caller; `tensor` is what out() returned for it. If the
+  // number of rows is known only after the work, check_rows() first refuses an array that cannot be sliced.
   void check_rows(int result) const;
   void shorten(int result, Tensor& tensor, std::int64_t rows);
   // An optional result that this call does not have: None.
@@ -115,12 +117,13 @@ class PythonCall {
   // results are the outputs among the arguments that are left.
   std::array<nb::handle, kMaxArguments> outs(nb::handle tuple) const;
 
-  // What a signature says about these arguments, in the caller's words.
+  // Checks these arguments against a signature; errors have the caller's names.
   void check(const Signature& signature, std::initializer_list<Slot> slots,
              std::initializer_list<ScalarValue> scalars = {}) const;
   [[noreturn]] void refuse(const std::string& why) const;  // "function: why"
 
-  // An operator that says first how large its results are runs twice, with out() in between.
+  // Runs without the GIL. May be called several times, for operators whose results depend on the data in
+  // size.
   template <class Body>
   void run(const Body& body) const {
     Context& where = context();
@@ -170,8 +173,8 @@ class PythonCall {
   std::string copied_;           // their names, for the log: "copied points coors"
 };
 
-// Adds a function whose arguments come by position, the names being the business of python/turnout. None
-// reaches it like any other object, so that it is our sentence that says what was expected.
+// Adds a function with positional arguments; python/turnout gives them names. Arguments accept None, so that
+// a missing array gets our error message rather than nanobind's.
 template <class Result, class... Arguments>
 void define(nb::module_& module, const char* name, Result (*function)(Arguments...)) {
   module.def(

@@ -50,8 +50,8 @@ nb::tuple python_shape(const std::int64_t* shape, int rank) {
   return nb::steal<nb::tuple>(tuple);
 }
 
-// Found when the first result is made and not before: to import NumPy takes a tenth of a second. No function
-// static, which another thread would wait for with the GIL while the import here waits for the GIL.
+// Imported when the first result is made, because importing NumPy takes a tenth of a second. Not a function
+// static: another thread would wait for it with the GIL, for which the import here waits.
 struct NumPy {
   nb::object empty = nb::module_::import_("numpy").attr("empty");
   nb::object ndarray = nb::module_::import_("numpy").attr("ndarray");

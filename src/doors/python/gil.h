@@ -9,9 +9,9 @@
 
 namespace turnout::doors {
 
-// What f gives. A thread that wants the GIL when the interpreter has ended is ended by Python, which unwinds
-// its stack; frames that must not throw, and nanobind's are such, would end the process with a message. Such
-// a thread stays here instead until the process is gone.
+// Returns f(). If f asks for the GIL after the interpreter has ended, Python ends the thread by unwinding its
+// stack. In functions that are noexcept, as some of nanobind's are, that would end the process with a
+// message, so the thread waits here until the process has ended.
 template <class F>
 decltype(auto) staying_at_exit(F&& f) {
   try {

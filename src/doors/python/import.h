@@ -17,7 +17,7 @@ namespace nb = nanobind;
 // How objects of a Python type hand out their memory.
 enum class Protocol : std::uint8_t {
   none,          // no array
-  array_struct,  // NumPy, and who imitates it
+  array_struct,  // NumPy, and types with its protocol
   exchange_api,  // DLPack by function pointers: 0.1 us a tensor
   capsule,       // DLPack by __dlpack__()
 };
@@ -61,9 +61,9 @@ dlpack::DataType dlpack_type_of(DType dtype);
 // The name of a dtype in NumPy and its extension package ml_dtypes, and in torch.
 const char* library_name(DType dtype);
 
-// Makes the Python objects that imports need. Called when the module loads: what runs Python must not wait
-// for a lock of C++ that another thread holds while it waits for the GIL, and function statics have such a
-// lock.
+// Makes the Python objects that imports need; called when the module loads. They are not function statics:
+// code that runs Python must not wait for the lock of a static while another thread holds it and waits for
+// the GIL.
 void load_import();
 
 }  // namespace turnout::doors

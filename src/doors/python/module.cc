@@ -9,6 +9,7 @@
 #include "doors/python/call.h"
 #include "doors/python/descriptions.h"
 #include "doors/python/listing.h"
+#include "doors/python/workers.h"
 #include "runtime/call.h"
 #include "runtime/output_cache.h"
 #include "runtime/parallel.h"
@@ -40,6 +41,7 @@ std::size_t idle_scratch() {
 }
 
 nb::dict info() {
+  choose_threads_of_process();
   nb::list supported;
   for (int i = 0; i < kIsaCount; ++i)
     if (is_supported(static_cast<Isa>(i))) supported.append(name_of(static_cast<Isa>(i)));
@@ -74,6 +76,7 @@ std::int64_t only_scalar(const Signature& signature, nb::handle object) {
 
 void set_num_threads(nb::handle threads) {
   default_context().set_threads(static_cast<int>(only_scalar(kSetNumThreads, threads)));
+  threads_are_chosen();
 }
 
 void set_log_level(nb::handle level) { set_log(static_cast<int>(only_scalar(kSetLog, level))); }
@@ -116,7 +119,10 @@ void bind_library(nb::module_& module) {
   module.def("signatures", &signatures);
   module.def("functions", &functions);
   module.def("info", &info);
-  module.def("get_num_threads", [] { return default_context().threads(); });
+  module.def("get_num_threads", [] {
+    choose_threads_of_process();
+    return default_context().threads();
+  });
   define(module, "set_num_threads", &set_num_threads);
   define(module, "set_log", &set_log_level);
   module.def("output_cache_limit", [] { return output_cache().limit(); });
@@ -140,6 +146,7 @@ NB_MODULE(_core, module) {
   using namespace turnout::doors;
   nb::set_leak_warnings(false);  // nothing is printed unasked, not even about arrays alive at exit
   load_import();
+  watch_forks();
   register_errors();
   bind_library(module);
   bind_output_memory(module);

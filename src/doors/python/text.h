@@ -14,7 +14,7 @@ namespace nb = nanobind;
 std::string str_of(nb::handle object);
 std::string repr_of(nb::handle object);
 std::string type_text(nb::handle object);  // of the object's type
-// "-7"; "an integer of 16610 bits" for what nobody would read.
+// "-7"; "an integer of 16610 bits" for a number that is too long to print.
 std::string integer_text(nb::handle integer);
 
 // With a Python exception pending: one that is none of `type` passes through to the caller; of those that

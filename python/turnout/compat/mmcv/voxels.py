@@ -1,10 +1,9 @@
-"""The names of mmcv, those of ``mmcv.ops``: ``turnout.compat.mmcv``."""
+"""mmcv's functions and modules of points and voxels."""
 
 from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,25 +11,11 @@ import torch
 
 from turnout import torch as own
 from turnout import voxelize as voxelize_arrays
-from turnout.compat._install import Installation
 from turnout.torch import dynamic_scatter
 from turnout.torch.sentences import own_sentences
 
-__all__ = [
-    "DynamicScatter",
-    "Voxelization",
-    "dynamic_scatter",
-    "get_indice_pairs",
-    "install",
-    "uninstall",
-    "voxelization",
-]
-
 Numbers = Any  # a sequence of numbers, an array or a tensor
 Limits = Any  # an integer, or two of them as a sequence, an array or a tensor
-
-
-# -- points and voxels -------------------------------------------------------------------------------------
 
 
 class DynamicScatter(torch.nn.Module):
@@ -175,72 +160,3 @@ class Voxelization(torch.nn.Module):
             f"point_cloud_range={self.point_cloud_range}, max_num_points={self.max_num_points}, "
             f"max_voxels={self.max_voxels}, deterministic={self.deterministic})"
         )
-
-
-# -- sparse convolution ------------------------------------------------------------------------------------
-
-
-@own_sentences(kernel_size="ksize", output_padding="out_padding")
-def get_indice_pairs(
-    indices: torch.Tensor,
-    batch_size: int,
-    spatial_shape: Sequence[int],
-    ksize: int | Sequence[int] = 3,
-    stride: int | Sequence[int] = 1,
-    padding: int | Sequence[int] = 0,
-    dilation: int | Sequence[int] = 1,
-    out_padding: int | Sequence[int] = 0,
-    subm: bool = False,
-    transpose: bool = False,
-    grid: torch.Tensor | None = None,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """:func:`turnout.torch.get_indice_pairs` with the arguments of mmcv's function of this name.
-
-    Returns outids, indice_pairs and indice_pair_num, in a fixed order: outputs ascending, the pairs of an
-    offset in ascending input row. Stride and dilation may both differ from 1, and dilated submanifold kernels
-    keep their centre. ``grid``, a buffer for mmcv, is not used.
-    """
-    del grid
-    return own.get_indice_pairs(
-        indices,
-        batch_size,
-        spatial_shape,
-        ksize,
-        stride,
-        padding,
-        dilation,
-        out_padding,
-        subm=subm,
-        transpose=transpose,
-    )
-
-
-# -- in mmcv's place ---------------------------------------------------------------------------------------
-
-_voxelize = {"Voxelization": Voxelization, "voxelization": voxelization}
-_scatter_points = {"DynamicScatter": DynamicScatter, "dynamic_scatter": dynamic_scatter}
-_installation = Installation(
-    "mmcv",
-    {
-        "mmcv": {},
-        "mmcv.ops": {**_voxelize, **_scatter_points},
-        "mmcv.ops.scatter_points": _scatter_points,
-        "mmcv.ops.sparse_ops": {"get_indice_pairs": get_indice_pairs},
-        "mmcv.ops.voxelize": _voxelize,
-    },
-)
-
-
-def install(force: bool = False) -> None:
-    """After this, ``from mmcv.ops import Voxelization`` finds these names, also where there is no mmcv.
-
-    A second call does nothing. Refused when mmcv is imported already, unless ``force`` says that its names
-    are to be replaced; its other names stay. With the whole of mmcv or with mmcv-lite, import mmcv first and
-    use ``force``: without that, nothing else of mmcv can be imported until :func:`uninstall`.
-    """
-    _installation.install(force)
-
-
-def uninstall() -> None:
-    """Undoes :func:`install`; without it, does nothing."""
-    _installation.uninstall()

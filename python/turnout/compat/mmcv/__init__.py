@@ -1,0 +1,136 @@
+"""The names of mmcv, those of ``mmcv.ops``: ``turnout.compat.mmcv``."""
+
+from __future__ import annotations
+
+from turnout.compat._install import Installation, Undo, defined_in
+from turnout.compat.mmcv import sparse_conv, sparse_modules, sparse_pool, sparse_structure
+from turnout.compat.mmcv.sparse_conv import (
+    SparseConv1d,
+    SparseConv2d,
+    SparseConv3d,
+    SparseConv4d,
+    SparseConvolution,
+    SparseConvTranspose1d,
+    SparseConvTranspose2d,
+    SparseConvTranspose3d,
+    SparseConvTranspose4d,
+    SparseInverseConv1d,
+    SparseInverseConv2d,
+    SparseInverseConv3d,
+    SparseInverseConv4d,
+    SubMConv1d,
+    SubMConv2d,
+    SubMConv3d,
+    SubMConv4d,
+)
+from turnout.compat.mmcv.sparse_modules import SparseModule, SparseSequential, is_spconv_module
+from turnout.compat.mmcv.sparse_ops import get_indice_pairs
+from turnout.compat.mmcv.sparse_pool import (
+    SparseMaxPool,
+    SparseMaxPool1d,
+    SparseMaxPool2d,
+    SparseMaxPool3d,
+    SparseMaxPool4d,
+)
+from turnout.compat.mmcv.sparse_structure import SparseConvTensor, scatter_nd
+from turnout.compat.mmcv.voxels import DynamicScatter, Voxelization, voxelization
+from turnout.torch import dynamic_scatter
+
+__all__ = [
+    "DynamicScatter",
+    "SparseConv1d",
+    "SparseConv2d",
+    "SparseConv3d",
+    "SparseConv4d",
+    "SparseConvTensor",
+    "SparseConvTranspose1d",
+    "SparseConvTranspose2d",
+    "SparseConvTranspose3d",
+    "SparseConvTranspose4d",
+    "SparseConvolution",
+    "SparseInverseConv1d",
+    "SparseInverseConv2d",
+    "SparseInverseConv3d",
+    "SparseInverseConv4d",
+    "SparseMaxPool",
+    "SparseMaxPool1d",
+    "SparseMaxPool2d",
+    "SparseMaxPool3d",
+    "SparseMaxPool4d",
+    "SparseModule",
+    "SparseSequential",
+    "SubMConv1d",
+    "SubMConv2d",
+    "SubMConv3d",
+    "SubMConv4d",
+    "Voxelization",
+    "dynamic_scatter",
+    "get_indice_pairs",
+    "install",
+    "is_spconv_module",
+    "scatter_nd",
+    "uninstall",
+    "voxelization",
+]
+
+_voxelize = {"Voxelization": Voxelization, "voxelization": voxelization}
+_scatter_points = {"DynamicScatter": DynamicScatter, "dynamic_scatter": dynamic_scatter}
+
+
+_structure, _modules, _convolutions, _pools = (
+    defined_in(module) for module in (sparse_structure, sparse_modules, sparse_conv, sparse_pool)
+)
+
+
+def _register() -> Undo | None:
+    """Enters the convolutions in mmengine's registry, from which models are built by name."""
+    try:
+        from mmengine.registry import MODELS
+    except ImportError:
+        return None
+    known = MODELS.module_dict
+    before = {name: known.get(name) for name in _convolutions}
+    for name, module in _convolutions.items():
+        MODELS._register_module(module, name, force=True)
+
+    def undo() -> None:
+        for name, module in before.items():
+            if module is None:
+                known.pop(name, None)
+            else:
+                MODELS._register_module(module, name, force=True)
+
+    return undo
+
+
+_installation = Installation(
+    "mmcv",
+    {
+        "mmcv": {},
+        "mmcv.ops": {**_voxelize, **_scatter_points, **_structure, **_modules, **_convolutions, **_pools},
+        "mmcv.ops.scatter_points": _scatter_points,
+        "mmcv.ops.sparse_conv": _convolutions,
+        "mmcv.ops.sparse_modules": _modules,
+        "mmcv.ops.sparse_ops": {"get_indice_pairs": get_indice_pairs},
+        "mmcv.ops.sparse_pool": _pools,
+        "mmcv.ops.sparse_structure": _structure,
+        "mmcv.ops.voxelize": _voxelize,
+    },
+    keeps_package=True,
+    registries=(_register,),
+)
+
+
+def install(force: bool = False) -> None:
+    """After this, ``from mmcv.ops import SparseConv3d`` finds these names, also where there is no mmcv.
+
+    With mmcv or mmcv-lite, it is imported, and these names are replaced or added; its others stay. The
+    convolutions are entered in mmengine's registry, if there is one. A second call does nothing. Refused when
+    mmcv is imported already, as models may have its names, unless ``force`` says otherwise.
+    """
+    _installation.install(force)
+
+
+def uninstall() -> None:
+    """Undoes :func:`install`; without it, does nothing."""
+    _installation.uninstall()

@@ -1,0 +1,47 @@
+"""mmcv's sparse max pooling."""
+
+from __future__ import annotations
+
+from turnout.compat.mmcv.sparse_modules import SparseModule
+from turnout.torch import nn
+from turnout.torch.sparse_conv import Ints
+
+
+class SparseMaxPool(nn.SparseMaxPool, SparseModule):
+    """The base of mmcv's pools: the stride is 1 unless one is given, and no maximum is below 0."""
+
+    init = "zero"
+
+    def __init__(
+        self,
+        ndim: int,
+        kernel_size: Ints,
+        stride: Ints = 1,
+        padding: Ints = 0,
+        dilation: Ints = 1,
+        subm: bool = False,
+    ) -> None:
+        super().__init__(ndim, kernel_size, stride, padding, dilation, subm=subm)
+
+
+class _SparseMaxPool(SparseMaxPool):
+    def __init__(self, kernel_size: Ints, stride: Ints = 1, padding: Ints = 0, dilation: Ints = 1) -> None:
+        super().__init__(self.rank, kernel_size, stride, padding, dilation)
+
+    rank: int
+
+
+class SparseMaxPool1d(_SparseMaxPool):
+    rank = 1
+
+
+class SparseMaxPool2d(_SparseMaxPool):
+    rank = 2
+
+
+class SparseMaxPool3d(_SparseMaxPool):
+    rank = 3
+
+
+class SparseMaxPool4d(_SparseMaxPool):
+    rank = 4

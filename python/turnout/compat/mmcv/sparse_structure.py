@@ -1,0 +1,78 @@
+"""mmcv's sparse tensor."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from turnout.torch.nn import Pairs, SparseTensor
+from turnout.torch.nn.tensor import integers
+
+
+def scatter_nd(indices: torch.Tensor, updates: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
+    """Zeros of this shape, with ``updates`` where ``indices [..., n]`` says in the first n dimensions.
+
+    Of several updates of one place, any one counts.
+    """
+    n = indices.shape[-1]
+    result = updates.new_zeros(list(shape))
+    places = indices.reshape(-1, n).long().unbind(1)
+    return result.index_put_(places, updates.reshape(-1, *shape[n:]))
+
+
+class SparseConvTensor(SparseTensor):
+    """mmcv's: all tensors that layers make from one share its ``indice_dict`` and write their pairs there.
+
+    ``spatial_shape`` stays as it is given: a sequence, an array or a tensor. ``grid`` is kept and not used.
+    """
+
+    def __init__(
+        self,
+        features: torch.Tensor,
+        indices: torch.Tensor,
+        spatial_shape: Any,
+        batch_size: int,
+        grid: torch.Tensor | None = None,
+    ) -> None:
+        super().__init__(features, indices, spatial_shape, batch_size)
+        self.grid = grid
+
+    def at(
+        self,
+        features: torch.Tensor,
+        indices: torch.Tensor,
+        spatial_shape: Any,
+        indice_dict: dict[str, Pairs],
+    ) -> SparseConvTensor:
+        made = super().at(features, indices, spatial_shape, indice_dict)
+        made.grid = self.grid
+        return made
+
+    def named(self, name: str, pairs: Pairs) -> dict[str, Pairs]:
+        self.indice_dict[name] = pairs
+        return self.indice_dict
+
+    def find_indice_pair(self, key: str | None) -> tuple | None:
+        """Output sites, input sites, pairs, their counts and the input's spatial shape of that name."""
+        pairs = None if key is None else self.indice_dict.get(key)
+        if pairs is None:
+            return None
+        return (
+            pairs.out_indices,
+            pairs.indices,
+            pairs.indice_pairs,
+            pairs.indice_num,
+            list(pairs.spatial_shape),
+        )
+
+    @property
+    def spatial_size(self) -> int:
+        return math.prod(integers(self.spatial_shape))
+
+    @property
+    def sparity(self) -> float:
+        """The fraction of sites that are active; the name is mmcv's."""
+        return self.indices.shape[0] / self.spatial_size / int(self.batch_size)

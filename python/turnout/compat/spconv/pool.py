@@ -1,0 +1,130 @@
+"""spconv's pools: windows of a grid, and whole batch elements."""
+
+from __future__ import annotations
+
+import math
+
+from turnout.compat.spconv.core import ConvAlgo, default_algo
+from turnout.compat.spconv.modules import SparseModule, VoxelCounter
+from turnout.torch import nn
+from turnout.torch.nn.pooling import SparsePool
+from turnout.torch.sparse_conv import Ints
+
+
+class _Pool(SparsePool, VoxelCounter):
+    """A pool that may count its outputs, and whose pairs have a new name if they have any."""
+
+    def __init__(
+        self,
+        ndim: int,
+        kernel_size: Ints = 3,
+        stride: Ints | None = 1,
+        padding: Ints = 0,
+        dilation: Ints = 1,
+        indice_key: str | None = None,
+        subm: bool = False,
+        algo: ConvAlgo | None = None,
+        record_voxel_count: bool = False,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(ndim, kernel_size, stride, padding, dilation, indice_key, subm)
+        self.name = name
+        self.algo = algo or default_algo(math.prod(self.kernel_size), 128)
+        self.record_voxel_count = record_voxel_count
+        if record_voxel_count and not subm:
+            self.count_voxels()
+
+    def forward(self, input: nn.SparseTensor) -> nn.SparseTensor:
+        if self.indice_key is not None and self.indice_key in input.indice_dict:
+            raise ValueError(
+                f"{type(self).__name__}: indice_key {self.indice_key!r} names the pairs of an earlier layer, "
+                "expected a new name"
+            )
+        out = super().forward(input)
+        self.record_voxels(out.features.shape[0])
+        return out
+
+
+class SparseMaxPool(_Pool, nn.SparseMaxPool):
+    """The base of spconv's max pools.
+
+    ``algo`` decides where the maximum starts: with ``ConvAlgo.Native`` no maximum is below 0, as with spconv
+    on a CPU; else it starts below all numbers, as with spconv on a GPU. Without one it is what spconv takes
+    on a GPU, where kernels of up to 128 offsets are not native.
+    """
+
+    @property
+    def init(self) -> str:
+        return "zero" if self.algo is ConvAlgo.Native else "lowest"
+
+
+class SparseAvgPool(_Pool, nn.SparseAvgPool):
+    """The base of spconv's average pools: the mean of each window over the active sites in it."""
+
+
+class _OfRank:
+    """The constructor of a pool with a fixed rank; the stride is that of the kernel unless one is given."""
+
+    def __init__(
+        self,
+        kernel_size: Ints,
+        stride: Ints | None = None,
+        padding: Ints = 0,
+        dilation: Ints = 1,
+        indice_key: str | None = None,
+        algo: ConvAlgo | None = None,
+        record_voxel_count: bool = False,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(
+            *(self.rank, kernel_size, stride, padding, dilation, indice_key),
+            algo=algo,
+            record_voxel_count=record_voxel_count,
+            name=name,
+        )
+
+    rank: int
+
+
+class SparseMaxPool1d(_OfRank, SparseMaxPool):
+    rank = 1
+
+
+class SparseMaxPool2d(_OfRank, SparseMaxPool):
+    rank = 2
+
+
+class SparseMaxPool3d(_OfRank, SparseMaxPool):
+    rank = 3
+
+
+class SparseMaxPool4d(_OfRank, SparseMaxPool):
+    rank = 4
+
+
+class SparseAvgPool1d(_OfRank, SparseAvgPool):
+    rank = 1
+
+
+class SparseAvgPool2d(_OfRank, SparseAvgPool):
+    rank = 2
+
+
+class SparseAvgPool3d(_OfRank, SparseAvgPool):
+    rank = 3
+
+
+class SparseGlobalMaxPool(nn.SparseGlobalMaxPool, SparseModule):
+    """``[batch_size, channels]``: the maximum over the active sites of each batch element; 0 without any."""
+
+    def __init__(self, name: str | None = None) -> None:
+        super().__init__()
+        self.name = name
+
+
+class SparseGlobalAvgPool(nn.SparseGlobalAvgPool, SparseModule):
+    """``[batch_size, channels]``: the mean over the active sites of each batch element; 0 without any."""
+
+    def __init__(self, name: str | None = None) -> None:
+        super().__init__()
+        self.name = name

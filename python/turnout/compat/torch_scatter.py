@@ -1,0 +1,167 @@
+"""The names of torch_scatter: ``turnout.compat.torch_scatter``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import torch
+
+from turnout import torch as own
+from turnout.compat._install import Installation, missing
+from turnout.torch.sentences import own_sentences
+
+__all__ = [
+    "install",
+    "scatter",
+    "scatter_add",
+    "scatter_max",
+    "scatter_mean",
+    "scatter_sum",
+    "uninstall",
+]
+
+__version__ = "2.1.2"  # the release that these functions are like
+
+
+def _refuse_out(name: str, out: torch.Tensor | None) -> None:
+    if out is not None:
+        raise NotImplementedError(
+            f"{name}: out is given, which Turnout does not continue from; leave it out, and combine the "
+            "result with it"
+        )
+
+
+@own_sentences()
+def scatter_sum(
+    src: torch.Tensor,
+    index: torch.Tensor,
+    dim: int = -1,
+    out: torch.Tensor | None = None,
+    dim_size: int | None = None,
+) -> torch.Tensor:
+    """:func:`turnout.torch.scatter_sum` with the arguments of torch_scatter; ``out`` is refused."""
+    _refuse_out("scatter_sum", out)
+    return own.scatter_sum(src, index, dim, dim_size)
+
+
+@own_sentences()
+def scatter_add(
+    src: torch.Tensor,
+    index: torch.Tensor,
+    dim: int = -1,
+    out: torch.Tensor | None = None,
+    dim_size: int | None = None,
+) -> torch.Tensor:
+    """:func:`scatter_sum` by its other name."""
+    _refuse_out("scatter_add", out)
+    return own.scatter_sum(src, index, dim, dim_size)
+
+
+@own_sentences()
+def scatter_mean(
+    src: torch.Tensor,
+    index: torch.Tensor,
+    dim: int = -1,
+    out: torch.Tensor | None = None,
+    dim_size: int | None = None,
+) -> torch.Tensor:
+    """:func:`turnout.torch.scatter_mean` with the arguments of torch_scatter; ``out`` is refused.
+
+    The mean of integers is rounded down.
+    """
+    _refuse_out("scatter_mean", out)
+    if src.is_floating_point():
+        return own.scatter_mean(src, index, dim, dim_size)
+    sums = own.scatter_sum(src, index, dim, dim_size)
+    counts = own.scatter_sum(torch.ones_like(src), index, dim, sums.shape[dim])
+    return sums.div(counts.clamp(min=1), rounding_mode="floor")
+
+
+@own_sentences()
+def scatter_max(
+    src: torch.Tensor,
+    index: torch.Tensor,
+    dim: int = -1,
+    out: torch.Tensor | None = None,
+    dim_size: int | None = None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """:func:`turnout.torch.scatter_max` with the arguments of torch_scatter; ``out`` is refused."""
+    _refuse_out("scatter_max", out)
+    return own.scatter_max(src, index, dim, dim_size)
+
+
+@own_sentences()
+def scatter(
+    src: torch.Tensor,
+    index: torch.Tensor,
+    dim: int = -1,
+    out: torch.Tensor | None = None,
+    dim_size: int | None = None,
+    reduce: str = "sum",
+) -> torch.Tensor:
+    """One of the others by the name of its reduction: 'sum' or 'add', 'mean', 'max'; of max, the values."""
+    _refuse_out("scatter", out)
+    if reduce in ("sum", "add"):
+        return own.scatter_sum(src, index, dim, dim_size)
+    if reduce == "mean":
+        return scatter_mean(src, index, dim, None, dim_size)
+    if reduce == "max":
+        return own.scatter_max(src, index, dim, dim_size)[0]
+    if reduce in ("min", "mul"):
+        raise NotImplementedError(f"scatter: reduce is '{reduce}', expected 'sum', 'add', 'mean' or 'max'")
+    raise ValueError(f"scatter: reduce is {reduce!r}, expected 'sum', 'add', 'mean' or 'max'")
+
+
+# -- in torch_scatter's place ------------------------------------------------------------------------------
+
+_functions: dict[str, Any] = {
+    f.__name__: f for f in (scatter, scatter_add, scatter_max, scatter_mean, scatter_sum)
+}
+_REDUCTIONS = ("add", "sum", "mean", "min", "max")
+_MISSING = (
+    *("scatter_min", "scatter_mul", "scatter_std", "scatter_logsumexp", "scatter_softmax"),
+    *("scatter_log_softmax", "segment_csr", "segment_coo", "gather_csr", "gather_coo"),
+    *(f"segment_{reduction}_{kind}" for reduction in _REDUCTIONS for kind in ("csr", "coo")),
+)
+
+
+def _missing_function(name: str) -> Callable[..., NoReturn]:
+    def refuse(*arguments: Any, **named: Any) -> NoReturn:
+        raise NotImplementedError(
+            f"{name}: turnout.compat.torch_scatter does not have this function of torch_scatter; it has "
+            f"{', '.join(_functions)}"
+        )
+
+    refuse.__name__ = refuse.__qualname__ = name
+    refuse.__doc__ = f"Not there: a call says so. {name} is for programs that import it and do not call it."
+    return refuse
+
+
+_no_such = missing("torch_scatter", (), "sums, means and maxima")
+
+
+def __getattr__(name: str) -> Any:
+    return _missing_function(name) if name in _MISSING else _no_such(name)
+
+
+def _attribute(name: str) -> Any:
+    """What a module that stands in for the package has beside the functions."""
+    return __version__ if name == "__version__" else __getattr__(name)
+
+
+_installation = Installation("torch_scatter", {"torch_scatter": _functions}, getattr=_attribute)
+
+
+def install(force: bool = False) -> None:
+    """After this, ``from torch_scatter import scatter_max`` finds these functions, also without the package.
+
+    A second call does nothing. Refused when torch_scatter is imported already, unless ``force`` says that its
+    names are to be replaced; its other names stay.
+    """
+    _installation.install(force)
+
+
+def uninstall() -> None:
+    """Undoes :func:`install`; without it, does nothing."""
+    _installation.uninstall()

@@ -1,0 +1,140 @@
+"""Rows reduced by an index: sums, means and maxima of groups, with the results of torch_scatter."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+from turnout import _core
+
+Array = Any  # of NumPy, torch, or any library that speaks DLPack
+Int = Any  # anything with __index__
+
+
+def scatter_sum(
+    src: Array, index: Array, dim: Int = 0, dim_size: Int | None = None, *, out: Array | None = None
+) -> Array:
+    """The sum of the rows of each group.
+
+    ::
+
+        out[g] = 0 + src[i] + ..        over all i with index[i] == g, ascending
+
+    A group without rows is 0. Integers wrap around; 16-bit floats are added in float32 and rounded once.
+    Results have the same bits for any number of threads. The index may be in any order; an ascending one is
+    faster.
+
+    Arrays are in CPU memory. Inputs may be read-only and strided; strided ones are copied first. ``out`` is
+    contiguous. On an error nothing is written.
+
+    Args:
+        src: ``[rows, ...]`` for ``dim`` 0; float32, float64, float16, bfloat16, int32 or int64.
+        index: ``[rows]``, int32 or int64, each 0 or more: the group of each row.
+        dim: the dimension of ``src`` that ``index`` is for.
+        dim_size: how many groups there are; None: as many as ``index`` names, its maximum + 1.
+        out: where to write, for ``dim`` 0; it has ``dim_size`` rows, or says how many there are.
+
+    Returns:
+        out: the shape of ``src`` with the groups in dimension ``dim``, dtype of ``src``: ``out``, or a new
+        array, a torch tensor when ``src`` is one, else a NumPy array.
+
+    Raises:
+        ValueError: arguments that do not fit together, or an index that names no group, with a sentence that
+            names the first one.
+        TypeError: something that is no array, or no integer.
+    """
+    return _reduced("scatter_sum", _core.scatter_sum, src, index, dim, dim_size, out)
+
+
+def scatter_mean(
+    src: Array, index: Array, dim: Int = 0, dim_size: Int | None = None, *, out: Array | None = None
+) -> Array:
+    """The mean of the rows of each group: :func:`scatter_sum`, divided by how many they are.
+
+    A group without rows is 0. ``src`` is float32, float64, float16 or bfloat16.
+    """
+    return _reduced("scatter_mean", _core.scatter_mean, src, index, dim, dim_size, out)
+
+
+def scatter_max(
+    src: Array,
+    index: Array,
+    dim: Int = 0,
+    dim_size: Int | None = None,
+    *,
+    out: tuple[Array | None, Array | None] | None = None,
+) -> tuple[Array, Array]:
+    """The maximum of the rows of each group, element by element, and the rows that it comes from.
+
+    ::
+
+        out[g, c] = the largest src[i, c] over all i with index[i] == g
+        argmax[g, c] = its i, of equal ones the first
+
+    The maximum starts at the least finite number of the dtype and takes what is larger, as that of
+    torch_scatter: NaN and -inf are never taken. Where nothing is taken, as in a group without rows, ``out``
+    is 0 and ``argmax`` is ``src.shape[dim]``.
+
+    Arguments are those of :func:`scatter_sum`; ``out`` is a tuple of ``out`` and ``argmax``, with None for
+    what is to be allocated.
+
+    Returns:
+        out: as that of :func:`scatter_sum`.
+        argmax: the same shape, int64.
+    """
+    return _reduced("scatter_max", _core.scatter_max, src, index, dim, dim_size, out)
+
+
+def _reduced(name, function, src, index, dim, dim_size, out):
+    if type(dim) is int and dim == 0:
+        return function(src, index, dim_size, out, False)
+    try:
+        wanted = operator.index(dim)
+    except TypeError:
+        raise TypeError(f"{name}: dim is of type {type(dim).__name__}, expected an integer") from None
+    rank = len(src.shape) if hasattr(src, "shape") else 0
+    if rank == 0:
+        return function(src, index, dim_size, out, False)  # which says what src is
+    if not -rank <= wanted < rank:
+        raise ValueError(f"{name}: dim is {wanted}, expected {-rank} .. {rank - 1}")
+    if wanted % rank == 0:
+        return function(src, index, dim_size, out, False)
+    if out is not None:
+        raise ValueError(f"{name}: out is given with dim = {wanted}, expected dim = 0 with it")
+    results = function(_moved(src, wanted, 0), index, dim_size, None, False)
+    if isinstance(results, tuple):
+        return tuple(_moved(result, 0, wanted) for result in results)
+    return _moved(results, 0, wanted)
+
+
+def _moved(array: Array, source: int, destination: int) -> Array:
+    if hasattr(array, "movedim"):  # a tensor of torch
+        return array.movedim(source, destination)
+    import numpy as np  # here, so that to import turnout is to import nothing else
+
+    return np.moveaxis(np.asarray(array), source, destination)
+
+
+def scatter_sum_backward(grad_out: Array, index: Array, *, out: Array | None = None) -> Array:
+    """The gradient of :func:`scatter_sum` with respect to ``src``, for ``dim`` 0.
+
+    ``grad_src[i] = grad_out[index[i]]``, with the rows of ``index``. ``grad_out`` is float32, float64,
+    float16 or bfloat16.
+    """
+    return _core.scatter_sum_backward(grad_out, index, out, False)
+
+
+def scatter_mean_backward(grad_out: Array, index: Array, *, out: Array | None = None) -> Array:
+    """The gradient of :func:`scatter_mean` with respect to ``src``, for ``dim`` 0.
+
+    ``grad_src[i] = grad_out[g] / n``, where g is ``index[i]`` and n is how many rows that group has.
+    """
+    return _core.scatter_mean_backward(grad_out, index, out, False)
+
+
+def scatter_max_backward(grad_out: Array, index: Array, argmax: Array, *, out: Array | None = None) -> Array:
+    """The gradient of :func:`scatter_max` with respect to ``src``, for ``dim`` 0.
+
+    ``grad_src[i, c] = grad_out[g, c]`` where g is ``index[i]`` and ``argmax[g, c]`` is i, else 0.
+    """
+    return _core.scatter_max_backward(grad_out, index, argmax, out, False)

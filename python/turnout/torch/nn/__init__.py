@@ -1,0 +1,34 @@
+"""Networks of sparse convolutions as plain modules, of any rank from 1 to 4.
+
+The stand-ins for other packages, ``turnout.compat.mmcv`` and ``turnout.compat.spconv``, are thin over these.
+"""
+
+from turnout.torch.nn.convolution import SparseConvolution
+from turnout.torch.nn.geometry import Geometry, PairCache, Pairs
+from turnout.torch.nn.layers import SparseConv, SparseConvTranspose, SparseInverseConv, SubMConv
+from turnout.torch.nn.module import SparseModule, SparseSequential
+from turnout.torch.nn.pooling import (
+    SparseAvgPool,
+    SparseGlobalAvgPool,
+    SparseGlobalMaxPool,
+    SparseMaxPool,
+)
+from turnout.torch.nn.tensor import SparseTensor
+
+__all__ = [
+    "Geometry",
+    "PairCache",
+    "Pairs",
+    "SparseAvgPool",
+    "SparseConv",
+    "SparseConvTranspose",
+    "SparseConvolution",
+    "SparseGlobalAvgPool",
+    "SparseGlobalMaxPool",
+    "SparseInverseConv",
+    "SparseMaxPool",
+    "SparseModule",
+    "SparseSequential",
+    "SparseTensor",
+    "SubMConv",
+]

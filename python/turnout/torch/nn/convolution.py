@@ -1,0 +1,229 @@
+"""What all sparse convolutions have: parameters, the weight, and where the pairs come from."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from turnout.torch.convolution import indice_convolution
+from turnout.torch.nn.geometry import Geometry, Pairs
+from turnout.torch.nn.module import SparseModule
+from turnout.torch.nn.tensor import SparseTensor, integers
+from turnout.torch.sentences import own_sentences
+from turnout.torch.sparse_conv import Ints
+
+
+def per_dimension(module: str, name: str, values: Any, dims: int) -> list[int]:
+    """One number for each spatial dimension; a single one is for all."""
+    given = integers(values) if hasattr(values, "__len__") else (int(values),) * dims
+    if len(given) != dims:
+        raise ValueError(f"{module}: {name} has {len(given)} elements, expected 1 or {dims}")
+    return list(given)
+
+
+class SparseConvolution(SparseModule):
+    """The base of all sparse convolutions, of this package and of those it stands in for.
+
+    Args:
+        ndim: how many spatial dimensions there are, 1 to 4.
+        in_channels, out_channels: the columns of the features.
+        kernel_size, stride, padding, dilation, output_padding: one integer, or one for each dimension.
+        groups: 1.
+        bias: whether to add one to every active output.
+        subm: submanifold; outputs are the input sites, and stride and padding are ignored.
+        transposed: outputs spread over the grid as in ``torch.nn.ConvTranspose3d``.
+        inverse: goes back along the pairs that an earlier layer named ``indice_key``, to its input sites.
+        indice_key: a name for the pairs. A later layer with this name takes them and does not compare sites.
+
+    A class of another package derives from this and says how it lays out its weight, and what it does with
+    ``indice_key``.
+    """
+
+    # Where the output channels are in `weight`: last, [k..., in, out], or first, [out, k..., in]. The
+    # operator reads both in place.
+    out_channels_first = False
+
+    def __init__(
+        self,
+        ndim: int,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Ints = 3,
+        stride: Ints = 1,
+        padding: Ints = 0,
+        dilation: Ints = 1,
+        groups: int = 1,
+        bias: bool = True,
+        subm: bool = False,
+        output_padding: Ints = 0,
+        transposed: bool = False,
+        inverse: bool = False,
+        indice_key: str | None = None,
+    ) -> None:
+        super().__init__()
+        name = type(self).__name__
+        if not 1 <= ndim <= 4:
+            raise ValueError(f"{name}: ndim is {ndim}, expected 1 .. 4")
+        if groups != 1:
+            raise ValueError(f"{name}: groups is {groups}, expected 1")
+        self.ndim = ndim
+        self.in_channels = in_channels
+        self.out_channels = out_channels
+        self.kernel_size = per_dimension(name, "kernel_size", kernel_size, ndim)
+        self.stride = per_dimension(name, "stride", stride, ndim)
+        self.padding = per_dimension(name, "padding", padding, ndim)
+        self.dilation = per_dimension(name, "dilation", dilation, ndim)
+        self.output_padding = per_dimension(name, "output_padding", output_padding, ndim)
+        self.groups = groups
+        self.subm = subm
+        self.transposed = transposed
+        self.inverse = inverse
+        self.indice_key = indice_key
+        self.conv1x1 = self.keeps_sites()
+        self.weight = torch.nn.Parameter(torch.empty(self.weight_shape()))
+        if bias:
+            self.bias = torch.nn.Parameter(torch.empty(out_channels))
+        else:
+            self.register_parameter("bias", None)
+        self.reset_parameters()
+
+    # -- parameters ----------------------------------------------------------------------------------------
+
+    def weight_shape(self) -> tuple[int, ...]:
+        if self.out_channels_first:
+            return (self.out_channels, *self.kernel_size, self.in_channels)
+        return (*self.kernel_size, self.in_channels, self.out_channels)
+
+    def filters(self) -> torch.Tensor:
+        """The weight as ``[k..., in, out]``, a view."""
+        return self.weight.movedim(0, -1) if self.out_channels_first else self.weight
+
+    def matrix(self) -> torch.Tensor:
+        """The weight of a kernel with one offset as ``[in, out]``, a view."""
+        return self.filters().flatten(0, -2)
+
+    def reset_parameters(self) -> None:
+        """Uniform in +-1/sqrt(in_channels * kernel volume), as ``torch.nn.Conv3d`` does."""
+        bound = 1 / math.sqrt(max(1, self.in_channels * math.prod(self.kernel_size)))
+        torch.nn.init.uniform_(self.weight, -bound, bound)
+        if self.bias is not None:
+            torch.nn.init.uniform_(self.bias, -bound, bound)
+
+    # -- pairs ---------------------------------------------------------------------------------------------
+
+    @property
+    def geometry(self) -> Geometry:
+        ones, zeros = (1,) * self.ndim, (0,) * self.ndim
+        return Geometry(
+            tuple(self.kernel_size),
+            ones if self.subm else tuple(self.stride),
+            zeros if self.subm else tuple(self.padding),
+            tuple(self.dilation),
+            tuple(self.output_padding) if self.transposed else zeros,
+            self.subm,
+            self.transposed,
+        )
+
+    def keeps_sites(self) -> bool:
+        """Whether the layer is a matrix product of the features: one kernel offset, and no stride.
+
+        Such a layer needs no pairs and has no use for ``indice_key``.
+        """
+        if math.prod(self.kernel_size) != 1 or self.inverse:
+            return False
+        moves = any(s != 1 for s in self.stride) or any(self.padding) or any(self.output_padding)
+        return self.subm or not moves
+
+    def find_pairs(self, x: SparseTensor) -> Pairs:
+        """The pairs to go along: those with this layer's name, else those of its geometry on these sites."""
+        pairs = self.named_pairs(x)
+        if pairs is None:
+            return x.find_pairs(self.geometry)
+        if self.inverse:
+            if pairs.geometry.subm:
+                raise ValueError(
+                    f"{type(self).__name__}: indice_key {self.indice_key!r} names the pairs of a submanifold "
+                    "layer, expected those of a layer with outputs of its own"
+                )
+            self._check("kernel_size", tuple(self.kernel_size), pairs.geometry.kernel_size)
+            shape, indices = pairs.out_spatial_shape, pairs.out_indices
+        else:
+            kinds_first = reversed([*zip(Geometry._fields, self.geometry, pairs.geometry, strict=True)])
+            for name, own, named in kinds_first:
+                self._check(name, own, named)
+            shape, indices = pairs.spatial_shape, pairs.indices
+        self._check("a spatial shape of", integers(x.spatial_shape), shape)
+        self._check("rows:", x.features.shape[0], indices.shape[0])
+        return pairs
+
+    def named_pairs(self, x: SparseTensor) -> Pairs | None:
+        """Those with this layer's name, if there are any; an inverse layer cannot do without."""
+        pairs = None if self.indice_key is None else x.indice_dict.get(self.indice_key)
+        if pairs is None and self.inverse:
+            known = ", ".join(repr(name) for name in x.indice_dict) or "none"
+            raise ValueError(
+                f"{type(self).__name__}: indice_key is {self.indice_key!r}, expected the name of an earlier "
+                f"layer's pairs; those that are known: {known}"
+            )
+        return pairs
+
+    def _check(self, what: str, own: Any, named: Any) -> None:
+        if own != named:
+            raise ValueError(
+                f"{type(self).__name__}: this layer has {what} {own}, expected {named}, for which the pairs "
+                f"named {self.indice_key!r} were built"
+            )
+
+    # -- the layer -----------------------------------------------------------------------------------------
+
+    @own_sentences(of_class=True, filters="weight")
+    def forward(self, x: SparseTensor) -> SparseTensor:
+        if self.conv1x1:
+            return x.with_features(self._multiply(x.features))
+        pairs = self.find_pairs(x)
+        features = indice_convolution(
+            x.features,
+            self.filters_along(pairs),
+            pairs.indice_pairs,
+            pairs.indice_num,
+            (pairs.indices if self.inverse else pairs.out_indices).shape[0],
+            bias=self.bias,
+            inverse=self.inverse,
+            subm=self.subm,
+        )
+        is_named = self.indice_key is not None and not self.inverse
+        named = x.named(self.indice_key, pairs) if is_named else x.indice_dict
+        return x.at(features, *self.out_sites(x, pairs), named)
+
+    def filters_along(self, pairs: Pairs) -> torch.Tensor:
+        """The filters ``[k..., in, out]`` or ``[offsets, in, out]`` for these pairs."""
+        return self.filters()
+
+    def out_sites(self, x: SparseTensor, pairs: Pairs) -> tuple[torch.Tensor, Any]:
+        """The output's indices, which are its own to change, and its spatial shape."""
+        if self.inverse:
+            return pairs.indices.clone(), list(pairs.spatial_shape)
+        if self.subm:
+            return x.indices, x.spatial_shape
+        return pairs.out_indices.clone(), list(pairs.out_spatial_shape)
+
+    def _multiply(self, features: torch.Tensor) -> torch.Tensor:
+        if self.bias is None:
+            return torch.mm(features, self.matrix())
+        return torch.addmm(self.bias, features, self.matrix())
+
+    def extra_repr(self) -> str:
+        parts = [
+            f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"
+        ]
+        for name, usual in (("padding", 0), ("dilation", 1), ("output_padding", 0)):
+            if any(value != usual for value in getattr(self, name)):
+                parts.append(f"{name}={getattr(self, name)}")
+        parts += [f"{name}=True" for name in ("subm", "transposed", "inverse") if getattr(self, name)]
+        if self.bias is None:
+            parts.append("bias=False")
+        if self.indice_key is not None:
+            parts.append(f"indice_key={self.indice_key!r}")
+        return ", ".join(parts)

@@ -1,0 +1,115 @@
+"""Pooling of sparse tensors: windows of a grid, and whole batch elements."""
+
+from __future__ import annotations
+
+import torch
+
+from turnout.torch.convolution import indice_avg_pool, indice_max_pool
+from turnout.torch.nn.convolution import per_dimension
+from turnout.torch.nn.geometry import Geometry, Pairs
+from turnout.torch.nn.module import SparseModule
+from turnout.torch.nn.tensor import SparseTensor
+from turnout.torch.sentences import own_sentences
+from turnout.torch.sparse_conv import Ints
+
+
+class SparsePool(SparseModule):
+    """The base of pools: an output is active if any input is in its window.
+
+    Args:
+        ndim: how many spatial dimensions there are, 1 to 4.
+        kernel_size, stride, padding, dilation: one integer, or one for each dimension. ``stride`` is that of
+            the kernel unless one is given.
+        indice_key: a name for the pairs, for a :class:`SparseInverseConv` to go back along them.
+        subm: outputs are the input sites, around which the window is centred; stride and padding are ignored.
+    """
+
+    def __init__(
+        self,
+        ndim: int,
+        kernel_size: Ints,
+        stride: Ints | None = None,
+        padding: Ints = 0,
+        dilation: Ints = 1,
+        indice_key: str | None = None,
+        subm: bool = False,
+    ) -> None:
+        super().__init__()
+        name = type(self).__name__
+        if not 1 <= ndim <= 4:
+            raise ValueError(f"{name}: ndim is {ndim}, expected 1 .. 4")
+        self.ndim = ndim
+        self.kernel_size = per_dimension(name, "kernel_size", kernel_size, ndim)
+        self.stride = per_dimension(name, "stride", kernel_size if stride is None else stride, ndim)
+        self.padding = per_dimension(name, "padding", padding, ndim)
+        self.dilation = per_dimension(name, "dilation", dilation, ndim)
+        self.indice_key = indice_key
+        self.subm = subm
+
+    @property
+    def geometry(self) -> Geometry:
+        ones, zeros = (1,) * self.ndim, (0,) * self.ndim
+        return Geometry(
+            tuple(self.kernel_size),
+            ones if self.subm else tuple(self.stride),
+            zeros if self.subm else tuple(self.padding),
+            tuple(self.dilation),
+            zeros,
+            self.subm,
+            transpose=False,
+        )
+
+    @own_sentences(of_class=True)
+    def forward(self, x: SparseTensor) -> SparseTensor:
+        pairs = x.find_pairs(self.geometry)
+        features = self.pool(x.features, pairs)
+        named = x.indice_dict if self.indice_key is None else x.named(self.indice_key, pairs)
+        return x.at(features, pairs.out_indices.clone(), list(pairs.out_spatial_shape), named)
+
+    def pool(self, features: torch.Tensor, pairs: Pairs) -> torch.Tensor:
+        raise NotImplementedError
+
+    def extra_repr(self) -> str:
+        return (
+            f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}, "
+            f"dilation={self.dilation}"
+        )
+
+
+class SparseMaxPool(SparsePool):
+    """The maximum of each window over the active sites in it."""
+
+    init = "lowest"  # or "zero": no maximum is below 0
+
+    def pool(self, features: torch.Tensor, pairs: Pairs) -> torch.Tensor:
+        return indice_max_pool(
+            features, pairs.indice_pairs, pairs.indice_num, pairs.out_indices.shape[0], init=self.init
+        )
+
+
+class SparseAvgPool(SparsePool):
+    """The mean of each window over the active sites in it."""
+
+    def pool(self, features: torch.Tensor, pairs: Pairs) -> torch.Tensor:
+        return indice_avg_pool(features, pairs.indice_pairs, pairs.indice_num, pairs.out_indices.shape[0])
+
+
+def _reduce(x: SparseTensor, reduction: str) -> torch.Tensor:
+    """``[batch_size, channels]``: the features of each batch element reduced; 0 where it has no sites."""
+    empty = x.features.new_zeros((int(x.batch_size), x.features.shape[1]))
+    batch = x.indices[:, :1].long().expand_as(x.features)
+    return empty.scatter_reduce(0, batch, x.features, reduction, include_self=False)
+
+
+class SparseGlobalMaxPool(SparseModule):
+    """``[batch_size, channels]``: the maximum over the active sites of each batch element; 0 without any."""
+
+    def forward(self, x: SparseTensor) -> torch.Tensor:
+        return _reduce(x, "amax")
+
+
+class SparseGlobalAvgPool(SparseModule):
+    """``[batch_size, channels]``: the mean over the active sites of each batch element; 0 without any."""
+
+    def forward(self, x: SparseTensor) -> torch.Tensor:
+        return _reduce(x, "mean")

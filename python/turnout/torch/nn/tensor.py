@@ -1,0 +1,92 @@
+"""A sparse tensor: features at the active sites of a grid."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import torch
+
+from turnout.torch.nn.geometry import Geometry, PairCache, Pairs
+
+T = TypeVar("T", bound="SparseTensor")
+
+
+def integers(values: Any) -> tuple[int, ...]:
+    """Those of a sequence, an array or a tensor, as numbers of Python."""
+    if hasattr(values, "tolist"):
+        values = values.tolist()
+    return tuple(int(value) for value in values)
+
+
+class SparseTensor:
+    """Features at the active sites of a batch of grids; all other sites are zero.
+
+    Args:
+        features: ``[rows, channels]``.
+        indices: ``[rows, 1 + dims]`` int32: the number of the batch element and the coordinates, which are in
+            the order of ``spatial_shape``. Rows come in any order.
+        spatial_shape: the extents of the grid.
+        batch_size: how many batch elements there are; some may have no sites.
+
+    ``features`` and ``indices`` may be assigned and changed in place. Tensors that layers make from this one
+    have its ``indice_dict``, where pairs are kept under the names that layers give them, and its ``cache``,
+    which has all pairs that were built for any of them. The pairs live as long as the last of the tensors.
+    """
+
+    def __init__(
+        self, features: torch.Tensor, indices: torch.Tensor, spatial_shape: Any, batch_size: int
+    ) -> None:
+        self.features = features
+        self.indices = indices
+        self.spatial_shape = spatial_shape
+        self.batch_size = batch_size
+        self.indice_dict: dict[str, Pairs] = {}
+        self.cache = PairCache()
+
+    def with_features(self: T, features: torch.Tensor) -> T:
+        """The same sites with other features."""
+        return self.at(features, self.indices, self.spatial_shape, self.indice_dict)
+
+    def at(
+        self: T,
+        features: torch.Tensor,
+        indices: torch.Tensor,
+        spatial_shape: Any,
+        indice_dict: dict[str, Pairs],
+    ) -> T:
+        """A tensor at other sites of the same batch, which shares the cache of pairs."""
+        made = type(self)(features, indices, spatial_shape, self.batch_size)
+        made.indice_dict = indice_dict
+        made.cache = self.cache
+        return made
+
+    def find_pairs(self, geometry: Geometry) -> Pairs:
+        """The pairs of a geometry on these sites, built unless a tensor of this family has had them."""
+        return self.cache.find(self.indices, int(self.batch_size), integers(self.spatial_shape), geometry)
+
+    def named(self, name: str, pairs: Pairs) -> dict[str, Pairs]:
+        """The ``indice_dict`` of an output whose layer gives its pairs a name. That of the input stays."""
+        return {**self.indice_dict, name: pairs}
+
+    def dense(self, channels_first: bool = True) -> torch.Tensor:
+        """``[batch_size, channels, *spatial_shape]``, or with the channels last, with zeros elsewhere.
+
+        Of rows with the same site, any one counts.
+        """
+        shape, channels = integers(self.spatial_shape), self.features.shape[1]
+        ends = (channels, *shape) if channels_first else (*shape, channels)
+        full = self.features.new_zeros((int(self.batch_size), *ends))
+        at_sites = full.movedim(1, -1) if channels_first else full
+        at_sites.index_put_(self.indices.long().unbind(1), self.features)
+        return full
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "cache": PairCache()}  # what is sent elsewhere is the tensor, not the pairs
+
+    def __repr__(self) -> str:
+        rows, channels = self.features.shape
+        return (
+            f"{type(self).__name__}(rows={rows}, channels={channels}, "
+            f"spatial_shape={list(integers(self.spatial_shape))}, batch_size={int(self.batch_size)}, "
+            f"dtype={self.features.dtype})"
+        )

@@ -1,0 +1,277 @@
+"""Rows reduced by an index, as torch operators with gradients: sums, means and maxima of groups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from turnout import _core
+from turnout.torch.library import define
+from turnout.torch.sentences import own_sentences
+from turnout.torch.tracing import unknown_size, value_of
+
+# -- operators on [rows, channels] -------------------------------------------------------------------------
+
+
+def _groups(op: str, dim_size: int | torch.SymInt | None) -> int | torch.SymInt:
+    """How many groups a traced call has."""
+    if dim_size is None:
+        return unknown_size(op, "groups")
+    value = value_of(dim_size)
+    if value is not None and not 0 <= value < 2**31:
+        raise ValueError(f"{op}: dim_size is {value}, expected 0 .. 2147483647")
+    return dim_size
+
+
+def _sum_cpu(src, index, dim_size=None):
+    return _core.scatter_sum(src.contiguous(), index.contiguous(), dim_size, None, True)
+
+
+def _sum_fake(src, index, dim_size=None):
+    return src.new_empty((_groups("scatter_sum", dim_size), src.shape[1]))
+
+
+def _mean_cpu(src, index, dim_size=None):
+    return _core.scatter_mean(src.contiguous(), index.contiguous(), dim_size, None, True)
+
+
+def _mean_fake(src, index, dim_size=None):
+    return src.new_empty((_groups("scatter_mean", dim_size), src.shape[1]))
+
+
+def _max_cpu(src, index, dim_size=None):
+    return _core.scatter_max(src.contiguous(), index.contiguous(), dim_size, None, True)
+
+
+def _max_fake(src, index, dim_size=None):
+    shape = (_groups("scatter_max", dim_size), src.shape[1])
+    return src.new_empty(shape), src.new_empty(shape, dtype=torch.int64)
+
+
+def _sum_backward_cpu(grad_out, index):
+    return _core.scatter_sum_backward(grad_out.contiguous(), index.contiguous(), None, True)
+
+
+def _mean_backward_cpu(grad_out, index):
+    return _core.scatter_mean_backward(grad_out.contiguous(), index.contiguous(), None, True)
+
+
+def _max_backward_cpu(grad_out, index, argmax):
+    return _core.scatter_max_backward(
+        grad_out.contiguous(), index.contiguous(), argmax.contiguous(), None, True
+    )
+
+
+def _backward_fake(grad_out, index, argmax=None):
+    return grad_out.new_empty((index.shape[0], grad_out.shape[1]))
+
+
+# Each of sum and mean is the derivative of its own gradient.
+
+
+def _save_index(ctx, inputs, output):
+    ctx.save_for_backward(inputs[1])
+    ctx.groups = inputs[0].shape[0]
+
+
+def _sum_grad(ctx, grad):
+    return _sum_backward(grad, *ctx.saved_tensors), None, None
+
+
+def _sum_backward_grad(ctx, grad):
+    return _sum(grad, *ctx.saved_tensors, ctx.groups), None
+
+
+def _mean_grad(ctx, grad):
+    return _mean_backward(grad, *ctx.saved_tensors), None, None
+
+
+def _mean_backward_grad(ctx, grad):
+    return _mean(grad, *ctx.saved_tensors, ctx.groups), None
+
+
+def _max_save(ctx, inputs, output):
+    _, argmax = output
+    ctx.set_materialize_grads(False)
+    ctx.mark_non_differentiable(argmax)
+    ctx.save_for_backward(inputs[1], argmax)
+
+
+def _max_grad(ctx, grad, _):
+    return None if grad is None else _max_backward(grad, *ctx.saved_tensors), None, None
+
+
+def _max_backward_save(ctx, inputs, output):
+    ctx.save_for_backward(*inputs)
+
+
+def _max_backward_grad(ctx, grad):
+    grad_out, index, argmax = ctx.saved_tensors
+    with torch.no_grad():
+        is_taken = _max_backward(torch.ones_like(grad_out), index, argmax) != 0
+    return _sum(torch.where(is_taken, grad, 0), index, grad_out.shape[0]), None, None
+
+
+_sum = define(
+    "scatter_sum(Tensor src, Tensor index, SymInt? dim_size=None) -> Tensor",
+    _sum_cpu,
+    _sum_fake,
+    save=_save_index,
+    backward=_sum_grad,
+)
+_mean = define(
+    "scatter_mean(Tensor src, Tensor index, SymInt? dim_size=None) -> Tensor",
+    _mean_cpu,
+    _mean_fake,
+    save=_save_index,
+    backward=_mean_grad,
+)
+_max = define(
+    "scatter_max(Tensor src, Tensor index, SymInt? dim_size=None) -> (Tensor, Tensor)",
+    _max_cpu,
+    _max_fake,
+    save=_max_save,
+    backward=_max_grad,
+)
+_sum_backward = define(
+    "scatter_sum_backward(Tensor grad_out, Tensor index) -> Tensor",
+    _sum_backward_cpu,
+    _backward_fake,
+    save=_save_index,
+    backward=_sum_backward_grad,
+)
+_mean_backward = define(
+    "scatter_mean_backward(Tensor grad_out, Tensor index) -> Tensor",
+    _mean_backward_cpu,
+    _backward_fake,
+    save=_save_index,
+    backward=_mean_backward_grad,
+)
+_max_backward = define(
+    "scatter_max_backward(Tensor grad_out, Tensor index, Tensor argmax) -> Tensor",
+    _max_backward_cpu,
+    _backward_fake,
+    save=_max_backward_save,
+    backward=_max_backward_grad,
+)
+
+
+# -- functions on tensors of any rank ----------------------------------------------------------------------
+
+
+def _normal_dim(name: str, src: torch.Tensor, dim: int) -> int:
+    if not isinstance(dim, int):
+        raise TypeError(f"{name}: dim is of type {type(dim).__name__}, expected an integer")
+    rank = src.dim()
+    if not -rank <= dim < rank:
+        raise ValueError(
+            f"{name}: dim is {dim}, expected {-rank} .. {rank - 1}"
+            if rank
+            else f"{name}: src has 0 dimensions, expected at least 1"
+        )
+    return dim % rank
+
+
+def _expanded(name: str, index: torch.Tensor, src: torch.Tensor) -> torch.Tensor:
+    """The index with the shape of ``src``, which it has but for trailing and single dimensions."""
+    missing = src.dim() - index.dim()
+    given = index.reshape(index.shape + (1,) * missing) if missing > 0 else index
+    if missing < 0 or any(n not in (1, m) for n, m in zip(given.shape, src.shape, strict=True)):
+        raise ValueError(
+            f"{name}: index has the shape {list(index.shape)}, expected one dimension, or a shape that "
+            f"expands to that of src, {list(src.shape)}"
+        )
+    return given.expand(src.shape)
+
+
+def _refuse_outside(name: str, index: torch.Tensor, groups: int) -> None:
+    outside = (index < 0) | (index >= groups)
+    if outside.any():
+        position = outside.nonzero()[0].tolist()
+        value = index[tuple(position)].item()
+        raise ValueError(
+            f"{name}: index[{', '.join(map(str, position))}] is {value}, expected 0 .. {groups - 1}"
+        )
+
+
+def _reduced(name: str, op: Callable, src, index, dim, dim_size):
+    """What ``op``, which has rows and one index for each, makes of ``src`` along ``dim``."""
+    if index.dim() == 1 and src.dim() == 2 and dim == 0:
+        return op(src, index, dim_size)
+    dim = _normal_dim(name, src, dim)
+    rows = src.movedim(dim, 0)
+    shape = rows.shape[1:]
+    rows = rows.flatten(1) if rows.dim() > 1 else rows.unsqueeze(1)
+    if index.dim() != 1:
+        index = _expanded(name, index, src)
+        others = [d for d in range(src.dim()) if d != dim]
+        if any(src.shape[d] > 1 and index.stride(d) != 0 for d in others) or 0 in shape:
+            results = _reduced_one_by_one(name, op, rows, index, dim, dim_size)
+        else:
+            for d in reversed(others):
+                index = index.select(d, 0)
+            results = op(rows, index, dim_size)
+    else:
+        results = op(rows, index, dim_size)
+    if isinstance(results, tuple):
+        return tuple(result.reshape(result.shape[:1] + shape).movedim(0, dim) for result in results)
+    return results.reshape(results.shape[:1] + shape).movedim(0, dim)
+
+
+def _reduced_one_by_one(name: str, op: Callable, rows, index, dim, dim_size):
+    """With an index for each element: each is a row of its own, in a group of its own column."""
+    channels = rows.shape[1]
+    if dim_size is None:
+        dim_size = int(index.max()) + 1 if index.numel() else 0
+    if not torch.compiler.is_compiling():
+        _refuse_outside(name, index, dim_size)
+    columns = index.movedim(dim, 0).reshape(rows.shape) * channels
+    columns = columns + torch.arange(channels, dtype=index.dtype, device=index.device)
+    results = op(rows.reshape(-1, 1), columns.reshape(-1), dim_size * channels)
+    shape = (dim_size, channels)
+    if isinstance(results, tuple):
+        out, argmax = results
+        return out.reshape(shape), argmax.reshape(shape).div(max(channels, 1), rounding_mode="floor")
+    return results.reshape(shape)
+
+
+@own_sentences()
+def scatter_sum(
+    src: torch.Tensor, index: torch.Tensor, dim: int = 0, dim_size: int | None = None
+) -> torch.Tensor:
+    """The sum of the rows of each group, those with an equal index.
+
+    The definition is that of :func:`turnout.scatter_sum`: a group without rows is 0, and there are
+    ``dim_size`` groups, or as many as ``index`` names. ``index`` has one dimension, for the dimension ``dim``
+    of ``src``, or a shape that expands to that of ``src`` as in torch_scatter; one that is not the same for
+    all elements of a row is slower. Tensors may be strided. ``src`` has gradients of any order.
+
+    Without ``dim_size`` the number of groups is a size that depends on data; some releases of torch want
+    ``torch._dynamo.config.capture_dynamic_output_shape_ops = True`` to compile that.
+    """
+    return _reduced("scatter_sum", _sum, src, index, dim, dim_size)
+
+
+@own_sentences()
+def scatter_mean(
+    src: torch.Tensor, index: torch.Tensor, dim: int = 0, dim_size: int | None = None
+) -> torch.Tensor:
+    """The mean of the rows of each group; arguments and gradients are those of :func:`scatter_sum`.
+
+    The definition is that of :func:`turnout.scatter_mean`; a group without rows is 0.
+    """
+    return _reduced("scatter_mean", _mean, src, index, dim, dim_size)
+
+
+@own_sentences()
+def scatter_max(
+    src: torch.Tensor, index: torch.Tensor, dim: int = 0, dim_size: int | None = None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The maximum of each group, and the rows it comes from; arguments are those of :func:`scatter_sum`.
+
+    Returns out and argmax, int64. The definition is that of :func:`turnout.scatter_max`: the first of equal
+    rows counts; where nothing is larger than the least finite number, as in a group without rows, out is 0
+    and argmax is ``src.shape[dim]``. The whole gradient goes to the row of argmax.
+    """
+    return _reduced("scatter_max", _max, src, index, dim, dim_size)

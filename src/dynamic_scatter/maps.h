@@ -1,0 +1,30 @@
+// Maps from rows to groups that a caller gives: read once, checked, and turned into groups.
+#pragma once
+
+#include <cstdint>
+
+#include "dynamic_scatter/groups.h"
+#include "runtime/context.h"
+#include "turnout/tensor.h"
+
+namespace turnout::families::dynamic_scatter {
+
+using namespace core;
+
+struct MapRead {
+  std::int64_t bad = -1;   // the first position whose value is not in the range, or -1
+  bool is_sorted = false;  // ascending
+};
+
+// Copies a map [points] of int32 or int64 whose values are to be least .. voxels - 1, where least is -1 or 0.
+// Each value is read once: the copy has what was checked, whatever the caller's memory does.
+MapRead read_map(Context& context, const ConstTensor& given, std::int64_t least, std::int64_t voxels,
+                 std::int32_t* map);
+// The value at a position that was bad, for the sentence about it.
+std::int64_t map_value(const ConstTensor& given, std::int64_t position);
+
+// Groups by an ascending map without -1, in memory as of MapGrouping. The result refers to the map.
+VoxelGroups group_by_sorted_map(Context& context, const std::int32_t* map, std::int64_t points,
+                                std::int64_t voxels, Scratch& scratch);
+
+}  // namespace turnout::families::dynamic_scatter

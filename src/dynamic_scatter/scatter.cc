@@ -1,0 +1,218 @@
+// scatter_sum, scatter_mean and scatter_max, and their gradients.
+#include "dynamic_scatter/dynamic_scatter.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "core/dtypes.h"
+#include "dynamic_scatter/grouping.h"
+#include "dynamic_scatter/kernels.h"
+#include "dynamic_scatter/maps.h"
+#include "dynamic_scatter/reductions.h"
+#include "dynamic_scatter/signature.h"
+#include "runtime/call.h"
+
+namespace turnout {
+namespace families::dynamic_scatter {
+namespace {
+
+[[noreturn]] void refuse_index(std::string_view op, const ConstTensor& index, std::int64_t position,
+                               std::int64_t groups) {
+  throw Error(ErrorCode::bad_param,
+              concat(op, ": index[", position, "] is ", map_value(index, position), ", expected ",
+                     groups > 0 ? concat("0 .. ", groups - 1) : "no elements, since there are no groups"));
+}
+
+// Copies the index into `map`; refuses a value that is no group before anything is written elsewhere. Returns
+// whether it is ascending.
+bool read_index(Context& context, Call& call, const Signature& signature, const ConstTensor& index,
+                std::int64_t groups, std::int32_t* map) {
+  MapRead read;
+  call.check([&] {
+    read = read_map(context, index, 0, groups, map);
+    if (read.bad >= 0) refuse_index(signature.op, index, read.bad, groups);
+  });
+  return read.is_sorted;
+}
+
+// The rows of each group.
+class IndexGrouping {
+ public:
+  IndexGrouping(std::int64_t rows, std::int64_t groups, int threads)
+      : rows_(rows), groups_(groups), grouping_(rows, groups, threads) {}
+
+  std::size_t scratch_bytes() const { return array_bytes<std::int32_t>(rows_) + grouping_.scratch_bytes(); }
+  VoxelGroups run(Context& context, Call& call, const Signature& signature, const ConstTensor& index,
+                  Scratch& scratch) const {
+    auto* map = scratch.take<std::int32_t>(rows_);
+    return read_index(context, call, signature, index, groups_, map)
+               ? group_by_sorted_map(context, map, rows_, groups_, scratch)
+               : grouping_.run(context, map, scratch);
+  }
+
+ private:
+  const std::int64_t rows_, groups_;
+  const MapGrouping grouping_;
+};
+
+void reduce(const Frame& frame, const Signature& signature, const ConstTensor& src, const ConstTensor& index,
+            const Tensor& out, Reduce reduce_type) {
+  Call call(frame, signature, {src, index, out}, {});
+  if (call.nothing_to_do()) return;
+  Context& context = frame.context;
+  const IndexGrouping plan(src.shape[0], out.shape[0], context.threads());
+  const VoxelGroups groups = plan.run(context, call, signature, index, call.scratch(plan.scratch_bytes()));
+  reduce_rows(context, call, groups, src, out, reduce_type);
+}
+
+}  // namespace
+
+std::int64_t scatter_dim_size(const Frame& frame, const ConstTensor& index) {
+  Context& context = frame.context;
+  Call call(frame, kScatterDimSize, {index}, {});
+  const Chunks chunks(index.shape[0]);
+  std::int64_t most_of[kMaxChunks];
+  std::int64_t least_of[kMaxChunks];
+  visit_index(index.dtype, [&](auto type) {
+    using Index = typename decltype(type)::type;
+    const auto* values = static_cast<const Index*>(index.data);
+    chunks.run(context, [&](std::int64_t part, std::int64_t begin, std::int64_t end) {
+      Index least = 0, most = -1;
+      for (std::int64_t x = begin; x < end; ++x) {
+        least = std::min(least, values[x]);
+        most = std::max(most, values[x]);
+      }
+      least_of[part] = least;
+      most_of[part] = most;
+    });
+  });
+  const std::int64_t least = *std::min_element(least_of, least_of + chunks.parts);
+  const std::int64_t most = *std::max_element(most_of, most_of + chunks.parts);
+  call.check([&] {
+    if (least == 0 && most < kMaxPoints) return;
+    for (std::int64_t x = 0; x < index.shape[0]; ++x)
+      if (const std::int64_t value = map_value(index, x); value < 0 || value >= kMaxPoints)
+        refuse_index(kScatterDimSize.op, index, x, kMaxPoints);
+  });
+  call.chose("by element", index.shape[0] > kPointGrain ? context.threads() : 1);
+  return std::min(most, kMaxPoints - 1) + 1;  // the index may have changed since it was read
+}
+
+void scatter_sum(const Frame& frame, const ConstTensor& src, const ConstTensor& index, const Tensor& out) {
+  reduce(frame, kScatterSum, src, index, out, Reduce::sum);
+}
+
+void scatter_mean(const Frame& frame, const ConstTensor& src, const ConstTensor& index, const Tensor& out) {
+  reduce(frame, kScatterMean, src, index, out, Reduce::mean);
+}
+
+void scatter_max(const Frame& frame, const ConstTensor& src, const ConstTensor& index, const Tensor& out,
+                 const Tensor& argmax) {
+  Call call(frame, kScatterMax, {src, index, out, argmax}, {});
+  if (call.nothing_to_do()) return;
+  Context& context = frame.context;
+  const IndexGrouping plan(src.shape[0], out.shape[0], context.threads());
+  const MaximumTask task{plan.run(context, call, kScatterMax, index, call.scratch(plan.scratch_bytes())),
+                         src.shape[1], src.data};
+  const std::int64_t row_bytes = src.shape[1] * size_of(src.dtype);
+  const std::int64_t argmax_bytes = src.shape[1] * size_of(argmax.dtype);
+  const std::int64_t longer = std::max(row_bytes, argmax_bytes);
+  auto* const to = static_cast<std::byte*>(out.data);
+  auto* const to_argmax = static_cast<std::byte*>(argmax.data);
+  const bool parallel = is_parallel(task.groups, row_bytes);
+  const bool stream = task.groups.voxels * longer >= kStreamBytes && longer <= kTileBytes;
+  call.chose(stream ? "by voxel, streamed" : "by voxel", parallel ? context.threads() : 1);
+  const auto maximum = maximum_kernels(context.isa()).maximum(src.dtype, argmax.dtype);
+  const CopyKernels& copy = copy_kernels(context.isa());
+  for_voxel_ranges(context, task.groups, row_bytes, parallel, [&](std::int64_t first, std::int64_t last) {
+    if (!stream) return maximum(task, first, last, to + first * row_bytes, to_argmax + first * argmax_bytes);
+    alignas(64) std::byte values[kTileBytes], rows[kTileBytes];
+    const std::int64_t together = kTileBytes / longer;
+    for (std::int64_t v = first; v < last; v += together) {
+      const std::int64_t end = std::min(v + together, last);
+      maximum(task, v, end, values, rows);
+      copy.stream(to + v * row_bytes, values, (end - v) * row_bytes);
+      copy.stream(to_argmax + v * argmax_bytes, rows, (end - v) * argmax_bytes);
+    }
+    copy.finish();
+  });
+}
+
+void scatter_sum_backward(const Frame& frame, const ConstTensor& grad_out, const ConstTensor& index,
+                          const Tensor& grad_src) {
+  Call call(frame, kScatterSumBackward, {grad_out, index, grad_src}, {});
+  if (call.nothing_to_do()) return;
+  const std::int64_t rows = index.shape[0], groups = grad_out.shape[0];
+  auto* map = call.scratch(array_bytes<std::int32_t>(rows)).take<std::int32_t>(rows);
+  read_index(frame.context, call, kScatterSumBackward, index, groups, map);
+  BackwardTask task{};
+  task.groups = {.points = rows, .voxels = groups, .map = map};
+  spread_rows(frame.context, call, task, grad_out, nullptr, nullptr, grad_src, Reduce::sum);
+}
+
+void scatter_mean_backward(const Frame& frame, const ConstTensor& grad_out, const ConstTensor& index,
+                           const Tensor& grad_src) {
+  Call call(frame, kScatterMeanBackward, {grad_out, index, grad_src}, {});
+  if (call.nothing_to_do()) return;
+  const std::int64_t rows = index.shape[0], groups = grad_out.shape[0];
+  Scratch& scratch = call.scratch(array_bytes<std::int32_t>(rows) + array_bytes<std::int32_t>(groups) +
+                                  lane_counts_bytes(groups));
+  auto* map = scratch.take<std::int32_t>(rows);
+  read_index(frame.context, call, kScatterMeanBackward, index, groups, map);
+  auto* counts = scratch.take<std::int32_t>(groups);
+  std::fill_n(counts, groups, 0);
+  for (std::int64_t x = 0; x < rows; ++x) ++counts[map[x]];
+  BackwardTask task{};
+  task.groups = {.points = rows, .voxels = groups, .map = map};
+  task.counts = lane_counts(grad_src.dtype, groups, scratch, [&](std::int64_t g) { return counts[g]; });
+  spread_rows(frame.context, call, task, grad_out, nullptr, nullptr, grad_src, Reduce::mean);
+}
+
+void scatter_max_backward(const Frame& frame, const ConstTensor& grad_out, const ConstTensor& index,
+                          const ConstTensor& argmax, const Tensor& grad_src) {
+  Call call(frame, kScatterMaxBackward, {grad_out, index, argmax, grad_src}, {});
+  if (call.nothing_to_do()) return;
+  const std::int64_t rows = index.shape[0];
+  auto* map = call.scratch(array_bytes<std::int32_t>(rows)).take<std::int32_t>(rows);
+  read_index(frame.context, call, kScatterMaxBackward, index, grad_out.shape[0], map);
+  const MaximumBackwardTask task{map, grad_out.shape[1], grad_out.data, argmax.data};
+  const auto backward = maximum_kernels(frame.context.isa()).backward(grad_out.dtype, argmax.dtype);
+  make_rows(frame.context, call, rows, grad_src.shape[1] * size_of(grad_src.dtype), grad_src.data,
+            [&](std::int64_t first, std::int64_t last, std::byte* to) { backward(task, first, last, to); });
+}
+
+}  // namespace families::dynamic_scatter
+
+void scatter_sum(Context& context, const ConstTensor& src, const ConstTensor& index, const Tensor& out) {
+  families::dynamic_scatter::scatter_sum(context, src, index, out);
+}
+
+void scatter_mean(Context& context, const ConstTensor& src, const ConstTensor& index, const Tensor& out) {
+  families::dynamic_scatter::scatter_mean(context, src, index, out);
+}
+
+void scatter_max(Context& context, const ConstTensor& src, const ConstTensor& index, const Tensor& out,
+                 const Tensor& argmax) {
+  families::dynamic_scatter::scatter_max(context, src, index, out, argmax);
+}
+
+std::int64_t scatter_dim_size(Context& context, const ConstTensor& index) {
+  return families::dynamic_scatter::scatter_dim_size(context, index);
+}
+
+void scatter_sum_backward(Context& context, const ConstTensor& grad_out, const ConstTensor& index,
+                          const Tensor& grad_src) {
+  families::dynamic_scatter::scatter_sum_backward(context, grad_out, index, grad_src);
+}
+
+void scatter_mean_backward(Context& context, const ConstTensor& grad_out, const ConstTensor& index,
+                           const Tensor& grad_src) {
+  families::dynamic_scatter::scatter_mean_backward(context, grad_out, index, grad_src);
+}
+
+void scatter_max_backward(Context& context, const ConstTensor& grad_out, const ConstTensor& index,
+                          const ConstTensor& argmax, const Tensor& grad_src) {
+  families::dynamic_scatter::scatter_max_backward(context, grad_out, index, argmax, grad_src);
+}
+
+}  // namespace turnout
