@@ -181,7 +181,10 @@ def main(arguments: list[str] | None = None) -> tuple[list[float], float]:
     parser.add_argument("--steps", type=int, default=250)
     parser.add_argument("--batch", type=int, default=16, help="utterances of a step")
     parser.add_argument("--out", type=Path, default=Path("build/toy_transducer.png"))
+    parser.add_argument("--small", action="store_true", help="24 steps of 6 utterances: no more than a try")
     options = parser.parse_args(arguments)
+    if options.small:
+        options.steps, options.batch = 24, 6
 
     torch.manual_seed(1)
     generator = torch.Generator().manual_seed(1)

@@ -89,7 +89,7 @@ def test_toy_transducer_learns(tmp_path, capsys):
     from matplotlib.image import imread
 
     path = tmp_path / "new" / "toy.png"
-    losses, _ = load("toy_transducer").main(["--steps", "24", "--batch", "6", "--out", str(path)])
+    losses, _ = load("toy_transducer").main(["--small", "--out", str(path)])
     assert len(losses) == 24
     assert sum(losses[9:12]) < 0.9 * sum(losses[:3])
     assert sum(losses[-3:]) < 0.95 * sum(losses[9:12])
