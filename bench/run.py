@@ -12,7 +12,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 import harness
 import plot
 
-FAMILIES = ["moe_dispatch", "moe_re_routing", "sparse_conv", "mutual_information", "dynamic_scatter"]
+FAMILIES = [
+    *("moe_dispatch", "moe_re_routing", "sparse_conv", "mutual_information", "dynamic_scatter", "rnnt_loss")
+]
 
 
 def main() -> None:

@@ -205,5 +205,35 @@ TEST(Allocations, ACCallWithAWorkspaceMakesNoneFromTheFirstOn) {
   mluOpDestroy(handle);
 }
 
+// Counts and lists of a convolution lie in the workspace too, which are as large as the counts say.
+TEST(Allocations, ACConvolutionMakesNoneFromTheFirstOn) {
+  mluOpHandle_t handle = nullptr;
+  ASSERT_EQ(mluOpCreate(&handle), MLUOP_STATUS_SUCCESS);
+  constexpr std::int64_t kRows = 200, kOffsets = 3, kChannels = 8;
+  const std::vector<float> features(kRows * kChannels, 1), filters(kOffsets * kChannels * kChannels, 1);
+  std::vector<std::int32_t> pairs;
+  for (std::int64_t side = 0; side < 2 * kOffsets; ++side)
+    for (int row = 0; row < kRows; ++row) pairs.push_back(row);
+  const std::vector<std::int64_t> counts(kOffsets, kRows);
+  std::vector<float> out(features.size());
+  const Descriptor rows(MLUOP_DTYPE_FLOAT, {kRows, kChannels}),
+      kernel(MLUOP_DTYPE_FLOAT, {1, 1, kOffsets, kChannels, kChannels}),
+      listed(MLUOP_DTYPE_INT32, {kOffsets, 2, kRows});
+  std::size_t size = 0;
+  ASSERT_EQ(mluOpGetIndiceConvolutionForwardWorkspaceSize(handle, rows, kernel, listed, rows, counts.data(),
+                                                          kRows, 0, 0, &size),
+            MLUOP_STATUS_SUCCESS);
+  std::vector<char> workspace(size);
+  const std::int64_t before = allocations();
+  for (int repeat = 0; repeat < 3; ++repeat)
+    EXPECT_EQ(mluOpIndiceConvolutionForward(handle, rows, features.data(), kernel, filters.data(), listed,
+                                            pairs.data(), counts.data(), kRows, 0, 0, workspace.data(), size,
+                                            rows, out.data()),
+              MLUOP_STATUS_SUCCESS);
+  EXPECT_EQ(allocations() - before, 0);
+  EXPECT_EQ(out[0], static_cast<float>(kOffsets * kChannels));
+  mluOpDestroy(handle);
+}
+
 }  // namespace
 }  // namespace turnout::test

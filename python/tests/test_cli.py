@@ -50,9 +50,10 @@ def test_ops_have_the_arguments_of_python():
         "get_indice_pairs": ["out_indices", "indice_pairs", "indice_num"],
         **{
             f"rnnt_logprobs_{kind}_forward": ["px", "py", "normalizer", "nan_at"]
-            for kind in ("joint", "pruned", "simple")
+            for kind in ("fused", "joint", "pruned", "simple")
         },
         "rnnt_logprobs_simple_backward": ["lm_grad", "am_grad"],
+        "rnnt_logprobs_fused_backward": ["am_grad", "lm_grad", "weight_grad", "bias_grad"],
         "rnnt_align": ["symbol_frames", "score"],
     }
     seen = set()

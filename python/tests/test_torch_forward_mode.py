@@ -48,6 +48,16 @@ CALLS = {
             LOGITS[:, :, :2], TEXT, KEPT, LOGITS[:, :, :2, 0], x, PY, 0
         ),
     ),
+    "rnnt_logprobs_fused_forward": (
+        *("weight", (6, 6)),
+        lambda x: OPS.rnnt_logprobs_fused_forward(*JOINER, x, None, "tanh", TEXT, KEPT, 0)[1],
+    ),
+    "rnnt_logprobs_fused_backward": (
+        *("px_grad", (2, 3, 5)),
+        lambda x: OPS.rnnt_logprobs_fused_backward(
+            *(*JOINER, torch.zeros(6, 6), None, "tanh", TEXT, KEPT, torch.zeros(2, 4, 2), x, PY, 0)
+        )[0],
+    ),
     "rnnt_logprobs_simple_forward": (
         *("lm", (2, 4, 6)),
         lambda x: OPS.rnnt_logprobs_simple_forward(x, LOGITS[0, :2], TEXT, 0)[1],
@@ -103,6 +113,7 @@ FILTERS = torch.rand(2, 3, 2)
 PAIRS = torch.zeros(2, 2, 4, dtype=torch.int32), torch.tensor([1, 3])
 PX, PY = torch.zeros(2, 3, 5), torch.zeros(2, 4, 4)
 LOGITS, TEXT, KEPT = torch.zeros(2, 4, 4, 6), torch.ones(2, 3).long(), torch.arange(2).repeat(2, 4, 1)
+JOINER = torch.zeros(2, 4, 6), torch.zeros(2, 4, 6)
 
 
 def dual_level(function, x):

@@ -23,6 +23,16 @@ BOX = torch.zeros(2, 4, dtype=torch.int64)
 TEXT, KEPT = torch.zeros(2, 3, dtype=torch.int64), torch.arange(2).repeat(2, 4, 1)
 STEPS = {"px_grad": torch.zeros(2, 3, 5), "py_grad": torch.zeros(2, 4, 4)}
 
+JOINER = {
+    **{
+        "am": torch.ones(2, 4, 6),
+        "lm": torch.ones(2, 4, 6),
+        "weight": torch.ones(5, 6),
+        "bias": torch.ones(5),
+    },
+    **{"activation": "tanh", "symbols": TEXT, "ranges": KEPT, "termination_symbol": 0, "boundary": BOX},
+}
+
 # Arguments of each operator.
 CALLS = {
     "moe_dispatch_forward": {
@@ -68,6 +78,10 @@ CALLS = {
         **{"logits": torch.ones(2, 4, 2, 6), "symbols": TEXT, "ranges": KEPT, **STEPS},
         **{"normalizer": torch.ones(2, 4, 2), "termination_symbol": 0, "boundary": BOX},
         "use_hat_loss": False,
+    },
+    "rnnt_logprobs_fused_forward": {**JOINER, "modified": False, "use_hat_loss": False},
+    "rnnt_logprobs_fused_backward": {
+        **{**JOINER, "normalizer": torch.ones(2, 4, 2), **STEPS, "use_hat_loss": False},
     },
     "rnnt_logprobs_simple_forward": {
         **{"lm": torch.ones(2, 4, 6), "am": torch.ones(2, 4, 6), "symbols": TEXT, "termination_symbol": 0},
@@ -244,6 +258,7 @@ def test_shapes_are_checked(name, argument):
         ("rnnt_prune_ranges", {"score": "most"}),
         ("scatter_sum", {"dim_size": -1}),
         ("scatter_max", {"dim_size": 2**31}),
+        ("rnnt_logprobs_fused_forward", {"activation": "gelu"}),
         ("get_indice_pairs", {"spatial_shape": [5, 6]}),
         ("get_indice_pairs", {"spatial_shape": [5, 6, 0]}),
         ("get_indice_pairs", {"kernel_size": [3, 3]}),

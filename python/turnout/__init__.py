@@ -16,6 +16,7 @@ from turnout.indice_convolution import (
     indice_convolution_backward_data,
     indice_convolution_backward_filter,
     indice_convolution_forward,
+    indice_convolution_index,
     indice_max_pool_backward,
     indice_max_pool_forward,
 )
@@ -38,6 +39,8 @@ from turnout.mutual_information import (
 )
 from turnout.rnnt_loss import (
     rnnt_align,
+    rnnt_logprobs_fused_backward,
+    rnnt_logprobs_fused_forward,
     rnnt_logprobs_joint_backward,
     rnnt_logprobs_joint_forward,
     rnnt_logprobs_pruned_backward,
@@ -71,6 +74,7 @@ __all__ = [
     "indice_convolution_backward_data",
     "indice_convolution_backward_filter",
     "indice_convolution_forward",
+    "indice_convolution_index",
     "indice_max_pool_backward",
     "indice_max_pool_forward",
     "indice_pairs_output_shape",
@@ -82,6 +86,8 @@ __all__ = [
     "mutual_information_forward_backward",
     "output_cache",
     "rnnt_align",
+    "rnnt_logprobs_fused_backward",
+    "rnnt_logprobs_fused_forward",
     "rnnt_logprobs_joint_backward",
     "rnnt_logprobs_joint_forward",
     "rnnt_logprobs_pruned_backward",

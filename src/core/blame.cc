@@ -38,7 +38,7 @@ std::optional<Arguments::Said> Arguments::said_by(int i, int name) const {
 
 std::optional<Arguments::Said> Arguments::first_to_say(int name) const {
   for (int i = 0; i < signature_.arguments.count; ++i)
-    if (const auto said = said_by(i, name)) return said;
+    if (const auto said = said_by(i, name); said && said->size == size(name)) return said;
   return {};
 }
 

@@ -27,6 +27,8 @@ from turnout.check.mutual_information import (
 )
 from turnout.check.rnnt_loss import (
     rnnt_align,
+    rnnt_logprobs_fused_backward,
+    rnnt_logprobs_fused_forward,
     rnnt_logprobs_joint_backward,
     rnnt_logprobs_joint_forward,
     rnnt_logprobs_pruned_backward,
@@ -77,6 +79,8 @@ __all__ = [
     "mutual_information_forward",
     "mutual_information_forward_backward",
     "rnnt_align",
+    "rnnt_logprobs_fused_backward",
+    "rnnt_logprobs_fused_forward",
     "rnnt_logprobs_joint_backward",
     "rnnt_logprobs_joint_forward",
     "rnnt_logprobs_pruned_backward",

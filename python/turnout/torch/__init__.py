@@ -1,7 +1,12 @@
 """The operators for PyTorch: ``torch.ops.turnout.*``, ready for ``torch.compile``, on torch's threads."""
 
 from turnout.torch import nn
-from turnout.torch.convolution import indice_avg_pool, indice_convolution, indice_max_pool
+from turnout.torch.convolution import (
+    indice_avg_pool,
+    indice_convolution,
+    indice_convolution_index,
+    indice_max_pool,
+)
 from turnout.torch.dynamic_scatter import dynamic_scatter, voxelize
 from turnout.torch.moe_dispatch import moe_dispatch_forward
 from turnout.torch.moe_re_routing import moe_re_routing, moe_re_routing_inverse
@@ -15,7 +20,13 @@ from turnout.torch.rnnt_logprobs import (
     get_rnnt_logprobs_pruned,
     get_rnnt_logprobs_smoothed,
 )
-from turnout.torch.rnnt_loss import rnnt_loss, rnnt_loss_pruned, rnnt_loss_simple, rnnt_loss_smoothed
+from turnout.torch.rnnt_loss import (
+    rnnt_loss,
+    rnnt_loss_pruned,
+    rnnt_loss_pruned_fused,
+    rnnt_loss_simple,
+    rnnt_loss_smoothed,
+)
 from turnout.torch.rnnt_pruning import (
     RnntAlignment,
     do_rnnt_pruning,
@@ -42,6 +53,7 @@ __all__ = [
     "get_rnnt_prune_ranges_deprecated",
     "indice_avg_pool",
     "indice_convolution",
+    "indice_convolution_index",
     "indice_max_pool",
     "joint_mutual_information_recursion",
     "moe_dispatch_forward",
@@ -53,6 +65,7 @@ __all__ = [
     "rnnt_emission_delay",
     "rnnt_loss",
     "rnnt_loss_pruned",
+    "rnnt_loss_pruned_fused",
     "rnnt_loss_simple",
     "rnnt_loss_smoothed",
     "scatter_max",
