@@ -7,6 +7,7 @@
 
 #include "core/draft.h"
 #include "runtime/call.h"
+#include "simd/isa.h"
 #include "small_dispatch.h"
 #include "turnout/turnout.h"
 
