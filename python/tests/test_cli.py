@@ -38,6 +38,11 @@ def test_ops_have_the_arguments_of_python():
     results = {
         "voxelize": ["voxels", "coors", "num_points_per_voxel", "point2voxel_map"],
         "dynamic_scatter_forward": ["voxel_feats", "voxel_coors", "point2voxel_map", "voxel_points_count"],
+        "moe_dispatch_backward": ["grad_input", "grad_gates"],
+        "moe_locations": ["locations", "counts"],
+        "moe_combine_backward": ["grad_expert_output", "grad_gates"],
+        "moe_token_permute": ["permuted_tokens", "sorted_indices"],
+        "sort_chunks_by_idxs": ["output", "permuted_probs"],
         "moe_re_routing": [
             "permute_tokens",
             "permute_per_token_scales",

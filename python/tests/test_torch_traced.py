@@ -39,6 +39,36 @@ CALLS = {
         **{"gates": torch.ones(4), "indices": MAP, "locations": MAP, "input": torch.ones(4, 3)},
         **{"capacity": 2, "num_experts": 2},
     },
+    "moe_dispatch_backward_data": {
+        **{"gates": torch.ones(4), "indices": MAP, "locations": MAP, "dispatch": torch.ones(4, 3)},
+        **{"capacity": 2, "num_experts": 2},
+    },
+    "moe_dispatch_backward_gate": {
+        **{"indices": MAP, "locations": MAP, "input": torch.ones(4, 3), "dispatch": torch.ones(4, 3)},
+        **{"capacity": 2, "num_experts": 2},
+    },
+    "moe_dispatch_backward": {
+        **{"gates": torch.ones(4), "indices": MAP, "locations": MAP, "input": torch.ones(4, 3)},
+        **{"dispatch": torch.ones(4, 3), "capacity": 2, "num_experts": 2},
+    },
+    "moe_locations": {"indices": MAP, "num_experts": 2, "priority": torch.ones(4)},
+    "moe_dispatch": {
+        **{"input": torch.ones(4, 3), "indices": MAP, "locations": MAP, "gates": torch.ones(4)},
+        **{"capacity": 2, "num_experts": 2},
+    },
+    "moe_combine": {
+        **{"expert_output": torch.ones(4, 3), "indices": MAP, "locations": MAP, "gates": torch.ones(4)},
+        "capacity": 2,
+    },
+    "moe_combine_backward": {
+        **{"grad_output": torch.ones(4, 3), "expert_output": torch.ones(4, 3), "indices": MAP},
+        **{"locations": MAP, "gates": torch.ones(4), "capacity": 2},
+    },
+    "moe_token_permute": {"tokens": torch.ones(4, 3), "indices": MAP, "num_out_tokens": 0},
+    "sort_chunks_by_idxs": {
+        **{"input": torch.ones(4, 3), "split_sizes": COUNT[0], "sorted_idxs": torch.tensor([1, 0])},
+        "probs": torch.ones(4),
+    },
     "moe_re_routing": {
         **{"tokens": torch.ones(4, 3), "expert_token_num_per_rank": COUNT, "per_token_scales": torch.ones(4)},
         **{"expert_token_num_type": 1, "idx_type": 0},
@@ -128,6 +158,7 @@ CALLS = {
         **{"features": torch.ones(4, 3), "output_grad": torch.ones(4, 5), "indice_pairs": PAIRS},
         "indice_num": NUM,
     },
+    "indice_convolution_index": {"indice_pairs": PAIRS, "indice_num": NUM, "rows": 4, "out_rows": 4},
     "indice_max_pool_forward": {
         **{"features": torch.ones(4, 3), "indice_pairs": PAIRS, "indice_num": NUM, "num_act_out": 4},
     },
@@ -148,10 +179,14 @@ TENSORS = [
     for argument, value in call.items()
     if isinstance(value, torch.Tensor)
 ]
-WITHOUT_GRADIENT = ("moe_dispatch_forward", "indice_max_pool_backward", "rnnt_align")
+WITHOUT_GRADIENT = (
+    *("moe_dispatch_backward", "moe_combine_backward", "moe_locations"),
+    *("indice_max_pool_backward", "rnnt_align"),
+)
 HAS_DYNAMIC_SIZE = {
     "voxelize_hard": "voxels",
     "dynamic_scatter_forward": "voxels",
+    "indice_convolution_index": "elements",
     "rnnt_prune_ranges": "rows",
 }
 
@@ -223,7 +258,9 @@ def test_shapes_are_checked(name, argument):
     broken = [value.unsqueeze(0).unsqueeze(0), value.to(torch.complex64)]
     if argument == "filters":
         broken[0] = value[0]
-    rows_are_free = argument in ("points", "filters") or (name.startswith("indice_") and value.dim() == 2)
+    rows_are_free = argument in ("points", "filters", "expert_output") or (
+        name.startswith("indice_") and value.dim() == 2
+    )
     if name.startswith("scatter_") and name.endswith("_backward"):
         rows_are_free = argument == "index" or name != "scatter_max_backward"
     if not rows_are_free and len(value) > 1:

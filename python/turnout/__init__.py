@@ -30,8 +30,15 @@ from turnout.library import (
     show_config,
     trim,
 )
-from turnout.moe_dispatch import moe_dispatch_forward
+from turnout.moe_dispatch import (
+    moe_dispatch_backward,
+    moe_dispatch_backward_data,
+    moe_dispatch_backward_gate,
+    moe_dispatch_forward,
+)
+from turnout.moe_permute import moe_token_permute, moe_token_unpermute, sort_chunks_by_idxs
 from turnout.moe_re_routing import moe_re_routing, moe_re_routing_inverse
+from turnout.moe_routing import moe_combine, moe_combine_backward, moe_dispatch, moe_locations
 from turnout.mutual_information import (
     mutual_information_backward,
     mutual_information_forward,
@@ -78,9 +85,18 @@ __all__ = [
     "indice_max_pool_backward",
     "indice_max_pool_forward",
     "indice_pairs_output_shape",
+    "moe_combine",
+    "moe_combine_backward",
+    "moe_dispatch",
+    "moe_dispatch_backward",
+    "moe_dispatch_backward_data",
+    "moe_dispatch_backward_gate",
     "moe_dispatch_forward",
+    "moe_locations",
     "moe_re_routing",
     "moe_re_routing_inverse",
+    "moe_token_permute",
+    "moe_token_unpermute",
     "mutual_information_backward",
     "mutual_information_forward",
     "mutual_information_forward_backward",
@@ -106,6 +122,7 @@ __all__ = [
     "set_log",
     "set_num_threads",
     "show_config",
+    "sort_chunks_by_idxs",
     "trim",
     "voxelize",
 ]

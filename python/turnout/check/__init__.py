@@ -3,7 +3,9 @@
 from turnout.check import dynamic_scatter as _dynamic_scatter
 from turnout.check import indice_convolution as _indice_convolution
 from turnout.check import moe_dispatch as _moe_dispatch
+from turnout.check import moe_permute as _moe_permute
 from turnout.check import moe_re_routing as _moe_re_routing
+from turnout.check import moe_routing as _moe_routing
 from turnout.check import mutual_information as _mutual_information
 from turnout.check import rnnt_loss as _rnnt_loss
 from turnout.check import scatter as _scatter
@@ -18,8 +20,15 @@ from turnout.check.indice_convolution import (
     indice_max_pool_backward,
     indice_max_pool_forward,
 )
-from turnout.check.moe_dispatch import moe_dispatch_forward
+from turnout.check.moe_dispatch import (
+    moe_dispatch_backward,
+    moe_dispatch_backward_data,
+    moe_dispatch_backward_gate,
+    moe_dispatch_forward,
+)
+from turnout.check.moe_permute import moe_token_permute, moe_token_unpermute, sort_chunks_by_idxs
 from turnout.check.moe_re_routing import moe_re_routing, moe_re_routing_inverse
+from turnout.check.moe_routing import moe_combine, moe_combine_backward, moe_dispatch, moe_locations
 from turnout.check.mutual_information import (
     mutual_information_backward,
     mutual_information_forward,
@@ -53,7 +62,9 @@ CHECKS = {
     **_dynamic_scatter.CHECKS,
     **_indice_convolution.CHECKS,
     **_moe_dispatch.CHECKS,
+    **_moe_permute.CHECKS,
     **_moe_re_routing.CHECKS,
+    **_moe_routing.CHECKS,
     **_mutual_information.CHECKS,
     **_rnnt_loss.CHECKS,
     **_scatter.CHECKS,
@@ -72,9 +83,18 @@ __all__ = [
     "indice_convolution_forward",
     "indice_max_pool_backward",
     "indice_max_pool_forward",
+    "moe_combine",
+    "moe_combine_backward",
+    "moe_dispatch",
+    "moe_dispatch_backward",
+    "moe_dispatch_backward_data",
+    "moe_dispatch_backward_gate",
     "moe_dispatch_forward",
+    "moe_locations",
     "moe_re_routing",
     "moe_re_routing_inverse",
+    "moe_token_permute",
+    "moe_token_unpermute",
     "mutual_information_backward",
     "mutual_information_forward",
     "mutual_information_forward_backward",
@@ -96,5 +116,6 @@ __all__ = [
     "scatter_mean_backward",
     "scatter_sum",
     "scatter_sum_backward",
+    "sort_chunks_by_idxs",
     "voxelize",
 ]

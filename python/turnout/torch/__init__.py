@@ -8,8 +8,16 @@ from turnout.torch.convolution import (
     indice_max_pool,
 )
 from turnout.torch.dynamic_scatter import dynamic_scatter, voxelize
-from turnout.torch.moe_dispatch import moe_dispatch_forward
+from turnout.torch.expert_parallel import expert_parallel
+from turnout.torch.moe_dispatch import (
+    moe_dispatch_backward,
+    moe_dispatch_backward_data,
+    moe_dispatch_backward_gate,
+    moe_dispatch_forward,
+)
+from turnout.torch.moe_permute import moe_token_permute, moe_token_unpermute, sort_chunks_by_idxs
 from turnout.torch.moe_re_routing import moe_re_routing, moe_re_routing_inverse
+from turnout.torch.moe_routing import moe_combine, moe_dispatch, moe_locations
 from turnout.torch.mutual_information import (
     joint_mutual_information_recursion,
     mutual_information_recursion,
@@ -44,6 +52,7 @@ __all__ = [
     "VoxelIndex",
     "do_rnnt_pruning",
     "dynamic_scatter",
+    "expert_parallel",
     "get_indice_pairs",
     "get_rnnt_logprobs",
     "get_rnnt_logprobs_joint",
@@ -56,9 +65,17 @@ __all__ = [
     "indice_convolution_index",
     "indice_max_pool",
     "joint_mutual_information_recursion",
+    "moe_combine",
+    "moe_dispatch",
+    "moe_dispatch_backward",
+    "moe_dispatch_backward_data",
+    "moe_dispatch_backward_gate",
     "moe_dispatch_forward",
+    "moe_locations",
     "moe_re_routing",
     "moe_re_routing_inverse",
+    "moe_token_permute",
+    "moe_token_unpermute",
     "mutual_information_recursion",
     "nn",
     "rnnt_align",
@@ -71,5 +88,6 @@ __all__ = [
     "scatter_max",
     "scatter_mean",
     "scatter_sum",
+    "sort_chunks_by_idxs",
     "voxelize",
 ]
