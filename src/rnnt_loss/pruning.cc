@@ -79,6 +79,7 @@ std::int64_t rnnt_prune_width(const Frame& frame, const ConstTensor& px_grad, co
   Scratch& scratch = call.scratch(Lattices::scratch_bytes(shape, false));
   const Lattices lattices = read_ends(call, kOp.op, shape, boundary, scratch);
   const std::int64_t least = shape.is_modified ? 1 : 2;
+  const std::string_view op = kOp.op;
   if (!shape.is_modified && score == PruneScore::flow) {
     // A frame can be left R - 1 positions higher than it was entered.
     rows = std::max(rows, least);
@@ -90,7 +91,7 @@ std::int64_t rnnt_prune_width(const Frame& frame, const ConstTensor& px_grad, co
   call.check([&] {
     if (rows < least)
       throw Error(ErrorCode::bad_param,
-                  concat(kOp.op, ": s_range is ", s_range, ", expected ", least, " or more"));
+                  concat(op, ": s_range is ", s_range, ", expected ", least, " or more"));
   });
   return std::min(rows, shape.symbols + 1);
 }
