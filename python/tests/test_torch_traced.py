@@ -158,6 +158,7 @@ CALLS = {
         **{"features": torch.ones(4, 3), "output_grad": torch.ones(4, 5), "indice_pairs": PAIRS},
         "indice_num": NUM,
     },
+    "indice_convolution_index": {"indice_pairs": PAIRS, "indice_num": NUM, "rows": 4, "out_rows": 4},
     "indice_max_pool_forward": {
         **{"features": torch.ones(4, 3), "indice_pairs": PAIRS, "indice_num": NUM, "num_act_out": 4},
     },
@@ -185,6 +186,7 @@ WITHOUT_GRADIENT = (
 HAS_DYNAMIC_SIZE = {
     "voxelize_hard": "voxels",
     "dynamic_scatter_forward": "voxels",
+    "indice_convolution_index": "elements",
     "rnnt_prune_ranges": "rows",
 }
 

@@ -109,8 +109,8 @@ def indice_convolution_index(
 ) -> Array:
     """An index of the pairs by output row, to keep between convolutions along the same pairs.
 
-    A convolution without ``index`` builds one in each call, which takes up to a fifth of its time. Results are
-    bit-identical with and without it. ::
+    A convolution without ``index`` builds one in each call, which takes up to a fifth of its time. Results
+    are bit-identical with and without it. ::
 
         index = indice_convolution_index(pairs, num, rows, out_rows)
         grad_index = indice_convolution_index(pairs, num, out_rows, rows, inverse=True)

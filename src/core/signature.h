@@ -70,7 +70,7 @@ struct Argument {
   std::int8_t like = -1;         // also (or only, if dtypes is empty) the dtype of that argument, if present
   bool is_lane = false;          // the dtype of the computation: f64 if `like` is f64, else f32
   std::int8_t may_overlap = -1;  // an output that may share memory with that argument
-  bool by_pointer = false;       // a C function takes a pointer alone; what else there is to say is known
+  bool by_pointer = false;       // a C function takes it as a pointer without a descriptor
   View<Extent> dims;
   constexpr bool is_output() const { return role != Role::in; }
 };

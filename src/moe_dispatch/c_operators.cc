@@ -45,7 +45,7 @@ std::span<const COperator> c_operators() {
            },
        .example = "samples=5 capacity=3 hidden=7 num_experts=2",
        .query =
-           [](mluOpHandle_t handle, Descriptors d, Scalars, std::size_t* size) {
+           [](mluOpHandle_t handle, Descriptors d, void* const*, Scalars, std::size_t* size) {
              return mluOpGetMoeDispatchBackwardGateWorkspaceSize(handle, d[2], size);
            },
        .writes_when_empty = true},
