@@ -7,6 +7,8 @@ import torch
 from turnout import _core
 from turnout.torch.library import define
 
+__all__ = ["indice_avg_pool", "indice_convolution", "indice_max_pool"]
+
 
 def _forward_cpu(
     features, filters, indice_pairs, indice_num, num_act_out, bias=None, inverse=False, subm=False

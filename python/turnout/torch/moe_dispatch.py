@@ -8,6 +8,8 @@ from turnout import _core
 from turnout.torch.library import define
 from turnout.torch.sentences import own_sentences
 
+__all__ = ["moe_dispatch_forward"]
+
 
 def _forward_cpu(gates, indices, locations, input, capacity, num_experts):
     return _core.moe_dispatch_forward(
