@@ -21,50 +21,13 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from street import scan
 from torch import nn
 
 import turnout.torch
 
 PILLAR = [0.16, 0.16, 4.0]  # metres, x, y, z: a pillar is a voxel that spans the whole height
 RANGE = [0.0, -39.68, -3.0, 69.12, 39.68, 1.0]  # lower limits of x, y, z, then upper limits
-SENSOR_HEIGHT = 1.73
-
-
-def scan(count: int, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Points (x, y, z, reflectance) in scan order, and a flag for each that is on a car."""
-    azimuth = np.radians(np.linspace(-45, 45, max(8, count // 32)))[:, None]
-    elevation = np.radians(np.linspace(2, -24.8, 64))[None, :]
-    rays = np.stack(
-        (
-            np.cos(azimuth) * np.cos(elevation),
-            np.sin(azimuth) * np.cos(elevation),
-            np.broadcast_to(np.sin(elevation), (len(azimuth), 64)),
-        ),
-        axis=-1,
-    ).reshape(-1, 3)
-
-    walls = [((35, side * 16, 0), (80, 2, 8)) for side in (-1, 1)]
-    cars = [
-        ((x, side * random.uniform(3, 9), 0.75), (4.4, 1.8, 1.5)) for side in (-1, 1) for x in range(8, 60, 7)
-    ]
-    rays[rays == 0] = 1e-9  # avoids a division by zero
-    distance = np.where(rays[:, 2] < 0, -SENSOR_HEIGHT / rays[:, 2], np.inf)  # to the ground
-    is_car = np.zeros(len(rays), dtype=bool)
-    for boxes, are_cars in ((walls, False), (cars, True)):
-        for middle, size in boxes:
-            middle = np.array(middle) - (0, 0, SENSOR_HEIGHT)
-            sides = [(middle + sign * np.array(size) / 2) / rays for sign in (-1, 1)]
-            enter, leave = np.minimum(*sides).max(axis=1), np.maximum(*sides).min(axis=1)
-            hit = (enter > 0) & (enter < leave) & (enter < distance)
-            distance[hit], is_car[hit] = enter[hit], are_cars
-
-    seen = np.flatnonzero(distance < 69)
-    if len(seen) < count:
-        raise SystemExit(f"the beams meet {len(seen)} surfaces, fewer than {count} points")
-    seen = np.sort(random.choice(seen, count, replace=False))
-    places = rays[seen] * distance[seen, None] + random.normal(0, 0.02, (count, 3))
-    reflectance = random.uniform(0, 0.6, count) + 0.2 * is_car[seen]
-    return np.column_stack((places, reflectance)).astype(np.float32), is_car[seen]
 
 
 def layer(inputs: int, outputs: int) -> nn.Sequential:
@@ -200,7 +163,8 @@ def main(arguments: list[str] | None = None) -> list[float]:
     options = parser.parse_args(arguments)
     torch.manual_seed(options.seed)
 
-    points, on_car = map(torch.from_numpy, scan(options.points, np.random.default_rng(options.seed)))
+    street = scan(options.points, np.random.default_rng(options.seed))
+    points, on_car = torch.from_numpy(street.points), torch.from_numpy(street.is_car)
     # Without max_points and max_voxels, voxelize only computes the pillar of each point.
     coors = turnout.torch.voxelize(points, PILLAR, RANGE)
     inside = (coors >= 0).all(dim=1)  # points outside have (-1, -1, -1)

@@ -59,12 +59,15 @@ struct BrokenCall {
     std::fill(example.vectors[name].begin(), example.vectors[name].end(), 1);
     example.vectors[name].front() = value;
   }
-  // "stride=2 mode=1": sets sizes and scalars; for a vector scalar, each of its elements.
+  // "stride=2 mode=1": sets sizes, scalars and int64 arguments; of those with elements, each element.
   void change(std::string_view changes) {
     core::split(changes, ' ', [&](std::string_view part) {
       const std::size_t eq = part.find('=');
       const std::size_t name = position_of(example.signature, part.substr(0, eq));
       const std::int64_t value = core::number(part.substr(eq + 1));
+      for (int i = 0; i < example.signature.arguments.count; ++i)
+        if (example.signature.arguments[i].name == part.substr(0, eq))
+          return example.fill(i, static_cast<std::uint64_t>(value));
       example.sizes.at(name) = value;
       if (static_cast<int>(name) < example.signature.scalars.count && !example.vectors[name].empty()) {
         std::fill(example.vectors[name].begin(), example.vectors[name].end(), value);
@@ -95,8 +98,12 @@ struct BrokenCall {
   // The first step that finds a wrong shape, when each size is bound by the first step that uses it; -1 if
   // all shapes fit. Only for calls with all optional dimensions.
   int shapes_end() const {
-    const Signature& signature = example.signature;
     ExampleCall known = with_scalars_as_given();
+    return bind(known, example.signature.order.count);
+  }
+  // The same before the step `until`; `known` gets the sizes that are bound by then.
+  int bind(ExampleCall& known, int until) const {
+    const Signature& signature = example.signature;
     std::vector<bool> bound(known.sizes.size());
     std::fill_n(bound.begin(), signature.scalars.count, true);
     const auto fits = [&](int argument, int d) {
@@ -109,7 +116,7 @@ struct BrokenCall {
       }
       return extent >= 0 && known.evaluate(dim) == extent;
     };
-    for (int s = 0; s < signature.order.count; ++s) {
+    for (int s = 0; s < until; ++s) {
       if (signature.order[s].check != core::Check::shapes) continue;
       const auto& only = signature.order[s].only;
       std::vector<core::Selection> looks_at(only.begin(), only.end());
@@ -136,7 +143,7 @@ struct BrokenCall {
   std::size_t workspace_size(const COperator& op, mluOpHandle_t handle) const {
     std::size_t size = 0;
     if (op.query != nullptr) {
-      EXPECT_EQ(op.query(handle, Descriptors(*this).given.data(), scalars().data(), &size),
+      EXPECT_EQ(op.query(handle, Descriptors(*this).given.data(), data().data(), scalars().data(), &size),
                 MLUOP_STATUS_SUCCESS)
           << turnoutLastError();
     }
@@ -145,17 +152,21 @@ struct BrokenCall {
 
   // required: the workspace_size() of the call before it was broken.
   mluOpStatus_t invoke(const COperator& op, mluOpHandle_t handle, std::size_t required) const {
-    std::vector<void*> data;
-    for (std::size_t i = 0; i < parts.size(); ++i) {
-      const std::size_t from = parts[i].shared_with < 0 ? i : static_cast<std::size_t>(parts[i].shared_with);
-      data.push_back(parts[i].has_data ? example.tensors[from].data : nullptr);
-    }
     std::vector<std::byte> memory(required - missing_workspace + more_workspace);
-    return op.invoke(has_handle ? handle : nullptr, Descriptors(*this).given.data(), data.data(),
+    return op.invoke(has_handle ? handle : nullptr, Descriptors(*this).given.data(), data().data(),
                      scalars().data(), {has_workspace ? memory.data() : nullptr, memory.size()});
   }
 
  private:
+  std::vector<void*> data() const {
+    std::vector<void*> pointers;
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      const std::size_t from = parts[i].shared_with < 0 ? i : static_cast<std::size_t>(parts[i].shared_with);
+      pointers.push_back(parts[i].has_data ? example.tensors[from].data : nullptr);
+    }
+    return pointers;
+  }
+
   struct Descriptors {
     std::vector<mluOpTensorStruct> all;
     std::vector<mluOpTensorDescriptor_t> given;  // nullptr: no descriptor

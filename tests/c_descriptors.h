@@ -18,13 +18,12 @@ class Descriptor {
  public:
   // Without strides the tensor is row-major.
   Descriptor(mluOpDataType_t dtype, const std::vector<std::int64_t>& shape,
-             const std::vector<std::int64_t>& stride = {}) {
+             const std::vector<std::int64_t>& stride = {}, mluOpTensorLayout_t layout = MLUOP_LAYOUT_ARRAY) {
     const int rank = static_cast<int>(shape.size());
     EXPECT_EQ(mluOpCreateTensorDescriptor(&desc_), kOk);
     EXPECT_EQ(stride.empty()
-                  ? mluOpSetTensorDescriptor_v2(desc_, MLUOP_LAYOUT_ARRAY, dtype, rank, shape.data())
-                  : mluOpSetTensorDescriptorEx_v2(desc_, MLUOP_LAYOUT_ARRAY, dtype, rank, shape.data(),
-                                                  stride.data()),
+                  ? mluOpSetTensorDescriptor_v2(desc_, layout, dtype, rank, shape.data())
+                  : mluOpSetTensorDescriptorEx_v2(desc_, layout, dtype, rank, shape.data(), stride.data()),
               kOk);
   }
   ~Descriptor() { mluOpDestroyTensorDescriptor(desc_); }

@@ -6,35 +6,13 @@
 
 #include <climits>
 #include <functional>
-#include <set>
 
-#include "c_broken_call.h"
+#include "c_conditions.h"
 
 namespace turnout::test {
 
-using core::Check;
-using core::contains;
-using core::Rule;
-using core::Scalar;
-
-inline constexpr std::int64_t kLarge = std::int64_t{1} << 31;
-inline constexpr int kHandle = -1;  // the handle is checked before the signature's steps
-
-struct Fault {
-  std::string what = {};
-  Check check = Check::present;
-  int argument = -1;
-  int dim = -1;
-  std::set<std::string_view> mentions = {};  // the message must contain one of them
-  std::function<void(BrokenCall&)> apply = {};
-  int position = -1;  // position of the rule or data check that it breaks
-  int step = kHandle;
-};
-
-class CNegative : public testing::TestWithParam<const COperator*> {
+class CNegative : public CConditions {
  protected:
-  const COperator& op = *GetParam();
-  const Signature& signature = *op.signature;
   mluOpHandle_t handle = nullptr;
   std::size_t workspace_size = 0;  // of the valid call
   std::vector<Fault> faults;
@@ -133,8 +111,9 @@ class CNegative : public testing::TestWithParam<const COperator*> {
     const bool required = !argument.optional || argument.required_with >= 0;
     fault("without descriptor", required ? Check::present : Check::pointers,
           [=](BrokenCall& c) { c.parts[n].described = false; });
+    if (argument.by_pointer) return;  // whose memory is known to fit
     const int optional = optional_dim(argument);
-    if (optional >= 0 && is_pinned(i, argument.dims[optional]))
+    if (optional >= 0 && others_have(i, argument.dims[optional]))
       add({std::string(argument.name) + " alone without " + std::string(argument.dims[optional].text),
            Check::shapes,
            i,
@@ -215,7 +194,8 @@ class CNegative : public testing::TestWithParam<const COperator*> {
              -1,
              -1,
              {scalar.name},
-             change_by(wrong - value)});
+             change_by(wrong - value),
+             i});
     for (int a = 0; a < signature.arguments.count && !scalar.is_vector; ++a) {
       for (int d = 0; d < signature.arguments[a].dims.count; ++d) {
         if (!uses(signature.arguments[a].dims[d], i)) continue;
@@ -265,104 +245,6 @@ class CNegative : public testing::TestWithParam<const COperator*> {
     core::split(changes, ' ',
                 [&](std::string_view part) { fault.mentions.insert(part.substr(0, part.find('='))); });
     add(fault);
-  }
-
-  static bool uses(const Extent& extent, int name) {
-    return std::find(extent.names.begin(), extent.names.end(), name) != extent.names.end();
-  }
-  // Whether a scalar or another argument determines this extent.
-  bool is_pinned(int argument, const Extent& dim) const {
-    bool pinned = dim.names.count == 0;
-    for (std::int8_t name : dim.names) {
-      pinned |= name < signature.scalars.count;
-      for (int other = 0; other < signature.arguments.count; ++other)
-        for (const Extent& d : signature.arguments[other].dims) pinned |= other != argument && uses(d, name);
-    }
-    return pinned;
-  }
-  static int optional_dim(const Argument& argument) {
-    for (int d = 0; d < argument.dims.count; ++d)
-      if (argument.dims[d].optional) return d;
-    return -1;
-  }
-  const core::Step* step_of(Check check) const {
-    for (const core::Step& step : signature.order)
-      if (step.check == check) return &step;
-    return nullptr;
-  }
-  bool ends_when_any_is_empty() const { return step_of(Check::any_empty) != nullptr; }
-  static bool has_all_dims(const BrokenCall& call) {
-    return std::none_of(call.parts.begin(), call.parts.end(),
-                        [](const BrokenCall::Part& part) { return part.without_optional_dim; });
-  }
-  BrokenCall broken_by(const Fault& fault) const {
-    BrokenCall call(op);
-    fault.apply(call);
-    return call;
-  }
-  bool breaks_rule(int position, const BrokenCall& call) const {
-    const ExampleCall given = call.with_scalars_as_given();
-    return given.evaluate(signature.rules[position].left) > given.evaluate(signature.rules[position].right);
-  }
-  bool breaks_rules_of(const core::Step& step, const BrokenCall& call) const {
-    for (int i = 0; i < signature.rules.count; ++i)
-      if (step.looks_at(i) && breaks_rule(i, call)) return true;
-    return false;
-  }
-  bool has_scalar_out_of_range(const BrokenCall& call) const {
-    const ExampleCall given = call.with_scalars_as_given();
-    for (int i = 0; i < signature.scalars.count; ++i) {
-      const auto n = static_cast<std::size_t>(i);
-      const std::vector one{given.sizes[n]};
-      for (std::int64_t value : signature.scalars[i].is_vector ? call.example.vectors[n] : one)
-        if (value < signature.scalars[i].min || value > signature.scalars[i].max) return true;
-    }
-    return false;
-  }
-  // Whether a rule or a range check ends the call before the check that the fault belongs to.
-  bool refused_before(const Fault& fault) const {
-    const BrokenCall call = broken_by(fault);
-    for (const core::Step& step : signature.order) {
-      if (step.check == fault.check) return false;
-      if (step.check == Check::rules && breaks_rules_of(step, call)) return true;
-      if (step.check == Check::scalars && has_scalar_out_of_range(call)) return true;
-    }
-    return false;
-  }
-
-  bool holds(const Fault& fault) const { return holds(fault, broken_by(fault)); }
-  // Whether the fault is still present in a call to which another fault has been added.
-  bool holds(const Fault& fault, const BrokenCall& call) const {
-    const bool described =
-        fault.argument < 0 || call.parts[static_cast<std::size_t>(fault.argument)].described;
-    switch (fault.check) {
-      case Check::shapes: {
-        return !has_all_dims(call) || call.shapes_end() == fault.step;
-      }
-      case Check::dtypes:
-        return described;
-      case Check::contiguous:
-        return described && call.elements(fault.argument) > 1;
-      case Check::pointers:
-        return call.elements(fault.argument) > 0;
-      case Check::large:
-        return described && call.elements(fault.argument) >= kLarge;
-      case Check::any_empty:
-      case Check::outputs_empty: {
-        bool any = false, all_outputs = true;
-        const core::Step* step = step_of(fault.check);
-        for (int i = 0; i < signature.arguments.count; ++i) {
-          if (step != nullptr && !step->looks_at(i)) continue;
-          any |= call.is_empty(i);
-          if (signature.arguments[i].is_output()) all_outputs &= call.is_empty(i);
-        }
-        return fault.check == Check::any_empty ? any : all_outputs;
-      }
-      case Check::rules:
-        return breaks_rule(fault.position, call);
-      default:
-        return true;
-    }
   }
 
   mluOpStatus_t invoke(BrokenCall& call) const {

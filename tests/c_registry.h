@@ -22,9 +22,10 @@ struct COperator {
   // Fills in the data of that call, if zeros are not valid data.
   void (*prepare)(const Tensor* arguments) = nullptr;
   // Returns the required workspace size; nullptr if the function takes no workspace.
-  mluOpStatus_t (*query)(mluOpHandle_t handle, Descriptors descriptors, Scalars scalars,
+  mluOpStatus_t (*query)(mluOpHandle_t handle, Descriptors descriptors, void* const* data, Scalars scalars,
                          std::size_t* workspace_size) = nullptr;
-  // For each data check of the signature, changes to the example that break this check and no earlier one.
+  // For each data check of the signature, changes to the example that break this check and no earlier one:
+  // to sizes, to scalars, or to all elements of an argument.
   std::string_view data_faults[8] = {};
   // Some results are written even if there is nothing to compute.
   bool writes_when_empty = false;

@@ -87,6 +87,11 @@ struct ExampleCall {
     t.data = block->data();
   }
 
+  void fill(int i, std::uint64_t word) {
+    auto& block = *memory[static_cast<std::size_t>(i)];
+    std::fill(block.begin(), block.end(), word);
+  }
+
   std::vector<core::ScalarValue> scalar_values() const {
     std::vector<core::ScalarValue> values;
     for (int i = 0; i < signature.scalars.count; ++i) {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -21,6 +22,7 @@ def comparisons(seconds: float, summary: Summary) -> list[Comparison]:
         (Points(SEED), "scan"),
         (Points(LARGE), "scan"),
         (Points(LARGE, "shuffled"), "shuffled"),
+        (Points(replace(LARGE, channels=1)), "scan"),
         (Points(LARGE), "ascending"),
     ):
         index = np.sort(points.map) if order == "ascending" else points.map

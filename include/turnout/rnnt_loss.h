@@ -61,6 +61,31 @@ TURNOUT_API void rnnt_logprobs_pruned_backward(Context& context, const ConstTens
                                                const ConstTensor& px_grad, const ConstTensor& py_grad,
                                                const Tensor& logits_grad, const RnntPrunedParams& params);
 
+enum class RnntActivation : std::uint8_t { none, tanh, relu };
+
+// The joiner and the pruned form in one: logits[b, t, r] = weight h + bias with h = activation(am[b, t] +
+// lm[b, ranges[b, t, r]]), am [B, T, J], lm [B, S + 1, J], weight [C, J], bias [C] or nullptr; the logits are
+// never stored as a whole. The backward function computes them again from the normalizer.
+struct RnntJoiner {
+  const ConstTensor &am, &lm, &weight;
+  const ConstTensor* bias;
+  RnntActivation activation;
+};
+TURNOUT_API void rnnt_logprobs_fused_forward(Context& context, const RnntJoiner& joiner,
+                                             const ConstTensor& symbols, const ConstTensor& ranges,
+                                             const ConstTensor* boundary, const Tensor& px, const Tensor& py,
+                                             const Tensor& normalizer, const Tensor& nan_at,
+                                             const RnntPrunedParams& params);
+struct RnntJoinerGrads {
+  const Tensor &am_grad, &lm_grad, &weight_grad;
+  const Tensor* bias_grad;  // given exactly if the bias is
+};
+TURNOUT_API void rnnt_logprobs_fused_backward(Context& context, const RnntJoiner& joiner,
+                                              const ConstTensor& symbols, const ConstTensor& ranges,
+                                              const ConstTensor* boundary, const ConstTensor& normalizer,
+                                              const ConstTensor& px_grad, const ConstTensor& py_grad,
+                                              const RnntJoinerGrads& grads, const RnntPrunedParams& params);
+
 // The joint form for logits[b, t, s, c] = lm[b, s, c] + am[b, t, c], lm [B, S + 1, C] and am [B, T, C], which
 // are never stored. normalizer is [B, S + 1, T], and nan_at the first s * T + t.
 TURNOUT_API void rnnt_logprobs_simple_forward(Context& context, const ConstTensor& lm, const ConstTensor& am,

@@ -43,6 +43,12 @@ ONCE = {
         LOGITS,
         lambda x: turnout.torch.rnnt_loss_pruned(x, TEXT, KEPT, 0, reduction="none", fastemit_lambda=0.1),
     ),
+    "rnnt_loss_pruned_fused": (
+        LOGITS[0],
+        lambda x: turnout.torch.rnnt_loss_pruned_fused(
+            *(x[:2], x[2:], x[0], x[0, :, 0], "tanh", TEXT, KEPT, 0)
+        ),
+    ),
     "rnnt_loss_simple": (LOGITS[0], lambda x: turnout.torch.rnnt_loss_simple(x[:2], x[2:], TEXT, 0)),
     "rnnt_loss_smoothed": (LOGITS[0], lambda x: turnout.torch.rnnt_loss_smoothed(x[:2], x[2:], TEXT, 0)),
 }

@@ -9,7 +9,9 @@ With PyTorch installed, ``import turnout.torch`` brings the same operators as to
 from turnout import dynamic_scatter as _dynamic_scatter
 from turnout import indice_convolution as _indice_convolution
 from turnout import moe_dispatch as _moe_dispatch
+from turnout import moe_permute as _moe_permute
 from turnout import moe_re_routing as _moe_re_routing
+from turnout import moe_routing as _moe_routing
 from turnout import mutual_information as _mutual_information
 from turnout import rnnt_loss as _rnnt_loss
 from turnout import scatter as _scatter
@@ -27,7 +29,9 @@ from turnout.library import (
     trim,
 )
 from turnout.moe_dispatch import *
+from turnout.moe_permute import *
 from turnout.moe_re_routing import *
+from turnout.moe_routing import *
 from turnout.mutual_information import *
 from turnout.rnnt_loss import *
 from turnout.scatter import *
@@ -46,7 +50,9 @@ __all__ = [
 __all__ += _dynamic_scatter.__all__
 __all__ += _indice_convolution.__all__
 __all__ += _moe_dispatch.__all__
+__all__ += _moe_permute.__all__
 __all__ += _moe_re_routing.__all__
+__all__ += _moe_routing.__all__
 __all__ += _mutual_information.__all__
 __all__ += _rnnt_loss.__all__
 __all__ += _scatter.__all__

@@ -11,6 +11,8 @@ from turnout import _core
 
 __all__ = [
     "rnnt_align",
+    "rnnt_logprobs_fused_backward",
+    "rnnt_logprobs_fused_forward",
     "rnnt_logprobs_joint_backward",
     "rnnt_logprobs_joint_forward",
     "rnnt_logprobs_pruned_backward",
@@ -146,6 +148,66 @@ def rnnt_logprobs_pruned_backward(
     return _core.rnnt_logprobs_pruned_backward(
         *(logits, symbols, ranges, normalizer, px_grad, py_grad, termination_symbol, boundary),
         *(use_hat_loss, out, False),
+    )
+
+
+def rnnt_logprobs_fused_forward(
+    am: Array,
+    lm: Array,
+    weight: Array,
+    bias: Array | None,
+    activation: str,
+    symbols: Array,
+    ranges: Array,
+    termination_symbol: int,
+    *,
+    boundary: Array | None = None,
+    modified: bool = False,
+    use_hat_loss: bool = False,
+    out: tuple[Array | None, Array | None, Array | None, Array | None] | None = None,
+) -> tuple[Array, Array, Array, Array]:
+    """A joiner and :func:`rnnt_logprobs_pruned_forward` in one, whose logits are never stored as a whole.
+
+    ::
+
+        logits[b, t, r] = weight @ activation(am[b, t] + lm[b, ranges[b, t, r]]) + bias
+
+    Args:
+        am: ``[batch, frames, width]``, float32, float64, float16 or bfloat16.
+        lm: ``[batch, symbols + 1, width]``, like ``weight`` and ``bias`` of the dtype of ``am``.
+        weight: ``[classes, width]``.
+        bias: ``[classes]`` or None.
+        activation: "tanh", "relu" or "none".
+
+        The other arguments and the results are those of the pruned form.
+    """
+    return _core.rnnt_logprobs_fused_forward(
+        *(am, lm, weight, bias, activation, symbols, ranges, termination_symbol, boundary, modified),
+        *(use_hat_loss, out, False),
+    )
+
+
+def rnnt_logprobs_fused_backward(
+    am: Array,
+    lm: Array,
+    weight: Array,
+    bias: Array | None,
+    activation: str,
+    symbols: Array,
+    ranges: Array,
+    normalizer: Array,
+    px_grad: Array,
+    py_grad: Array,
+    termination_symbol: int,
+    *,
+    boundary: Array | None = None,
+    use_hat_loss: bool = False,
+    out: tuple[Array | None, Array | None, Array | None, Array | None] | None = None,
+) -> tuple[Array, Array, Array, Array | None]:
+    """The gradients of :func:`rnnt_logprobs_fused_forward`: of am, lm, weight and bias, None without bias."""
+    return _core.rnnt_logprobs_fused_backward(
+        *(am, lm, weight, bias, activation, symbols, ranges, normalizer, px_grad, py_grad),
+        *(termination_symbol, boundary, use_hat_loss, out, False),
     )
 
 

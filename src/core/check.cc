@@ -290,6 +290,7 @@ void Arguments::check_shape(const Step& step, int i, int only_dim) {
 }
 
 void Arguments::check_scalar(const Step& step, int i) const {
+  if (!step.looks_at(i)) return;
   const Scalar& scalar = signature_.scalars[i];
   const ScalarValue& given = scalars_[i];
   const std::int64_t count = scalar.is_vector ? given.value : 1;
@@ -316,7 +317,7 @@ void Arguments::check_rules(const Step& step) const {
     if (!step.looks_at(i)) continue;
     const Rule& rule = signature_.rules[i];
     const std::int64_t left = evaluate(rule.left), right = evaluate(rule.right);
-    if (only_descriptions_ && right == kUnbound) continue;
+    if (right == kUnbound) continue;  // of an optional argument that is not there, or of an unknown extent
     if (left > right) refuse_rule(step, rule, left, right);
   }
 }

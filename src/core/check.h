@@ -111,7 +111,7 @@ class Arguments {
     std::int64_t size;
   };
   std::optional<Said> said_by(int argument, int name) const;
-  std::optional<Said> first_to_say(int name) const;
+  std::optional<Said> first_to_say(int name) const;  // that it is what it is bound to
   bool is_transposed(int argument, int name, std::int64_t size) const;
   bool is_surely_transposed(int argument, int name, std::int64_t size) const;
   void check_scalar(const Step& step, int i) const;

@@ -14,11 +14,11 @@
 // write. Dtypes: a set, like("x"), like("x", set), lane_of("x"): f64 beside f64, else f32. volume(v) is the
 // product of the elements of a vector scalar v.
 // A step of the order of checks may be limited to some arguments: {Check::shapes, code, "x.1 y"} checks
-// dimension 1 of x and all of y; {Check::rules, code, "space limit"} checks the rules of these names; data
-// checks are selected in the same way. {Check::outputs_empty, code, "y z"} ends the call if y and z have no
-// elements, even if other outputs have some. A data check lists the names that it reads and receives their
-// positions. An undeclared name is a compile error. A check that the grammar cannot express is an ordinary
-// `if` that throws Error.
+// dimension 1 of x and all of y; {Check::rules, code, "space limit"} checks the rules of these names; scalars
+// and data checks are selected in the same way. {Check::outputs_empty, code, "y z"} ends the call if y and z
+// have no elements, even if other outputs have some. A data check lists the names that it reads and receives
+// their positions. An undeclared name is a compile error. A check that the grammar cannot express is an
+// ordinary `if` that throws Error.
 #pragma once
 
 #include <array>
@@ -53,6 +53,7 @@ struct ArgumentSpec {
   std::string_view required_when = {};
   std::string_view when = {};
   std::string_view may_overlap = {};
+  bool by_pointer = false;
 };
 consteval ArgumentSpec in(std::string_view name, DTypeSpec dtype, std::string_view dims) {
   return {name, Role::in, dtype, dims};
@@ -88,6 +89,12 @@ consteval ArgumentSpec may_overlap(std::string_view name, ArgumentSpec argument)
   return argument;
 }
 
+// An array that a C function takes as a pointer without a descriptor. Its shape follows from other arguments.
+consteval ArgumentSpec by_pointer(ArgumentSpec argument) {
+  argument.by_pointer = true;
+  return argument;
+}
+
 struct ScalarSpec {
   Scalar scalar;
   std::string_view length;
@@ -118,7 +125,7 @@ consteval RuleSpec at_most(std::string_view left, std::string_view right, std::s
 struct StepSpec {
   Check check;
   ErrorCode code = ErrorCode::bad_param;
-  std::string_view only = {};  // "input.1 dispatch": arguments, or single dimensions; names of rules
+  std::string_view only = {};  // "input.1 dispatch": arguments, or single dimensions; names of others
 };
 
 // The order of checks of all C++ and Python functions.
@@ -229,6 +236,11 @@ constexpr std::int64_t Draft::value_of(int scalar, std::string_view value) const
 }
 
 constexpr Selection Draft::selection(Check check, std::string_view text) const {
+  if (check == Check::scalars) {
+    for (int i = 0; i < scalars.count; ++i)
+      if (scalars[i].name == text) return {static_cast<std::int8_t>(i), -1};
+    throw "no such scalar";
+  }
   if (check == Check::rules) {
     for (int i = 0; i < rules.count; ++i)
       if (rules[i].name == text) return {static_cast<std::int8_t>(i), -1};
@@ -269,6 +281,7 @@ consteval Draft::Draft(std::string_view op_name, std::string_view size_names,
     parsed.optional = spec.is_optional;
     parsed.dtypes = spec.dtype.dtypes;
     parsed.is_lane = spec.dtype.is_lane;
+    parsed.by_pointer = spec.by_pointer;
     arguments.push(parsed);
     Part part{dims.count, 0};
     split(spec.dims, ',', [&](std::string_view dim) { dims.push(parse_extent(dim)), ++part.count; });

@@ -70,6 +70,7 @@ struct Argument {
   std::int8_t like = -1;         // also (or only, if dtypes is empty) the dtype of that argument, if present
   bool is_lane = false;          // instead: the lane_dtype() of that argument
   std::int8_t may_overlap = -1;  // an output that may share memory with that argument
+  bool by_pointer = false;       // a C function takes it as a pointer without a descriptor
   View<Extent> dims;
   constexpr bool is_output() const { return role != Role::in; }
 };
@@ -111,7 +112,7 @@ enum class Check : std::uint8_t {
 };
 
 struct Selection {            // an argument, or one dimension of it
-  std::int8_t argument = -1;  // in the steps `rules` and `data`: the position of a rule or data check
+  std::int8_t argument = -1;  // in the steps `scalars`, `rules` and `data`: the position of one of these
   std::int8_t dim = -1;
 };
 
@@ -120,9 +121,11 @@ struct Step {
   ErrorCode code = ErrorCode::bad_param;
   View<Selection> only;  // empty: everything, in order
 
-  constexpr bool selects_positions() const { return check == Check::rules || check == Check::data; }
-  // Whether the step checks dimension `dim` of the argument at this position (-1: any dimension), or the rule
-  // or data check at this position.
+  constexpr bool selects_positions() const {
+    return check == Check::scalars || check == Check::rules || check == Check::data;
+  }
+  // Whether the step checks dimension `dim` of the argument at this position (-1: any dimension), or the
+  // scalar, rule or data check at this position.
   constexpr bool looks_at(int position, int dim = -1) const {
     if (only.count == 0) return true;
     for (const Selection& one : only)

@@ -94,4 +94,34 @@ BENCHMARK(backward)
     ->Args({200000, 40000, 64, 2, 1})
     ->Unit(benchmark::kMicrosecond);
 
+// Rows by a given index: the cells of a scene as groups.
+void scatter(benchmark::State& state) {
+  const std::int64_t rows = state.range(0), groups = state.range(1), channels = state.range(2);
+  Scene scene(rows, groups, channels);
+  std::vector<std::int64_t> cells(static_cast<std::size_t>(rows));
+  std::mt19937 random(1);
+  for (std::int64_t& cell : cells) cell = static_cast<std::int64_t>(random() % static_cast<unsigned>(groups));
+  std::vector<float> out(static_cast<std::size_t>(groups * channels));
+  std::vector<std::int64_t> argmax(out.size());
+  Context context({.threads = static_cast<int>(state.range(3))});
+  const ConstTensor src = view(scene.feats.data(), {rows, channels}), at = view(cells.data(), {rows});
+  const Tensor to = view(out.data(), {groups, channels});
+  const bool is_max = static_cast<Reduce>(state.range(4)) == Reduce::max;
+  for (auto _ : state) {
+    if (is_max) {
+      scatter_max(context, src, at, to, view(argmax.data(), {groups, channels}));
+    } else {
+      scatter_sum(context, src, at, to);
+    }
+  }
+}
+BENCHMARK(scatter)
+    ->Args({17176, 13743, 128, 1, 0})
+    ->Args({17176, 13743, 128, 1, 2})
+    ->Args({200000, 40000, 64, 1, 0})
+    ->Args({200000, 40000, 64, 2, 0})
+    ->Args({200000, 40000, 64, 1, 2})
+    ->Args({200000, 40000, 64, 2, 2})
+    ->Unit(benchmark::kMicrosecond);
+
 }  // namespace

@@ -23,14 +23,17 @@ namespace {
 mluOpReduceMode_t as_reduce_mode(const ScalarValue& scalar) {
   return static_cast<mluOpReduceMode_t>(scalar.value);
 }
-mluOpStatus_t query_scatter_forward(mluOpHandle_t handle, Descriptors d, Scalars, std::size_t* size) {
+mluOpStatus_t query_scatter_forward(mluOpHandle_t handle, Descriptors d, void* const*, Scalars,
+                                    std::size_t* size) {
   return mluOpGetDynamicPointToVoxelForwardWorkspaceSize(handle, d[0], d[1], size);
 }
-mluOpStatus_t query_scatter_backward(mluOpHandle_t handle, Descriptors d, Scalars s, std::size_t* size) {
+mluOpStatus_t query_scatter_backward(mluOpHandle_t handle, Descriptors d, void* const*, Scalars s,
+                                     std::size_t* size) {
   return mluOpGetDynamicPointToVoxelBackwardWorkspaceSize(handle, as_reduce_mode(s[0]), d[0], d[1], d[2],
                                                           d[3], d[4], d[5], size);
 }
-mluOpStatus_t query_voxelization(mluOpHandle_t handle, Descriptors d, Scalars s, std::size_t* size) {
+mluOpStatus_t query_voxelization(mluOpHandle_t handle, Descriptors d, void* const*, Scalars s,
+                                 std::size_t* size) {
   return mluOpGetVoxelizationWorkspaceSize(handle, d[0], d[1], d[2], as_int(s[1]), as_int(s[2]), as_int(s[3]),
                                            s[0].value == 1, d[3], d[4], d[5], d[6], size);
 }
@@ -49,7 +52,7 @@ std::span<const COperator> c_operators() {
        .invoke =
            [](mluOpHandle_t handle, Descriptors d, void* const*, Scalars s, const Workspace&) {
              std::size_t size = 0;
-             return query_scatter_forward(handle, d, s, &size);
+             return query_scatter_forward(handle, d, nullptr, s, &size);
            },
        .example = "points=6 channels=3"},
       {.signature = &kMluOpDynamicPointToVoxelForward,
@@ -70,7 +73,7 @@ std::span<const COperator> c_operators() {
        .invoke =
            [](mluOpHandle_t handle, Descriptors d, void* const*, Scalars s, const Workspace&) {
              std::size_t size = 0;
-             return query_scatter_backward(handle, d, s, &size);
+             return query_scatter_backward(handle, d, nullptr, s, &size);
            },
        .example = kScatterBackwardExample},
       {.signature = &kMluOpDynamicPointToVoxelBackward,
@@ -100,14 +103,14 @@ std::span<const COperator> c_operators() {
        .example = kScatterBackwardExample,
        .prepare = &fill_scatter_result,
        .query =
-           [](mluOpHandle_t handle, Descriptors d, Scalars s, std::size_t* size) {
+           [](mluOpHandle_t handle, Descriptors d, void* const*, Scalars s, std::size_t* size) {
              return mluOpGetDynamicScatterBackwardWorkspaceSize(handle, as_reduce_mode(s[0]), d[1], size);
            }},
       {.signature = &kMluOpGetVoxelizationWorkspaceSize,
        .invoke =
            [](mluOpHandle_t handle, Descriptors d, void* const*, Scalars s, const Workspace&) {
              std::size_t size = 0;
-             return query_voxelization(handle, d, s, &size);
+             return query_voxelization(handle, d, nullptr, s, &size);
            },
        .example = kVoxelizationExample},
       {.signature = &kMluOpVoxelization,

@@ -60,6 +60,7 @@ struct IndexCase {
     for (const auto& group : members) {
       for (std::int64_t c = 0; c < channels; ++c) {
         std::vector<Number> values;
+        values.reserve(group.size());
         for (const std::int64_t i : group)
           values.push_back(number_of(src[static_cast<std::size_t>(i * channels + c)]));
         f(place++, group, values);

@@ -196,7 +196,8 @@ void check_index_shapes(unsigned seed) {
   for (const std::int64_t rows : {1, 2, 7, 40, 222}) {
     for (const std::int64_t channels : {0, 1, 3, 17, 67}) {
       for (const Order order : kOrders) {
-        compare(make_index_case<T, Index>(order, rows, channels, ++seed), {.offset = seed % 5});
+        ++seed;
+        compare(make_index_case<T, Index>(order, rows, channels, seed), {.offset = seed % 5});
         if (testing::Test::HasFailure()) return;
       }
     }

@@ -26,7 +26,7 @@ std::span<const COperator> c_operators() {
        },
        "expert_token_num_type=1 idx_type=0 rows=5 hidden=3 ranks=2 experts=3 scale_width=2",
        [](const Tensor* t) { fill_counts(t[0], t[1]); },
-       [](mluOpHandle_t handle, Descriptors d, Scalars, std::size_t* size) {
+       [](mluOpHandle_t handle, Descriptors d, void* const*, Scalars, std::size_t* size) {
          return mluOpGetMoeReRoutingWorkspaceSize(handle, d[0], d[1], d[2], size);
        }},
       {&kMluOpMoeReRoutingInverse,

@@ -13,11 +13,11 @@ extern const Signature& kMluOpMutualInformationBackward;
 
 namespace {
 
-mluOpStatus_t query_mutual_information_forward(mluOpHandle_t handle, Descriptors d, Scalars,
+mluOpStatus_t query_mutual_information_forward(mluOpHandle_t handle, Descriptors d, void* const*, Scalars,
                                                std::size_t* size) {
   return mluOpGetMutualInformationForwardWorkspaceSize(handle, d[0], d[1], d[2], d[3], d[4], size);
 }
-mluOpStatus_t query_mutual_information_backward(mluOpHandle_t handle, Descriptors d, Scalars s,
+mluOpStatus_t query_mutual_information_backward(mluOpHandle_t handle, Descriptors d, void* const*, Scalars s,
                                                 std::size_t* size) {
   return mluOpGetMutualInformationBackwardWorkspaceSize(handle, d[0], d[1], d[2], d[3], d[4], s[0].value != 0,
                                                         size);
@@ -31,7 +31,7 @@ std::span<const COperator> c_operators() {
        .invoke =
            [](mluOpHandle_t handle, Descriptors d, void* const*, Scalars s, const Workspace&) {
              std::size_t size = 0;
-             return query_mutual_information_forward(handle, d, s, &size);
+             return query_mutual_information_forward(handle, d, nullptr, s, &size);
            },
        .example = "batch=2 symbols=3 frames=5"},
       {.signature = &kMluOpMutualInformationForward,
@@ -46,7 +46,7 @@ std::span<const COperator> c_operators() {
        .invoke =
            [](mluOpHandle_t handle, Descriptors d, void* const*, Scalars s, const Workspace&) {
              std::size_t size = 0;
-             return query_mutual_information_backward(handle, d, s, &size);
+             return query_mutual_information_backward(handle, d, nullptr, s, &size);
            },
        .example = "overwrite_ans_grad=1 batch=2 symbols=3 frames=5"},
       {.signature = &kMluOpMutualInformationBackward,

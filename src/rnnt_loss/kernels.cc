@@ -161,6 +161,45 @@ void add(const void* row, std::int64_t count, LaneOf<T>* sum) {
       });
 }
 
+template <class T>
+void activate(const void* am, const void* lm, std::int64_t count, RnntActivation activation, LaneOf<T>* to) {
+  using Lane = LaneOf<T>;
+  const Tag<Lane> d;
+  constexpr std::int64_t kStep = kLanes<Lane>;
+  const auto* x = static_cast<const T*>(am);
+  const auto* y = static_cast<const T*>(lm);
+  const auto one = [&](const T* a, const T* b, Lane* h) HWY_ATTR {
+    const auto sum = hn::Add(load(a), load(b));
+    // Neither function of Highway keeps NaN.
+    store(activation == RnntActivation::tanh   ? hn::IfThenElse(hn::Eq(sum, sum), hn::Tanh(d, sum), sum)
+          : activation == RnntActivation::relu ? hn::IfThenZeroElse(hn::Lt(sum, hn::Zero(d)), sum)
+                                               : sum,
+          h);
+  };
+  std::int64_t c = 0;
+  for (; c + kStep <= count; c += kStep) one(x + c, y + c, to + c);
+  if (c == count) return;
+  alignas(kLine) Lane buffer[kStep];
+  one(Tail<T>(x + c, count - c, T{}).values, Tail<T>(y + c, count - c, T{}).values, buffer);
+  std::memcpy(to + c, buffer, static_cast<std::size_t>(count - c) * sizeof(Lane));
+}
+
+template <class Lane>
+void activation_gradient(Lane* grad, const Lane* h, std::int64_t count, RnntActivation activation) {
+  const Tag<Lane> d;
+  constexpr std::int64_t kStep = kLanes<Lane>;
+  if (activation == RnntActivation::none) return;
+  const bool is_tanh = activation == RnntActivation::tanh;
+  std::int64_t c = 0;
+  for (; c + kStep <= count; c += kStep) {
+    const auto g = load(grad + c), v = load(h + c);
+    store(is_tanh ? hn::Mul(g, hn::Sub(hn::Set(d, Lane{1}), hn::Mul(v, v)))
+                  : hn::IfThenElseZero(hn::Gt(v, hn::Zero(d)), g),
+          grad + c);
+  }
+  for (; c < count; ++c) grad[c] = is_tanh ? grad[c] * (1 - h[c] * h[c]) : h[c] > 0 ? grad[c] : 0;
+}
+
 template <class Lane>
 void log(const Lane* from, std::int64_t count, Lane* to) {
   const Tag<Lane> d;
@@ -222,12 +261,14 @@ TURNOUT_BY_DTYPE(Sum, sum)
 TURNOUT_BY_DTYPE(Shifted, shifted)
 TURNOUT_BY_DTYPE(Gradient, gradient)
 TURNOUT_BY_DTYPE(Add, add)
+TURNOUT_BY_DTYPE(Activate, activate)
 #undef TURNOUT_BY_DTYPE
 
 template <class Lane>
-constexpr RowKernels<Lane> kRowKernels = {&largest_of<Lane>,  &sum_of<Lane>,         &shifted_of<Lane>,
-                                          &gradient_of<Lane>, &add_of<Lane>,         &log<Lane>,
-                                          &weights<Lane>,     &negated_product<Lane>};
+constexpr RowKernels<Lane> kRowKernels = {&largest_of<Lane>,          &sum_of<Lane>, &shifted_of<Lane>,
+                                          &gradient_of<Lane>,         &add_of<Lane>, &activate_of<Lane>,
+                                          &activation_gradient<Lane>, &log<Lane>,    &weights<Lane>,
+                                          &negated_product<Lane>};
 constexpr RowKernels<float> kF32 = kRowKernels<float>;
 constexpr RowKernels<double> kF64 = kRowKernels<double>;
 

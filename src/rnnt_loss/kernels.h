@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "simd/isa.h"
+#include "turnout/rnnt_loss.h"
 #include "turnout/tensor.h"
 
 namespace turnout::families::rnnt_loss {
@@ -53,6 +54,14 @@ struct RowKernels {
   // sum[c] += row[c]
   using Add = void (*)(const void* row, std::int64_t count, Lane* sum);
   Add (*add)(DType dtype);
+
+  // to[c] = activation(am[c] + lm[c])
+  using Activate = void (*)(const void* am, const void* lm, std::int64_t count, RnntActivation activation,
+                            Lane* to);
+  Activate (*activate)(DType dtype);
+
+  // grad[c] *= the derivative of the activation whose value is h[c]
+  void (*activation_gradient)(Lane* grad, const Lane* h, std::int64_t count, RnntActivation activation);
 
   // to[t] = log(from[t])
   void (*log)(const Lane* from, std::int64_t count, Lane* to);

@@ -13,6 +13,9 @@ namespace turnout::families::rnnt_loss {
 
 using namespace core;
 
+// Multiply-adds below which a second thread takes longer to wake than it saves.
+inline constexpr double kParallelProducts = 4e6;
+
 struct LatticeShape {
   std::int64_t batch, symbols, frames;
   bool is_modified;  // a symbol takes a frame

@@ -50,6 +50,27 @@ std::span<const Operator> operators() {
        },
        "termination_symbol=3 use_hat_loss=0 batch=2 frames=5 rows=2 classes=4 symbols=3 columns=6",
        [](const Tensor* t) { fill_ranges(t[2]); }},
+      {&kRnntLogprobsFusedForward,
+       [](Context& context, const Tensor* t, const ScalarValue* s) {
+         const ConstTensor am = t[0], lm = t[1], weight = t[2];
+         rnnt_logprobs_fused_forward(
+             context, {am, lm, weight, Optional(t[3]).get(), to_enum<RnntActivation>(s[0])}, t[4], t[5],
+             Optional(t[6]).get(), t[7], t[8], t[9], t[10], {s[1].value, s[2].value != 0});
+       },
+       "activation=1 termination_symbol=3 use_hat_loss=0 batch=2 frames=5 width=6 symbols=3 classes=4 rows=2 "
+       "columns=6",
+       [](const Tensor* t) { fill_ranges(t[5]); }},
+      {&kRnntLogprobsFusedBackward,
+       [](Context& context, const Tensor* t, const ScalarValue* s) {
+         const ConstTensor am = t[0], lm = t[1], weight = t[2];
+         rnnt_logprobs_fused_backward(
+             context, {am, lm, weight, Optional(t[3]).get(), to_enum<RnntActivation>(s[0])}, t[4], t[5],
+             Optional(t[6]).get(), t[7], t[8], t[9], {t[10], t[11], t[12], given(t[13]) ? &t[13] : nullptr},
+             {s[1].value, s[2].value != 0});
+       },
+       "activation=1 termination_symbol=3 use_hat_loss=0 batch=2 frames=5 width=6 symbols=3 classes=4 rows=2 "
+       "columns=6",
+       [](const Tensor* t) { fill_ranges(t[5]); }},
       {&kRnntLogprobsSimpleForward,
        [](Context& context, const Tensor* t, const ScalarValue* s) {
          rnnt_logprobs_simple_forward(context, t[0], t[1], t[2], Optional(t[3]).get(), t[4], t[5], t[6], t[7],

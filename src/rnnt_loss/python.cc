@@ -21,6 +21,9 @@ constexpr PythonFunction kPrunedForward{
     "rnnt_logprobs_pruned_forward", kRnntLogprobsPrunedForward, "", {flag("modified")}};
 constexpr PythonFunction kPrunedBackward{"rnnt_logprobs_pruned_backward", kRnntLogprobsPrunedBackward,
                                          "logits_grad=out"};
+constexpr PythonFunction kFusedForward{
+    "rnnt_logprobs_fused_forward", kRnntLogprobsFusedForward, "", {flag("modified")}};
+constexpr PythonFunction kFusedBackward{"rnnt_logprobs_fused_backward", kRnntLogprobsFusedBackward};
 constexpr PythonFunction kSimpleForward{
     "rnnt_logprobs_simple_forward", kRnntLogprobsSimpleForward, "", {flag("modified")}};
 constexpr PythonFunction kSimpleBackward{"rnnt_logprobs_simple_backward", kRnntLogprobsSimpleBackward};
@@ -115,6 +118,57 @@ nb::object pruned_backward(nb::handle logits, nb::handle symbols, nb::handle ran
   return call.result();
 }
 
+nb::object fused_forward(nb::handle am, nb::handle lm, nb::handle weight, nb::handle bias,
+                         nb::handle activation, nb::handle symbols, nb::handle ranges,
+                         nb::handle termination_symbol, nb::handle boundary, nb::handle modified,
+                         nb::handle use_hat_loss, nb::handle out, bool torch_team) {
+  PythonCall call(kFusedForward, torch_team);
+  const ConstTensor a = call.in(am);
+  const ConstTensor l = call.in(lm), w = call.in(weight);
+  const std::optional<ConstTensor> c = call.optional_in(bias);
+  const RnntJoiner joiner{a, l, w, pointer(c), call.named_choice<RnntActivation>(activation)};
+  const ConstTensor text = call.in(symbols), rows = call.in(ranges);
+  const std::optional<ConstTensor> box = call.optional_in(boundary);
+  const RnntPrunedParams params{call.scalar(termination_symbol), call.flag(use_hat_loss, "use_hat_loss")};
+  const Steps to =
+      steps(call, out, a, text, a.shape[1], call.flag(modified, "modified"), a.shape[1], rows.shape[2]);
+  call.run([&](const Frame& frame) {
+    rnnt_logprobs_fused_forward(frame, joiner, text, rows, pointer(box), to.px, to.py, to.normalizer,
+                                to.nan_at, params);
+  });
+  return call.result();
+}
+
+nb::object fused_backward(nb::handle am, nb::handle lm, nb::handle weight, nb::handle bias,
+                          nb::handle activation, nb::handle symbols, nb::handle ranges, nb::handle normalizer,
+                          nb::handle px_grad, nb::handle py_grad, nb::handle termination_symbol,
+                          nb::handle boundary, nb::handle use_hat_loss, nb::handle out, bool torch_team) {
+  PythonCall call(kFusedBackward, torch_team);
+  const ConstTensor a = call.in(am);
+  const ConstTensor l = call.in(lm), w = call.in(weight);
+  const std::optional<ConstTensor> c = call.optional_in(bias);
+  const RnntJoiner joiner{a, l, w, pointer(c), call.named_choice<RnntActivation>(activation)};
+  const ConstTensor text = call.in(symbols), rows = call.in(ranges);
+  const std::optional<ConstTensor> box = call.optional_in(boundary);
+  const ConstTensor n = call.in(normalizer), gx = call.in(px_grad), gy = call.in(py_grad);
+  const RnntPrunedParams params{call.scalar(termination_symbol), call.flag(use_hat_loss, "use_hat_loss")};
+  const auto to = call.outs(out);
+  const Tensor am_grad = call.out(to[0], a);
+  const Tensor lm_grad = call.out(to[1], l);
+  const Tensor weight_grad = call.out(to[2], w);
+  Tensor bias_grad;
+  if (c) {
+    bias_grad = call.out(to[3], *c);
+  } else {
+    call.no_out();
+  }
+  call.run([&](const Frame& frame) {
+    rnnt_logprobs_fused_backward(frame, joiner, text, rows, pointer(box), n, gx, gy,
+                                 {am_grad, lm_grad, weight_grad, c ? &bias_grad : nullptr}, params);
+  });
+  return call.result();
+}
+
 nb::object simple_forward(nb::handle lm, nb::handle am, nb::handle symbols, nb::handle termination_symbol,
                           nb::handle boundary, nb::handle modified, nb::handle out, bool torch_team) {
   PythonCall call(kSimpleForward, torch_team);
@@ -200,13 +254,15 @@ nb::object align(nb::handle px, nb::handle py, nb::handle boundary, nb::handle o
 
 void bind(nb::module_& module) {
   for (const PythonFunction* function :
-       {&kJointForward, &kJointBackward, &kPrunedForward, &kPrunedBackward, &kSimpleForward, &kSimpleBackward,
-        &kPruneRanges, &kPruningForward, &kPruningBackward, &kAlign})
+       {&kJointForward, &kJointBackward, &kPrunedForward, &kPrunedBackward, &kFusedForward, &kFusedBackward,
+        &kSimpleForward, &kSimpleBackward, &kPruneRanges, &kPruningForward, &kPruningBackward, &kAlign})
     list_function(*function);
   define(module, "rnnt_logprobs_joint_forward", &joint_forward);
   define(module, "rnnt_logprobs_joint_backward", &joint_backward);
   define(module, "rnnt_logprobs_pruned_forward", &pruned_forward);
   define(module, "rnnt_logprobs_pruned_backward", &pruned_backward);
+  define(module, "rnnt_logprobs_fused_forward", &fused_forward);
+  define(module, "rnnt_logprobs_fused_backward", &fused_backward);
   define(module, "rnnt_logprobs_simple_forward", &simple_forward);
   define(module, "rnnt_logprobs_simple_backward", &simple_backward);
   define(module, "rnnt_prune_ranges", &prune_ranges);

@@ -36,6 +36,23 @@ void rnnt_logprobs_pruned_backward(Context& context, const ConstTensor& logits, 
                                                      px_grad, py_grad, logits_grad, params);
 }
 
+void rnnt_logprobs_fused_forward(Context& context, const RnntJoiner& joiner, const ConstTensor& symbols,
+                                 const ConstTensor& ranges, const ConstTensor* boundary, const Tensor& px,
+                                 const Tensor& py, const Tensor& normalizer, const Tensor& nan_at,
+                                 const RnntPrunedParams& params) {
+  families::rnnt_loss::rnnt_logprobs_fused_forward(context, joiner, symbols, ranges, boundary, px, py,
+                                                   normalizer, nan_at, params);
+}
+
+void rnnt_logprobs_fused_backward(Context& context, const RnntJoiner& joiner, const ConstTensor& symbols,
+                                  const ConstTensor& ranges, const ConstTensor* boundary,
+                                  const ConstTensor& normalizer, const ConstTensor& px_grad,
+                                  const ConstTensor& py_grad, const RnntJoinerGrads& grads,
+                                  const RnntPrunedParams& params) {
+  families::rnnt_loss::rnnt_logprobs_fused_backward(context, joiner, symbols, ranges, boundary, normalizer,
+                                                    px_grad, py_grad, grads, params);
+}
+
 void rnnt_logprobs_simple_forward(Context& context, const ConstTensor& lm, const ConstTensor& am,
                                   const ConstTensor& symbols, const ConstTensor* boundary, const Tensor& px,
                                   const Tensor& py, const Tensor& normalizer, const Tensor& nan_at,

@@ -26,6 +26,15 @@ void rnnt_logprobs_pruned_backward(const Frame& frame, const ConstTensor& logits
                                    const ConstTensor& normalizer, const ConstTensor& px_grad,
                                    const ConstTensor& py_grad, const Tensor& logits_grad,
                                    const RnntPrunedParams& params);
+void rnnt_logprobs_fused_forward(const Frame& frame, const RnntJoiner& joiner, const ConstTensor& symbols,
+                                 const ConstTensor& ranges, const ConstTensor* boundary, const Tensor& px,
+                                 const Tensor& py, const Tensor& normalizer, const Tensor& nan_at,
+                                 const RnntPrunedParams& params);
+void rnnt_logprobs_fused_backward(const Frame& frame, const RnntJoiner& joiner, const ConstTensor& symbols,
+                                  const ConstTensor& ranges, const ConstTensor* boundary,
+                                  const ConstTensor& normalizer, const ConstTensor& px_grad,
+                                  const ConstTensor& py_grad, const RnntJoinerGrads& grads,
+                                  const RnntPrunedParams& params);
 void rnnt_logprobs_simple_forward(const Frame& frame, const ConstTensor& lm, const ConstTensor& am,
                                   const ConstTensor& symbols, const ConstTensor* boundary, const Tensor& px,
                                   const Tensor& py, const Tensor& normalizer, const Tensor& nan_at,

@@ -78,6 +78,34 @@ inline constexpr const Signature& kRnntLogprobsPrunedBackward = signature([] {
       {kTerminationIsAClass, kFewestColumns, kMostColumns, kFewestRows, kMostRows}};
 });
 
+inline constexpr ScalarSpec kActivation = choice("activation", "none tanh relu");
+inline constexpr ArgumentSpec kJoinerLm = in("lm", like("am"), "batch, symbols + 1, width");
+inline constexpr ArgumentSpec kWeight = in("weight", like("am"), "classes, width");
+inline constexpr ArgumentSpec kBias = optional(in("bias", like("am"), "classes"));
+
+inline constexpr const Signature& kRnntLogprobsFusedForward = signature([] {
+  return Draft{
+      "rnnt_logprobs_fused_forward",
+      "batch frames width symbols classes rows columns",
+      {kActivation, kTermination, flag("use_hat_loss")},
+      {in("am", kFloats, "batch, frames, width"), kJoinerLm, kWeight, kBias, kSymbols, kRanges, kBoundary,
+       px("am"), py("am"), out("normalizer", lane_of("am"), "batch, frames, rows"), kNanAt},
+      {kTerminationIsAClass, kFewestColumns, kMostColumns, kFewestRows, kMostRows}};
+});
+
+inline constexpr const Signature& kRnntLogprobsFusedBackward = signature([] {
+  return Draft{"rnnt_logprobs_fused_backward",
+               "batch frames width symbols classes rows columns",
+               {kActivation, kTermination, flag("use_hat_loss")},
+               {in("am", kFloats, "batch, frames, width"), kJoinerLm, kWeight, kBias, kSymbols, kRanges,
+                kBoundary, in("normalizer", lane_of("am"), "batch, frames, rows"), px_grad("am"),
+                py_grad("am"), out("am_grad", like("am"), "batch, frames, width"),
+                out("lm_grad", like("am"), "batch, symbols + 1, width"),
+                out("weight_grad", like("am"), "classes, width"),
+                required_with("bias", out("bias_grad", like("am"), "classes"))},
+               {kTerminationIsAClass, kFewestColumns, kMostColumns, kFewestRows, kMostRows}};
+});
+
 inline constexpr const Signature& kRnntLogprobsSimpleForward = signature([] {
   return Draft{"rnnt_logprobs_simple_forward",
                "batch symbols classes frames columns",

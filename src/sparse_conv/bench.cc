@@ -123,7 +123,8 @@ struct Scene {
   }
 };
 
-enum class Part { forward, data, filter };
+// `kept`: along an index that was made before.
+enum class Part { forward, data, filter, forward_kept, data_kept };
 
 template <Part part, class T = float>
 void convolution(benchmark::State& state) {
@@ -136,12 +137,23 @@ void convolution(benchmark::State& state) {
   const ConstTensor pairs = view(scene.pairs.data(), {27, 2, rows}), num = view(scene.num.data(), {27});
   const Tensor x = view(features.data(), {rows, channels}), y = view(out.data(), {rows, channels});
   const Tensor w = view(filters.data(), {27, channels, channels});
+  std::vector<std::int64_t> index;
+  if constexpr (part == Part::forward_kept || part == Part::data_kept) {
+    const IndiceConvolutionIndex by_row(context, pairs, num, {rows, rows, part == Part::data_kept});
+    index.resize(static_cast<std::size_t>(by_row.size()));
+    by_row.write(view(index.data(), {by_row.size()}));
+  }
+  const ConstTensor kept = view(index.data(), {static_cast<std::int64_t>(index.size())});
   const double peak = core::fma_peak(context.isa(), sizeof(T) == 8);
   std::clock_t spent = 0;  // of this process: what others do beside it does not count
   for (auto _ : state) {
     const std::clock_t begin = std::clock();
     if constexpr (part == Part::forward) {
       indice_convolution_forward(context, x, w, pairs, num, nullptr, y);
+    } else if constexpr (part == Part::forward_kept) {
+      indice_convolution_forward(context, x, w, pairs, num, nullptr, y, {.index = &kept});
+    } else if constexpr (part == Part::data_kept) {
+      indice_convolution_backward_data(context, x, w, pairs, num, y, {.index = &kept});
     } else if constexpr (part == Part::data) {
       indice_convolution_backward_data(context, x, w, pairs, num, y);
     } else {
@@ -158,7 +170,25 @@ void convolution(benchmark::State& state) {
 #define TURNOUT_CHANNELS ->ArgsProduct({{16, 32, 64, 128}, {1, 2}})->Unit(benchmark::kMillisecond)
 BENCHMARK(convolution<Part::forward>) TURNOUT_CHANNELS;
 BENCHMARK(convolution<Part::data>) TURNOUT_CHANNELS;
+BENCHMARK(convolution<Part::forward_kept>) TURNOUT_CHANNELS;
+BENCHMARK(convolution<Part::data_kept>) TURNOUT_CHANNELS;
 BENCHMARK(convolution<Part::filter>) TURNOUT_CHANNELS;
 BENCHMARK(convolution<Part::forward, bf16>) TURNOUT_CHANNELS;
+
+// What such an index takes, once.
+void convolution_index(benchmark::State& state) {
+  static const Scene scene;
+  const std::int64_t rows = scene.rows;
+  Context context({.threads = static_cast<int>(state.range(0))});
+  const ConstTensor pairs = view(scene.pairs.data(), {27, 2, rows}), num = view(scene.num.data(), {27});
+  std::vector<std::int64_t> index;
+  for (auto _ : state) {
+    const IndiceConvolutionIndex by_row(context, pairs, num, {rows, rows});
+    index.resize(static_cast<std::size_t>(by_row.size()));
+    by_row.write(view(index.data(), {by_row.size()}));
+  }
+  state.counters["pairs"] = static_cast<double>(scene.total);
+}
+BENCHMARK(convolution_index)->Arg(1)->Arg(2)->Unit(benchmark::kMillisecond);
 
 }  // namespace

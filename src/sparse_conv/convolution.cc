@@ -52,7 +52,7 @@ struct ConvolutionPlan<Lane>::Worker {
 
 template <class Lane>
 ConvolutionPlan<Lane>::ConvolutionPlan(const Pairs& pairs, const ConvolutionShape& shape, int threads,
-                                       Isa isa)
+                                       Isa isa, const ConstTensor* index)
     : pairs_(pairs),
       shape_(shape),
       kernels_(matrix::kernels<Lane>(isa)),
@@ -60,14 +60,17 @@ ConvolutionPlan<Lane>::ConvolutionPlan(const Pairs& pairs, const ConvolutionShap
       block_bits_(block_bits_for(pairs.to_rows, padded_columns_ * std::int64_t{sizeof(Lane)}, threads)),
       threads_(threads_for(pairs, shape, threads)),
       batch_(batch_for(shape.depth * std::int64_t{sizeof(Lane)})),
-      lists_(pairs, block_bits_, threads_) {}
+      lists_(pairs, block_bits_, threads_) {
+  if (index != nullptr) kept_.emplace(*index, pairs);
+}
 
 template <class Lane>
 std::size_t ConvolutionPlan<Lane>::scratch_bytes() const {
   const bool widens = size_of(shape_.dtype) == 2;
   const std::size_t worker = array_bytes<Lane>(padded_columns_ << block_bits_) +
                              (widens ? array_bytes<Lane>(batch_ * shape_.depth) : 0);
-  return lists_.scratch_bytes() +
+  return (kept_ ? kept_->scratch_bytes()
+                : lists_.scratch_bytes() + array_bytes<std::int64_t>(lists_.words())) +
          array_bytes<Lane>(pairs_.offsets * kernels_.packed_size(shape_.depth, shape_.columns)) +
          array_bytes<Lane>(padded_columns_) + static_cast<std::size_t>(threads_) * worker;
 }
@@ -78,7 +81,7 @@ void ConvolutionPlan<Lane>::pack(Context& context, const ConvolutionOperands& op
   const std::int64_t grain = threads_ == 1 ? pairs_.offsets : 1;
   parallel_for(context, pairs_.offsets, grain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t k = begin; k < end; ++k) {
-      if (pairs_.counts[k] == 0) continue;
+      if (pairs_.counts[k] == 0 && !kept_) continue;  // a kept index may have it even so
       const auto* from = static_cast<const std::byte*>(operands.filters) +
                          k * operands.offset_stride * size_of(shape_.dtype);
       kernels_.pack(
@@ -93,7 +96,8 @@ void ConvolutionPlan<Lane>::pack(Context& context, const ConvolutionOperands& op
 template <class Lane>
 void ConvolutionPlan<Lane>::add_block(std::int64_t block, const ConvolutionOperands& operands,
                                       const Worker& worker) const {
-  const std::int64_t rows = lists_.rows(block);
+  const PairsByRow own{pairs_.to_rows, block_bits_};
+  const std::int64_t rows = own.rows(block);
   const std::int64_t from_bytes = shape_.depth * size_of(shape_.dtype);
   const std::int64_t to_bytes = shape_.columns * size_of(shape_.dtype);
   const std::int64_t packed_size = kernels_.packed_size(shape_.depth, shape_.columns);
@@ -103,25 +107,37 @@ void ConvolutionPlan<Lane>::add_block(std::int64_t block, const ConvolutionOpera
   const void* there[kMostBatch];
   const Lane* from[kMostBatch];
   Lane* to[kMostBatch];
-  const ListedPair* const end = lists_.end(block);
-  for (const ListedPair* pair = lists_.begin(block); pair < end;) {
-    const std::int64_t k = pair->offset();
+  // A block of a kept index may have more rows than `block`; pairs of other rows are skipped. Source rows and
+  // offsets are clamped, because the memory of a kept index may change during the call.
+  const int more_bits = by_row_.block_bits - block_bits_;
+  const std::int64_t of_index = block >> more_bits;
+  const std::int64_t first = own.first_row(block) - by_row_.first_row(of_index);
+  const std::int64_t last_from = pairs_.from_rows - 1, last_offset = pairs_.offsets - 1;
+  const ListedPair* const end = by_row_.end(of_index);
+  for (const ListedPair* pair = by_row_.begin(of_index); pair < end;) {
+    ListedPair one = *pair;
+    const std::int64_t k = one.offset();
     std::int64_t count = 0;
-    for (; count < batch_ && pair < end && pair->offset() == k; ++count, ++pair) {
-      there[count] = base + pair->from() * from_bytes;
-      to[count] = worker.sums + pair->row() * padded_columns_;
-    }
+    do {
+      const auto row = static_cast<std::uint64_t>(one.row() - first);
+      if (row < static_cast<std::uint64_t>(rows)) {
+        const std::byte* at = base + std::min(one.from(), last_from) * from_bytes;
+        there[count] = at;
+        from[count] = reinterpret_cast<const Lane*>(at);
+        to[count++] = worker.sums + static_cast<std::int64_t>(row) * padded_columns_;
+      }
+      if (++pair == end) break;
+      one = *pair;
+    } while (count < batch_ && one.offset() == k);
     if (size_of(shape_.dtype) == 2) {
       kernels_.widen(there, shape_.dtype, count, shape_.depth, worker.wide, shape_.depth);
       for (std::int64_t i = 0; i < count; ++i) from[i] = worker.wide + i * shape_.depth;
-    } else {
-      for (std::int64_t i = 0; i < count; ++i) from[i] = static_cast<const Lane*>(there[i]);
     }
-    kernels_.multiply(from, to, count, packed_ + k * packed_size, shape_.depth, padded_columns_,
-                      matrix::Write::add);
+    kernels_.multiply(from, to, count, packed_ + std::min(k, last_offset) * packed_size, shape_.depth,
+                      padded_columns_, matrix::Write::add);
   }
 
-  auto* out = static_cast<std::byte*>(operands.to) + lists_.first_row(block) * to_bytes;
+  auto* out = static_cast<std::byte*>(operands.to) + own.first_row(block) * to_bytes;
   const Lane* bias = operands.bias != nullptr ? bias_ : nullptr;
   for (std::int64_t row = 0; row < rows; ++row)
     kernels_.round(worker.sums + row * padded_columns_, bias, shape_.columns, out + row * to_bytes,
@@ -131,7 +147,11 @@ void ConvolutionPlan<Lane>::add_block(std::int64_t block, const ConvolutionOpera
 template <class Lane>
 void ConvolutionPlan<Lane>::run(Context& context, Call& call, std::string_view op, const PairRows& from,
                                 const PairRows& to, const ConvolutionOperands& operands, Scratch& scratch) {
-  lists_.build(context, call, op, from, to, scratch);
+  if (kept_) {
+    by_row_ = kept_->check(context, call, op, from, scratch);
+  } else {
+    by_row_ = lists_.build(context, call, op, from, to, scratch.take<std::int64_t>(lists_.words()), scratch);
+  }
   packed_ = scratch.take<Lane>(pairs_.offsets * kernels_.packed_size(shape_.depth, shape_.columns));
   bias_ = scratch.take<Lane>(padded_columns_);
   const std::int64_t sums = padded_columns_ << block_bits_;
@@ -139,8 +159,9 @@ void ConvolutionPlan<Lane>::run(Context& context, Call& call, std::string_view o
   auto* memory = scratch.take<std::byte>(0);
   const auto worker_bytes = array_bytes<Lane>(sums) + array_bytes<Lane>(wide);
   pack(context, operands);
+  const std::int64_t blocks = PairsByRow{pairs_.to_rows, block_bits_}.blocks();
   parallel_for(
-      context, lists_.blocks(), threads_ == 1 ? lists_.blocks() : 1,
+      context, blocks, threads_ == 1 ? blocks : 1,
       [&](std::int64_t begin, std::int64_t end, int number) {
         std::byte* own = memory + static_cast<std::size_t>(number) * worker_bytes;
         const Worker worker{reinterpret_cast<Lane*>(own),
@@ -155,16 +176,20 @@ template class ConvolutionPlan<double>;
 
 namespace {
 
+Slot slot_of(const ConstTensor* optional) { return optional != nullptr ? Slot(*optional) : Slot(); }
+
 // One convolution after the checks of its signature.
 void convolve(Context& context, Call& call, std::string_view op, const ConstTensor& indice_pairs,
-              const ConstTensor& indice_num, const PairRows& from, const PairRows& to, bool subm,
-              const ConvolutionShape& shape, const ConvolutionOperands& operands) {
-  const Pairs pairs = read_pairs(call, op, indice_pairs, indice_num, from, to, subm);
+              const ConstTensor& indice_num, const PairRows& from, const PairRows& to,
+              const IndiceConvolutionParams& params, const ConvolutionShape& shape,
+              const ConvolutionOperands& operands) {
+  Pairs pairs = read_pairs(call, op, indice_pairs, indice_num, from, to, params.subm);
   const auto run = [&](auto lane) {
     using Lane = typename decltype(lane)::type;
-    ConvolutionPlan<Lane> plan(pairs, shape, context.threads(), context.isa());
-    call.chose("blocks of rows", plan.threads());
-    Scratch scratch = call.lease(plan.scratch_bytes());
+    ConvolutionPlan<Lane> plan(pairs, shape, context.threads(), context.isa(), params.index);
+    call.chose(params.index != nullptr ? "blocks of a kept index" : "blocks of rows", plan.threads());
+    Scratch& scratch = call.scratch(pairs.scratch_bytes() + plan.scratch_bytes());
+    keep_counts(call, op, indice_num, pairs, scratch);
     plan.run(context, call, op, from, to, operands, scratch);
   };
   if (shape.dtype == DType::f64) {
@@ -180,14 +205,13 @@ void indice_convolution_forward(const Frame& frame, const ConstTensor& features,
                                 const ConstTensor* bias, const Tensor& features_out,
                                 const IndiceConvolutionParams& params) {
   Context& context = frame.context;
-  Call call(
-      frame, kIndiceConvolutionForward,
-      {features, filters, indice_pairs, indice_num, bias != nullptr ? Slot(*bias) : Slot(), features_out},
-      {params.inverse, params.subm});
+  Call call(frame, kIndiceConvolutionForward,
+            {features, filters, indice_pairs, indice_num, slot_of(bias), slot_of(params.index), features_out},
+            {params.inverse, params.subm});
   if (call.nothing_to_do()) return;
   convolve(context, call, kIndiceConvolutionForward.op, indice_pairs, indice_num,
            {"features", params.inverse ? 1 : 0, features.shape[0]},
-           {"features_out", params.inverse ? 0 : 1, features_out.shape[0]}, params.subm,
+           {"features_out", params.inverse ? 0 : 1, features_out.shape[0]}, params,
            {features.dtype, features.shape[1], features_out.shape[1]},
            {features.data, bias != nullptr ? bias->data : nullptr, features_out.data, filters.data,
             filters.stride[0], filters.stride[1], filters.stride[2]});
@@ -199,11 +223,12 @@ void indice_convolution_backward_data(const Frame& frame, const ConstTensor& out
                                       const IndiceConvolutionParams& params) {
   Context& context = frame.context;
   Call call(frame, kIndiceConvolutionBackwardData,
-            {output_grad, filters, indice_pairs, indice_num, input_grad}, {params.inverse, params.subm});
+            {output_grad, filters, indice_pairs, indice_num, slot_of(params.index), input_grad},
+            {params.inverse, params.subm});
   if (call.nothing_to_do()) return;
   convolve(context, call, kIndiceConvolutionBackwardData.op, indice_pairs, indice_num,
            {"output_grad", params.inverse ? 0 : 1, output_grad.shape[0]},
-           {"input_grad", params.inverse ? 1 : 0, input_grad.shape[0]}, params.subm,
+           {"input_grad", params.inverse ? 1 : 0, input_grad.shape[0]}, params,
            {output_grad.dtype, output_grad.shape[1], input_grad.shape[1]},
            {output_grad.data, nullptr, input_grad.data, filters.data, filters.stride[0], filters.stride[2],
             filters.stride[1]});

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 #include "matrix/matrix.h"
 #include "runtime/call.h"
+#include "sparse_conv/kept_index.h"
 #include "sparse_conv/pair_lists.h"
 
 namespace turnout::families::sparse_conv {
@@ -32,7 +34,9 @@ struct ConvolutionOperands {
 template <class Lane>
 class ConvolutionPlan {
  public:
-  ConvolutionPlan(const Pairs& pairs, const ConvolutionShape& shape, int threads, Isa isa);
+  // index: one that was made of these pairs before, or nullptr.
+  ConvolutionPlan(const Pairs& pairs, const ConvolutionShape& shape, int threads, Isa isa,
+                  const ConstTensor* index = nullptr);
 
   std::size_t scratch_bytes() const;
   int threads() const { return threads_; }
@@ -53,6 +57,8 @@ class ConvolutionPlan {
   const int block_bits_, threads_;
   const std::int64_t batch_;  // pairs that are multiplied together
   PairLists lists_;
+  std::optional<KeptIndex> kept_;
+  PairsByRow by_row_;
   Lane *packed_ = nullptr, *bias_ = nullptr;
 };
 

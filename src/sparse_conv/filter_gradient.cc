@@ -174,13 +174,14 @@ void indice_convolution_backward_filter(const Frame& frame, const ConstTensor& f
   if (call.nothing_to_do()) return;
   const PairRows from{"features", params.inverse ? 1 : 0, features.shape[0]};
   const PairRows with{"output_grad", params.inverse ? 0 : 1, output_grad.shape[0]};
-  const Pairs pairs = read_pairs(call, kOp.op, indice_pairs, indice_num, from, with, params.subm);
-  check_pairs(context, call, kOp.op, pairs, from, with);
+  Pairs pairs = read_pairs(call, kOp.op, indice_pairs, indice_num, from, with, params.subm);
   const auto run = [&](auto lane) {
     FilterGradientPlan<typename decltype(lane)::type> plan(
         pairs, {features.dtype, features.shape[1], output_grad.shape[1]}, context.threads(), context.isa());
     call.chose("chunks of pairs", plan.threads());
-    Scratch scratch = call.lease(plan.scratch_bytes());
+    Scratch& scratch = call.scratch(pairs.scratch_bytes() + plan.scratch_bytes());
+    keep_counts(call, kOp.op, indice_num, pairs, scratch);
+    check_pairs(context, call, kOp.op, pairs, from, with);
     plan.run(context, {features.data, output_grad.data, filters_grad.data}, scratch);
   };
   if (features.dtype == DType::f64) {

@@ -169,6 +169,36 @@ void run_convolution(FuzzInput& in) {
               indice_convolution_backward_data(context, dy, w, pairs_view, num_view,
                                                view(to, {rows, channels}), params);
             });
+    // Along a kept index, which may have a word that is not right: refused, or the sum of other pairs.
+    std::vector<std::int64_t> index;
+    bool made = true;
+    try {
+      const IndiceConvolutionIndex by_row(context, pairs_view, num_view,
+                                          {rows, out_rows, params.inverse, params.subm});
+      index.resize(static_cast<std::size_t>(by_row.size()));
+      by_row.write(view(index.data(), {by_row.size()}));
+    } catch (const Error&) {
+      made = false;
+    }
+    require(made == legal);
+    if (made) {
+      const bool corrupt = in.one_in(4);
+      if (corrupt)
+        index[static_cast<std::size_t>(in.between(0, static_cast<std::int64_t>(index.size()) - 1))] ^=
+            std::int64_t{1} << in.between(0, 63);
+      const ConstTensor kept = view(index.data(), {static_cast<std::int64_t>(index.size())});
+      std::vector<float> along(static_cast<std::size_t>(out_rows * out_channels), 7);
+      try {
+        indice_convolution_forward(context, x, w, pairs_view, num_view, &b,
+                                   view(along.data(), {out_rows, out_channels}),
+                                   {params.inverse, params.subm, &kept});
+        const auto expected = reference::indice_convolution_forward(
+            features, filters, bias.values.data(), pairs, static_cast<std::size_t>(out_rows));
+        require(corrupt || along == expected.values);
+      } catch (const Error&) {
+        require(corrupt && along == std::vector<float>(along.size(), 7));
+      }
+    }
     compare(reference::indice_convolution_backward_filter(features, grad, pairs), [&](float* to) {
       indice_convolution_backward_filter(context, x, dy, pairs_view, num_view,
                                          view(to, {offsets, channels, out_channels}), params);

@@ -30,23 +30,31 @@ std::span<const Operator> operators() {
        "dims=3 out_rows=9"},
       {&kIndiceConvolutionForward,
        [](Context& context, const Tensor* t, const ScalarValue* s) {
-         const ConstTensor bias = t[4];
-         indice_convolution_forward(context, t[0], t[1], t[2], t[3], given(t[4]) ? &bias : nullptr, t[5],
-                                    {s[0].value != 0, s[1].value != 0});
+         const ConstTensor bias = t[4], index = t[5];
+         indice_convolution_forward(context, t[0], t[1], t[2], t[3], given(t[4]) ? &bias : nullptr, t[6],
+                                    {s[0].value != 0, s[1].value != 0, given(t[5]) ? &index : nullptr});
        },
-       "inverse=0 subm=0 rows=5 in_channels=3 offsets=4 out_channels=2 columns=6 out_rows=7"},
+       "inverse=0 subm=0 rows=5 in_channels=3 offsets=4 out_channels=2 columns=6 words=2 out_rows=7"},
       {&kIndiceConvolutionBackwardData,
        [](Context& context, const Tensor* t, const ScalarValue* s) {
-         indice_convolution_backward_data(context, t[0], t[1], t[2], t[3], t[4],
-                                          {s[0].value != 0, s[1].value != 0});
+         const ConstTensor index = t[4];
+         indice_convolution_backward_data(context, t[0], t[1], t[2], t[3], t[5],
+                                          {s[0].value != 0, s[1].value != 0, given(t[4]) ? &index : nullptr});
        },
-       "inverse=0 subm=0 rows=5 in_channels=3 offsets=4 out_channels=2 columns=6 out_rows=7"},
+       "inverse=0 subm=0 rows=5 in_channels=3 offsets=4 out_channels=2 columns=6 words=2 out_rows=7"},
       {&kIndiceConvolutionBackwardFilter,
        [](Context& context, const Tensor* t, const ScalarValue* s) {
          indice_convolution_backward_filter(context, t[0], t[1], t[2], t[3], t[4],
                                             {s[0].value != 0, s[1].value != 0});
        },
        "inverse=0 subm=0 rows=5 in_channels=3 offsets=4 out_channels=2 columns=6 out_rows=7"},
+      {&kIndiceConvolutionIndex,
+       [](Context& context, const Tensor* t, const ScalarValue* s) {
+         IndiceConvolutionIndex(context, t[0], t[1],
+                                {s[0].value, s[1].value, s[2].value != 0, s[3].value != 0})
+             .write(t[2]);
+       },
+       "rows=5 out_rows=7 inverse=0 subm=0 offsets=4 columns=6 words=2"},
       {&kIndiceMaxPoolForward,
        [](Context& context, const Tensor* t, const ScalarValue* s) {
          indice_max_pool_forward(context, t[0], t[1], t[2], t[3], to_enum<PoolInit>(s[0]));

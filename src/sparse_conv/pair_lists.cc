@@ -12,6 +12,7 @@ namespace turnout::families::sparse_conv {
 namespace {
 
 constexpr std::int64_t kLeastChunk = 16 << 10;  // the fewest pairs per chunk
+constexpr std::string_view kChanged = " changed during the call, expected no other thread to write to it";
 
 // Whether all n values are in 0 .. limit-1. The loop has no early exit, so that the compiler vectorizes it.
 bool all_below(const std::int32_t* values, std::int64_t n, std::int64_t limit) {
@@ -29,6 +30,17 @@ bool never_descend(const std::int32_t* values, std::int64_t n) {
 
 std::uint32_t clamped(std::int32_t value, std::uint32_t last) {
   return std::min(static_cast<std::uint32_t>(value), last);
+}
+
+// Calls f(k, count) for each offset. Counts are clamped to 0 .. columns: the caller's may have changed since
+// they were checked.
+template <class F>
+void each_count(const ConstTensor& indice_num, std::int64_t columns, const F& f) {
+  visit_index(indice_num.dtype, [&](auto type) {
+    const auto* given = static_cast<const typename decltype(type)::type*>(indice_num.data);
+    for (std::int64_t k = 0; k < indice_num.shape[0]; ++k)
+      f(k, std::clamp<std::int64_t>(given[k], 0, columns));
+  });
 }
 
 // Calls f(k, first, last) for each offset k that has pairs among begin .. end-1 in the numbering over all
@@ -69,46 +81,55 @@ std::int64_t first_bad(const Pairs& pairs, std::int64_t k, std::int64_t first, s
   return last;  // the value out of range has changed in the meantime
 }
 
-// Sets `least` to the minimum of itself and `value`.
-void keep_least(std::atomic<std::int64_t>& least, std::int64_t value) {
-  std::int64_t seen = least.load(std::memory_order_relaxed);
-  while (value < seen && !least.compare_exchange_weak(seen, value, std::memory_order_relaxed)) {
-  }
-}
-
 }  // namespace
+
+Pairs sum_pairs(const ConstTensor& indice_pairs, const ConstTensor& indice_num, const PairRows& from,
+                const PairRows& to, bool subm) {
+  Pairs pairs{.entries = static_cast<const std::int32_t*>(indice_pairs.data),
+              .offsets = indice_num.shape[0],
+              .columns = indice_pairs.shape[2],
+              .from_side = from.side,
+              .to_side = to.side,
+              .from_rows = from.rows,
+              .to_rows = to.rows};
+  std::int64_t most = -1;
+  each_count(indice_num, pairs.columns, [&](std::int64_t k, std::int64_t count) {
+    pairs.total += count;
+    if (!subm || count <= most) return;
+    most = count;
+    pairs.identity = k;
+  });
+  if (pairs.identity >= 0) pairs.total += to.rows - most;
+  return pairs;
+}
 
 Pairs read_pairs(Call& call, std::string_view op, const ConstTensor& indice_pairs,
                  const ConstTensor& indice_num, const PairRows& from, const PairRows& to, bool subm) {
-  const std::int64_t offsets = indice_num.shape[0], columns = indice_pairs.shape[2];
-  auto* counts =
-      call.scratch(array_bytes<std::int64_t>(std::max<std::int64_t>(offsets, 1))).take<std::int64_t>(offsets);
-  visit_index(indice_num.dtype, [&](auto type) {
-    const auto* given = static_cast<const typename decltype(type)::type*>(indice_num.data);
-    for (std::int64_t k = 0; k < offsets; ++k) counts[k] = given[k];
-  });
-  Pairs pairs{static_cast<const std::int32_t*>(indice_pairs.data),
-              offsets,
-              columns,
-              counts,
-              0,
-              -1,
-              from.side,
-              to.side,
-              from.rows,
-              to.rows};
+  const std::int64_t columns = indice_pairs.shape[2];
   call.check([&] {
-    for (std::int64_t k = 0; k < offsets; ++k)
-      if (counts[k] < 0 || counts[k] > columns)
-        throw Error(ErrorCode::bad_param, concat(op, ": indice_num[", k, "] is ", counts[k],
-                                                 ", expected 0 .. ", columns, ", indice_pairs.shape[2]"));
+    visit_index(indice_num.dtype, [&](auto type) {
+      const auto* given = static_cast<const typename decltype(type)::type*>(indice_num.data);
+      for (std::int64_t k = 0; k < indice_num.shape[0]; ++k)
+        if (const std::int64_t count = given[k]; count < 0 || count > columns)
+          throw Error(ErrorCode::bad_param, concat(op, ": indice_num[", k, "] is ", count, ", expected 0 .. ",
+                                                   columns, ", indice_pairs.shape[2]"));
+    });
   });
-  if (subm && offsets > 0) {
-    pairs.identity = std::max_element(counts, counts + offsets) - counts;
-    counts[pairs.identity] = to.rows;
-  }
-  for (std::int64_t k = 0; k < offsets; ++k) pairs.total += counts[k];
-  return pairs;
+  return sum_pairs(indice_pairs, indice_num, from, to, subm);
+}
+
+void keep_counts(Call& call, std::string_view op, const ConstTensor& indice_num, Pairs& pairs,
+                 Scratch& scratch) {
+  auto* counts = scratch.take<std::int64_t>(pairs.offsets);
+  std::int64_t total = 0;
+  each_count(indice_num, pairs.columns, [&](std::int64_t k, std::int64_t count) {
+    counts[k] = k == pairs.identity ? pairs.to_rows : count;
+    total += counts[k];
+  });
+  call.check([&] {
+    if (total != pairs.total) throw Error(ErrorCode::bad_param, concat(op, ": indice_num", kChanged));
+  });
+  pairs.counts = counts;
 }
 
 void check_pairs(Context& context, Call& call, std::string_view op, const Pairs& pairs, const PairRows& from,
@@ -135,18 +156,13 @@ struct PairLists::Run {
 
 PairLists::PairLists(const Pairs& pairs, int block_bits, int threads)
     : pairs_(pairs),
-      block_bits_(block_bits),
-      blocks_((pairs.to_rows + (std::int64_t{1} << block_bits) - 1) >> block_bits),
+      by_row_{pairs.to_rows, block_bits},
+      blocks_(by_row_.blocks()),
       chunks_(threads == 1 ? 1 : std::clamp<std::int64_t>(pairs.total / kLeastChunk, 1, 4 * threads)) {}
 
 std::size_t PairLists::scratch_bytes() const {
-  return array_bytes<ListedPair>(pairs_.total) + array_bytes<std::int64_t>(blocks_ + 1) +
-         2 * array_bytes<std::int64_t>(chunks_ * blocks_) +
+  return 2 * array_bytes<std::int64_t>(chunks_ * blocks_) +
          array_bytes<std::uint8_t>(chunks_ + pairs_.offsets);
-}
-
-std::int64_t PairLists::rows(std::int64_t block) const {
-  return std::min(std::int64_t{1} << block_bits_, pairs_.to_rows - first_row(block));
 }
 
 template <class F>
@@ -167,7 +183,8 @@ template <class F>
 void PairLists::each_block_of(const Run& run, const F& f) const {
   if (run.offset == pairs_.identity) {
     for (std::int64_t row = run.first; row < run.last;) {
-      const std::int64_t block = row >> block_bits_, end = std::min(first_row(block + 1), run.last);
+      const std::int64_t block = row >> by_row_.block_bits,
+                         end = std::min(by_row_.first_row(block + 1), run.last);
       f(block, row, end);
       row = end;
     }
@@ -176,11 +193,11 @@ void PairLists::each_block_of(const Run& run, const F& f) const {
   const std::int32_t* to = pairs_.to(run.offset);
   const auto last_row = static_cast<std::uint32_t>(pairs_.to_rows - 1);
   for (std::int64_t j = run.first; j < run.last;) {
-    const std::int64_t block = clamped(to[j], last_row) >> block_bits_;
+    const std::int64_t block = clamped(to[j], last_row) >> by_row_.block_bits;
     std::int64_t end = j + 1;
     if (*run.ascending) {
       const std::int64_t most = std::min(run.last, j + ListedPair::kMostRows);
-      end = std::lower_bound(to + end, to + most, first_row(block + 1)) - to;
+      end = std::lower_bound(to + end, to + most, by_row_.first_row(block + 1)) - to;
     }
     f(block, j, end);
     j = end;
@@ -213,8 +230,8 @@ bool PairLists::place(std::int64_t chunk) {
     const bool is_identity = run.offset == pairs_.identity;
     const std::int32_t *from = pairs_.from(run.offset), *to = pairs_.to(run.offset);
     each_block_of(run, [&](std::int64_t block, std::int64_t first, std::int64_t last) {
-      const auto first_of_block = static_cast<std::uint32_t>(first_row(block));
-      const auto last_of_block = static_cast<std::uint32_t>(rows(block) - 1);
+      const auto first_of_block = static_cast<std::uint32_t>(by_row_.first_row(block));
+      const auto last_of_block = static_cast<std::uint32_t>(by_row_.rows(block) - 1);
       const std::int64_t count = std::min(last - first, ends[block] - next[block]);
       ListedPair* list = list_ + next[block];
       if (is_identity) {
@@ -234,10 +251,8 @@ bool PairLists::place(std::int64_t chunk) {
   return std::equal(next, next + blocks_, ends);
 }
 
-void PairLists::build(Context& context, Call& call, std::string_view op, const PairRows& from,
-                      const PairRows& to, Scratch& scratch) {
-  list_ = scratch.take<ListedPair>(pairs_.total);
-  starts_ = scratch.take<std::int64_t>(blocks_ + 1);
+PairsByRow PairLists::build(Context& context, Call& call, std::string_view op, const PairRows& from,
+                            const PairRows& to, std::int64_t* words, Scratch& scratch) {
   next_ = scratch.take<std::int64_t>(chunks_ * blocks_);
   ends_ = scratch.take<std::int64_t>(chunks_ * blocks_);
   ascending_ = scratch.take<std::uint8_t>(chunks_ + pairs_.offsets);
@@ -250,9 +265,11 @@ void PairLists::build(Context& context, Call& call, std::string_view op, const P
   each_chunk([&](std::int64_t chunk) { count(chunk, bad); });
   if (bad.load() < pairs_.total) call.check([&] { refuse_pair(op, pairs_, bad.load(), from, to); });
 
+  std::int64_t* starts = words;
+  list_ = reinterpret_cast<ListedPair*>(words + blocks_ + 1);
   std::int64_t next = 0;
   for (std::int64_t block = 0; block < blocks_; ++block) {
-    starts_[block] = next;
+    starts[block] = next;
     for (std::int64_t chunk = 0; chunk < chunks_; ++chunk) {
       const std::int64_t at = chunk * blocks_ + block;
       ends_[at] = next + next_[at];
@@ -260,17 +277,16 @@ void PairLists::build(Context& context, Call& call, std::string_view op, const P
       next = ends_[at];
     }
   }
-  starts_[blocks_] = next;
+  starts[blocks_] = next;
   std::atomic<bool> is_whole{true};
   each_chunk([&](std::int64_t chunk) {
     if (!place(chunk)) is_whole.store(false);
   });
   if (!is_whole.load())
-    call.check([&] {
-      throw Error(
-          ErrorCode::bad_param,
-          concat(op, ": indice_pairs changed during the call, expected no other thread to write to it"));
-    });
+    call.check([&] { throw Error(ErrorCode::bad_param, concat(op, ": indice_pairs", kChanged)); });
+  by_row_.starts = starts;
+  by_row_.list = list_;
+  return by_row_;
 }
 
 }  // namespace turnout::families::sparse_conv

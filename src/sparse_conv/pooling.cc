@@ -65,24 +65,25 @@ class PoolingPlan {
 
   int threads() const { return threads_; }
   std::size_t scratch_bytes() const {
-    return lists_.scratch_bytes() + array_bytes<std::int64_t>(counted_rows_) +
-           static_cast<std::size_t>(threads_) * worker_bytes();
+    return array_bytes<std::int64_t>(lists_.words()) + lists_.scratch_bytes() +
+           array_bytes<std::int64_t>(counted_rows_) + static_cast<std::size_t>(threads_) * worker_bytes();
   }
 
   // make(kernels, counts) returns the Pooling. Refuses a pair that names no row before anything is written.
   template <class Make>
   void run(Context& context, Call& call, std::string_view op, const PairRows& from, const PairRows& to,
            const Make& make, Scratch& scratch) {
-    lists_.build(context, call, op, from, to, scratch);
+    auto* words = scratch.take<std::int64_t>(lists_.words());
+    const PairsByRow by_row = lists_.build(context, call, op, from, to, words, scratch);
     auto* counts = scratch.take<std::int64_t>(counted_rows_);
     if (counted_rows_ > 0) count_pairs(pairs_, 1, counted_rows_, counts);
     auto* memory = scratch.take<std::byte>(0);
     const auto pooling = make(matrix::kernels<Lane>(context.isa()), counts);
     parallel_for(
-        context, lists_.blocks(), threads_ == 1 ? lists_.blocks() : 1,
+        context, by_row.blocks(), threads_ == 1 ? by_row.blocks() : 1,
         [&](std::int64_t begin, std::int64_t end, int number) {
           auto* values = reinterpret_cast<Lane*>(memory + static_cast<std::size_t>(number) * worker_bytes());
-          for (std::int64_t block = begin; block < end; ++block) pool_block(pooling, block, values);
+          for (std::int64_t block = begin; block < end; ++block) pool_block(pooling, by_row, block, values);
         },
         threads_);
   }
@@ -93,11 +94,12 @@ class PoolingPlan {
   }
 
   template <class OnePooling>
-  void pool_block(const OnePooling& pooling, std::int64_t block, Lane* values) const {
+  void pool_block(const OnePooling& pooling, const PairsByRow& by_row, std::int64_t block,
+                  Lane* values) const {
     Lane* buffer = values + (channels_ << kBlockBits);
-    const std::int64_t rows = lists_.rows(block), first = lists_.first_row(block);
+    const std::int64_t rows = by_row.rows(block), first = by_row.first_row(block);
     std::fill_n(values, rows * channels_, pooling.start());
-    for (const ListedPair* pair = lists_.begin(block); pair < lists_.end(block); ++pair)
+    for (const ListedPair* pair = by_row.begin(block); pair < by_row.end(block); ++pair)
       pooling.add(values + pair->row() * channels_, pair->from(), first + pair->row(), buffer);
     for (std::int64_t row = 0; row < rows; ++row) pooling.finish(values + row * channels_, first + row);
     pooling.kernels.round(values, nullptr, rows * channels_,
@@ -116,10 +118,11 @@ template <class Lane, class Make>
 void pool(Context& context, Call& call, std::string_view op, const ConstTensor& indice_pairs,
           const ConstTensor& indice_num, const PairRows& from, const PairRows& to, const Tensor& result,
           std::int64_t counted_rows, const Make& make) {
-  const Pairs pairs = read_pairs(call, op, indice_pairs, indice_num, from, to, false);
+  Pairs pairs = read_pairs(call, op, indice_pairs, indice_num, from, to, false);
   PoolingPlan<Lane> plan(pairs, result, counted_rows, context.threads());
   call.chose("blocks of rows", plan.threads());
-  Scratch scratch = call.lease(plan.scratch_bytes());
+  Scratch& scratch = call.scratch(pairs.scratch_bytes() + plan.scratch_bytes());
+  keep_counts(call, op, indice_num, pairs, scratch);
   plan.run(context, call, op, from, to, make, scratch);
 }
 

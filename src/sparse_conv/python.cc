@@ -121,6 +121,7 @@ constexpr PythonFunction kConvolutionData{"indice_convolution_backward_data",
                                           {scalar("num_act_in", 0)}};
 constexpr PythonFunction kConvolutionFilter{"indice_convolution_backward_filter",
                                             kIndiceConvolutionBackwardFilter, "filters_grad=out"};
+constexpr PythonFunction kConvolutionIndex{"indice_convolution_index", kIndiceConvolutionIndex, "index=out"};
 constexpr PythonFunction kMaxPool{
     "indice_max_pool_forward", kIndiceMaxPoolForward, "features_out=out", {scalar("num_act_out", 0)}};
 constexpr PythonFunction kMaxPoolBackward{"indice_max_pool_backward", kIndiceMaxPoolBackward,
@@ -164,20 +165,25 @@ void check_rows(const PythonCall& call, const Tensor& result, std::int64_t rows,
     call.refuse(concat("out.shape[0] is ", result.shape[0], ", expected ", name, " = ", rows));
 }
 
-IndiceConvolutionParams read_params(const PythonCall& call, nb::handle inverse, nb::handle subm) {
-  return {.inverse = call.flag(inverse, "inverse"), .subm = call.flag(subm, "subm")};
+// `index` must outlive the result.
+IndiceConvolutionParams read_params(const PythonCall& call, nb::handle inverse, nb::handle subm,
+                                    const std::optional<ConstTensor>& index = {}) {
+  return {.inverse = call.flag(inverse, "inverse"),
+          .subm = call.flag(subm, "subm"),
+          .index = index ? &*index : nullptr};
 }
 
 nb::object convolution_forward(nb::handle features, nb::handle filters, nb::handle indice_pairs_,
                                nb::handle indice_num, nb::handle num_act_out, nb::handle bias,
-                               nb::handle inverse, nb::handle subm, nb::handle out, bool torch_team) {
+                               nb::handle inverse, nb::handle subm, nb::handle index, nb::handle out,
+                               bool torch_team) {
   PythonCall call(kConvolution, torch_team);
   const ConstTensor x = call.in(features);
   const ConstTensor w = with_one_offset_dimension(call, call.in(filters));
   const ConstTensor pairs = call.in(indice_pairs_), num = call.in(indice_num);
-  const std::optional<ConstTensor> b = call.optional_in(bias);
+  const std::optional<ConstTensor> b = call.optional_in(bias), kept = call.optional_in(index);
   const std::int64_t rows = read_rows(call, num_act_out, "num_act_out");
-  const IndiceConvolutionParams params = read_params(call, inverse, subm);
+  const IndiceConvolutionParams params = read_params(call, inverse, subm, kept);
   const Tensor y = call.out(out, {rows, w.shape[2]});
   check_rows(call, y, rows, "num_act_out");
   call.run([&](const Frame& frame) {
@@ -188,13 +194,14 @@ nb::object convolution_forward(nb::handle features, nb::handle filters, nb::hand
 
 nb::object convolution_backward_data(nb::handle output_grad, nb::handle filters, nb::handle indice_pairs_,
                                      nb::handle indice_num, nb::handle num_act_in, nb::handle inverse,
-                                     nb::handle subm, nb::handle out, bool torch_team) {
+                                     nb::handle subm, nb::handle index, nb::handle out, bool torch_team) {
   PythonCall call(kConvolutionData, torch_team);
   const ConstTensor dy = call.in(output_grad);
   const ConstTensor w = with_one_offset_dimension(call, call.in(filters));
   const ConstTensor pairs = call.in(indice_pairs_), num = call.in(indice_num);
+  const std::optional<ConstTensor> kept = call.optional_in(index);
   const std::int64_t rows = read_rows(call, num_act_in, "num_act_in");
-  const IndiceConvolutionParams params = read_params(call, inverse, subm);
+  const IndiceConvolutionParams params = read_params(call, inverse, subm, kept);
   const Tensor dx = call.out(out, {rows, w.shape[1]});
   check_rows(call, dx, rows, "num_act_in");
   call.run(
@@ -212,6 +219,22 @@ nb::object convolution_backward_filter(nb::handle features, nb::handle output_gr
   const Tensor dw = call.out(out, {num.shape[0], x.shape[1], dy.shape[1]});
   call.run(
       [&](const Frame& frame) { indice_convolution_backward_filter(frame, x, dy, pairs, num, dw, params); });
+  return call.result();
+}
+
+nb::object index_of_pairs(nb::handle indice_pairs_, nb::handle indice_num, nb::handle rows,
+                          nb::handle out_rows, nb::handle inverse, nb::handle subm, nb::handle out,
+                          bool torch_team) {
+  PythonCall call(kConvolutionIndex, torch_team);
+  const ConstTensor pairs = call.in(indice_pairs_), num = call.in(indice_num);
+  const IndiceConvolutionIndexParams params{.rows = call.scalar(rows),
+                                            .out_rows = call.scalar(out_rows),
+                                            .inverse = call.flag(inverse, "inverse"),
+                                            .subm = call.flag(subm, "subm")};
+  std::int64_t size = 0;
+  call.run([&](const Frame& frame) { size = indice_convolution_index_size(frame, pairs, num, params); });
+  const Tensor index = call.out(out, {size});
+  call.run([&](const Frame& frame) { indice_convolution_index(frame, pairs, num, index, params); });
   return call.result();
 }
 
@@ -264,14 +287,15 @@ nb::object avg_pool_backward(nb::handle output_grad, nb::handle indice_pairs_, n
 
 void bind(nb::module_& module) {
   for (const PythonFunction* function :
-       {&kPairs, &kShape, &kConvolution, &kConvolutionData, &kConvolutionFilter, &kMaxPool, &kMaxPoolBackward,
-        &kAvgPool, &kAvgPoolBackward})
+       {&kPairs, &kShape, &kConvolution, &kConvolutionData, &kConvolutionFilter, &kConvolutionIndex,
+        &kMaxPool, &kMaxPoolBackward, &kAvgPool, &kAvgPoolBackward})
     list_function(*function);
   define(module, "get_indice_pairs", &indice_pairs);
   define(module, "indice_pairs_output_shape", &output_shape);
   define(module, "indice_convolution_forward", &convolution_forward);
   define(module, "indice_convolution_backward_data", &convolution_backward_data);
   define(module, "indice_convolution_backward_filter", &convolution_backward_filter);
+  define(module, "indice_convolution_index", &index_of_pairs);
   define(module, "indice_max_pool_forward", &max_pool_forward);
   define(module, "indice_max_pool_backward", &max_pool_backward);
   define(module, "indice_avg_pool_forward", &avg_pool_forward);

@@ -83,7 +83,7 @@ inline constexpr StepSpec kConvolutionOrder[] = {
     {Check::scalars},
     {Check::shapes},
     {Check::rules},
-    {Check::contiguous, ErrorCode::bad_param, "features indice_pairs indice_num bias features_out"},
+    {Check::contiguous, ErrorCode::bad_param, "features indice_pairs indice_num bias index features_out"},
     {Check::outputs_empty},
     {Check::pointers},
     {Check::overlap},
@@ -95,7 +95,7 @@ inline constexpr StepSpec kConvolutionDataOrder[] = {
     {Check::scalars},
     {Check::shapes},
     {Check::rules},
-    {Check::contiguous, ErrorCode::bad_param, "output_grad indice_pairs indice_num input_grad"},
+    {Check::contiguous, ErrorCode::bad_param, "output_grad indice_pairs indice_num index input_grad"},
     {Check::outputs_empty},
     {Check::pointers},
     {Check::overlap},
@@ -104,14 +104,16 @@ inline constexpr StepSpec kConvolutionDataOrder[] = {
 inline constexpr const Signature& kIndiceConvolutionForward = signature([] {
   return Draft{
       "indice_convolution_forward",
-      "rows in_channels offsets out_channels columns out_rows",
+      "rows in_channels offsets out_channels columns words out_rows",
       {flag("inverse"), flag("subm")},
       {in("features", kFloats, "rows, in_channels"),
        in("filters", like("features"), "offsets, in_channels, out_channels"),
        in("indice_pairs", dtypes(DType::i32), "offsets, 2, columns"), in("indice_num", kIndices, "offsets"),
        optional(in("bias", like("features"), "out_channels")),
+       optional(in("index", dtypes(DType::i64), "words")),
        out("features_out", like("features"), "out_rows, out_channels")},
-      {at_most("offsets", "16777216"), at_most("rows", "2147483647"), at_most("out_rows", "2147483647")},
+      {at_most("offsets", "16777216"), at_most("rows", "2147483647"), at_most("out_rows", "2147483647"),
+       at_most("1", "words")},
       {{"rows", "subm: features_out has the rows of features", &check_same_rows, "subm rows out_rows"}},
       kConvolutionOrder};
 });
@@ -119,13 +121,15 @@ inline constexpr const Signature& kIndiceConvolutionForward = signature([] {
 inline constexpr const Signature& kIndiceConvolutionBackwardData = signature([] {
   return Draft{
       "indice_convolution_backward_data",
-      "out_rows out_channels offsets in_channels columns rows",
+      "out_rows out_channels offsets in_channels columns words rows",
       {flag("inverse"), flag("subm")},
       {in("output_grad", kFloats, "out_rows, out_channels"),
        in("filters", like("output_grad"), "offsets, in_channels, out_channels"),
        in("indice_pairs", dtypes(DType::i32), "offsets, 2, columns"), in("indice_num", kIndices, "offsets"),
+       optional(in("index", dtypes(DType::i64), "words")),
        out("input_grad", like("output_grad"), "rows, in_channels")},
-      {at_most("offsets", "16777216"), at_most("rows", "2147483647"), at_most("out_rows", "2147483647")},
+      {at_most("offsets", "16777216"), at_most("rows", "2147483647"), at_most("out_rows", "2147483647"),
+       at_most("1", "words")},
       {{"rows", "subm: input_grad has the rows of output_grad", &check_same_rows, "subm rows out_rows"}},
       kConvolutionDataOrder};
 });
@@ -142,6 +146,34 @@ inline constexpr const Signature& kIndiceConvolutionBackwardFilter = signature([
       {at_most("offsets", "16777216"), at_most("rows", "2147483647"), at_most("out_rows", "2147483647")},
       {{"rows", "subm: output_grad has the rows of features", &check_same_rows, "subm rows out_rows"}}};
 });
+
+// The order of checks while the index does not exist yet.
+inline constexpr StepSpec kIndexSizeOrder[] = {
+    {Check::present, ErrorCode::bad_param, "indice_pairs indice_num"},
+    {Check::ranks},
+    {Check::dtypes},
+    {Check::scalars},
+    {Check::shapes},
+    {Check::rules},
+    {Check::contiguous},
+    {Check::pointers},
+    {Check::data}};
+
+consteval Draft convolution_index_signature(std::span<const StepSpec> order) {
+  return Draft{
+      "indice_convolution_index",
+      "offsets columns words",
+      {scalar("rows", 0, kMaxSpatial), scalar("out_rows", 0, kMaxSpatial), flag("inverse"), flag("subm")},
+      {in("indice_pairs", dtypes(DType::i32), "offsets, 2, columns"), in("indice_num", kIndices, "offsets"),
+       out("index", dtypes(DType::i64), "words")},
+      {at_most("offsets", "16777216")},
+      {{"rows", "subm: as many rows are added to as are read", &check_same_rows, "subm rows out_rows"}},
+      order};
+}
+inline constexpr const Signature& kIndiceConvolutionIndex =
+    signature([] { return convolution_index_signature(kStandardOrder); });
+inline constexpr const Signature& kIndiceConvolutionIndexSize =
+    signature([] { return convolution_index_signature(kIndexSizeOrder); });
 
 inline constexpr const Signature& kIndiceMaxPoolForward = signature([] {
   return Draft{

@@ -47,6 +47,14 @@ void indice_convolution_backward_filter(const Frame& frame, const ConstTensor& f
                                         const ConstTensor& indice_num, const Tensor& filters_grad,
                                         const IndiceConvolutionParams& params);
 
+// The size that the index will have, and the index.
+std::int64_t indice_convolution_index_size(const Frame& frame, const ConstTensor& indice_pairs,
+                                           const ConstTensor& indice_num,
+                                           const IndiceConvolutionIndexParams& params);
+void indice_convolution_index(const Frame& frame, const ConstTensor& indice_pairs,
+                              const ConstTensor& indice_num, const Tensor& index,
+                              const IndiceConvolutionIndexParams& params);
+
 void indice_max_pool_forward(const Frame& frame, const ConstTensor& features, const ConstTensor& indice_pairs,
                              const ConstTensor& indice_num, const Tensor& features_out, PoolInit init);
 void indice_max_pool_backward(const Frame& frame, const ConstTensor& features,

@@ -1,4 +1,5 @@
-/* Sparse convolution, C interface: the pairs of input and output sites for each kernel offset. */
+/* Sparse convolution, C interface: the pairs of input and output sites for each kernel offset, and
+ * convolutions along these pairs. */
 #ifndef TURNOUT_MLUOP_SPARSE_CONV_H_
 #define TURNOUT_MLUOP_SPARSE_CONV_H_
 
@@ -115,6 +116,124 @@ mluopGetIndicePairs(mluOpHandle_t handle, const mluOpSparseConvolutionDescriptor
                     size_t workspace_size, const mluOpTensorDescriptor_t indice_pairs_desc,
                     void* indice_pairs, const mluOpTensorDescriptor_t out_indices_desc, void* out_indices,
                     const mluOpTensorDescriptor_t indice_num_desc, void* indice_num);
+
+/* ---- Convolution along pairs. ----
+ *
+ * features, output_grad, filters and the results are half or float, all alike; indice_pairs [KV, 2, L] is
+ * int32, as mluOpGetIndicePairs writes it. indice_num is an array of KV counts in memory of the caller (not
+ * the int32 tensor that mluOpGetIndicePairs writes); it is read before the call returns. Only the first
+ * indice_num[k] pairs of offset k are read. Sums are in float, and a result is rounded once.
+ *
+ * The workspace may begin at any address, overlaps no tensor, and its content is lost. Nothing else is
+ * written unless the status is SUCCESS. A query says how many bytes the operator needs for the same
+ * arguments; its order of checks is that of the operator up to and including "SUCCESS", where the size is 0,
+ * and a workspace_size of NULL is BAD_PARAM.
+ */
+
+/* Filters are in one of three orders, in place; KV is the product of the kernel's extents.
+ *   ARRAY, HWCN    [kd, kh, kw, Ci, Co]
+ *   NDHWC, NHWC    [Co, kd, kh, kw, Ci]
+ *   NCDHW, NCHW    [Co, Ci, kd, kh, kw]
+ * The forward convolution wants five dimensions and the layout ARRAY, NDHWC or NCDHW. The others take four
+ * (without kd) or five, whatever the layout is called. */
+
+TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpGetIndiceConvolutionForwardWorkspaceSize(
+    mluOpHandle_t handle, const mluOpTensorDescriptor_t features_desc,
+    const mluOpTensorDescriptor_t filters_desc, const mluOpTensorDescriptor_t indice_pairs_desc,
+    const mluOpTensorDescriptor_t features_out_desc, const int64_t indice_num[], const int64_t num_act_out,
+    const int64_t inverse, const int64_t sub_m, size_t* workspace_size);
+
+/* features_out = 0
+ * for k, for j < indice_num[k]:
+ *   features_out[indice_pairs[k, 1, j]] += features[indice_pairs[k, 0, j]] * filters[k]
+ *
+ * features [L, Ci], features_out [num_act_out, Co]. sub_m is checked and else makes no difference.
+ *
+ * In this order:
+ *   BAD_PARAM      handle, a descriptor or indice_num is NULL
+ *   BAD_PARAM      dtype; inverse or sub_m is not 0 or 1
+ *   NOT_SUPPORTED  inverse is 1; the layout of filters is not ARRAY, NDHWC or NCDHW
+ *   BAD_PARAM      number of dimensions of features, indice_pairs or features_out
+ *   NOT_SUPPORTED  L > 1000000; filters has not five dimensions; a tensor is strided; a tensor has 2^31
+ *                  elements or more
+ *   BAD_PARAM      shapes disagree with the above, or are negative; features_out has not num_act_out rows
+ *   BAD_PARAM      a count is not in 0 .. L
+ *   SUCCESS        a tensor has no elements: no workspace is needed, data pointers may be NULL, and
+ *                  features_out is 0 if it has elements and is not NULL
+ *   BAD_PARAM      data of a tensor is NULL or not aligned to its element; workspace is NULL, too small, or
+ *                  overlaps a tensor
+ *   BAD_PARAM      features_out overlaps another tensor; a pair names a row that is not there
+ */
+TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpIndiceConvolutionForward(
+    mluOpHandle_t handle, const mluOpTensorDescriptor_t features_desc, const void* features,
+    const mluOpTensorDescriptor_t filters_desc, const void* filters,
+    const mluOpTensorDescriptor_t indice_pairs_desc, const void* indice_pairs, const int64_t indice_num[],
+    const int64_t num_act_out, const int64_t inverse, const int64_t sub_m, void* workspace,
+    const size_t workspace_size, const mluOpTensorDescriptor_t features_out_desc, void* features_out);
+
+/* Does not ask for sub_m, and says nothing about it. */
+TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpGetIndiceConvolutionBackwardDataWorkspaceSize(
+    mluOpHandle_t handle, const mluOpTensorDescriptor_t output_grad_desc,
+    const mluOpTensorDescriptor_t filters_desc, const mluOpTensorDescriptor_t indice_pairs_desc,
+    const mluOpTensorDescriptor_t input_grad_desc, const int64_t indice_num[], const int64_t inverse,
+    size_t* workspace_size);
+
+/* input_grad = 0
+ * for k, for j < indice_num[k]:
+ *   input_grad[indice_pairs[k, 0, j]] += output_grad[indice_pairs[k, 1, j]] * transpose(filters[k])
+ *
+ * output_grad [Y, Co], input_grad [L, Ci].
+ *
+ * In this order:
+ *   BAD_PARAM      handle, a descriptor or indice_num is NULL; number of dimensions; indice_pairs is not
+ *                  [.., 2, ..]
+ *   NOT_SUPPORTED  L > 1000000
+ *   BAD_PARAM      dtype; the layout of filters is none of the six; inverse or sub_m is not 0 or 1
+ *   NOT_SUPPORTED  inverse is 1
+ *   BAD_PARAM      shapes disagree with the above, or are negative
+ *   NOT_SUPPORTED  a tensor is strided; a tensor has 2^31 elements or more
+ *   BAD_PARAM      a count is not in 0 .. L or not in 0 .. Y
+ *   BAD_PARAM      with sub_m: L is not Y, KV is even, or another count than indice_num[KV / 2] is the
+ *                  largest
+ *   SUCCESS        a tensor has no elements: as above, of input_grad
+ *   BAD_PARAM      data, workspace, overlap and pairs as above
+ */
+TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpIndiceConvolutionBackwardData(
+    mluOpHandle_t handle, const mluOpTensorDescriptor_t output_grad_desc, const void* output_grad,
+    const mluOpTensorDescriptor_t filters_desc, const void* filters,
+    const mluOpTensorDescriptor_t indice_pairs_desc, const void* indice_pairs, const int64_t indice_num[],
+    const int64_t inverse, const int64_t sub_m, void* workspace, const size_t workspace_size,
+    const mluOpTensorDescriptor_t input_grad_desc, void* input_grad);
+
+TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpGetIndiceConvolutionBackwardFilterWorkspaceSize(
+    mluOpHandle_t handle, const mluOpTensorDescriptor_t features_desc,
+    const mluOpTensorDescriptor_t output_grad_desc, const mluOpTensorDescriptor_t indice_pairs_desc,
+    const mluOpTensorDescriptor_t filters_grad_desc, const int64_t indice_num[], const int64_t inverse,
+    const int64_t sub_m, size_t* workspace_size);
+
+/* for k:
+ *   filters_grad[k] = sum over j < indice_num[k] of
+ *     transpose(features[indice_pairs[k, 0, j]]) * output_grad[indice_pairs[k, 1, j]]
+ *
+ * features [L, Ci], output_grad [Y, Co], filters_grad [kd, kh, kw, Ci, Co] or [kh, kw, Ci, Co] whatever its
+ * layout is called; 0 for an offset without pairs. sub_m makes no difference.
+ *
+ * In this order:
+ *   BAD_PARAM      handle, a descriptor or indice_num is NULL; inverse is not 0
+ *   NOT_SUPPORTED  a tensor is strided
+ *   BAD_PARAM      dtype
+ *   NOT_SUPPORTED  a tensor has 2^31 elements or more
+ *   BAD_PARAM      number of dimensions; shapes disagree with the above, or are negative; L > 1000000
+ *   SUCCESS        a tensor has no elements: as above, of filters_grad
+ *   BAD_PARAM      a count is not in 0 .. L
+ *   BAD_PARAM      data, workspace, overlap and pairs as above
+ */
+TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpIndiceConvolutionBackwardFilter(
+    mluOpHandle_t handle, const mluOpTensorDescriptor_t features_desc, const void* features,
+    const mluOpTensorDescriptor_t output_grad_desc, const void* output_grad,
+    const mluOpTensorDescriptor_t indice_pairs_desc, const void* indice_pairs, const int64_t indice_num[],
+    const int64_t inverse, const int64_t sub_m, void* workspace, const size_t workspace_size,
+    const mluOpTensorDescriptor_t filters_grad_desc, void* filters_grad);
 
 #ifdef __cplusplus
 }

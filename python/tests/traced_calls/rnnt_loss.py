@@ -5,6 +5,11 @@ import torch
 BOX = torch.zeros(2, 4, dtype=torch.int64)
 TEXT, KEPT = torch.zeros(2, 3, dtype=torch.int64), torch.arange(2).repeat(2, 4, 1)
 STEPS = {"px_grad": torch.zeros(2, 3, 5), "py_grad": torch.zeros(2, 4, 4)}
+JOINER = {
+    **{"am": torch.ones(2, 4, 6), "lm": torch.ones(2, 4, 6), "weight": torch.ones(5, 6)},
+    **{"bias": torch.ones(5), "activation": "tanh", "symbols": TEXT, "ranges": KEPT},
+    **{"termination_symbol": 0, "boundary": BOX},
+}
 
 CALLS = {
     "rnnt_logprobs_joint_forward": {
@@ -23,6 +28,10 @@ CALLS = {
         **{"logits": torch.ones(2, 4, 2, 6), "symbols": TEXT, "ranges": KEPT, **STEPS},
         **{"normalizer": torch.ones(2, 4, 2), "termination_symbol": 0, "boundary": BOX},
         "use_hat_loss": False,
+    },
+    "rnnt_logprobs_fused_forward": {**JOINER, "modified": False, "use_hat_loss": False},
+    "rnnt_logprobs_fused_backward": {
+        **{**JOINER, "normalizer": torch.ones(2, 4, 2), **STEPS, "use_hat_loss": False},
     },
     "rnnt_logprobs_simple_forward": {
         **{"lm": torch.ones(2, 4, 6), "am": torch.ones(2, 4, 6), "symbols": TEXT, "termination_symbol": 0},
@@ -44,4 +53,5 @@ WRONG = [
     ("rnnt_logprobs_simple_forward", {"termination_symbol": 6}),
     ("rnnt_logprobs_pruned_forward", {"symbols": TEXT[:, :0]}),
     ("rnnt_prune_ranges", {"score": "most"}),
+    ("rnnt_logprobs_fused_forward", {"activation": "gelu"}),
 ]

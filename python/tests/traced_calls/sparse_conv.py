@@ -22,6 +22,7 @@ CALLS = {
         **{"features": torch.ones(4, 3), "output_grad": torch.ones(4, 5), "indice_pairs": PAIRS},
         "indice_num": NUM,
     },
+    "indice_convolution_index": {"indice_pairs": PAIRS, "indice_num": NUM, "rows": 4, "out_rows": 4},
     "indice_max_pool_forward": {
         **{"features": torch.ones(4, 3), "indice_pairs": PAIRS, "indice_num": NUM, "num_act_out": 4},
     },
@@ -37,6 +38,7 @@ CALLS = {
     },
 }
 WITHOUT_GRADIENT = {"indice_max_pool_backward"}
+DYNAMIC_SIZE = {"indice_convolution_index": "elements"}
 FREE_RANK = {
     ("indice_convolution_forward", "filters"),
     ("indice_convolution_backward_data", "filters"),

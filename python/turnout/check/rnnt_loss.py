@@ -8,6 +8,8 @@ import turnout
 
 __all__ = [
     "rnnt_align",
+    "rnnt_logprobs_fused_backward",
+    "rnnt_logprobs_fused_forward",
     "rnnt_logprobs_joint_backward",
     "rnnt_logprobs_joint_forward",
     "rnnt_logprobs_pruned_backward",
@@ -113,6 +115,66 @@ def rnnt_logprobs_pruned_backward(
     """The definition of ``turnout.rnnt_logprobs_pruned_backward``, in float64."""
     del normalizer
     return _backward(logits, symbols, ranges, px_grad, py_grad, termination_symbol, boundary, use_hat_loss)
+
+
+_ACTIVATIONS = {
+    "none": (lambda x: x, lambda h: np.ones_like(h)),
+    "tanh": (np.tanh, lambda h: 1 - h * h),
+    "relu": (lambda x: np.maximum(x, 0), lambda h: (h > 0).astype(h.dtype)),
+}
+
+
+def _joined(am, lm, weight, bias, activation, ranges):
+    """The hidden rows of a joiner and their logits."""
+    am, lm, weight = (x.astype(np.float64) for x in (am, lm, weight))
+    rows = np.clip(ranges, 0, lm.shape[1] - 1)  # those of padding may be anything
+    hidden = _ACTIVATIONS[activation][0](am[:, :, None] + rnnt_pruning_forward(lm, rows))
+    return hidden, hidden @ weight.T + (0 if bias is None else bias.astype(np.float64))
+
+
+def rnnt_logprobs_fused_forward(
+    am,
+    lm,
+    weight,
+    bias,
+    activation,
+    symbols,
+    ranges,
+    termination_symbol,
+    *,
+    boundary=None,
+    modified=False,
+    use_hat_loss=False,
+):
+    """The definition of ``turnout.rnnt_logprobs_fused_forward``, in float64."""
+    _, logits = _joined(am, lm, weight, bias, activation, ranges)
+    return _forward(logits, symbols, ranges, termination_symbol, boundary, modified, use_hat_loss)
+
+
+def rnnt_logprobs_fused_backward(
+    am,
+    lm,
+    weight,
+    bias,
+    activation,
+    symbols,
+    ranges,
+    normalizer,
+    px_grad,
+    py_grad,
+    termination_symbol,
+    *,
+    boundary=None,
+    use_hat_loss=False,
+):
+    """The definition of ``turnout.rnnt_logprobs_fused_backward``, in float64."""
+    del normalizer
+    hidden, logits = _joined(am, lm, weight, bias, activation, ranges)
+    grad = _backward(logits, symbols, ranges, px_grad, py_grad, termination_symbol, boundary, use_hat_loss)
+    rows = grad @ weight.astype(np.float64) * _ACTIVATIONS[activation][1](hidden)
+    lm_grad = rnnt_pruning_backward(rows, np.clip(ranges, 0, lm.shape[1] - 1), lm.shape[1] - 1)
+    weight_grad = np.einsum("btrc,btrj->cj", grad, hidden)
+    return rows.sum(2), lm_grad, weight_grad, None if bias is None else grad.sum((0, 1, 2))
 
 
 def rnnt_logprobs_simple_forward(lm, am, symbols, termination_symbol, *, boundary=None, modified=False):
@@ -235,6 +297,21 @@ def _check_logprobs(rng: np.random.Generator) -> None:
         _assert_close(*(result if isinstance(result, tuple) else (result,) for result in results))
 
 
+def _check_fused(rng: np.random.Generator) -> None:
+    _, lm, am, symbols, boundary, ranges, grads = _batch(rng)
+    weight, bias = rng.standard_normal((9, 7)).astype(np.float32), rng.standard_normal(9).astype(np.float32)
+    for activation in _ACTIVATIONS:
+        arguments = am, lm, weight, bias, activation, symbols, ranges
+        steps = turnout.rnnt_logprobs_fused_forward(*arguments, 0, boundary=boundary)
+        _assert_close(steps, rnnt_logprobs_fused_forward(*arguments, 0, boundary=boundary))
+        _assert_close(
+            *(
+                module(*arguments, steps[2], *grads, 0, boundary=boundary)
+                for module in (turnout.rnnt_logprobs_fused_backward, rnnt_logprobs_fused_backward)
+            )
+        )
+
+
 def _check_pruning(rng: np.random.Generator) -> None:
     logits, lm, _, _, boundary, ranges, grads = _batch(rng)
     for score in ("flow", "steps"):
@@ -258,6 +335,8 @@ CHECKS = {
         for kind in ("joint", "pruned", "simple")
         for way in ("forward", "backward")
     },
+    "rnnt_logprobs_fused_forward": _check_fused,
+    "rnnt_logprobs_fused_backward": _check_fused,
     "rnnt_prune_ranges": _check_pruning,
     "rnnt_pruning_forward": _check_pruning,
     "rnnt_pruning_backward": _check_pruning,

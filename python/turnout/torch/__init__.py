@@ -4,8 +4,11 @@
 
 from turnout.torch import convolution as _convolution
 from turnout.torch import dynamic_scatter as _dynamic_scatter
+from turnout.torch import expert_parallel as _expert_parallel
 from turnout.torch import moe_dispatch as _moe_dispatch
+from turnout.torch import moe_permute as _moe_permute
 from turnout.torch import moe_re_routing as _moe_re_routing
+from turnout.torch import moe_routing as _moe_routing
 from turnout.torch import mutual_information as _mutual_information
 from turnout.torch import nn
 from turnout.torch import rnnt_logprobs as _rnnt_logprobs
@@ -16,8 +19,11 @@ from turnout.torch import sparse_conv as _sparse_conv
 from turnout.torch import voxel_index as _voxel_index
 from turnout.torch.convolution import *
 from turnout.torch.dynamic_scatter import *
+from turnout.torch.expert_parallel import *
 from turnout.torch.moe_dispatch import *
+from turnout.torch.moe_permute import *
 from turnout.torch.moe_re_routing import *
+from turnout.torch.moe_routing import *
 from turnout.torch.mutual_information import *
 from turnout.torch.rnnt_logprobs import *
 from turnout.torch.rnnt_loss import *
@@ -29,8 +35,11 @@ from turnout.torch.voxel_index import *
 __all__ = ["nn"]
 __all__ += _convolution.__all__
 __all__ += _dynamic_scatter.__all__
+__all__ += _expert_parallel.__all__
 __all__ += _moe_dispatch.__all__
+__all__ += _moe_permute.__all__
 __all__ += _moe_re_routing.__all__
+__all__ += _moe_routing.__all__
 __all__ += _mutual_information.__all__
 __all__ += _rnnt_logprobs.__all__
 __all__ += _rnnt_loss.__all__

@@ -6,12 +6,22 @@ import torch
 
 from turnout import _core
 from turnout.torch.library import define
+from turnout.torch.tracing import unknown_size
 
-__all__ = ["indice_avg_pool", "indice_convolution", "indice_max_pool"]
+__all__ = ["indice_avg_pool", "indice_convolution", "indice_convolution_index", "indice_max_pool"]
 
 
 def _forward_cpu(
-    features, filters, indice_pairs, indice_num, num_act_out, bias=None, inverse=False, subm=False
+    features,
+    filters,
+    indice_pairs,
+    indice_num,
+    num_act_out,
+    bias=None,
+    inverse=False,
+    subm=False,
+    index=None,
+    grad_index=None,
 ):
     return _core.indice_convolution_forward(
         features.contiguous(),
@@ -22,18 +32,27 @@ def _forward_cpu(
         None if bias is None else bias.contiguous(),
         inverse,
         subm,
+        None if index is None else index.contiguous(),
         None,
         True,
     )
 
 
-def _forward_fake(
-    features, filters, indice_pairs, indice_num, num_act_out, bias=None, inverse=False, subm=False
-):
+def _forward_fake(features, filters, indice_pairs, indice_num, num_act_out, *_):
     return features.new_empty((num_act_out, filters.shape[2]))
 
 
-def _data_cpu(output_grad, filters, indice_pairs, indice_num, num_act_in, inverse=False, subm=False):
+def _data_cpu(
+    output_grad,
+    filters,
+    indice_pairs,
+    indice_num,
+    num_act_in,
+    inverse=False,
+    subm=False,
+    index=None,
+    grad_index=None,
+):
     return _core.indice_convolution_backward_data(
         output_grad.contiguous(),
         filters,
@@ -42,12 +61,13 @@ def _data_cpu(output_grad, filters, indice_pairs, indice_num, num_act_in, invers
         num_act_in,
         inverse,
         subm,
+        None if index is None else index.contiguous(),
         None,
         True,
     )
 
 
-def _data_fake(output_grad, filters, indice_pairs, indice_num, num_act_in, inverse=False, subm=False):
+def _data_fake(output_grad, filters, indice_pairs, indice_num, num_act_in, *_):
     return output_grad.new_empty((num_act_in, filters.shape[1]))
 
 
@@ -73,36 +93,38 @@ def _filter_fake(features, output_grad, indice_pairs, indice_num, inverse=False,
 
 
 def _forward_save(ctx, inputs, output):
-    features, filters, indice_pairs, indice_num, _, bias, ctx.inverse, ctx.subm = inputs
-    ctx.save_for_backward(features, filters, indice_pairs, indice_num)
+    features, filters, indice_pairs, indice_num, _, bias, ctx.inverse, ctx.subm, index, grad_index = inputs
+    ctx.save_for_backward(features, filters, index, grad_index, indice_pairs, indice_num)
     ctx.has_bias = bias is not None
 
 
 def _forward_backward(ctx, grad):
-    features, filters, *pairs = ctx.saved_tensors
+    features, filters, index, grad_index, *pairs = ctx.saved_tensors
     data = filter_grad = bias = None
     if ctx.needs_input_grad[0]:
-        data = _data(grad, filters, *pairs, features.shape[0], ctx.inverse, ctx.subm)
+        rows = features.shape[0]
+        data = _data(grad, filters, *pairs, rows, ctx.inverse, ctx.subm, grad_index, index)
     if ctx.needs_input_grad[1]:
         filter_grad = _filter(features, grad, *pairs, ctx.inverse, ctx.subm)
     if ctx.has_bias and ctx.needs_input_grad[5]:
         bias = grad.sum(0)
-    return data, filter_grad, None, None, None, bias, None, None
+    return data, filter_grad, None, None, None, bias, None, None, None, None
 
 
 def _data_save(ctx, inputs, output):
-    output_grad, filters, indice_pairs, indice_num, _, ctx.inverse, ctx.subm = inputs
-    ctx.save_for_backward(output_grad, filters, indice_pairs, indice_num)
+    output_grad, filters, indice_pairs, indice_num, _, ctx.inverse, ctx.subm, index, grad_index = inputs
+    ctx.save_for_backward(output_grad, filters, index, grad_index, indice_pairs, indice_num)
 
 
 def _data_backward(ctx, grad):
-    output_grad, filters, *pairs = ctx.saved_tensors
+    output_grad, filters, index, grad_index, *pairs = ctx.saved_tensors
     of_grad = of_filters = None
     if ctx.needs_input_grad[0]:
-        of_grad = _forward(grad, filters, *pairs, output_grad.shape[0], None, ctx.inverse, ctx.subm)
+        rows = output_grad.shape[0]
+        of_grad = _forward(grad, filters, *pairs, rows, None, ctx.inverse, ctx.subm, grad_index, index)
     if ctx.needs_input_grad[1]:
         of_filters = _filter(grad, output_grad, *pairs, ctx.inverse, ctx.subm)
-    return of_grad, of_filters, None, None, None, None, None
+    return of_grad, of_filters, None, None, None, None, None, None, None
 
 
 def _filter_save(ctx, inputs, output):
@@ -122,7 +144,8 @@ def _filter_backward(ctx, grad):
 
 _forward = define(
     "indice_convolution_forward(Tensor features, Tensor filters, Tensor indice_pairs, Tensor indice_num, "
-    "SymInt num_act_out, Tensor? bias=None, bool inverse=False, bool subm=False) -> Tensor",
+    "SymInt num_act_out, Tensor? bias=None, bool inverse=False, bool subm=False, Tensor? index=None, "
+    "Tensor? grad_index=None) -> Tensor",
     _forward_cpu,
     _forward_fake,
     save=_forward_save,
@@ -130,7 +153,8 @@ _forward = define(
 )
 _data = define(
     "indice_convolution_backward_data(Tensor output_grad, Tensor filters, Tensor indice_pairs, "
-    "Tensor indice_num, SymInt num_act_in, bool inverse=False, bool subm=False) -> Tensor",
+    "Tensor indice_num, SymInt num_act_in, bool inverse=False, bool subm=False, Tensor? index=None, "
+    "Tensor? grad_index=None) -> Tensor",
     _data_cpu,
     _data_fake,
     save=_data_save,
@@ -146,6 +170,47 @@ _filter = define(
 )
 
 
+def _index_cpu(indice_pairs, indice_num, rows, out_rows, inverse=False, subm=False):
+    return _core.indice_convolution_index(
+        indice_pairs.contiguous(), indice_num.contiguous(), rows, out_rows, inverse, subm, None, True
+    )
+
+
+def _index_fake(indice_pairs, indice_num, rows, out_rows, inverse=False, subm=False):
+    size = unknown_size("indice_convolution_index", "elements")
+    return indice_pairs.new_empty((size,), dtype=torch.int64)
+
+
+_index = define(
+    "indice_convolution_index(Tensor indice_pairs, Tensor indice_num, SymInt rows, SymInt out_rows, "
+    "bool inverse=False, bool subm=False) -> Tensor",
+    _index_cpu,
+    _index_fake,
+)
+
+
+def indice_convolution_index(
+    indice_pairs: torch.Tensor,
+    indice_num: torch.Tensor,
+    rows: int,
+    out_rows: int,
+    *,
+    inverse: bool = False,
+    subm: bool = False,
+) -> torch.Tensor:
+    """An index of the pairs by output row, to keep between convolutions along the same pairs.
+
+    See :func:`turnout.indice_convolution_index`. For a call of :func:`indice_convolution` from ``rows`` to
+    ``out_rows`` rows::
+
+        index = indice_convolution_index(pairs, num, rows, out_rows, inverse=inverse)
+        grad_index = indice_convolution_index(pairs, num, out_rows, rows, inverse=not inverse)
+
+    Tensors may be strided. Under ``torch.compile`` the size of the result depends on data.
+    """
+    return _index(indice_pairs, indice_num, rows, out_rows, inverse, subm)
+
+
 def indice_convolution(
     features: torch.Tensor,
     filters: torch.Tensor,
@@ -156,6 +221,8 @@ def indice_convolution(
     bias: torch.Tensor | None = None,
     inverse: bool = False,
     subm: bool = False,
+    index: torch.Tensor | None = None,
+    grad_index: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """A sparse convolution along the pairs of :func:`turnout.get_indice_pairs`.
 
@@ -163,6 +230,9 @@ def indice_convolution(
     ``[k..., in, out]`` is read in place, so that ``weight.permute(1, 2, 3, 4, 0)`` of one that is
     ``[out, k..., in]`` costs no copy. ``features``, ``filters`` and ``bias`` have gradients of any order.
     Under ``torch.autocast`` they are cast to its dtype; sums are in float32.
+
+    ``index`` and ``grad_index`` are from :func:`indice_convolution_index`; they save the time to build one in
+    this call and in its gradient of ``features``.
     """
     if filters.dim() > 3:
         filters = filters.flatten(0, -3)
@@ -170,7 +240,8 @@ def indice_convolution(
         dtype = torch.get_autocast_dtype("cpu")
         features, filters = features.to(dtype), filters.to(dtype)
         bias = None if bias is None else bias.to(dtype)
-    return _forward(features, filters, indice_pairs, indice_num, num_act_out, bias, inverse, subm)
+    pairs = indice_pairs, indice_num
+    return _forward(features, filters, *pairs, num_act_out, bias, inverse, subm, index, grad_index)
 
 
 def _pool_cpu(features, indice_pairs, indice_num, num_act_out, init="zero"):

@@ -250,6 +250,104 @@ _pruned_forward = define(
 )
 
 
+# -- given a joiner ----------------------------------------------------------------------------------------
+
+
+def _fused_forward_cpu(
+    am,
+    lm,
+    weight,
+    bias,
+    activation,
+    symbols,
+    ranges,
+    termination_symbol,
+    boundary=None,
+    modified=False,
+    use_hat_loss=False,
+):
+    return _core.rnnt_logprobs_fused_forward(
+        *(am.contiguous(), lm.contiguous(), weight.contiguous(), _contiguous(bias), activation),
+        *(symbols.contiguous(), ranges.contiguous(), termination_symbol, _contiguous(boundary)),
+        *(modified, use_hat_loss, None, True),
+    )
+
+
+def _fused_forward_fake(
+    am, lm, weight, bias, activation, symbols, ranges, termination_symbol, boundary, modified, use_hat_loss
+):
+    return _steps_fake(am, symbols, am.shape[1], modified, ranges.shape)
+
+
+def _fused_save(ctx, inputs, output):
+    am, lm, weight, bias, activation, symbols, ranges, termination_symbol, boundary, _, hat = inputs
+    saved = am, lm, weight, bias, symbols, ranges, boundary
+    _save_steps(ctx, (activation, termination_symbol, hat), output, saved)
+
+
+def _fused_grad(ctx, grad_px, grad_py, *_):
+    am, lm, weight, bias, symbols, ranges, boundary, normalizer, px, py = ctx.saved_tensors
+    grads = _step_grads(grad_px, grad_py, px, py)
+    if grads is None:
+        return (None,) * 11
+    activation, blank, hat = ctx.arguments
+    am_grad, lm_grad, weight_grad, bias_grad = _fused_backward(
+        *(am, lm, weight, bias, activation, symbols, ranges, normalizer, *grads, blank, boundary, hat)
+    )
+    return am_grad, lm_grad, weight_grad, None if bias is None else bias_grad, *(None,) * 7
+
+
+def _fused_backward_cpu(
+    am,
+    lm,
+    weight,
+    bias,
+    activation,
+    symbols,
+    ranges,
+    normalizer,
+    px_grad,
+    py_grad,
+    termination_symbol,
+    boundary=None,
+    use_hat_loss=False,
+):
+    am_grad, lm_grad, weight_grad, bias_grad = _core.rnnt_logprobs_fused_backward(
+        *(am.contiguous(), lm.contiguous(), weight.contiguous(), _contiguous(bias), activation),
+        *(symbols.contiguous(), ranges.contiguous(), normalizer.contiguous()),
+        *(px_grad.contiguous(), py_grad.contiguous(), termination_symbol, _contiguous(boundary)),
+        *(use_hat_loss, None, True),
+    )
+    return am_grad, lm_grad, weight_grad, weight.new_empty(0) if bias is None else bias_grad
+
+
+def _fused_backward_fake(am, lm, weight, bias, *_):
+    return tuple(
+        x.new_empty(x.shape) for x in (am, lm, weight, weight.new_empty(0) if bias is None else bias)
+    )
+
+
+_fused_backward = define(
+    "rnnt_logprobs_fused_backward(Tensor am, Tensor lm, Tensor weight, Tensor? bias, str activation, "
+    "Tensor symbols, Tensor ranges, Tensor normalizer, Tensor px_grad, Tensor py_grad, "
+    "int termination_symbol, Tensor? boundary=None, bool use_hat_loss=False) "
+    "-> (Tensor, Tensor, Tensor, Tensor)",
+    _fused_backward_cpu,
+    _fused_backward_fake,
+    save=lambda ctx, inputs, output: None,
+    backward=_refusal("rnnt_logprobs_fused_backward"),
+)
+_fused_forward = define(
+    "rnnt_logprobs_fused_forward(Tensor am, Tensor lm, Tensor weight, Tensor? bias, str activation, "
+    "Tensor symbols, Tensor ranges, int termination_symbol, Tensor? boundary=None, bool modified=False, "
+    "bool use_hat_loss=False) -> (Tensor, Tensor, Tensor, Tensor)",
+    _fused_forward_cpu,
+    _fused_forward_fake,
+    save=_fused_save,
+    backward=_fused_grad,
+)
+
+
 # -- given sums of two parts -------------------------------------------------------------------------------
 
 
@@ -350,6 +448,30 @@ def pruned_steps(
         _refuse_overwriting(op, logits)
     px, py, _, nan_at = _pruned_forward(
         *(logits, symbols, ranges, termination_symbol, boundary, modified, use_hat_loss, overwrite_logits)
+    )
+    return Steps(_constrained(px, py, rnnt_type), py, nan_at >= 0)
+
+
+def fused_steps(
+    op,
+    am,
+    lm,
+    weight,
+    bias,
+    activation,
+    symbols,
+    ranges,
+    termination_symbol,
+    boundary,
+    rnnt_type,
+    use_hat_loss,
+):
+    modified = is_modified(op, rnnt_type)
+    if activation not in ("tanh", "relu", None):
+        raise ValueError(f"{op}: activation is {activation!r}, expected one of 'tanh', 'relu', None")
+    px, py, _, nan_at = _fused_forward(
+        *(am, lm, weight, bias, activation or "none", symbols, ranges, termination_symbol, boundary),
+        *(modified, use_hat_loss),
     )
     return Steps(_constrained(px, py, rnnt_type), py, nan_at >= 0)
 

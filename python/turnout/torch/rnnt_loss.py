@@ -7,6 +7,7 @@ import torch
 from turnout.torch.mutual_information import mutual_information_recursion
 from turnout.torch.rnnt_logprobs import (
     Steps,
+    fused_steps,
     is_modified,
     joint_steps,
     pruned_steps,
@@ -15,7 +16,13 @@ from turnout.torch.rnnt_logprobs import (
 )
 from turnout.torch.sentences import own_sentences
 
-__all__ = ["rnnt_loss", "rnnt_loss_pruned", "rnnt_loss_simple", "rnnt_loss_smoothed"]
+__all__ = [
+    "rnnt_loss",
+    "rnnt_loss_pruned",
+    "rnnt_loss_pruned_fused",
+    "rnnt_loss_simple",
+    "rnnt_loss_smoothed",
+]
 
 Grads = tuple[torch.Tensor, torch.Tensor]
 _REDUCTIONS = ("none", "mean", "sum")
@@ -232,6 +239,55 @@ def rnnt_loss_pruned(
     steps = pruned_steps(
         *("rnnt_loss_pruned", logits, symbols, ranges, termination_symbol, boundary, rnnt_type),
         *(use_hat_loss, overwrite_logits),
+    )
+    return _loss(steps, boundary, delay_penalty, reduction, return_grad, zero_infinity, fastemit_lambda)
+
+
+@own_sentences()
+def rnnt_loss_pruned_fused(
+    am: torch.Tensor,
+    lm: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None,
+    activation: str | None,
+    symbols: torch.Tensor,
+    ranges: torch.Tensor,
+    termination_symbol: int,
+    boundary: torch.Tensor | None = None,
+    rnnt_type: str = "regular",
+    delay_penalty: float = 0.0,
+    reduction: str = "mean",
+    use_hat_loss: bool = False,
+    *,
+    return_grad: bool = False,
+    zero_infinity: bool = False,
+    fastemit_lambda: float = 0.0,
+) -> torch.Tensor | tuple[torch.Tensor, Grads]:
+    """A joiner and :func:`rnnt_loss_pruned` in one, whose logits are never stored as a whole.
+
+    ::
+
+        am_rows, lm_rows = do_rnnt_pruning(am, lm, ranges)
+        logits = torch.nn.functional.linear(activation(am_rows + lm_rows), weight, bias)
+        rnnt_loss_pruned(logits, symbols, ranges, ...)
+
+    with the same value and gradients to rounding. The backward call computes the logits again, a tile of rows
+    at a time, from the sums that the forward call keeps.
+
+    Args:
+        am: ``[batch, frames, width]``: the encoder's projection.
+        lm: ``[batch, symbols + 1, width]``: the decoder's.
+        weight: ``[classes, width]``: the output layer; all four of one dtype.
+        bias: ``[classes]`` or None.
+        activation: 'tanh', 'relu' or None.
+
+        The other arguments are those of :func:`rnnt_loss_pruned`.
+    """
+    _check_options("rnnt_loss_pruned_fused", rnnt_type, reduction)
+    refuse_single_rows("rnnt_loss_pruned_fused", ranges, symbols, rnnt_type)
+    steps = fused_steps(
+        *("rnnt_loss_pruned_fused", am, lm, weight, bias, activation, symbols, ranges),
+        *(termination_symbol, boundary, rnnt_type, use_hat_loss),
     )
     return _loss(steps, boundary, delay_penalty, reduction, return_grad, zero_infinity, fastemit_lambda)
 

@@ -79,6 +79,10 @@ void log_quietly(const char* sentence) noexcept {
 }
 
 Slot slot_of(const Described& described, bool logged) {
+  if (described.count != nullptr) {
+    static constexpr std::int64_t kStride[1] = {1};
+    return described.data == nullptr ? Slot() : Slot(described.data, DType::i64, described.count, kStride, 1);
+  }
   if (described.desc == nullptr) {
     Slot absent;
     absent.data = described.data;  // for the check that refuses data without a descriptor

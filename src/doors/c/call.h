@@ -38,10 +38,11 @@ using namespace core;
 struct Described {
   mluOpTensorDescriptor_t desc;
   const void* data;
+  const std::int64_t* count = nullptr;  // if set, `desc` is unused and `data` is an array of *count int64
 };
 
-// Fills an int32 result of a skipped call with `byte` (0 or 0xFF); does nothing if the pointer is null.
-// Bytes, because the alignment of the pointer is not checked.
+// Fills a result of a skipped call with `byte` (0 or 0xFF); does nothing if the pointer is null. Bytes,
+// because the alignment of the pointer is not checked.
 void fill_result(const Described& result, int byte) noexcept;
 
 // Returns kForeign for a type that the library does not have.
@@ -106,13 +107,18 @@ mluOpStatus_t query_erased(mluOpHandle_t handle, const Signature& signature, con
                            int count, std::initializer_list<ScalarValue> scalars, Slot* slots,
                            std::size_t* workspace_size) noexcept;
 template <int kCount>
+mluOpStatus_t query(mluOpHandle_t handle, const Signature& signature, const Described (&described)[kCount],
+                    std::initializer_list<ScalarValue> scalars, std::size_t* workspace_size) noexcept {
+  Slot slots[kCount];
+  return query_erased(handle, signature, described, kCount, scalars, slots, workspace_size);
+}
+template <int kCount>
 mluOpStatus_t query(mluOpHandle_t handle, const Signature& signature,
                     const mluOpTensorDescriptor_t (&descriptors)[kCount],
                     std::initializer_list<ScalarValue> scalars, std::size_t* workspace_size) noexcept {
-  Slot slots[kCount];
   Described described[kCount];
   for (int i = 0; i < kCount; ++i) described[i] = {descriptors[i], nullptr};
-  return query_erased(handle, signature, described, kCount, scalars, slots, workspace_size);
+  return query(handle, signature, described, scalars, workspace_size);
 }
 
 }  // namespace turnout::doors

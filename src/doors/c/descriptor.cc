@@ -132,8 +132,9 @@ mluOpStatus_t get_all(const char* function, mluOpTensorDescriptor_t desc, mluOpT
 }  // namespace
 
 void fill_result(const Described& result, int byte) noexcept {
-  if (result.data != nullptr)
-    std::memset(const_cast<void*>(result.data), byte, result.desc->elements * sizeof(std::int32_t));
+  const CDType* found = find(result.desc->dtype);
+  if (result.data != nullptr && found != nullptr)
+    std::memset(const_cast<void*>(result.data), byte, result.desc->elements * found->bytes);
 }
 
 DType dtype_of_c(mluOpDataType_t dtype) {

@@ -72,7 +72,7 @@ class PointToVoxel:
         ``clear_voxels`` is accepted: results are always new.
         """
         del clear_voxels
-        return self._group(self._three_dims(pc), empty_mean)
+        return self._group(self._three_dims(pc), empty_mean)[:3]
 
     def generate_voxel_with_id(
         self, pc: torch.Tensor, clear_voxels: bool = True, empty_mean: bool = False
@@ -83,9 +83,8 @@ class PointToVoxel:
         that voxel's number.
         """
         del clear_voxels
-        points = self._three_dims(pc)
-        voxels, indices, num = self._group(points, empty_mean)
-        return voxels, indices, num, self._ids(points, indices)
+        voxels, indices, num, ids = self._group(self._three_dims(pc), empty_mean, return_map=True)
+        return voxels, indices, num, ids.long()
 
     @own_sentences("PointToVoxel")
     def _three_dims(self, pc: torch.Tensor) -> torch.Tensor:
@@ -106,10 +105,16 @@ class PointToVoxel:
         max_voxels="max_num_voxels",
     )
     def _group(
-        self, points: torch.Tensor, empty_mean: bool
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        limits = {"max_points": self.max_num_points_per_voxel, "max_voxels": self.max_num_voxels}
-        voxels, coors, num = own.voxelize(points, self._size, self._range, **limits)
+        self, points: torch.Tensor, empty_mean: bool, return_map: bool = False
+    ) -> tuple[torch.Tensor, ...]:
+        voxels, coors, num, *map_ = own.voxelize(
+            points,
+            self._size,
+            self._range,
+            max_points=self.max_num_points_per_voxel,
+            max_voxels=self.max_num_voxels,
+            return_map=return_map,
+        )
         if self.ndim < 3:
             voxels = torch.cat([voxels[..., : self.ndim], voxels[..., 3:]], -1)
         voxels = voxels.float()
@@ -117,18 +122,7 @@ class PointToVoxel:
             is_empty = torch.arange(voxels.shape[1]) >= num[:, None]
             mean = voxels.sum(1) / num[:, None]
             voxels = torch.where(is_empty[..., None], mean[:, None], voxels)
-        return voxels, coors[:, 3 - self.ndim :].contiguous(), num
-
-    def _ids(self, points: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
-        """The row of ``indices`` that has a point's voxel, or -1."""
-        coors = own.voxelize(points, self._size, self._range)[:, 3 - self.ndim :]
-        if len(indices) == 0:
-            return torch.full((len(points),), -1)
-        cells = torch.tensor([*self.grid_size[1:], 1]).flip(0).cumprod(0).flip(0)
-        voxel_of_key, row_of_key = (indices * cells).sum(1).sort()
-        key = (coors * cells).sum(1)  # below 0 for a point in no voxel
-        found = torch.searchsorted(voxel_of_key, key).clamp(max=len(indices) - 1)
-        return torch.where(voxel_of_key[found] == key, row_of_key[found], -1)
+        return voxels, coors[:, 3 - self.ndim :].contiguous(), num, *map_
 
 
 def _grid_size(size: list[float], ends: list[float]) -> list[int]:

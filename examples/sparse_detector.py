@@ -1,0 +1,195 @@
+"""A detector of cars, trained on a CPU: python examples/sparse_detector.py [--small] [--steps N] ...
+
+The encoder is CenterPoint's (networks.py). Its output, seen from above, goes through a small dense head that
+says for each cell how sure it is of the middle of a car, and where the box of that car is. The scans are
+simulated (street.py), so the boxes are known; there is one batch, which the detector learns by heart.
+
+    torchrun --nproc-per-node 2 examples/sparse_detector.py
+
+trains the same detector in two processes, each with scans of its own: DistributedDataParallel averages the
+gradients. Needs torch and matplotlib.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from networks import encoder
+from street import FEATURES, RANGE, SPACE, VOXEL, Batch, Scan, batch_of
+from torch import distributed
+from torch.nn import functional
+
+from turnout.torch import nn
+
+STRIDE = 8  # of the encoder's output
+CELL = STRIDE * VOXEL[0]  # metres
+CELLS = SPACE[1] // STRIDE
+BOX = 6  # numbers of a box: where in its cell the middle is, its height, and the logarithms of the sizes
+
+
+class Detector(torch.nn.Module):
+    """Returns the logits of middles of cars ``[scans, y, x]`` and the boxes there ``[scans, y, x, BOX]``."""
+
+    def __init__(self, channels: Sequence[int]) -> None:
+        super().__init__()
+        self.encoder = encoder(inputs=FEATURES, channels=channels)
+        width = 2 * channels[-1]  # two cells of height are left
+        layers = []
+        for inputs in (width, 64):
+            layers += [torch.nn.Conv2d(inputs, 64, 3, padding=1, bias=False), torch.nn.BatchNorm2d(64)]
+            layers += [torch.nn.ReLU()]
+        self.shared = torch.nn.Sequential(*layers)
+        self.heads = torch.nn.Conv2d(64, 1 + BOX, 1)
+        torch.nn.init.constant_(self.heads.bias[:1], -3.0)  # few cells are the middle of a car
+
+    def forward(self, voxels: nn.SparseTensor) -> tuple[torch.Tensor, torch.Tensor]:
+        seen = self.encoder(voxels).dense().flatten(1, 2)  # [scans, channels * height, y, x]
+        out = self.heads(self.shared(seen)).movedim(1, -1)
+        return out[..., 0], out[..., 1:]
+
+
+def cells_of(cars: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The cells (y, x) with the middles of the cars within the range, and the numbers of their boxes."""
+    places = (cars[:, :2] - RANGE[0]) / CELL
+    cells = np.floor(places).astype(np.int64)
+    inside = np.all((cells >= 0) & (cells < CELLS), axis=1)
+    cars, places, cells = cars[inside], places[inside], cells[inside]
+    boxes = np.column_stack((places - cells, cars[:, 2], np.log(cars[:, 3:])))
+    return cells[:, ::-1], boxes.astype(np.float32)
+
+
+class Targets:
+    """What the detector is to say about a batch."""
+
+    def __init__(self, scans: list[Scan]) -> None:
+        self.heat = torch.zeros(len(scans), CELLS, CELLS)
+        cells, boxes = [], []
+        y, x = np.mgrid[:CELLS, :CELLS]
+        for number, one in enumerate(scans):
+            sites, numbers = cells_of(one.cars)
+            for row, column in sites:  # a bump of two cells around each middle
+                bump = np.exp(-((y - row) ** 2 + (x - column) ** 2) / 2)
+                self.heat[number] = torch.maximum(self.heat[number], torch.from_numpy(bump))
+            cells.append(np.insert(sites, 0, number, axis=1))
+            boxes.append(numbers)
+        self.cells = torch.from_numpy(np.concatenate(cells)).unbind(1)
+        self.boxes = torch.from_numpy(np.concatenate(boxes))
+
+    def loss(self, logits: torch.Tensor, boxes: torch.Tensor) -> torch.Tensor:
+        """The focal loss of the middles, per car, and three times the mean error of the boxes' numbers."""
+        sure = torch.sigmoid(logits)
+        of_middle = functional.logsigmoid(logits) * (1 - sure) ** 2
+        of_others = functional.logsigmoid(-logits) * sure**2 * (1 - self.heat) ** 4
+        focal = -torch.where(self.heat == 1, of_middle, of_others).sum() / len(self.boxes)
+        return focal + 3 * (boxes[self.cells] - self.boxes).abs().mean()
+
+
+def train(detector: torch.nn.Module, batch: Batch, steps: int, verbose: bool) -> list[float]:
+    """Returns the losses of all steps."""
+    targets = Targets(batch.scans)
+    optimizer = torch.optim.AdamW(detector.parameters())
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=5e-3, total_steps=steps)
+    losses = []
+    for step in range(steps):
+        start = time.perf_counter()
+        loss = targets.loss(*detector(batch.voxels))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        schedule.step()
+        losses.append(loss.item())
+        if verbose and (step % 5 == 0 or step == steps - 1):
+            print(f"  step {step:3}: loss {losses[-1]:.3f}, {1e3 * (time.perf_counter() - start):.0f} ms")
+    return losses
+
+
+def found(logits: torch.Tensor, boxes: torch.Tensor, least: float = 0.3) -> tuple[torch.Tensor, torch.Tensor]:
+    """The boxes (x, y, z, sizes) of one scan, where the detector is surest among neighbours, and how sure."""
+    sure = torch.sigmoid(logits)
+    highest = functional.max_pool2d(sure[None], 3, stride=1, padding=1)[0]
+    rows, columns = torch.where((sure == highest) & (sure > least))
+    numbers = boxes[rows, columns]
+    middles = (torch.stack((columns, rows), dim=1) + numbers[:, :2]) * CELL + RANGE[0]
+    return torch.cat((middles, numbers[:, 2:3], numbers[:, 3:].exp()), dim=1), sure[rows, columns]
+
+
+def count_found(boxes: torch.Tensor, scan: Scan) -> tuple[int, int]:
+    """How many cars have the middle of a box within a metre, and how many cars there are."""
+    within = np.all(np.abs(scan.cars[:, :2]) < RANGE[3], axis=1)
+    cars = torch.from_numpy(scan.cars[within, :2])
+    if len(boxes) == 0:
+        return 0, len(cars)
+    return int((torch.cdist(cars, boxes[:, :2]).min(dim=1).values < 1).sum()), len(cars)
+
+
+def draw(path: Path, scan: Scan, boxes: torch.Tensor, losses: list[float]) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, (above, course) = plt.subplots(2, 1, figsize=(14, 11), layout="constrained", height_ratios=(2, 1))
+    above.scatter(scan.points[:, 0], scan.points[:, 1], c=scan.points[:, 2], s=0.3, cmap="viridis")
+    for kind, color, width in ((scan.cars, "white", 3), (boxes.numpy(), "red", 1)):
+        for x, y, _, length, wide, _ in kind:
+            corner = (x - length / 2, y - wide / 2)
+            above.add_patch(plt.Rectangle(corner, length, wide, fill=False, color=color, linewidth=width))
+    above.set(title="cars (white) and what the detector says (red)", facecolor="black", aspect="equal")
+    above.set(xlim=(-52, 52), ylim=(-18, 18), xlabel="x, metres", ylabel="y, metres")
+    course.plot(losses, marker=".")
+    course.set(title="loss", xlabel="step", yscale="log")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+
+
+def main(arguments: list[str] | None = None) -> list[float]:
+    """Returns the losses."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--scans", type=int, default=2, help="scans of each process")
+    parser.add_argument("--voxels", type=int, default=10_000, help="voxels of a scan")
+    parser.add_argument("--steps", type=int, default=50, help="training steps")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the scans and of the weights")
+    parser.add_argument("--small", action="store_true", help="one scan of 1500 voxels, few channels, 8 steps")
+    parser.add_argument("--out", type=Path, default=Path("build/sparse_detector.png"), help="picture file")
+    options = parser.parse_args(arguments)
+    channels = (16, 32, 64, 128)
+    if options.small:
+        options.scans, options.voxels, options.steps, channels = 1, 1500, 8, (4, 8, 8, 16)
+
+    torch.manual_seed(options.seed)
+    detector = Detector(channels)
+    rank = int(os.environ.get("RANK", "0"))  # torchrun sets it
+    if "RANK" in os.environ:
+        distributed.init_process_group("gloo")
+        detector = torch.nn.parallel.DistributedDataParallel(detector)
+    batch = batch_of(options.scans, options.voxels, np.random.default_rng([options.seed, rank]))
+    processes = distributed.get_world_size() if distributed.is_initialized() else 1
+    if rank == 0:
+        print(f"{processes} x {options.scans} scans, {len(batch.voxels.features)} voxels in this process")
+    losses = train(detector, batch, options.steps, verbose=rank == 0)
+
+    detector.eval()
+    with torch.inference_mode():
+        logits, boxes = detector(batch.voxels)
+    results = [found(*one)[0] for one in zip(logits, boxes, strict=True)]
+    right, cars = np.sum([count_found(*one) for one in zip(results, batch.scans, strict=True)], axis=0)
+    if rank == 0:
+        print(f"{right} of {cars} cars are found, with {sum(map(len, results))} boxes")
+        draw(options.out, batch.scans[0], results[0], losses)
+        print(f"drawn in {options.out}")
+    if distributed.is_initialized():
+        distributed.destroy_process_group()
+    return losses
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,70 @@
+// What both directions of sums lm + am share. The sum over classes of exp(lm + am) is a product of the
+// matrices exp(lm - max) and exp(am - max), a tile at a time.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "core/padding.h"
+#include "matrix/matrix.h"
+#include "rnnt_loss/lattices.h"
+
+namespace turnout::families::rnnt_loss {
+
+inline constexpr std::int64_t kTileFrames = 64;    // frames of a product
+inline constexpr std::int64_t kTileClasses = 256;  // classes of a range of the gradient
+inline constexpr std::int64_t kBatchRows = 96;     // rows of a product that are passed at once
+
+struct SimpleShape {
+  LatticeShape lattice;
+  std::int64_t classes, columns, blank;
+
+  SimpleShape(const ConstTensor& lm, const ConstTensor& am, std::int64_t px_columns, std::int64_t termination)
+      : lattice{lm.shape[0], lm.shape[1] - 1, am.shape[1], px_columns == am.shape[1]},
+        classes(lm.shape[2]),
+        columns(px_columns),
+        blank(termination) {}
+
+  std::int64_t positions() const { return lattice.symbols + 1; }
+  bool is_parallel() const {
+    return static_cast<double>(lattice.batch) * static_cast<double>(positions()) *
+               static_cast<double>(lattice.frames) * static_cast<double>(classes) >=
+           kParallelProducts;
+  }
+};
+
+inline std::int64_t tiles_of(std::int64_t count, std::int64_t tile) { return (count + tile - 1) / tile; }
+
+// Memory in which the parts of a thread follow each other.
+class Cursor {
+ public:
+  explicit Cursor(std::byte* memory) : next_(memory) {}
+  template <class T>
+  T* take(std::int64_t count) {
+    auto* begin = reinterpret_cast<T*>(next_);
+    next_ += array_bytes<T>(count);
+    return begin;
+  }
+
+ private:
+  std::byte* next_;
+};
+
+// multiply() for any number of rows: row r of `from` begins at from + r * from_stride.
+template <class Lane>
+void multiply_rows(const matrix::Kernels<Lane>& kernels, const Lane* from, std::int64_t from_stride, Lane* to,
+                   std::int64_t to_stride, std::int64_t rows, const Lane* packed, std::int64_t depth,
+                   std::int64_t columns, matrix::Write write) {
+  const Lane* from_rows[kBatchRows];
+  Lane* to_rows[kBatchRows];
+  for (std::int64_t begin = 0; begin < rows; begin += kBatchRows) {
+    const std::int64_t count = std::min(kBatchRows, rows - begin);
+    for (std::int64_t i = 0; i < count; ++i) {
+      from_rows[i] = from + (begin + i) * from_stride;
+      to_rows[i] = to + (begin + i) * to_stride;
+    }
+    kernels.multiply(from_rows, to_rows, count, packed, depth, columns, write);
+  }
+}
+
+}  // namespace turnout::families::rnnt_loss

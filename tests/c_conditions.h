@@ -1,0 +1,169 @@
+// What a fault of a call is, and whether a call still has it when others have been added.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "c_broken_call.h"
+
+namespace turnout::test {
+
+using core::Check;
+using core::contains;
+using core::Rule;
+using core::Scalar;
+
+inline constexpr std::int64_t kLarge = std::int64_t{1} << 31;
+inline constexpr int kHandle = -1;  // the handle is checked before the signature's steps
+
+struct Fault {
+  std::string what = {};
+  Check check = Check::present;
+  int argument = -1;
+  int dim = -1;
+  std::set<std::string_view> mentions = {};  // the message must contain one of them
+  std::function<void(BrokenCall&)> apply = {};
+  int position = -1;  // position of the scalar, rule or data check that it breaks
+  int step = kHandle;
+};
+
+// Conditions of the calls of one C operator.
+class CConditions : public testing::TestWithParam<const COperator*> {
+ protected:
+  const COperator& op = *GetParam();
+  const Signature& signature = *op.signature;
+
+  static bool uses(const Extent& extent, int name) {
+    return std::find(extent.names.begin(), extent.names.end(), name) != extent.names.end();
+  }
+  // Whether a scalar or another argument determines this extent.
+  bool is_pinned(int argument, const Extent& dim) const {
+    bool pinned = dim.names.count == 0;
+    for (std::int8_t name : dim.names) {
+      pinned |= name < signature.scalars.count;
+      for (int other = 0; other < signature.arguments.count; ++other)
+        for (const Extent& d : signature.arguments[other].dims) pinned |= other != argument && uses(d, name);
+    }
+    return pinned;
+  }
+  // Whether other arguments have this optional dimension too. An extent that it is only a factor of has 1
+  // then.
+  bool others_have(int argument, const Extent& dim) const {
+    for (int other = 0; other < signature.arguments.count; ++other)
+      for (const Extent& d : signature.arguments[other].dims)
+        if (other != argument && d.optional && uses(d, dim.names[0])) return true;
+    return false;
+  }
+  static int optional_dim(const Argument& argument) {
+    for (int d = 0; d < argument.dims.count; ++d)
+      if (argument.dims[d].optional) return d;
+    return -1;
+  }
+  const core::Step* step_of(Check check) const {
+    for (const core::Step& step : signature.order)
+      if (step.check == check) return &step;
+    return nullptr;
+  }
+  bool ends_when_any_is_empty() const { return step_of(Check::any_empty) != nullptr; }
+  static bool has_all_dims(const BrokenCall& call) {
+    return std::none_of(call.parts.begin(), call.parts.end(),
+                        [](const BrokenCall::Part& part) { return part.without_optional_dim; });
+  }
+  BrokenCall broken_by(const Fault& fault) const {
+    BrokenCall call(op);
+    fault.apply(call);
+    return call;
+  }
+  // At a step that sees sizes as the shapes before it bind them, or with the sizes that the call was made of.
+  bool breaks_rule(int position, const BrokenCall& call, int step = 0) const {
+    ExampleCall given = call.with_scalars_as_given();
+    if (has_all_dims(call)) call.bind(given, step);
+    return given.evaluate(signature.rules[position].left) > given.evaluate(signature.rules[position].right);
+  }
+  bool breaks_rules_of(const core::Step& step, const BrokenCall& call) const {
+    for (int i = 0; i < signature.rules.count; ++i)
+      if (step.looks_at(i) && breaks_rule(i, call)) return true;
+    return false;
+  }
+  bool is_out_of_range(int scalar, const BrokenCall& call) const {
+    const auto n = static_cast<std::size_t>(scalar);
+    const std::vector one{call.with_scalars_as_given().sizes[n]};
+    for (std::int64_t value : signature.scalars[scalar].is_vector ? call.example.vectors[n] : one)
+      if (value < signature.scalars[scalar].min || value > signature.scalars[scalar].max) return true;
+    return false;
+  }
+  bool has_scalar_out_of_range(const BrokenCall& call) const {
+    for (int i = 0; i < signature.scalars.count; ++i)
+      if (is_out_of_range(i, call)) return true;
+    return false;
+  }
+  // Whether the sizes and scalars that a data fault changes are still so, and the argument has elements.
+  bool has_changes_of(const Fault& fault, const BrokenCall& call) const {
+    const ExampleCall wanted = broken_by(fault).with_scalars_as_given(), given = call.with_scalars_as_given();
+    bool all = true;
+    core::split(fault.what, ' ', [&](std::string_view part) {
+      const std::string_view changed = part.substr(0, part.find('='));
+      const std::size_t name = position_of(signature, changed);
+      if (name < given.sizes.size()) all &= given.sizes[name] == wanted.sizes[name];
+      for (int i = 0; i < signature.arguments.count; ++i)
+        all &= signature.arguments[i].name != changed || call.elements(i) > 0;
+    });
+    return all;
+  }
+  // Whether a rule or a range check ends the call before the check that the fault belongs to.
+  bool refused_before(const Fault& fault) const {
+    const BrokenCall call = broken_by(fault);
+    for (const core::Step& step : signature.order) {
+      if (step.check == fault.check) return false;
+      if (step.check == Check::rules && breaks_rules_of(step, call)) return true;
+      if (step.check == Check::scalars && has_scalar_out_of_range(call)) return true;
+    }
+    return false;
+  }
+
+  bool holds(const Fault& fault) const { return holds(fault, broken_by(fault)); }
+  // Whether the fault is still present in a call to which another fault has been added.
+  bool holds(const Fault& fault, const BrokenCall& call) const {
+    const bool described =
+        fault.argument < 0 || call.parts[static_cast<std::size_t>(fault.argument)].described;
+    switch (fault.check) {
+      case Check::shapes: {
+        return !has_all_dims(call) || call.shapes_end() == fault.step;
+      }
+      case Check::dtypes:
+        return described;
+      case Check::contiguous:
+        return described && call.elements(fault.argument) > 1;
+      case Check::pointers:
+        return call.elements(fault.argument) > 0;
+      case Check::large:
+        return described && call.elements(fault.argument) >= kLarge;
+      case Check::any_empty:
+      case Check::outputs_empty: {
+        bool any = false, all_outputs = true;
+        const core::Step* step = step_of(fault.check);
+        for (int i = 0; i < signature.arguments.count; ++i) {
+          if (step != nullptr && !step->looks_at(i)) continue;
+          any |= call.is_empty(i);
+          if (signature.arguments[i].is_output()) all_outputs &= call.is_empty(i);
+        }
+        return fault.check == Check::any_empty ? any : all_outputs;
+      }
+      case Check::scalars:
+        return is_out_of_range(fault.position, call);
+      case Check::rules:
+        return breaks_rule(fault.position, call, fault.step);
+      case Check::data:
+        return has_changes_of(fault, call);
+      default:
+        return true;
+    }
+  }
+};
+
+}  // namespace turnout::test
