@@ -158,13 +158,17 @@ def compare(
     calls: int = 1,
     floors: int = 1,
     settle: float = 0.0,
+    clock: Callable[[], float] = time.perf_counter,
+    least: int = 5,
 ) -> Comparison:
     """Times the entries in rounds of one burst each, until `seconds` have passed.
 
     A burst is about 20 ms of calls of one entry. Its first call, which warms up caches and threads, is
     recorded separately. With `settle`, that many seconds pass between bursts, so that the workers of another
     library have stopped spinning. A sample is the mean of `calls` calls. The first `floors` entries are
-    alternatives of the same work; the fastest of them is the baseline of the ratios.
+    alternatives of the same work; the fastest of them is the baseline of the ratios. `clock` may be
+    time.process_time where all entries run on one thread: then the work of other processes does not count.
+    There are `least` samples of each entry, or more.
     """
     for entry in entries:
         if expected is not None:
@@ -175,14 +179,14 @@ def compare(
     with Progress(transient=True, console=console) as progress:
         task = progress.add_task(title, total=seconds)
         rounds = itertools.count()
-        while time.perf_counter() < end or min(map(len, times)) < 5:
+        while time.perf_counter() < end or min(map(len, times)) < least:
             number = next(rounds)
             for entry, first, warm in zip(entries, firsts, times, strict=True):
                 if number % entry.every != 0:
                     continue
                 if settle:
                     time.sleep(settle)
-                first_of_burst, *others = burst_of(entry, calls)
+                first_of_burst, *others = burst_of(entry, calls, clock)
                 first.append(first_of_burst)
                 warm += others
             progress.update(task, completed=seconds - (end - time.perf_counter()))
@@ -198,15 +202,15 @@ def compare(
     return comparison
 
 
-def burst_of(entry: Entry, calls: int) -> list[float]:
+def burst_of(entry: Entry, calls: int, clock: Callable[[], float]) -> list[float]:
     """The samples of one burst, in microseconds per call; at least two."""
     samples: list[float] = []
     end = time.perf_counter() + BURST
     while len(samples) < 2 or time.perf_counter() < end:
-        start = time.perf_counter()
+        start = clock()
         for _ in range(calls):
             entry.run()
-        samples.append((time.perf_counter() - start) / calls * 1e6)
+        samples.append((clock() - start) / calls * 1e6)
     return samples
 
 
@@ -226,17 +230,35 @@ def show(comparison: Comparison, beside: str = "the first") -> None:
     console.print(table)
 
 
-def from_cpp(family: str, arguments: str, seconds: float) -> None:
-    """Runs the family's Google Benchmark program, if it is built; `arguments` explains its numbers."""
+def from_cpp(family: str, arguments: str, seconds: float, only: str = ".") -> None:
+    """Runs the family's Google Benchmark program, if it is built; `arguments` explains its numbers.
+
+    `only` is a regular expression of the benchmarks to run; one that starts with "-" leaves them out.
+    """
     program = Path(f"build/dev/bench/{family}_bench")
     if not program.exists():
         console.print(f"{program} is not built: the numbers from C++ are left out")
         return
     console.print(f"from C++ (arguments: {arguments}):")
     subprocess.run(
-        [program, f"--benchmark_min_time={seconds / 4}", "--benchmark_enable_random_interleaving=true"],
+        [
+            program,
+            f"--benchmark_filter={only}",
+            f"--benchmark_min_time={seconds / 4}",
+            "--benchmark_enable_random_interleaving=true",
+        ],
         check=True,
     )
+
+
+def fma_peak() -> float | None:
+    """The most floating-point operations per second of this thread now, if the library of that is built."""
+    library = Path("build/dev/bench/libturnout_fma_peak.so")
+    if not library.exists():
+        return None
+    function = ctypes.CDLL(str(library.resolve())).turnout_fma_peak_f32
+    function.restype = ctypes.c_double
+    return function()
 
 
 def record(comparisons: list[Comparison], path: Path) -> None:

@@ -34,28 +34,33 @@ console = Console(width=120)
 class Layer:
     """A convolution of a network: where it is, what it works on, and how long each call took."""
 
-    def __init__(self, name: str, module: nn.SparseConvolution) -> None:
-        self.name, self.module = name, module
+    def __init__(self, name: str, module: nn.SparseConvolution, clock: Callable[[], float]) -> None:
+        self.name, self.module, self.clock = name, module, clock
         self.rows_in = self.rows_out = self.pairs = 0
         self.times: list[float] = []
 
     def before(self, _module: torch.nn.Module, _arguments: tuple) -> None:
-        self.times.append(-time.perf_counter())
+        self.times.append(-self.clock())
 
     def after(self, module: nn.SparseConvolution, arguments: tuple, out: nn.SparseTensor) -> None:
-        self.times[-1] += time.perf_counter()
+        self.times[-1] += self.clock()
         (x,) = arguments
         self.rows_in, self.rows_out = len(x.features), len(out.features)
         self.pairs = int(module.find_pairs(x).indice_num.sum())
 
+    @property
+    def operations(self) -> int:
+        """The multiplications and additions of a call."""
+        return 2 * self.pairs * self.module.in_channels * self.module.out_channels
+
 
 @contextmanager
-def timed(network: torch.nn.Module) -> Iterator[list[Layer]]:
+def timed(network: torch.nn.Module, clock: Callable[[], float] = time.perf_counter) -> Iterator[list[Layer]]:
     """Within, the convolutions of the network record their times."""
     layers, hooks = [], []
     for name, module in network.named_modules():
         if isinstance(module, nn.SparseConvolution):
-            layers.append(Layer(name, module))
+            layers.append(Layer(name, module, clock))
             hooks += [
                 module.register_forward_pre_hook(layers[-1].before),
                 module.register_forward_hook(layers[-1].after),
@@ -94,7 +99,6 @@ def show_layers(title: str, network: torch.nn.Module, voxels: nn.SparseTensor) -
         table.add_column(column, justify="left" if column in ("layer", "kind") else "right")
     for layer in layers:
         module, (_, first, again) = layer.module, layer.times
-        operations = 2 * layer.pairs * module.in_channels * module.out_channels
         sites = f"{layer.rows_out}" if module.subm else f"{layer.rows_in} to {layer.rows_out}"
         table.add_row(
             *(layer.name, kind_of(module), f"{module.in_channels} to {module.out_channels}", sites),
@@ -102,7 +106,7 @@ def show_layers(title: str, network: torch.nn.Module, voxels: nn.SparseTensor) -
                 f"{layer.pairs}",
                 f"{1e3 * first:.1f}",
                 f"{1e3 * again:.1f}",
-                f"{operations / again / 1e9:.0f}",
+                f"{layer.operations / again / 1e9:.0f}",
             ),
         )
     spent = [1e3 * sum(layer.times[i] for layer in layers) for i in (1, 2)]

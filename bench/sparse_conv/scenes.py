@@ -34,7 +34,7 @@ def run(seconds: float) -> list[Comparison]:
     for kind in ("lidar", "uniform"):
         done += growth(kind, spconv, seconds, summary)
     done += small_calls(spconv, seconds)
-    from_cpp("sparse_conv", "sites", seconds)
+    from_cpp("sparse_conv", "sites", seconds, only="-convolution")
     summary.show()
     return done
 

@@ -9,6 +9,7 @@ import lidar
 import numpy as np
 
 PER_FRAME = 62159  # voxels of a LiDAR frame: 248636 in a batch of 4
+FRAMES = 8  # different ones; a frame takes seconds to simulate, so that larger batches repeat them
 SPARSE_PER_FRAME = 37275  # voxels after two levels of stride 2: 149100 in a batch of 4
 
 Result = tuple[np.ndarray, np.ndarray, np.ndarray]  # out_indices, indice_pairs, indice_num
@@ -69,7 +70,7 @@ def deep_frame(number: int) -> np.ndarray:
 def lidar_sites(scale: Scale) -> np.ndarray:
     frames = []
     for number in range(scale.batch):
-        sites = lidar.frame(number, PER_FRAME) if scale.subm else deep_frame(number)
+        sites = lidar.frame(number % FRAMES, PER_FRAME) if scale.subm else deep_frame(number)
         frames.append(np.insert(sites, 0, number, axis=1))
     return np.concatenate(frames)[: scale.rows].astype(np.int32)
 

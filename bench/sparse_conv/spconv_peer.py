@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
@@ -111,3 +112,60 @@ def normal(scale: Scale, out_indices: np.ndarray, pairs: np.ndarray, counts: np.
         listed = ordered[k, :, :count]
         listed[:] = listed[:, np.argsort(listed[0], kind="stable")]
     return out_indices, ordered, counts
+
+
+def krsc(filters: torch.Tensor, kernel: tuple[int, ...]) -> torch.Tensor:
+    """Filters [volume, in, out] as spconv has them, [out, k.., in]."""
+    return filters.unflatten(0, kernel).movedim(-1, 0).contiguous()
+
+
+def from_krsc(filters: torch.Tensor) -> torch.Tensor:
+    return filters.movedim(0, -1).flatten(0, -3)
+
+
+def works_without_driver() -> None:
+    """spconv's backward asks for the stream of a GPU, also on the CPU, where it is not used."""
+    _module("spconv.pytorch.ops").get_current_stream = lambda: 0
+
+
+def convolution(scale: Scale, indices: np.ndarray) -> tuple[Callable, Callable]:
+    """Submanifold layers along spconv's pairs: (features, filters) -> features and
+    (features, filters, gradient) -> both gradients. Right on one thread only: with more, two of them add to
+    the same rows."""
+    works_without_driver()
+    ops, algorithm = _module("spconv.pytorch.ops"), _module("spconv.core").ConvAlgo.Native
+    one, zero = [1] * len(scale.space), [0] * len(scale.space)
+    sizes = [list(x) for x in (scale.kernel, scale.stride, scale.padding)]
+    sites = torch.from_numpy(indices)
+    _, pairs, counts = ops.get_indice_pairs(
+        sites, scale.batch, list(scale.space), algorithm, *sizes, one, zero, True, False
+    )
+
+    def forward(features: torch.Tensor, filters: torch.Tensor) -> torch.Tensor:
+        return ops.indice_conv(features, filters, pairs, counts, len(sites), False, True, algorithm)
+
+    def backward(
+        features: torch.Tensor, filters: torch.Tensor, grad: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        return ops.indice_conv_backward(features, filters, grad, pairs, counts, False, True, algorithm)
+
+    return forward, backward
+
+
+def network(make: Callable, layers: Callable, weights: dict) -> tuple[torch.nn.Module, Callable]:
+    """A network in eval mode of spconv's layers, and the class of its tensors.
+
+    `make(layers)` makes it, `layers` is called with the classes, and the weights are those of Turnout's.
+    """
+    package = _module("spconv.pytorch")
+    package.SparseConvTensor.with_features = package.SparseConvTensor.replace_feature
+    names = ("SparseSequential", "SubMConv3d", "SparseConv3d", "SparseInverseConv3d")
+    made = make(layers(*(getattr(package, name) for name in names)))
+    made.load_state_dict(
+        {name: w.movedim(-1, 0).contiguous() if w.dim() == 5 else w for name, w in weights.items()}
+    )
+    made.eval()
+    for module in made.modules():
+        if isinstance(module, package.conv.SparseConvolution):
+            module.training = True  # a bias in eval mode is refused on the CPU; training only adds it later
+    return made, package.SparseConvTensor

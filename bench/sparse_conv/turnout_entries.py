@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import tempfile
+from collections.abc import Callable
 
 import harness
 import numpy as np
@@ -68,20 +69,25 @@ def floors(sites: Sites) -> list[Entry]:
 
 
 def scratch_bytes(sites: Sites) -> int:
-    """The scratch memory of one call, from the log, which is written to file descriptor 2."""
+    """The scratch memory of one call."""
     options = arguments(sites.scale)
+    return logged_scratch("get_indice_pairs", lambda: turnout.get_indice_pairs(sites.indices, **options))
+
+
+def logged_scratch(operator: str, call: Callable[[], object]) -> int:
+    """The scratch memory of a call, from the log, which is written to file descriptor 2."""
     stderr = os.dup(2)
     with tempfile.TemporaryFile("w+") as log:
         os.dup2(log.fileno(), 2)
         turnout._core.set_log(1)
         try:
-            turnout.get_indice_pairs(sites.indices, **options)
+            call()
         finally:
             turnout._core.set_log(0)
             os.dup2(stderr, 2)
             os.close(stderr)
         log.seek(0)
-        steps = re.findall(r"get_indice_pairs\(.* scratch=(\d+) ", log.read())
+        steps = re.findall(rf"{operator}\(.* scratch=(\d+) ", log.read())
     if not steps:
-        raise SystemExit("the log does not say how much scratch memory get_indice_pairs takes")
-    return sum(map(int, steps))  # both steps: the index stays allocated while the pairs are written
+        raise SystemExit(f"the log does not say how much scratch memory {operator} takes")
+    return sum(map(int, steps))  # of all steps: the index of pairs stays allocated while they are written

@@ -1,0 +1,208 @@
+"""CenterPoint's encoder as a whole: forward beside spconv, a training step beside torch, and each layer."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import lidar
+import numpy as np
+import torch
+from harness import SETTLE, Comparison, Entry, Summary, compare, console, fma_peak, median
+from rich.table import Table
+from sparse_conv import spconv_peer
+from sparse_conv.convolution_entries import lists_of
+from sparse_conv.scenes import with_threads
+from sparse_conv.shapes import PER_FRAME, Scale, Sites
+
+import turnout
+from turnout.torch import nn
+
+sys.path.append(str(Path(__file__).parents[2] / "examples"))
+from networks import TURNOUT, Layers, encoder
+from sparse_encoder import timed
+
+TWO_FRAMES = Scale(2 * PER_FRAME, 2, lidar.SPACE, subm=True)
+INPUTS = 5  # channels of a voxel
+TOLERANCE = 1e-4  # of 21 layers in f32, against those in f64
+
+
+class ByTorch(nn.SparseConvolution):
+    """gather + mm + index_add in torch, along the pairs that Turnout finds."""
+
+    def forward(self, x: nn.SparseTensor) -> nn.SparseTensor:
+        pairs = self.find_pairs(x)
+        if not hasattr(pairs, "lists"):  # once for all layers that share the pairs
+            pairs.lists = lists_of(pairs.indice_pairs, pairs.indice_num)
+        out = x.features.new_zeros(pairs.out_indices.shape[0], self.out_channels)
+        for (inputs, outputs), matrix in zip(pairs.lists, self.filters().flatten(0, 2), strict=True):
+            out.index_add_(0, outputs, x.features.index_select(0, inputs) @ matrix)
+        features = out if self.bias is None else out + self.bias
+        return x.at(features, *self.out_sites(x, pairs), x.indice_dict)
+
+
+class SubMByTorch(ByTorch, nn.SubMConv):
+    pass
+
+
+class SparseByTorch(ByTorch, nn.SparseConv):
+    pass
+
+
+TORCH = Layers(
+    nn.SparseSequential,
+    lambda *a, **k: SubMByTorch(3, *a, **k),
+    lambda *a, **k: SparseByTorch(3, *a, **k),
+    inverse=None,
+)
+
+
+class Scene:
+    """Sites, features and weights that all networks share."""
+
+    def __init__(self) -> None:
+        self.indices = torch.from_numpy(Sites(TWO_FRAMES, "lidar", "sorted").indices)
+        random = torch.Generator().manual_seed(1)
+        self.features = torch.randn(len(self.indices), INPUTS, generator=random)
+        torch.manual_seed(1)
+        self.weights = encoder(inputs=INPUTS).state_dict()
+
+    def network(self, layers: Layers) -> torch.nn.Module:
+        made = encoder(layers, INPUTS)
+        made.load_state_dict(self.weights)
+        return made
+
+    def tensor(self, dtype: torch.dtype = torch.float32) -> nn.SparseTensor:
+        """A new one, whose pairs are not built yet."""
+        return nn.SparseTensor(self.features.to(dtype), self.indices, TWO_FRAMES.space, TWO_FRAMES.batch)
+
+
+def run(seconds: float) -> list[Comparison]:
+    threads_before = turnout.get_num_threads(), torch.get_num_threads()
+    scene, summary = Scene(), Summary()
+    spconv = spconv_peer.load()
+    done = [forward(scene, spconv, seconds, summary), training_step(scene, seconds, summary)]
+    show_layers(scene, summary)
+    turnout.set_num_threads(threads_before[0])
+    torch.set_num_threads(threads_before[1])
+    summary.show()
+    return done
+
+
+def by_site(indices: torch.Tensor, features: torch.Tensor) -> np.ndarray:
+    """The rows in ascending order of their sites: spconv has another order than Turnout."""
+    return features.numpy()[np.lexsort(indices.numpy().T[::-1])]
+
+
+def forward_entry(name: str, network: torch.nn.Module, tensor: Callable) -> Entry:
+    kept = []
+
+    def run() -> None:
+        with torch.inference_mode():
+            kept[:] = [network(tensor())]
+
+    return Entry(name, run, lambda: by_site(kept[0].indices, kept[0].features))
+
+
+def spconv_forward(name: str, scene: Scene, share: bool) -> Entry:
+    network, kind = spconv_peer.network(
+        lambda layers: encoder(layers, INPUTS, share=share), Layers, scene.weights
+    )
+    space = list(TWO_FRAMES.space)
+    return forward_entry(name, network, lambda: kind(scene.features, scene.indices, space, TWO_FRAMES.batch))
+
+
+def forward(scene: Scene, spconv: bool, seconds: float, summary: Summary) -> Comparison:
+    """With the pairs, which every call builds: that is what a new scan takes."""
+    ours = forward_entry("turnout", scene.network(TURNOUT).eval(), scene.tensor)
+    by_torch = forward_entry("torch along turnout's pairs", scene.network(TORCH).eval(), scene.tensor)
+    entries = [with_result(2, ours), with_result(1, ours), with_result(2, by_torch)]
+    if spconv:
+        entries += [
+            with_result(1, spconv_forward("spconv", scene, share=False)),
+            with_result(1, spconv_forward("spconv, pairs shared by name", scene, share=True)),
+        ]
+    exact = scene.network(TORCH).double().eval()
+    with torch.inference_mode():
+        expected = exact(scene.tensor(torch.float64))
+    comparison = compare(
+        f"CenterPoint's encoder, forward, {len(scene.indices)} sites",
+        entries,
+        expected=by_site(expected.indices, expected.features),
+        tolerance=TOLERANCE,
+        seconds=seconds,
+        settle=SETTLE,
+        least=3,
+    )
+    first = comparison.rows[0].median_us
+    for row in comparison.rows[1:]:
+        summary.add("encoder, forward", f"{row.name} / turnout, 2 threads", row.median_us / first)
+    return comparison
+
+
+def with_result(threads: int, entry: Entry) -> Entry:
+    made = with_threads(threads, entry)
+    made.result = entry.result
+    return made
+
+
+def step_entry(name: str, network: torch.nn.Module, tensor: Callable) -> Entry:
+    """Forward, with the pairs, and backward; the results are the gradients of the first and last weights."""
+    network.train()
+    weights = [network.stem[0].weight, network.final[0].weight]
+
+    def run() -> None:
+        network.zero_grad()
+        network(tensor()).features.square().mean().backward()
+
+    return Entry(name, run, lambda: tuple(weight.grad.numpy() for weight in weights))
+
+
+def training_step(scene: Scene, seconds: float, summary: Summary) -> Comparison:
+    entries = [
+        with_result(2, step_entry("turnout", scene.network(TURNOUT), scene.tensor)),
+        with_result(2, step_entry("torch along turnout's pairs", scene.network(TORCH), scene.tensor)),
+    ]
+    exact = step_entry("f64", scene.network(TORCH).double(), lambda: scene.tensor(torch.float64))
+    exact.run()
+    comparison = compare(
+        f"CenterPoint's encoder, training step, {len(scene.indices)} sites",
+        entries,
+        expected=exact.result(),
+        tolerance=1e-2,  # the gradient of the stem goes back through 21 normalized layers
+        seconds=seconds,
+        settle=SETTLE,
+        least=3,
+    )
+    ratio = median(comparison, "torch") / median(comparison, "turnout")
+    summary.add("encoder, training step", "torch / turnout, both on 2 threads", ratio)
+    return comparison
+
+
+def show_layers(scene: Scene, summary: Summary) -> None:
+    """The time of each convolution on one thread, pairs kept, as a fraction of the FMA peak."""
+    torch.set_num_threads(1)
+    network, x = scene.network(TURNOUT).eval(), scene.tensor()
+    peaks = []
+    with torch.inference_mode(), timed(network, time.process_time) as layers:
+        for _ in range(4):
+            network(x)
+            peaks.append(fma_peak())
+    if None in peaks:
+        console.print("the library of the FMA peak is not built: the layers are left out")
+        return
+    table = Table(title="CenterPoint's encoder, one thread, pairs kept", title_justify="left")
+    for column in ("layer", "channels", "sites", "pairs", "ms", "% of the FMA peak"):
+        table.add_column(column, justify="left" if column == "layer" else "right")
+    for layer in layers:
+        least = min(layer.times[1:])
+        module, share = layer.module, 100 * layer.operations / least / max(peaks)
+        channels = f"{module.in_channels} to {module.out_channels}"
+        table.add_row(
+            *(layer.name, channels, f"{layer.rows_out}", f"{layer.pairs}", f"{1e3 * least:.1f}"),
+            f"{share:.0f}",
+        )
+        summary.add(f"encoder, {layer.name}, {channels}", "% of the FMA peak", share)
+    console.print(table)
