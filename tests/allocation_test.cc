@@ -6,6 +6,8 @@
 
 #include "c_descriptors.h"
 #include "count_allocations.h"
+#include "example_call.h"
+#include "registry.h"
 #include "turnout/turnout.h"
 
 namespace turnout::test {
@@ -221,6 +223,23 @@ TEST(Allocations, ARepeatedCallMakesNone) {
     context.trim();
     large.run(context);
     EXPECT_GT(allocations() - before, 0) << "the counter counts";
+  }
+}
+
+// The calls above are large and small; this covers operators that they leave out.
+TEST(Allocations, ARepeatedExampleCallMakesNone) {
+  for (const core::Operator& op : core::operators()) {
+    Context context({.threads = 2});
+    ExampleCall example(*op.signature, op.example);
+    const auto scalars = example.scalar_values();
+    std::int64_t made = 0;
+    for (int repeat = 0; repeat < 3; ++repeat) {
+      if (op.prepare != nullptr) op.prepare(example.tensors.data());
+      const std::int64_t before = allocations();
+      op.invoke(context, example.tensors.data(), scalars.data());
+      if (repeat > 0) made += allocations() - before;
+    }
+    EXPECT_EQ(made, 0) << op.signature->op;
   }
 }
 
