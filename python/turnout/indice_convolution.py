@@ -6,6 +6,17 @@ from typing import Any
 
 from turnout import _core
 
+__all__ = [
+    "indice_avg_pool_backward",
+    "indice_avg_pool_forward",
+    "indice_convolution_backward_data",
+    "indice_convolution_backward_filter",
+    "indice_convolution_forward",
+    "indice_convolution_index",
+    "indice_max_pool_backward",
+    "indice_max_pool_forward",
+]
+
 Array = Any  # of NumPy, torch, or any library that speaks DLPack
 Int = Any  # anything with __index__
 

@@ -6,6 +6,13 @@ from typing import Any
 
 from turnout import _core
 
+__all__ = [
+    "moe_dispatch_backward",
+    "moe_dispatch_backward_data",
+    "moe_dispatch_backward_gate",
+    "moe_dispatch_forward",
+]
+
 Array = Any  # of NumPy, torch, or any library that speaks DLPack
 Int = Any  # anything with __index__
 

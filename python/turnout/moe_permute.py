@@ -6,6 +6,8 @@ from typing import Any
 
 from turnout import _core
 
+__all__ = ["moe_token_permute", "moe_token_unpermute", "sort_chunks_by_idxs"]
+
 Array = Any  # of NumPy, torch, or any library that speaks DLPack
 Int = Any  # anything with __index__
 

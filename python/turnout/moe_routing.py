@@ -6,6 +6,8 @@ from typing import Any
 
 from turnout import _core
 
+__all__ = ["moe_combine", "moe_combine_backward", "moe_dispatch", "moe_locations"]
+
 Array = Any  # of NumPy, torch, or any library that speaks DLPack
 Int = Any  # anything with __index__
 

@@ -8,6 +8,16 @@ import numpy as np
 
 import turnout
 
+__all__ = [
+    "indice_avg_pool_backward",
+    "indice_avg_pool_forward",
+    "indice_convolution_backward_data",
+    "indice_convolution_backward_filter",
+    "indice_convolution_forward",
+    "indice_max_pool_backward",
+    "indice_max_pool_forward",
+]
+
 
 def _pairs(indice_pairs, indice_num, inverse=False, subm_rows=None):
     """For each offset its rows in and out; subm_rows: the centre maps that many rows to themselves."""

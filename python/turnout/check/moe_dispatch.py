@@ -7,6 +7,13 @@ import numpy as np
 import turnout
 from turnout.check.lanes import wide_type
 
+__all__ = [
+    "moe_dispatch_backward",
+    "moe_dispatch_backward_data",
+    "moe_dispatch_backward_gate",
+    "moe_dispatch_forward",
+]
+
 
 def moe_dispatch_forward(gates, indices, locations, input, capacity, num_experts, *, out=None):
     """The definition of ``turnout.moe_dispatch_forward``."""

@@ -7,6 +7,8 @@ import numpy as np
 import turnout
 from turnout.check.moe_dispatch import weighted_sums
 
+__all__ = ["moe_token_permute", "moe_token_unpermute", "sort_chunks_by_idxs"]
+
 
 def moe_token_permute(tokens, indices, num_out_tokens=None):
     """The definition of ``turnout.moe_token_permute``."""

@@ -8,6 +8,8 @@ import turnout
 from turnout.check.lanes import wide_type
 from turnout.check.moe_dispatch import dot_products, rows_of, weighted_sums
 
+__all__ = ["moe_combine", "moe_combine_backward", "moe_dispatch", "moe_locations"]
+
 
 def _with_choices(array):
     return None if array is None else np.asarray(array).reshape(len(array), -1)

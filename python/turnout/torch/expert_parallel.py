@@ -14,6 +14,8 @@ from turnout.torch.moe_permute import moe_token_permute, moe_token_unpermute
 from turnout.torch.moe_re_routing import moe_re_routing, moe_re_routing_inverse
 from turnout.torch.sentences import own_sentences
 
+__all__ = ["expert_parallel"]
+
 # How long processes whose exchange failed wait for each other, to find out who is not among them.
 _GRACE_SECONDS = 5.0
 

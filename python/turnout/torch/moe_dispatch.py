@@ -12,6 +12,13 @@ from turnout import _core
 from turnout.torch.library import define
 from turnout.torch.sentences import own_sentences
 
+__all__ = [
+    "moe_dispatch_backward",
+    "moe_dispatch_backward_data",
+    "moe_dispatch_backward_gate",
+    "moe_dispatch_forward",
+]
+
 
 def _forward_cpu(gates, indices, locations, input, capacity, num_experts):
     return _core.moe_dispatch_forward(

@@ -11,6 +11,8 @@ from turnout.torch.library import define
 from turnout.torch.moe_routing import _combine
 from turnout.torch.sentences import own_sentences
 
+__all__ = ["moe_token_permute", "moe_token_unpermute", "sort_chunks_by_idxs"]
+
 _empty = torch.empty
 
 

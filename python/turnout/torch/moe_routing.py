@@ -9,6 +9,8 @@ from turnout.torch.library import define
 from turnout.torch.moe_dispatch import _backward, _backward_gate
 from turnout.torch.sentences import own_sentences
 
+__all__ = ["moe_combine", "moe_dispatch", "moe_locations"]
+
 
 def _contiguous(tensor):
     return None if tensor is None else tensor.contiguous()
