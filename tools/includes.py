@@ -2,8 +2,8 @@
 
     core <- simd <- runtime <- indices <- rows, matrix <- a family <- its c_*.cc, aclnn.cc, *python.cc; doors/
 
-A layer may include itself and the layers before it; rows and matrix do not include each other, nor does a family
-include another one.
+A layer may include itself and the layers before it; rows and matrix do not include each other. A family may
+not include another family.
 """
 
 import re

@@ -24,7 +24,7 @@ sys.path.append(str(Path(__file__).parents[2] / "examples"))
 from networks import TURNOUT, Layers, encoder
 from sparse_encoder import timed
 
-TWO_FRAMES = Scale(2 * PER_FRAME, 2, lidar.SPACE, subm=True)
+FRAME = Scale(PER_FRAME, 1, lidar.SPACE, subm=True)
 INPUTS = 5  # channels of a voxel
 TOLERANCE = 1e-4  # of 21 layers in f32, against those in f64
 
@@ -63,7 +63,7 @@ class Scene:
     """Sites, features and weights that all networks share."""
 
     def __init__(self) -> None:
-        self.indices = torch.from_numpy(Sites(TWO_FRAMES, "lidar", "sorted").indices)
+        self.indices = torch.from_numpy(Sites(FRAME, "lidar", "sorted").indices)
         random = torch.Generator().manual_seed(1)
         self.features = torch.randn(len(self.indices), INPUTS, generator=random)
         torch.manual_seed(1)
@@ -76,7 +76,7 @@ class Scene:
 
     def tensor(self, dtype: torch.dtype = torch.float32) -> nn.SparseTensor:
         """A new one, whose pairs are not built yet."""
-        return nn.SparseTensor(self.features.to(dtype), self.indices, TWO_FRAMES.space, TWO_FRAMES.batch)
+        return nn.SparseTensor(self.features.to(dtype), self.indices, FRAME.space, FRAME.batch)
 
 
 def run(seconds: float) -> list[Comparison]:
@@ -110,8 +110,8 @@ def spconv_forward(name: str, scene: Scene, share: bool) -> Entry:
     network, kind = spconv_peer.network(
         lambda layers: encoder(layers, INPUTS, share=share), Layers, scene.weights
     )
-    space = list(TWO_FRAMES.space)
-    return forward_entry(name, network, lambda: kind(scene.features, scene.indices, space, TWO_FRAMES.batch))
+    space = list(FRAME.space)
+    return forward_entry(name, network, lambda: kind(scene.features, scene.indices, space, FRAME.batch))
 
 
 def forward(scene: Scene, spconv: bool, seconds: float, summary: Summary) -> Comparison:
