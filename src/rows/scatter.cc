@@ -82,6 +82,7 @@ void move_tokens(const Move& m, const RowOf& row_of, const std::int64_t* last, s
 // Those of rows first .. end-1 that have no writer become zero; rows that lie together are cleared together.
 void clear_rows(const Move& m, const CopyKernels& copy, const std::int64_t* last, std::int64_t first,
                 std::int64_t end, Columns columns) {
+  if (columns.count == 0) return;  // rows without elements may have no memory
   for (std::int64_t row = first; row < end; ++row) {
     if (last[row] >= 0) continue;
     const std::int64_t begin = row;
