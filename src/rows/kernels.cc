@@ -270,7 +270,7 @@ void gather(const GatherTask& task, const std::int64_t* rows, std::int64_t token
   Terms<T> terms;
   for (std::int64_t i = 0; i < count; ++i, rows += choices, to += task.hidden) {
     ahead.fetch_rows(reinterpret_cast<const std::byte*>(routed), row_bytes, rows, count - i, choices);
-    const Weight* weight = kWeighted ? weights + (token + i) * task.layout.token : nullptr;
+    const Weight* weight = weights == nullptr ? nullptr : weights + (token + i) * task.layout.token;
     terms.count = 0;
     bool fit = true;
     for (std::int64_t k = 0; k < choices; ++k) {
