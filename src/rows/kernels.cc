@@ -261,6 +261,7 @@ template <class T, class Weight, bool kWeighted>
 void gather(const GatherTask& task, const std::int64_t* rows, std::int64_t token, std::int64_t count,
             std::int64_t choices, Columns columns) {
   using Lane = typename Block<T>::Lane;
+  if (columns.count == 0) return;  // rows without elements may have no memory
   const std::int64_t row_bytes = task.hidden * task.element_bytes;
   const auto* routed = static_cast<const T*>(task.routed);
   if (routed != nullptr) routed += columns.first;  // there may be no routed rows
@@ -344,6 +345,7 @@ double dot_row(const T* a, const T* b, std::int64_t n) {
 template <class T, class Product>
 void dot(const DotTask& task, const std::int64_t* rows, std::int64_t token, std::int64_t count,
          std::int64_t choices) {
+  if (choices == 0) return;  // without products there may be no memory for them
   const std::int64_t row_bytes = task.hidden * std::int64_t{sizeof(T)};
   const auto* routed = static_cast<const T*>(task.routed);
   const Ahead ahead(row_bytes, choices);
