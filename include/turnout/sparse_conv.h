@@ -279,4 +279,47 @@ inline void indice_avg_pool_backward(const ConstTensor& output_grad, const Const
   indice_avg_pool_backward(default_context(), output_grad, indice_pairs, indice_num, input_grad);
 }
 
+// Pooling of whole batch elements. indices [rows, columns], int32 or int64: column 0 is the batch number of a
+// row, 0 .. batch_size-1; the other columns are not read. features [rows, channels], features_out
+// [batch_size, channels].
+//
+// Each channel of features_out[b] is the largest feature of the rows of b. NaN is ignored: rows of NaN alone
+// give -infinity. 0 for a batch element without rows.
+TURNOUT_API void global_max_pool_forward(Context& context, const ConstTensor& features,
+                                         const ConstTensor& indices, const Tensor& features_out);
+inline void global_max_pool_forward(const ConstTensor& features, const ConstTensor& indices,
+                                    const Tensor& features_out) {
+  global_max_pool_forward(default_context(), features, indices, features_out);
+}
+
+// Its gradient: with b the batch number of row i,
+//   input_grad[i] = output_grad[b] where features[i] == features_out[b], else 0
+// Every input that equals the maximum gets the gradient.
+TURNOUT_API void global_max_pool_backward(Context& context, const ConstTensor& features,
+                                          const ConstTensor& features_out, const ConstTensor& output_grad,
+                                          const ConstTensor& indices, const Tensor& input_grad);
+inline void global_max_pool_backward(const ConstTensor& features, const ConstTensor& features_out,
+                                     const ConstTensor& output_grad, const ConstTensor& indices,
+                                     const Tensor& input_grad) {
+  global_max_pool_backward(default_context(), features, features_out, output_grad, indices, input_grad);
+}
+
+// The mean of the rows of each batch element; 0 without rows. The rows of an element are summed in ascending
+// order, 512 at a time; these partial sums are added in order. Sums and quotients are in f32 (f64 for f64)
+// and rounded once.
+TURNOUT_API void global_avg_pool_forward(Context& context, const ConstTensor& features,
+                                         const ConstTensor& indices, const Tensor& features_out);
+inline void global_avg_pool_forward(const ConstTensor& features, const ConstTensor& indices,
+                                    const Tensor& features_out) {
+  global_avg_pool_forward(default_context(), features, indices, features_out);
+}
+
+// Its gradient: input_grad[i] = output_grad[b] / the number of rows of b.
+TURNOUT_API void global_avg_pool_backward(Context& context, const ConstTensor& output_grad,
+                                          const ConstTensor& indices, const Tensor& input_grad);
+inline void global_avg_pool_backward(const ConstTensor& output_grad, const ConstTensor& indices,
+                                     const Tensor& input_grad) {
+  global_avg_pool_backward(default_context(), output_grad, indices, input_grad);
+}
+
 }  // namespace turnout

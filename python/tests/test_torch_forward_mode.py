@@ -131,6 +131,13 @@ CALLS = {
         *("output_grad", (4, 3)),
         lambda x: OPS.indice_avg_pool_backward(x, *PAIRS, 4),
     ),
+    "global_avg_pool_forward": ("features", (4, 3), lambda x: OPS.global_avg_pool_forward(x, SITES, 1)),
+    "global_avg_pool_backward": ("output_grad", (1, 3), lambda x: OPS.global_avg_pool_backward(x, SITES)),
+    "global_max_pool_forward": ("features", (4, 3), lambda x: OPS.global_max_pool_forward(x, SITES, 1)),
+    "global_max_pool_backward": (
+        *("output_grad", (1, 3)),
+        lambda x: OPS.global_max_pool_backward(torch.ones(4, 3), torch.ones(1, 3), x, SITES),
+    ),
     "indice_max_pool_forward": ("features", (4, 3), lambda x: OPS.indice_max_pool_forward(x, *PAIRS, 4)),
     "indice_max_pool_backward": (
         *("output_grad", (4, 3)),
@@ -139,6 +146,7 @@ CALLS = {
 }
 FILTERS = torch.rand(2, 3, 2)
 PAIRS = torch.zeros(2, 2, 4, dtype=torch.int32), torch.tensor([1, 3])
+SITES = torch.zeros(4, 4, dtype=torch.int32)
 PX, PY = torch.zeros(2, 3, 5), torch.zeros(2, 4, 4)
 LOGITS, TEXT, KEPT = torch.zeros(2, 4, 4, 6), torch.ones(2, 3).long(), torch.arange(2).repeat(2, 4, 1)
 JOINER = torch.zeros(2, 4, 6), torch.zeros(2, 4, 6)

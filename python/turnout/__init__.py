@@ -7,6 +7,7 @@ With PyTorch installed, ``import turnout.torch`` brings the same operators as to
 # ruff: noqa: F403 (what a module exports is in its __all__)
 
 from turnout import dynamic_scatter as _dynamic_scatter
+from turnout import global_pool as _global_pool
 from turnout import indice_convolution as _indice_convolution
 from turnout import moe_dispatch as _moe_dispatch
 from turnout import moe_permute as _moe_permute
@@ -17,6 +18,7 @@ from turnout import rnnt_loss as _rnnt_loss
 from turnout import scatter as _scatter
 from turnout import sparse_conv as _sparse_conv
 from turnout.dynamic_scatter import *
+from turnout.global_pool import *
 from turnout.indice_convolution import *
 from turnout.library import (
     OutputCache,
@@ -48,6 +50,7 @@ __all__ = [
     "trim",
 ]
 __all__ += _dynamic_scatter.__all__
+__all__ += _global_pool.__all__
 __all__ += _indice_convolution.__all__
 __all__ += _moe_dispatch.__all__
 __all__ += _moe_permute.__all__

@@ -411,6 +411,22 @@ def indice_convolution_backward_filter(
     torch_team: bool,
     /,
 ) -> Any: ...
+def global_max_pool_forward(
+    features: Any, indices: Any, batch_size: SupportsIndex, out: Any | None, torch_team: bool, /
+) -> Any: ...
+def global_max_pool_backward(
+    features: Any,
+    features_out: Any,
+    output_grad: Any,
+    indices: Any,
+    out: Any | None,
+    torch_team: bool,
+    /,
+) -> Any: ...
+def global_avg_pool_forward(
+    features: Any, indices: Any, batch_size: SupportsIndex, out: Any | None, torch_team: bool, /
+) -> Any: ...
+def global_avg_pool_backward(output_grad: Any, indices: Any, out: Any | None, torch_team: bool, /) -> Any: ...
 def indice_avg_pool_forward(
     features: Any,
     indice_pairs: Any,

@@ -56,5 +56,10 @@ template <class F>
 decltype(auto) visit_index(DType dtype, F&& f) {
   return dtype == DType::i64 ? f(Type<std::int64_t>{}) : f(Type<std::int32_t>{});
 }
+// The type that values of a float dtype are computed in.
+template <class F>
+decltype(auto) visit_lane(DType dtype, F&& f) {
+  return dtype == DType::f64 ? f(Type<double>{}) : f(Type<float>{});
+}
 
 }  // namespace turnout::core

@@ -175,6 +175,29 @@ BENCHMARK(convolution<Part::data_kept>) TURNOUT_CHANNELS;
 BENCHMARK(convolution<Part::filter>) TURNOUT_CHANNELS;
 BENCHMARK(convolution<Part::forward, bf16>) TURNOUT_CHANNELS;
 
+// Pooling of whole batch elements of the scene, in bytes of features per second.
+template <bool kIsMax>
+void global_pool(benchmark::State& state) {
+  const std::int64_t channels = state.range(0), rows = 333'422;
+  Context context({.threads = static_cast<int>(state.range(1))});
+  std::vector<std::int32_t> batches(static_cast<std::size_t>(rows));
+  for (std::size_t i = 0; i < batches.size(); ++i)
+    batches[i] = static_cast<std::int32_t>(i * 4 / batches.size());
+  const std::vector<float> features(static_cast<std::size_t>(rows * channels), 1);
+  std::vector<float> out(static_cast<std::size_t>(4 * channels));
+  const ConstTensor x = view(features.data(), {rows, channels}), indices = view(batches.data(), {rows, 1});
+  for (auto _ : state) {
+    if constexpr (kIsMax) {
+      global_max_pool_forward(context, x, indices, view(out.data(), {4, channels}));
+    } else {
+      global_avg_pool_forward(context, x, indices, view(out.data(), {4, channels}));
+    }
+  }
+  state.SetBytesProcessed(state.iterations() * rows * channels * 4);
+}
+BENCHMARK(global_pool<true>)->ArgsProduct({{16, 128}, {1, 2}})->Unit(benchmark::kMillisecond);
+BENCHMARK(global_pool<false>)->ArgsProduct({{16, 128}, {1, 2}})->Unit(benchmark::kMillisecond);
+
 // What such an index takes, once.
 void convolution_index(benchmark::State& state) {
   static const Scene scene;

@@ -159,10 +159,10 @@ inline constexpr StepSpec kFilterSteps[] = {
     {Check::pointers},
     {Check::workspace}};
 
-consteval ArgumentSpec pairs_argument() {
+consteval ArgumentSpec c_pairs_argument() {
   return in("indice_pairs", dtypes(DType::i32), "kd * kh * kw, 2, rows");
 }
-consteval ArgumentSpec counts_argument() {
+consteval ArgumentSpec c_counts_argument() {
   return by_pointer(in("indice_num", dtypes(DType::i64), "kd * kh * kw"));
 }
 inline constexpr DTypes kHalfOrFloat = dtypes(DType::f16, DType::f32);
@@ -185,8 +185,8 @@ consteval Draft forward_c(std::string_view op, std::span<const StepSpec> steps) 
       {scalar("num_act_out", 0), scalar("inverse", 0, 1), scalar("sub_m", 0, 1),
        choice("filters_layout", "NDHWC ARRAY NCDHW", MLUOP_LAYOUT_NDHWC)},
       {in("features", kHalfOrFloat, "rows, in_channels"),
-       in("filters", like("features"), kFilters[static_cast<int>(kForm)]), pairs_argument(),
-       counts_argument(), out("features_out", like("features"), "num_act_out, out_channels")},
+       in("filters", like("features"), kFilters[static_cast<int>(kForm)]), c_pairs_argument(),
+       c_counts_argument(), out("features_out", like("features"), "num_act_out, out_channels")},
       {kLimit},
       {kInverse, {"indice_num", "counts are within 0 .. rows", &check_counts, "indice_num features"}},
       steps,
@@ -200,8 +200,8 @@ consteval Draft backward_data_c(std::string_view op, std::initializer_list<Scala
                "out_rows rows kd kh kw in_channels out_channels",
                scalars,
                {in("output_grad", kHalfOrFloat, "out_rows, out_channels"),
-                in("filters", like("output_grad"), kFlatFilters[static_cast<int>(kForm)]), pairs_argument(),
-                counts_argument(), out("input_grad", like("output_grad"), "rows, in_channels")},
+                in("filters", like("output_grad"), kFlatFilters[static_cast<int>(kForm)]), c_pairs_argument(),
+                c_counts_argument(), out("input_grad", like("output_grad"), "rows, in_channels")},
                {kLimit},
                checks,
                steps,
@@ -217,7 +217,7 @@ consteval Draft backward_filter_c(std::string_view op, std::span<const StepSpec>
       "rows out_rows kd kh kw in_channels out_channels",
       {scalar("inverse", 0, 0)},
       {in("features", kHalfOrFloat, "rows, in_channels"),
-       in("output_grad", like("features"), "out_rows, out_channels"), pairs_argument(), counts_argument(),
+       in("output_grad", like("features"), "out_rows, out_channels"), c_pairs_argument(), c_counts_argument(),
        out("filters_grad", like("features"), "kd?, kh, kw, in_channels, out_channels")},
       {kLimit},
       {{"indice_num", "counts are within 0 .. rows", &check_counts, "indice_num features"}},

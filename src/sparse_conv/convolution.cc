@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "core/dtypes.h"
 #include "runtime/parallel.h"
 #include "sparse_conv/signature.h"
 #include "sparse_conv/sparse_conv.h"
@@ -184,19 +185,14 @@ void convolve(Context& context, Call& call, std::string_view op, const ConstTens
               const IndiceConvolutionParams& params, const ConvolutionShape& shape,
               const ConvolutionOperands& operands) {
   Pairs pairs = read_pairs(call, op, indice_pairs, indice_num, from, to, params.subm);
-  const auto run = [&](auto lane) {
+  visit_lane(shape.dtype, [&](auto lane) {
     using Lane = typename decltype(lane)::type;
     ConvolutionPlan<Lane> plan(pairs, shape, context.threads(), context.isa(), params.index);
     call.chose(params.index != nullptr ? "blocks of a kept index" : "blocks of rows", plan.threads());
     Scratch& scratch = call.scratch(pairs.scratch_bytes() + plan.scratch_bytes());
     keep_counts(call, op, indice_num, pairs, scratch);
     plan.run(context, call, op, from, to, operands, scratch);
-  };
-  if (shape.dtype == DType::f64) {
-    run(Type<double>{});
-  } else {
-    run(Type<float>{});
-  }
+  });
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // The gradient of the filters: sums of outer products over the pairs of each offset.
 #include <algorithm>
 
+#include "core/dtypes.h"
 #include "runtime/parallel.h"
 #include "sparse_conv/convolution.h"
 #include "sparse_conv/signature.h"
@@ -175,7 +176,7 @@ void indice_convolution_backward_filter(const Frame& frame, const ConstTensor& f
   const PairRows from{"features", params.inverse ? 1 : 0, features.shape[0]};
   const PairRows with{"output_grad", params.inverse ? 0 : 1, output_grad.shape[0]};
   Pairs pairs = read_pairs(call, kOp.op, indice_pairs, indice_num, from, with, params.subm);
-  const auto run = [&](auto lane) {
+  visit_lane(features.dtype, [&](auto lane) {
     FilterGradientPlan<typename decltype(lane)::type> plan(
         pairs, {features.dtype, features.shape[1], output_grad.shape[1]}, context.threads(), context.isa());
     call.chose("chunks of pairs", plan.threads());
@@ -183,12 +184,7 @@ void indice_convolution_backward_filter(const Frame& frame, const ConstTensor& f
     keep_counts(call, kOp.op, indice_num, pairs, scratch);
     check_pairs(context, call, kOp.op, pairs, from, with);
     plan.run(context, {features.data, output_grad.data, filters_grad.data}, scratch);
-  };
-  if (features.dtype == DType::f64) {
-    run(Type<double>{});
-  } else {
-    run(Type<float>{});
-  }
+  });
 }
 
 }  // namespace families::sparse_conv

@@ -206,6 +206,45 @@ void run_convolution(FuzzInput& in) {
   }
 }
 
+// Pooling of whole batch elements. Features are small integers, so that all sums are exact.
+template <class Index>
+void run_global_pool(FuzzInput& in) {
+  const std::int64_t rows = in.between(0, 40), channels = in.between(0, 20), batches = in.between(0, 5);
+  const std::int64_t columns = in.between(1, 4);
+  const int threads = static_cast<int>(in.between(1, 3));
+  std::vector<Index> indices(static_cast<std::size_t>(rows * columns), 9);
+  std::vector<std::int64_t> numbers;
+  bool legal = true;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const std::int64_t number =
+        in.one_in(50) ? in.between(-2, 7) : in.between(0, std::max<std::int64_t>(batches - 1, 0));
+    legal &= number >= 0 && number < batches;
+    numbers.push_back(number);
+    indices[static_cast<std::size_t>(row * columns)] = static_cast<Index>(number);
+  }
+  reference::Rows<float> features(static_cast<std::size_t>(rows), static_cast<std::size_t>(channels));
+  for (float& value : features.values) value = static_cast<float>(in.between(-3, 3));
+  const ConstTensor x = view(features.values.data(), {rows, channels});
+  const ConstTensor sites = view(indices.data(), {rows, columns});
+  Context context({.threads = threads});
+  const auto compare = [&](const auto& operate, const auto& define) {
+    std::vector<float> out(static_cast<std::size_t>(batches * channels), 7);
+    const std::vector<float> untouched = out;
+    try {
+      operate(view(out.data(), {batches, channels}));
+      require(legal || out.empty());
+      if (legal) require(out == define().values);
+    } catch (const Error&) {
+      require(!legal && out == untouched);
+    }
+  };
+  const auto size = static_cast<std::size_t>(batches);
+  compare([&](const Tensor& out) { global_max_pool_forward(context, x, sites, out); },
+          [&] { return reference::global_max_pool_forward(features, numbers, size); });
+  compare([&](const Tensor& out) { global_avg_pool_forward(context, x, sites, out); },
+          [&] { return reference::global_avg_pool_forward(features, numbers, size); });
+}
+
 }  // namespace
 }  // namespace turnout::test
 
@@ -215,6 +254,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const bool is_pairs = in.flag(), is_narrow = in.flag();
   if (is_pairs) {
     is_narrow ? run<std::int32_t>(in) : run<std::int64_t>(in);
+  } else if (in.one_in(4)) {
+    is_narrow ? run_global_pool<std::int32_t>(in) : run_global_pool<std::int64_t>(in);
   } else {
     is_narrow ? run_convolution<std::int32_t>(in) : run_convolution<std::int64_t>(in);
   }

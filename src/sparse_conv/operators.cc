@@ -1,5 +1,6 @@
 // The operators of this family, for what treats all operators alike.
 #include "registry.h"
+#include "sparse_conv/pool_signature.h"
 #include "sparse_conv/signature.h"
 #include "turnout/sparse_conv.h"
 
@@ -75,6 +76,26 @@ std::span<const Operator> operators() {
          indice_avg_pool_backward(context, t[0], t[1], t[2], t[3]);
        },
        "rows=5 channels=3 offsets=4 columns=6 out_rows=7"},
+      {&kGlobalMaxPoolForward,
+       [](Context& context, const Tensor* t, const ScalarValue*) {
+         global_max_pool_forward(context, t[0], t[1], t[2]);
+       },
+       "rows=5 channels=3 columns=4 batches=2"},
+      {&kGlobalMaxPoolBackward,
+       [](Context& context, const Tensor* t, const ScalarValue*) {
+         global_max_pool_backward(context, t[0], t[1], t[2], t[3], t[4]);
+       },
+       "rows=5 channels=3 columns=4 batches=2"},
+      {&kGlobalAvgPoolForward,
+       [](Context& context, const Tensor* t, const ScalarValue*) {
+         global_avg_pool_forward(context, t[0], t[1], t[2]);
+       },
+       "rows=5 channels=3 columns=4 batches=2"},
+      {&kGlobalAvgPoolBackward,
+       [](Context& context, const Tensor* t, const ScalarValue*) {
+         global_avg_pool_backward(context, t[0], t[1], t[2]);
+       },
+       "rows=5 channels=3 columns=4 batches=2"},
   };
   return kOperators;
 }

@@ -8,7 +8,7 @@
 #include "runtime/parallel.h"
 #include "simd/half.h"
 #include "sparse_conv/pair_lists.h"
-#include "sparse_conv/signature.h"
+#include "sparse_conv/pool_signature.h"
 #include "sparse_conv/sparse_conv.h"
 
 namespace turnout {
@@ -178,22 +178,13 @@ Lane lowest(DType dtype) {
   return std::numeric_limits<Lane>::lowest();
 }
 
-template <class F>
-void with_lane(DType dtype, const F& f) {
-  if (dtype == DType::f64) {
-    f(Type<double>{});
-  } else {
-    f(Type<float>{});
-  }
-}
-
 }  // namespace
 void indice_max_pool_forward(const Frame& frame, const ConstTensor& features, const ConstTensor& indice_pairs,
                              const ConstTensor& indice_num, const Tensor& features_out, PoolInit init) {
   Context& context = frame.context;
   Call call(frame, kIndiceMaxPoolForward, {features, indice_pairs, indice_num, features_out}, {init});
   if (call.nothing_to_do()) return;
-  with_lane(features.dtype, [&](auto type) {
+  visit_lane(features.dtype, [&](auto type) {
     using Lane = typename decltype(type)::type;
     const Lane start = init == PoolInit::zero ? Lane{0} : lowest<Lane>(features.dtype);
     pool<Lane>(context, call, kIndiceMaxPoolForward.op, indice_pairs, indice_num,
@@ -212,7 +203,7 @@ void indice_max_pool_backward(const Frame& frame, const ConstTensor& features,
   Call call(frame, kIndiceMaxPoolBackward,
             {features, features_out, output_grad, indice_pairs, indice_num, input_grad}, {});
   if (call.nothing_to_do()) return;
-  with_lane(features.dtype, [&](auto type) {
+  visit_lane(features.dtype, [&](auto type) {
     using Lane = typename decltype(type)::type;
     pool<Lane>(
         context, call, kIndiceMaxPoolBackward.op, indice_pairs, indice_num,
@@ -228,7 +219,7 @@ void indice_avg_pool_forward(const Frame& frame, const ConstTensor& features, co
   Context& context = frame.context;
   Call call(frame, kIndiceAvgPoolForward, {features, indice_pairs, indice_num, features_out}, {});
   if (call.nothing_to_do()) return;
-  with_lane(features.dtype, [&](auto type) {
+  visit_lane(features.dtype, [&](auto type) {
     using Lane = typename decltype(type)::type;
     pool<Lane>(context, call, kIndiceAvgPoolForward.op, indice_pairs, indice_num,
                {"features", 0, features.shape[0]}, {"features_out", 1, features_out.shape[0]}, features_out,
@@ -244,7 +235,7 @@ void indice_avg_pool_backward(const Frame& frame, const ConstTensor& output_grad
   Context& context = frame.context;
   Call call(frame, kIndiceAvgPoolBackward, {output_grad, indice_pairs, indice_num, input_grad}, {});
   if (call.nothing_to_do()) return;
-  with_lane(output_grad.dtype, [&](auto type) {
+  visit_lane(output_grad.dtype, [&](auto type) {
     using Lane = typename decltype(type)::type;
     pool<Lane>(context, call, kIndiceAvgPoolBackward.op, indice_pairs, indice_num,
                {"output_grad", 1, output_grad.shape[0]}, {"input_grad", 0, input_grad.shape[0]}, input_grad,

@@ -2,6 +2,7 @@
 #include "core/check.h"
 #include "doors/python/call.h"
 #include "sparse_conv/parameters.h"
+#include "sparse_conv/pool_signature.h"
 #include "sparse_conv/signature.h"
 #include "sparse_conv/sparse_conv.h"
 
@@ -131,6 +132,15 @@ constexpr PythonFunction kAvgPool{
 constexpr PythonFunction kAvgPoolBackward{
     "indice_avg_pool_backward", kIndiceAvgPoolBackward, "input_grad=out", {scalar("num_act_in", 0)}};
 
+constexpr PythonFunction kGlobalMaxPool{
+    "global_max_pool_forward", kGlobalMaxPoolForward, "features_out=out", {scalar("batch_size", 0)}};
+constexpr PythonFunction kGlobalMaxPoolBackwardFunction{"global_max_pool_backward", kGlobalMaxPoolBackward,
+                                                        "input_grad=out"};
+constexpr PythonFunction kGlobalAvgPool{
+    "global_avg_pool_forward", kGlobalAvgPoolForward, "features_out=out", {scalar("batch_size", 0)}};
+constexpr PythonFunction kGlobalAvgPoolBackwardFunction{"global_avg_pool_backward", kGlobalAvgPoolBackward,
+                                                        "input_grad=out"};
+
 // Filters [k.., in, out] as [offsets, in, out], whatever their strides; other ranks stay, to be refused.
 ConstTensor with_one_offset_dimension(const PythonCall& call, const ConstTensor& given) {
   if (given.rank <= 3 || given.rank > kMaxRank) return given;
@@ -238,48 +248,116 @@ nb::object index_of_pairs(nb::handle indice_pairs_, nb::handle indice_num, nb::h
   return call.result();
 }
 
+// Tensors along which a pooling goes: pairs and counts, or indices.
+struct Along {
+  ConstTensor tensors[2];
+
+  Along(PythonCall& call, std::initializer_list<nb::handle> objects) {
+    int i = 0;
+    for (nb::handle object : objects) tensors[i++] = call.in(object);
+  }
+  const ConstTensor& operator[](int i) const { return tensors[i]; }
+};
+
+// A pooling of one tensor. `rows` is what the caller calls the rows of the result. read(call) reads further
+// scalars; run(frame, from, along, result) is the operator.
+template <class Read, class Run>
+nb::object pool(const PythonFunction& function, nb::handle from, std::initializer_list<nb::handle> objects,
+                nb::handle rows, const char* rows_name, nb::handle out, bool torch_team,
+                const Read& read_more, const Run& run) {
+  PythonCall call(function, torch_team);
+  const ConstTensor x = call.in(from);
+  const Along along(call, objects);
+  const std::int64_t count = read_rows(call, rows, rows_name);
+  read_more(call);
+  const Tensor y = call.out(out, {count, x.shape[1]});
+  check_rows(call, y, count, rows_name);
+  call.run([&](const Frame& frame) { run(frame, x, along, y); });
+  return call.result();
+}
+constexpr auto kNoMore = [](PythonCall&) {};
+
+// The gradient of a maximum.
+template <class Run>
+nb::object max_gradient(const PythonFunction& function, nb::handle features, nb::handle features_out,
+                        nb::handle output_grad, std::initializer_list<nb::handle> objects, nb::handle out,
+                        bool torch_team, const Run& run) {
+  PythonCall call(function, torch_team);
+  const ConstTensor x = call.in(features), y = call.in(features_out), dy = call.in(output_grad);
+  const Along along(call, objects);
+  const Tensor dx = call.out(out, {x.shape[0], x.shape[1]});
+  call.run([&](const Frame& frame) { run(frame, x, y, dy, along, dx); });
+  return call.result();
+}
+
 nb::object max_pool_forward(nb::handle features, nb::handle indice_pairs_, nb::handle indice_num,
                             nb::handle num_act_out, nb::handle init, nb::handle out, bool torch_team) {
-  PythonCall call(kMaxPool, torch_team);
-  const ConstTensor x = call.in(features), pairs = call.in(indice_pairs_), num = call.in(indice_num);
-  const std::int64_t rows = read_rows(call, num_act_out, "num_act_out");
-  const auto start = call.named_choice<PoolInit>(init);
-  const Tensor y = call.out(out, {rows, x.shape[1]});
-  check_rows(call, y, rows, "num_act_out");
-  call.run([&](const Frame& frame) { indice_max_pool_forward(frame, x, pairs, num, y, start); });
-  return call.result();
+  PoolInit start{};
+  return pool(
+      kMaxPool, features, {indice_pairs_, indice_num}, num_act_out, "num_act_out", out, torch_team,
+      [&](PythonCall& call) { start = call.named_choice<PoolInit>(init); },
+      [&](const Frame& frame, const ConstTensor& x, const Along& along, const Tensor& y) {
+        indice_max_pool_forward(frame, x, along[0], along[1], y, start);
+      });
 }
 
 nb::object max_pool_backward(nb::handle features, nb::handle features_out, nb::handle output_grad,
                              nb::handle indice_pairs_, nb::handle indice_num, nb::handle out,
                              bool torch_team) {
-  PythonCall call(kMaxPoolBackward, torch_team);
-  const ConstTensor x = call.in(features), y = call.in(features_out), dy = call.in(output_grad);
-  const ConstTensor pairs = call.in(indice_pairs_), num = call.in(indice_num);
-  const Tensor dx = call.out(out, {x.shape[0], x.shape[1]});
-  call.run([&](const Frame& frame) { indice_max_pool_backward(frame, x, y, dy, pairs, num, dx); });
-  return call.result();
+  return max_gradient(kMaxPoolBackward, features, features_out, output_grad, {indice_pairs_, indice_num}, out,
+                      torch_team,
+                      [](const Frame& frame, const ConstTensor& x, const ConstTensor& y,
+                         const ConstTensor& dy, const Along& along, const Tensor& dx) {
+                        indice_max_pool_backward(frame, x, y, dy, along[0], along[1], dx);
+                      });
 }
 
 nb::object avg_pool_forward(nb::handle features, nb::handle indice_pairs_, nb::handle indice_num,
                             nb::handle num_act_out, nb::handle out, bool torch_team) {
-  PythonCall call(kAvgPool, torch_team);
-  const ConstTensor x = call.in(features), pairs = call.in(indice_pairs_), num = call.in(indice_num);
-  const std::int64_t rows = read_rows(call, num_act_out, "num_act_out");
-  const Tensor y = call.out(out, {rows, x.shape[1]});
-  check_rows(call, y, rows, "num_act_out");
-  call.run([&](const Frame& frame) { indice_avg_pool_forward(frame, x, pairs, num, y); });
-  return call.result();
+  return pool(kAvgPool, features, {indice_pairs_, indice_num}, num_act_out, "num_act_out", out, torch_team,
+              kNoMore, [](const Frame& frame, const ConstTensor& x, const Along& along, const Tensor& y) {
+                indice_avg_pool_forward(frame, x, along[0], along[1], y);
+              });
 }
 
 nb::object avg_pool_backward(nb::handle output_grad, nb::handle indice_pairs_, nb::handle indice_num,
                              nb::handle num_act_in, nb::handle out, bool torch_team) {
-  PythonCall call(kAvgPoolBackward, torch_team);
-  const ConstTensor dy = call.in(output_grad), pairs = call.in(indice_pairs_), num = call.in(indice_num);
-  const std::int64_t rows = read_rows(call, num_act_in, "num_act_in");
-  const Tensor dx = call.out(out, {rows, dy.shape[1]});
-  check_rows(call, dx, rows, "num_act_in");
-  call.run([&](const Frame& frame) { indice_avg_pool_backward(frame, dy, pairs, num, dx); });
+  return pool(kAvgPoolBackward, output_grad, {indice_pairs_, indice_num}, num_act_in, "num_act_in", out,
+              torch_team, kNoMore,
+              [](const Frame& frame, const ConstTensor& dy, const Along& along, const Tensor& dx) {
+                indice_avg_pool_backward(frame, dy, along[0], along[1], dx);
+              });
+}
+
+nb::object global_max_forward(nb::handle features, nb::handle indices, nb::handle batch_size, nb::handle out,
+                              bool torch_team) {
+  return pool(kGlobalMaxPool, features, {indices}, batch_size, "batch_size", out, torch_team, kNoMore,
+              [](const Frame& frame, const ConstTensor& x, const Along& along, const Tensor& y) {
+                global_max_pool_forward(frame, x, along[0], y);
+              });
+}
+
+nb::object global_max_backward(nb::handle features, nb::handle features_out, nb::handle output_grad,
+                               nb::handle indices, nb::handle out, bool torch_team) {
+  return max_gradient(
+      kGlobalMaxPoolBackwardFunction, features, features_out, output_grad, {indices}, out, torch_team,
+      [](const Frame& frame, const ConstTensor& x, const ConstTensor& y, const ConstTensor& dy,
+         const Along& along, const Tensor& dx) { global_max_pool_backward(frame, x, y, dy, along[0], dx); });
+}
+
+nb::object global_avg_forward(nb::handle features, nb::handle indices, nb::handle batch_size, nb::handle out,
+                              bool torch_team) {
+  return pool(kGlobalAvgPool, features, {indices}, batch_size, "batch_size", out, torch_team, kNoMore,
+              [](const Frame& frame, const ConstTensor& x, const Along& along, const Tensor& y) {
+                global_avg_pool_forward(frame, x, along[0], y);
+              });
+}
+
+nb::object global_avg_backward(nb::handle output_grad, nb::handle indices, nb::handle out, bool torch_team) {
+  PythonCall call(kGlobalAvgPoolBackwardFunction, torch_team);
+  const ConstTensor dy = call.in(output_grad), sites = call.in(indices);
+  const Tensor dx = call.out(out, {sites.shape[0], dy.shape[1]});
+  call.run([&](const Frame& frame) { global_avg_pool_backward(frame, dy, sites, dx); });
   return call.result();
 }
 
@@ -288,7 +366,8 @@ nb::object avg_pool_backward(nb::handle output_grad, nb::handle indice_pairs_, n
 void bind(nb::module_& module) {
   for (const PythonFunction* function :
        {&kPairs, &kShape, &kConvolution, &kConvolutionData, &kConvolutionFilter, &kConvolutionIndex,
-        &kMaxPool, &kMaxPoolBackward, &kAvgPool, &kAvgPoolBackward})
+        &kMaxPool, &kMaxPoolBackward, &kAvgPool, &kAvgPoolBackward, &kGlobalMaxPool,
+        &kGlobalMaxPoolBackwardFunction, &kGlobalAvgPool, &kGlobalAvgPoolBackwardFunction})
     list_function(*function);
   define(module, "get_indice_pairs", &indice_pairs);
   define(module, "indice_pairs_output_shape", &output_shape);
@@ -300,6 +379,10 @@ void bind(nb::module_& module) {
   define(module, "indice_max_pool_backward", &max_pool_backward);
   define(module, "indice_avg_pool_forward", &avg_pool_forward);
   define(module, "indice_avg_pool_backward", &avg_pool_backward);
+  define(module, "global_max_pool_forward", &global_max_forward);
+  define(module, "global_max_pool_backward", &global_max_backward);
+  define(module, "global_avg_pool_forward", &global_avg_forward);
+  define(module, "global_avg_pool_backward", &global_avg_backward);
 }
 
 }  // namespace turnout::families::sparse_conv

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -235,6 +236,67 @@ Rows<Lane> indice_max_pool_backward(const Rows<Lane>& features, const Rows<Lane>
         if (features[in][c] == features_out[out][c]) grad[in][c] += output_grad[out][c];
     }
   }
+  return grad;
+}
+
+// Pooling of whole batch elements: batches[i] is the batch number of row i.
+template <class Lane>
+Rows<Lane> global_max_pool_forward(const Rows<Lane>& features, const std::vector<std::int64_t>& batches,
+                                   std::size_t batch_size) {
+  Rows<Lane> out(batch_size, features.columns);
+  for (std::size_t b = 0; b < batch_size; ++b) {
+    for (std::size_t c = 0; c < features.columns && std::count(batches.begin(), batches.end(), b) > 0; ++c) {
+      out[b][c] = -std::numeric_limits<Lane>::infinity();
+      for (std::size_t i = 0; i < batches.size(); ++i)
+        if (static_cast<std::size_t>(batches[i]) == b && features[i][c] > out[b][c])
+          out[b][c] = features[i][c];
+    }
+  }
+  return out;
+}
+
+template <class Lane>
+Rows<Lane> global_max_pool_backward(const Rows<Lane>& features, const Rows<Lane>& features_out,
+                                    const Rows<Lane>& output_grad, const std::vector<std::int64_t>& batches) {
+  Rows<Lane> grad(features.count(), features.columns);
+  for (std::size_t i = 0; i < batches.size(); ++i) {
+    const auto b = static_cast<std::size_t>(batches[i]);
+    for (std::size_t c = 0; c < features.columns; ++c)
+      if (features[i][c] == features_out[b][c]) grad[i][c] = output_grad[b][c];
+  }
+  return grad;
+}
+
+template <class Lane>
+Rows<Lane> global_avg_pool_forward(const Rows<Lane>& features, const std::vector<std::int64_t>& batches,
+                                   std::size_t batch_size) {
+  constexpr std::size_t kChunk = 512;
+  Rows<Lane> out(batch_size, features.columns);
+  for (std::size_t b = 0; b < batch_size; ++b) {
+    for (std::size_t c = 0; c < features.columns; ++c) {
+      std::size_t count = 0;
+      Lane partial = 0;
+      for (std::size_t i = 0; i < batches.size(); ++i) {
+        if (static_cast<std::size_t>(batches[i]) != b) continue;
+        partial += features[i][c];
+        if (++count % kChunk != 0) continue;
+        out[b][c] += partial;
+        partial = 0;
+      }
+      if (count % kChunk != 0) out[b][c] += partial;
+      if (count > 0) out[b][c] /= static_cast<Lane>(count);
+    }
+  }
+  return out;
+}
+
+template <class Lane>
+Rows<Lane> global_avg_pool_backward(const Rows<Lane>& output_grad, const std::vector<std::int64_t>& batches) {
+  Rows<Lane> grad(batches.size(), output_grad.columns);
+  for (std::size_t i = 0; i < batches.size(); ++i)
+    for (std::size_t c = 0; c < output_grad.columns; ++c)
+      grad[i][c] = output_grad[static_cast<std::size_t>(batches[i])][c] /
+                   static_cast<Lane>(std::count(batches.begin(), batches.end(), batches[i]));
   return grad;
 }
 

@@ -75,6 +75,18 @@ inline constexpr const Signature& kOutputShape = signature([] {
 // Submanifold: as many rows come out as go in.
 void check_same_rows(const Arguments& arguments, const Positions& at);
 
+// The pairs of every convolution and pooling.
+consteval ArgumentSpec pairs_argument() {
+  return in("indice_pairs", dtypes(DType::i32), "offsets, 2, columns");
+}
+consteval ArgumentSpec counts_argument() { return in("indice_num", kIndices, "offsets"); }
+inline constexpr std::initializer_list<RuleSpec> kPairRules = {
+    at_most("offsets", "16777216"), at_most("rows", "2147483647"), at_most("out_rows", "2147483647")};
+// With a kept index, which has at least one element.
+inline constexpr std::initializer_list<RuleSpec> kIndexedPairRules = {
+    at_most("offsets", "16777216"), at_most("rows", "2147483647"), at_most("out_rows", "2147483647"),
+    at_most("1", "words")};
+
 // The standard order, but filters may have any strides.
 inline constexpr StepSpec kConvolutionOrder[] = {
     {Check::present},
@@ -107,13 +119,11 @@ inline constexpr const Signature& kIndiceConvolutionForward = signature([] {
       "rows in_channels offsets out_channels columns words out_rows",
       {flag("inverse"), flag("subm")},
       {in("features", kFloats, "rows, in_channels"),
-       in("filters", like("features"), "offsets, in_channels, out_channels"),
-       in("indice_pairs", dtypes(DType::i32), "offsets, 2, columns"), in("indice_num", kIndices, "offsets"),
-       optional(in("bias", like("features"), "out_channels")),
+       in("filters", like("features"), "offsets, in_channels, out_channels"), pairs_argument(),
+       counts_argument(), optional(in("bias", like("features"), "out_channels")),
        optional(in("index", dtypes(DType::i64), "words")),
        out("features_out", like("features"), "out_rows, out_channels")},
-      {at_most("offsets", "16777216"), at_most("rows", "2147483647"), at_most("out_rows", "2147483647"),
-       at_most("1", "words")},
+      kIndexedPairRules,
       {{"rows", "subm: features_out has the rows of features", &check_same_rows, "subm rows out_rows"}},
       kConvolutionOrder};
 });
@@ -124,12 +134,10 @@ inline constexpr const Signature& kIndiceConvolutionBackwardData = signature([] 
       "out_rows out_channels offsets in_channels columns words rows",
       {flag("inverse"), flag("subm")},
       {in("output_grad", kFloats, "out_rows, out_channels"),
-       in("filters", like("output_grad"), "offsets, in_channels, out_channels"),
-       in("indice_pairs", dtypes(DType::i32), "offsets, 2, columns"), in("indice_num", kIndices, "offsets"),
-       optional(in("index", dtypes(DType::i64), "words")),
+       in("filters", like("output_grad"), "offsets, in_channels, out_channels"), pairs_argument(),
+       counts_argument(), optional(in("index", dtypes(DType::i64), "words")),
        out("input_grad", like("output_grad"), "rows, in_channels")},
-      {at_most("offsets", "16777216"), at_most("rows", "2147483647"), at_most("out_rows", "2147483647"),
-       at_most("1", "words")},
+      kIndexedPairRules,
       {{"rows", "subm: input_grad has the rows of output_grad", &check_same_rows, "subm rows out_rows"}},
       kConvolutionDataOrder};
 });
@@ -140,10 +148,9 @@ inline constexpr const Signature& kIndiceConvolutionBackwardFilter = signature([
       "rows in_channels out_rows out_channels offsets columns",
       {flag("inverse"), flag("subm")},
       {in("features", kFloats, "rows, in_channels"),
-       in("output_grad", like("features"), "out_rows, out_channels"),
-       in("indice_pairs", dtypes(DType::i32), "offsets, 2, columns"), in("indice_num", kIndices, "offsets"),
+       in("output_grad", like("features"), "out_rows, out_channels"), pairs_argument(), counts_argument(),
        out("filters_grad", like("features"), "offsets, in_channels, out_channels")},
-      {at_most("offsets", "16777216"), at_most("rows", "2147483647"), at_most("out_rows", "2147483647")},
+      kPairRules,
       {{"rows", "subm: output_grad has the rows of features", &check_same_rows, "subm rows out_rows"}}};
 });
 
@@ -164,8 +171,7 @@ consteval Draft convolution_index_signature(std::span<const StepSpec> order) {
       "indice_convolution_index",
       "offsets columns words",
       {scalar("rows", 0, kMaxSpatial), scalar("out_rows", 0, kMaxSpatial), flag("inverse"), flag("subm")},
-      {in("indice_pairs", dtypes(DType::i32), "offsets, 2, columns"), in("indice_num", kIndices, "offsets"),
-       out("index", dtypes(DType::i64), "words")},
+      {pairs_argument(), counts_argument(), out("index", dtypes(DType::i64), "words")},
       {at_most("offsets", "16777216")},
       {{"rows", "subm: as many rows are added to as are read", &check_same_rows, "subm rows out_rows"}},
       order};
@@ -174,50 +180,5 @@ inline constexpr const Signature& kIndiceConvolutionIndex =
     signature([] { return convolution_index_signature(kStandardOrder); });
 inline constexpr const Signature& kIndiceConvolutionIndexSize =
     signature([] { return convolution_index_signature(kIndexSizeOrder); });
-
-inline constexpr const Signature& kIndiceMaxPoolForward = signature([] {
-  return Draft{
-      "indice_max_pool_forward",
-      "rows channels offsets columns out_rows",
-      {choice("init", "zero lowest")},
-      {in("features", kFloats, "rows, channels"),
-       in("indice_pairs", dtypes(DType::i32), "offsets, 2, columns"), in("indice_num", kIndices, "offsets"),
-       out("features_out", like("features"), "out_rows, channels")},
-      {at_most("offsets", "16777216"), at_most("rows", "2147483647"), at_most("out_rows", "2147483647")}};
-});
-
-inline constexpr const Signature& kIndiceAvgPoolForward = signature([] {
-  return Draft{
-      "indice_avg_pool_forward",
-      "rows channels offsets columns out_rows",
-      {},
-      {in("features", kFloats, "rows, channels"),
-       in("indice_pairs", dtypes(DType::i32), "offsets, 2, columns"), in("indice_num", kIndices, "offsets"),
-       out("features_out", like("features"), "out_rows, channels")},
-      {at_most("offsets", "16777216"), at_most("rows", "2147483647"), at_most("out_rows", "2147483647")}};
-});
-
-inline constexpr const Signature& kIndiceAvgPoolBackward = signature([] {
-  return Draft{
-      "indice_avg_pool_backward",
-      "out_rows channels offsets columns rows",
-      {},
-      {in("output_grad", kFloats, "out_rows, channels"),
-       in("indice_pairs", dtypes(DType::i32), "offsets, 2, columns"), in("indice_num", kIndices, "offsets"),
-       out("input_grad", like("output_grad"), "rows, channels")},
-      {at_most("offsets", "16777216"), at_most("rows", "2147483647"), at_most("out_rows", "2147483647")}};
-});
-
-inline constexpr const Signature& kIndiceMaxPoolBackward = signature([] {
-  return Draft{
-      "indice_max_pool_backward",
-      "rows channels out_rows offsets columns",
-      {},
-      {in("features", kFloats, "rows, channels"), in("features_out", like("features"), "out_rows, channels"),
-       in("output_grad", like("features"), "out_rows, channels"),
-       in("indice_pairs", dtypes(DType::i32), "offsets, 2, columns"), in("indice_num", kIndices, "offsets"),
-       out("input_grad", like("features"), "rows, channels")},
-      {at_most("offsets", "16777216"), at_most("rows", "2147483647"), at_most("out_rows", "2147483647")}};
-});
 
 }  // namespace turnout::families::sparse_conv

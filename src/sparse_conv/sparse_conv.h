@@ -67,4 +67,14 @@ void indice_avg_pool_backward(const Frame& frame, const ConstTensor& output_grad
                               const ConstTensor& indice_pairs, const ConstTensor& indice_num,
                               const Tensor& input_grad);
 
+void global_max_pool_forward(const Frame& frame, const ConstTensor& features, const ConstTensor& indices,
+                             const Tensor& features_out);
+void global_max_pool_backward(const Frame& frame, const ConstTensor& features,
+                              const ConstTensor& features_out, const ConstTensor& output_grad,
+                              const ConstTensor& indices, const Tensor& input_grad);
+void global_avg_pool_forward(const Frame& frame, const ConstTensor& features, const ConstTensor& indices,
+                             const Tensor& features_out);
+void global_avg_pool_backward(const Frame& frame, const ConstTensor& output_grad, const ConstTensor& indices,
+                              const Tensor& input_grad);
+
 }  // namespace turnout::families::sparse_conv

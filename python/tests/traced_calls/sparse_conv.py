@@ -36,8 +36,15 @@ CALLS = {
     "indice_avg_pool_backward": {
         **{"output_grad": torch.ones(4, 3), "indice_pairs": PAIRS, "indice_num": NUM, "num_act_in": 4},
     },
+    "global_max_pool_forward": {"features": torch.ones(4, 3), "indices": SITES, "batch_size": 1},
+    "global_max_pool_backward": {
+        **{"features": torch.ones(4, 3), "features_out": torch.ones(1, 3), "output_grad": torch.ones(1, 3)},
+        "indices": SITES,
+    },
+    "global_avg_pool_forward": {"features": torch.ones(4, 3), "indices": SITES, "batch_size": 1},
+    "global_avg_pool_backward": {"output_grad": torch.ones(1, 3), "indices": SITES},
 }
-WITHOUT_GRADIENT = {"indice_max_pool_backward"}
+WITHOUT_GRADIENT = {"indice_max_pool_backward", "global_max_pool_backward"}
 DYNAMIC_SIZE = {"indice_convolution_index": "elements"}
 FREE_RANK = {
     ("indice_convolution_forward", "filters"),
@@ -45,6 +52,7 @@ FREE_RANK = {
 }
 FREE_ROWS = FREE_RANK | {
     ("get_indice_pairs", "indices"),
+    ("global_avg_pool_backward", "indices"),
     *((name, argument) for name in CALLS for argument in ("features", "features_out", "output_grad")),
 }
 WRONG = [
@@ -58,4 +66,7 @@ WRONG = [
     ("get_indice_pairs", {"indices": SITES[:, :3]}),
     ("indice_convolution_forward", {"filters": torch.ones(3, 5)}),
     ("indice_convolution_backward_data", {"filters": torch.ones(3, 5)}),
+    ("global_max_pool_forward", {"features": torch.ones(5, 3)}),
+    ("global_avg_pool_forward", {"features": torch.ones(5, 3)}),
+    ("global_avg_pool_forward", {"indices": SITES[:, :0]}),
 ]

@@ -3,6 +3,7 @@
 # ruff: noqa: F403 (what a module exports is in its __all__)
 
 from turnout.check import dynamic_scatter as _dynamic_scatter
+from turnout.check import global_pool as _global_pool
 from turnout.check import indice_convolution as _indice_convolution
 from turnout.check import moe_dispatch as _moe_dispatch
 from turnout.check import moe_permute as _moe_permute
@@ -13,6 +14,7 @@ from turnout.check import rnnt_loss as _rnnt_loss
 from turnout.check import scatter as _scatter
 from turnout.check import sparse_conv as _sparse_conv
 from turnout.check.dynamic_scatter import *
+from turnout.check.global_pool import *
 from turnout.check.indice_convolution import *
 from turnout.check.moe_dispatch import *
 from turnout.check.moe_permute import *
@@ -25,6 +27,7 @@ from turnout.check.sparse_conv import *
 
 CHECKS = {
     **_dynamic_scatter.CHECKS,
+    **_global_pool.CHECKS,
     **_indice_convolution.CHECKS,
     **_moe_dispatch.CHECKS,
     **_moe_permute.CHECKS,
@@ -38,6 +41,7 @@ CHECKS = {
 
 __all__ = ["CHECKS"]
 __all__ += _dynamic_scatter.__all__
+__all__ += _global_pool.__all__
 __all__ += _indice_convolution.__all__
 __all__ += _moe_dispatch.__all__
 __all__ += _moe_permute.__all__

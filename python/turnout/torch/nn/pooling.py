@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from turnout.torch.convolution import indice_avg_pool, indice_max_pool
+from turnout.torch.global_pool import global_avg_pool, global_max_pool
 from turnout.torch.nn.convolution import per_dimension
 from turnout.torch.nn.geometry import Geometry, Pairs
 from turnout.torch.nn.module import SparseModule
@@ -94,22 +95,15 @@ class SparseAvgPool(SparsePool):
         return indice_avg_pool(features, pairs.indice_pairs, pairs.indice_num, pairs.out_indices.shape[0])
 
 
-def _reduce(x: SparseTensor, reduction: str) -> torch.Tensor:
-    """``[batch_size, channels]``: the features of each batch element reduced; 0 where it has no sites."""
-    empty = x.features.new_zeros((int(x.batch_size), x.features.shape[1]))
-    batch = x.indices[:, :1].long().expand_as(x.features)
-    return empty.scatter_reduce(0, batch, x.features, reduction, include_self=False)
-
-
 class SparseGlobalMaxPool(SparseModule):
     """``[batch_size, channels]``: the maximum over the active sites of each batch element; 0 without any."""
 
     def forward(self, x: SparseTensor) -> torch.Tensor:
-        return _reduce(x, "amax")
+        return global_max_pool(x.features, x.indices, int(x.batch_size))
 
 
 class SparseGlobalAvgPool(SparseModule):
     """``[batch_size, channels]``: the mean over the active sites of each batch element; 0 without any."""
 
     def forward(self, x: SparseTensor) -> torch.Tensor:
-        return _reduce(x, "mean")
+        return global_avg_pool(x.features, x.indices, int(x.batch_size))
