@@ -4,9 +4,11 @@
 #include <atomic>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "core/draft.h"
 #include "runtime/call.h"
+#include "simd/isa.h"
 #include "small_dispatch.h"
 #include "turnout/turnout.h"
 

@@ -170,6 +170,36 @@ TEST(Blame, IsOnWhoIsAlone) {
             "routed: input.shape[0] is 3, expected samples = 7");
 }
 
+// The same where the rows come first, and one or several of the other arguments are the other way round.
+constexpr const Signature& kRowsFirst = signature([] {
+  return Draft{"rows_first",
+               "samples hidden choices",
+               {},
+               {in("input", kFloats, "samples, hidden"), in("indices", kIndices, "samples, choices?"),
+                optional(in("gates", kFloats, "samples, choices?"))}};
+});
+
+TEST(SignatureBlame, TransposedAfterRows) {
+  const auto sentence = [](std::initializer_list<std::int64_t> indices, bool gated) -> std::string {
+    const ConstTensor x(nullptr, DType::f32, {7, 3}), i(nullptr, DType::i32, indices),
+        g(nullptr, DType::f32, indices);
+    const Slot slots[] = {x, i, gated ? Slot(g) : Slot()};
+    try {
+      Arguments(kRowsFirst, slots, 3, nullptr, 0).check();
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  for (const bool gated : {false, true}) {
+    EXPECT_EQ(sentence({2, 7}, gated),
+              "rows_first: indices has shape [2, 7], expected [samples, choices?] with samples = 7: its "
+              "dimensions are the other way round, transpose it");
+    EXPECT_EQ(sentence({2, 5}, gated), gated ? "rows_first: input.shape[0] is 7, expected samples = 2"
+                                             : "rows_first: indices.shape[0] is 2, expected samples = 7");
+  }
+}
+
 // Scalars with excluded values, or with a single valid value.
 constexpr const Signature& kNarrow = signature([] {
   return Draft{

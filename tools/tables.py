@@ -12,7 +12,7 @@ from pathlib import Path
 from turnout import _core
 
 ROOT = Path(__file__).resolve().parent.parent
-MARKER = re.compile(r"<!-- arguments of (\w+) -->\n.*?<!-- end -->", re.DOTALL)
+MARKER = re.compile(r"<!-- arguments of (\w+) -->.*?<!-- end -->", re.DOTALL)
 UNLIMITED = 2**63 - 1
 
 

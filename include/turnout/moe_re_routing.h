@@ -62,4 +62,22 @@ inline void moe_re_routing_inverse(const ConstTensor& permute_tokens, const Cons
   moe_re_routing_inverse(default_context(), permute_tokens, permute_token_idx, tokens, idx_type);
 }
 
+// Cuts the rows of input into chunks and puts them into another order:
+//   output = the concatenation of chunk(sorted_idxs[0]), chunk(sorted_idxs[1]), ..
+// where chunk(c) are the split_sizes[c] rows after those of the chunks before c; permuted_probs likewise.
+// moe_re_routing is this with split_sizes = c and sorted_idxs[e * ranks + r] = r * experts + e.
+// input, output [rows, hidden], any dtype; split_sizes, sorted_idxs [chunks] int32 or int64; probs [rows],
+// any dtype, or nullptr. Sizes must be 0 or more and sum to rows; sorted_idxs must be a permutation. Without
+// probs, permuted_probs is ignored. The gradient is sort_chunks_by_idxs with the sizes in the new order and
+// the inverse permutation.
+TURNOUT_API void sort_chunks_by_idxs(Context& context, const ConstTensor& input,
+                                     const ConstTensor& split_sizes, const ConstTensor& sorted_idxs,
+                                     const ConstTensor* probs, const Tensor& output,
+                                     const Tensor* permuted_probs);
+inline void sort_chunks_by_idxs(const ConstTensor& input, const ConstTensor& split_sizes,
+                                const ConstTensor& sorted_idxs, const ConstTensor* probs,
+                                const Tensor& output, const Tensor* permuted_probs) {
+  sort_chunks_by_idxs(default_context(), input, split_sizes, sorted_idxs, probs, output, permuted_probs);
+}
+
 }  // namespace turnout

@@ -84,6 +84,21 @@ def test_point_pillars_canvas_has_each_pillar_in_its_place(point_pillars):
     assert int((canvas != 0).sum()) == 4
 
 
+def test_toy_transducer_learns(tmp_path, capsys):
+    """Both halves of the training lower the loss, and the words of the alignment have times."""
+    from matplotlib.image import imread
+
+    path = tmp_path / "new" / "toy.png"
+    losses, _ = load("toy_transducer").main(["--small", "--out", str(path)])
+    assert len(losses) == 24
+    assert sum(losses[9:12]) < 0.9 * sum(losses[:3])
+    assert sum(losses[-3:]) < 0.95 * sum(losses[9:12])
+    assert min(imread(path).shape[:2]) > 300
+    said = capsys.readouterr().out
+    for word in ("bad", "cage", "feed"):
+        assert f" s  {word} " in said
+
+
 def test_sparse_encoder_shows_layers_and_stages(tmp_path, capsys):
     from matplotlib.image import imread
 

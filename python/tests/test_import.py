@@ -1,6 +1,9 @@
 """``import turnout`` needs NumPy alone, is quiet, and loads neither torch nor NumPy by itself."""
 
+import ast
 import os
+import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -79,3 +82,17 @@ def test_version_and_names():
 
     assert turnout.__version__.count(".") == 2
     assert all(hasattr(turnout, name) for name in turnout.__all__)
+
+
+def test_stubs_are_complete():
+    """_core.pyi has the names of the extension module, and as many arguments for each function."""
+    import turnout
+    from turnout import _core
+
+    stubs = ast.parse((pathlib.Path(turnout.__file__).parent / "_core.pyi").read_text()).body
+    functions = {stub.name: stub.args for stub in stubs if isinstance(stub, ast.FunctionDef)}
+    defined = {name: value for name, value in vars(_core).items() if not name.startswith("_")}
+    assert set(functions) == {name for name, value in defined.items() if not isinstance(value, type)}
+    for name, arguments in functions.items():
+        bound = re.findall(r"\barg\d*: ", getattr(_core, name).__nb_signature__[0][0])
+        assert len(arguments.posonlyargs) == len(bound), name

@@ -76,22 +76,24 @@ def test_fake_and_meta(rng):
         assert (result.shape, result.dtype) == ((15, 17), torch.float32)
 
 
-@pytest.mark.parametrize("name", ["gates", "input"])
+@pytest.mark.parametrize("name", ["gates", "input", "dispatch"])
 def test_missing_gradient_is_an_error(rng, name):
     gates, indices, locations, tokens, *sizes = tensors(dispatch_arguments(rng))
-    {"gates": gates, "input": tokens}[name].requires_grad_()
-    arguments = (gates, indices, locations, tokens, *sizes)
+    dispatch = torch.ones(sizes[0] * sizes[1], tokens.shape[1])
+    {"gates": gates, "input": tokens, "dispatch": dispatch}[name].requires_grad_()
+    arguments = (gates, indices, locations, tokens, dispatch, *sizes)
+    backward = turnout.torch.moe_dispatch_backward
     sentence = (
-        f"moe_dispatch_forward: {name} requires grad, but this operator has no gradient yet; pass "
+        f"moe_dispatch_backward: {name} requires grad, but this operator has no gradient yet; pass "
         f"{name}.detach(), or call it under torch.no_grad()"
     )
     with pytest.raises(NotImplementedError) as caught:
-        turnout.torch.moe_dispatch_forward(*arguments)
+        backward(*arguments)
     assert str(caught.value) == sentence
     with pytest.raises(Exception, match="has no gradient yet"):
-        torch.compile(turnout.torch.moe_dispatch_forward, fullgraph=True, backend="aot_eager")(*arguments)
+        torch.compile(backward, fullgraph=True, backend="aot_eager")(*arguments)
     with torch.no_grad():
-        assert not turnout.torch.moe_dispatch_forward(*arguments).requires_grad
+        assert not backward(*arguments)[0].requires_grad
 
 
 @pytest.mark.parametrize("count", [1, 2, 5])

@@ -8,7 +8,11 @@ from conftest import same_bits
 from test_torch_re_routing import assert_like_definition, tensor_arguments
 
 import turnout.torch
-from turnout.compat.torch_npu import npu_moe_re_routing
+from turnout.compat.torch_npu import (
+    npu_moe_re_routing,
+    npu_moe_token_permute,
+    npu_moe_token_unpermute,
+)
 
 pytestmark = pytest.mark.torch
 
@@ -93,3 +97,22 @@ def test_sentences_have_its_name(rng):
         npu_moe_re_routing(tokens[:9], counts)
     with pytest.raises(TypeError, match=r"^npu_moe_re_routing: tokens is of type ndarray, expected a torch"):
         npu_moe_re_routing(tokens.numpy(), counts)
+
+
+def test_token_permute_and_back(rng):
+    """The index is where each choice went, and not where each row came from."""
+    tokens = torch.from_numpy(rng.standard_normal((6, 3))).requires_grad_()
+    indices = torch.from_numpy(rng.integers(0, 4, (6, 2)))
+    probs = torch.from_numpy(rng.random((6, 2))).requires_grad_()
+    permuted, sorted_indices = npu_moe_token_permute(tokens, indices)
+    came_from = indices.flatten().argsort(stable=True)
+    assert sorted_indices.dtype == torch.int32
+    assert torch.equal(sorted_indices.long(), came_from.argsort())
+    assert torch.equal(permuted, tokens[came_from // 2])
+    output = npu_moe_token_unpermute(permuted, sorted_indices, probs)
+    torch.testing.assert_close(output, tokens * probs.sum(1, keepdim=True))
+    grads = torch.autograd.grad(output.sum(), (tokens, probs))
+    torch.testing.assert_close(grads[0], probs.sum(1, keepdim=True).expand(6, 3))
+    torch.testing.assert_close(grads[1], tokens.sum(1, keepdim=True).expand(6, 2))
+    with pytest.raises(ValueError, match="npu_moe_token_unpermute: sorted_indices has 12 elements"):
+        npu_moe_token_unpermute(permuted, sorted_indices, probs[:3])

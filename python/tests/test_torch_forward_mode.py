@@ -19,6 +19,34 @@ SIZE, RANGE = [0.5] * 3, [-4.0] * 3 + [4.0] * 3
 # For each operator the argument that has the tangent, its shape, and a call.
 CALLS = {
     "moe_dispatch_forward": ("input", (4, 3), lambda x: OPS.moe_dispatch_forward(x[:, 0], MAP, MAP, x, 2, 2)),
+    "moe_dispatch_backward_data": (
+        "gates",
+        (4, 3),
+        lambda x: OPS.moe_dispatch_backward_data(x[:, 0], MAP, MAP, x, 2, 2),
+    ),
+    "moe_dispatch_backward_gate": (
+        "input",
+        (4, 3),
+        lambda x: OPS.moe_dispatch_backward_gate(MAP, MAP, x, x, 2, 2),
+    ),
+    "moe_dispatch_backward": (
+        "gates",
+        (4, 3),
+        lambda x: OPS.moe_dispatch_backward(x[:, 0], MAP, MAP, x, x, 2, 2)[0],
+    ),
+    "moe_dispatch": ("input", (4, 3), lambda x: OPS.moe_dispatch(x, MAP, MAP, x[:, 0], 2, 2)),
+    "moe_combine": ("expert_output", (4, 3), lambda x: OPS.moe_combine(x, MAP, MAP, x[:, 0], 2)),
+    "moe_combine_backward": (
+        "grad_output",
+        (4, 3),
+        lambda x: OPS.moe_combine_backward(x, x, MAP, MAP, x[:, 0], 2)[0],
+    ),
+    "moe_token_permute": ("tokens", (4, 3), lambda x: OPS.moe_token_permute(x, MAP)[0]),
+    "sort_chunks_by_idxs": (
+        "input",
+        (4, 3),
+        lambda x: OPS.sort_chunks_by_idxs(x, torch.ones_like(ORDER), ORDER)[0],
+    ),
     "moe_re_routing": ("tokens", (4, 3), lambda x: OPS.moe_re_routing(x, COUNT)[0]),
     "moe_re_routing_inverse": ("permute_tokens", (4, 3), lambda x: OPS.moe_re_routing_inverse(x, ORDER)),
     "mutual_information_forward": ("px", (2, 3, 5), lambda x: OPS.mutual_information_forward(x, PY)[1]),
@@ -142,7 +170,14 @@ DIFFERENTIATIONS = {
 
 def test_all_operators_are_here():
     names = {name for name in dir(OPS) if hasattr(getattr(OPS, name), "default")}
-    have_integers = {"voxelize", "get_indice_pairs", "rnnt_prune_ranges"}  # as results
+    # As results.
+    have_integers = {
+        "get_indice_pairs",
+        "indice_convolution_index",
+        "moe_locations",
+        "rnnt_prune_ranges",
+        "voxelize",
+    }
     assert names - have_integers == set(CALLS)
 
 

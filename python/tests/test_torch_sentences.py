@@ -123,6 +123,35 @@ CALLS = {
         **{"gates": torch.ones(4), "indices": COORS[:, 0], "locations": COORS[:, 0], "input": FEATS},
         **{"capacity": 2, "num_experts": 2},
     },
+    turnout.torch.moe_dispatch_backward_data: {
+        **{"gates": torch.ones(4), "indices": COORS[:, 0], "locations": COORS[:, 0], "dispatch": FEATS},
+        **{"capacity": 2, "num_experts": 2},
+    },
+    turnout.torch.moe_dispatch_backward_gate: {
+        **{"indices": COORS[:, 0], "locations": COORS[:, 0], "input": FEATS, "dispatch": FEATS},
+        **{"capacity": 2, "num_experts": 2},
+    },
+    turnout.torch.moe_dispatch_backward: {
+        **{"gates": torch.ones(4), "indices": COORS[:, 0], "locations": COORS[:, 0], "input": FEATS},
+        **{"dispatch": FEATS, "capacity": 2, "num_experts": 2},
+    },
+    turnout.torch.moe_locations: {"indices": COORS, "num_experts": 2, "priority": torch.ones(4)},
+    turnout.torch.moe_dispatch: {
+        **{"input": FEATS, "indices": COORS, "locations": COORS, "capacity": 2, "num_experts": 2},
+        "gates": torch.ones(COORS.shape),
+    },
+    turnout.torch.moe_combine: {
+        **{"expert_output": FEATS, "indices": COORS, "locations": COORS, "capacity": 2},
+        "gates": torch.ones(COORS.shape),
+    },
+    turnout.torch.moe_token_permute: {"tokens": FEATS, "indices": COORS},
+    turnout.torch.moe_token_unpermute: {
+        **{"permuted_tokens": FEATS, "sorted_indices": COORS[:, 0], "probs": torch.ones(4)},
+    },
+    turnout.torch.sort_chunks_by_idxs: {
+        **{"input": FEATS, "split_sizes": COUNT[0], "sorted_idxs": torch.tensor([1, 0])},
+        "probs": torch.ones(4),
+    },
     turnout.torch.moe_re_routing: {
         **{"tokens": FEATS, "expert_token_num_per_rank": COUNT, "per_token_scales": torch.ones(4)}
     },

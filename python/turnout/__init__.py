@@ -4,22 +4,20 @@ Functions take NumPy arrays, and the arrays of every library that speaks DLPack;
 With PyTorch installed, ``import turnout.torch`` brings the same operators as torch operators.
 """
 
-from turnout.dynamic_scatter import (
-    VoxelIndex,
-    dynamic_scatter_backward,
-    dynamic_scatter_forward,
-    voxelize,
-)
-from turnout.indice_convolution import (
-    indice_avg_pool_backward,
-    indice_avg_pool_forward,
-    indice_convolution_backward_data,
-    indice_convolution_backward_filter,
-    indice_convolution_forward,
-    indice_convolution_index,
-    indice_max_pool_backward,
-    indice_max_pool_forward,
-)
+# ruff: noqa: F403 (what a module exports is in its __all__)
+
+from turnout import dynamic_scatter as _dynamic_scatter
+from turnout import indice_convolution as _indice_convolution
+from turnout import moe_dispatch as _moe_dispatch
+from turnout import moe_permute as _moe_permute
+from turnout import moe_re_routing as _moe_re_routing
+from turnout import moe_routing as _moe_routing
+from turnout import mutual_information as _mutual_information
+from turnout import rnnt_loss as _rnnt_loss
+from turnout import scatter as _scatter
+from turnout import sparse_conv as _sparse_conv
+from turnout.dynamic_scatter import *
+from turnout.indice_convolution import *
 from turnout.library import (
     OutputCache,
     __version__,
@@ -30,82 +28,32 @@ from turnout.library import (
     show_config,
     trim,
 )
-from turnout.moe_dispatch import moe_dispatch_forward
-from turnout.moe_re_routing import moe_re_routing, moe_re_routing_inverse
-from turnout.mutual_information import (
-    mutual_information_backward,
-    mutual_information_forward,
-    mutual_information_forward_backward,
-)
-from turnout.rnnt_loss import (
-    rnnt_align,
-    rnnt_logprobs_fused_backward,
-    rnnt_logprobs_fused_forward,
-    rnnt_logprobs_joint_backward,
-    rnnt_logprobs_joint_forward,
-    rnnt_logprobs_pruned_backward,
-    rnnt_logprobs_pruned_forward,
-    rnnt_logprobs_simple_backward,
-    rnnt_logprobs_simple_forward,
-    rnnt_prune_ranges,
-    rnnt_pruning_backward,
-    rnnt_pruning_forward,
-)
-from turnout.scatter import (
-    scatter_max,
-    scatter_max_backward,
-    scatter_mean,
-    scatter_mean_backward,
-    scatter_sum,
-    scatter_sum_backward,
-)
-from turnout.sparse_conv import get_indice_pairs, indice_pairs_output_shape
+from turnout.moe_dispatch import *
+from turnout.moe_permute import *
+from turnout.moe_re_routing import *
+from turnout.moe_routing import *
+from turnout.mutual_information import *
+from turnout.rnnt_loss import *
+from turnout.scatter import *
+from turnout.sparse_conv import *
 
 __all__ = [
     "OutputCache",
-    "VoxelIndex",
     "__version__",
-    "dynamic_scatter_backward",
-    "dynamic_scatter_forward",
-    "get_indice_pairs",
     "get_num_threads",
-    "indice_avg_pool_backward",
-    "indice_avg_pool_forward",
-    "indice_convolution_backward_data",
-    "indice_convolution_backward_filter",
-    "indice_convolution_forward",
-    "indice_convolution_index",
-    "indice_max_pool_backward",
-    "indice_max_pool_forward",
-    "indice_pairs_output_shape",
-    "moe_dispatch_forward",
-    "moe_re_routing",
-    "moe_re_routing_inverse",
-    "mutual_information_backward",
-    "mutual_information_forward",
-    "mutual_information_forward_backward",
     "output_cache",
-    "rnnt_align",
-    "rnnt_logprobs_fused_backward",
-    "rnnt_logprobs_fused_forward",
-    "rnnt_logprobs_joint_backward",
-    "rnnt_logprobs_joint_forward",
-    "rnnt_logprobs_pruned_backward",
-    "rnnt_logprobs_pruned_forward",
-    "rnnt_logprobs_simple_backward",
-    "rnnt_logprobs_simple_forward",
-    "rnnt_prune_ranges",
-    "rnnt_pruning_backward",
-    "rnnt_pruning_forward",
-    "scatter_max",
-    "scatter_max_backward",
-    "scatter_mean",
-    "scatter_mean_backward",
-    "scatter_sum",
-    "scatter_sum_backward",
     "set_log",
     "set_num_threads",
     "show_config",
     "trim",
-    "voxelize",
 ]
+__all__ += _dynamic_scatter.__all__
+__all__ += _indice_convolution.__all__
+__all__ += _moe_dispatch.__all__
+__all__ += _moe_permute.__all__
+__all__ += _moe_re_routing.__all__
+__all__ += _moe_routing.__all__
+__all__ += _mutual_information.__all__
+__all__ += _rnnt_loss.__all__
+__all__ += _scatter.__all__
+__all__ += _sparse_conv.__all__

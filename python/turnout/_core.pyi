@@ -69,6 +69,91 @@ def moe_dispatch_forward(
     torch_team: bool,
     /,
 ) -> Any: ...
+def moe_dispatch_backward_data(
+    gates: Any | None,
+    indices: Any,
+    locations: Any,
+    dispatch: Any,
+    capacity: SupportsIndex,
+    num_experts: SupportsIndex,
+    out: Any | None,
+    torch_team: bool,
+    /,
+) -> Any: ...
+def moe_dispatch_backward_gate(
+    indices: Any,
+    locations: Any,
+    input: Any,
+    dispatch: Any,
+    capacity: SupportsIndex,
+    num_experts: SupportsIndex,
+    out: Any | None,
+    torch_team: bool,
+    /,
+) -> Any: ...
+def moe_dispatch_backward(
+    gates: Any,
+    indices: Any,
+    locations: Any,
+    input: Any,
+    dispatch: Any,
+    capacity: SupportsIndex,
+    num_experts: SupportsIndex,
+    out: tuple[Any | None, Any | None] | None,
+    torch_team: bool,
+    /,
+) -> tuple[Any, Any]: ...
+def moe_locations(
+    indices: Any,
+    num_experts: SupportsIndex,
+    priority: Any | None,
+    out: tuple[Any | None, Any | None] | None,
+    torch_team: bool,
+    /,
+) -> tuple[Any, Any]: ...
+def moe_dispatch(
+    input: Any,
+    indices: Any,
+    locations: Any | None,
+    capacity: SupportsIndex,
+    num_experts: SupportsIndex,
+    gates: Any | None,
+    out: Any | None,
+    torch_team: bool,
+    /,
+) -> Any: ...
+def moe_combine(
+    expert_output: Any,
+    indices: Any,
+    locations: Any | None,
+    capacity: SupportsIndex,
+    gates: Any | None,
+    out: Any | None,
+    torch_team: bool,
+    /,
+) -> Any: ...
+def moe_combine_backward(
+    grad_output: Any,
+    expert_output: Any,
+    indices: Any,
+    locations: Any | None,
+    capacity: SupportsIndex,
+    gates: Any,
+    out: tuple[Any | None, Any | None] | None,
+    torch_team: bool,
+    /,
+) -> tuple[Any, Any]: ...
+def moe_token_permute(
+    tokens: Any,
+    indices: Any,
+    num_out_tokens: SupportsIndex | None,
+    out: tuple[Any | None, Any | None] | None,
+    torch_team: bool,
+    /,
+) -> tuple[Any, Any]: ...
+def moe_token_unpermute(
+    permuted_tokens: Any, sorted_indices: Any, probs: Any | None, out: Any | None, torch_team: bool, /
+) -> Any: ...
 def moe_re_routing(
     tokens: Any,
     expert_token_num_per_rank: Any,
@@ -87,6 +172,15 @@ def moe_re_routing_inverse(
     torch_team: bool,
     /,
 ) -> Any: ...
+def sort_chunks_by_idxs(
+    input: Any,
+    split_sizes: Any,
+    sorted_idxs: Any,
+    probs: Any | None,
+    out: tuple[Any | None, Any | None] | None,
+    torch_team: bool,
+    /,
+) -> tuple[Any, Any | None]: ...
 def mutual_information_forward(
     px: Any,
     py: Any,

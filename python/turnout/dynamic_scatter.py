@@ -7,6 +7,8 @@ from typing import Any
 
 from turnout import _core
 
+__all__ = ["VoxelIndex", "dynamic_scatter_backward", "dynamic_scatter_forward", "voxelize"]
+
 Array = Any  # of NumPy, torch, or any library that speaks DLPack
 Int = Any  # anything with __index__
 Numbers = Any  # a sequence of numbers, or an array of any dtype

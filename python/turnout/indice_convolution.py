@@ -6,6 +6,17 @@ from typing import Any
 
 from turnout import _core
 
+__all__ = [
+    "indice_avg_pool_backward",
+    "indice_avg_pool_forward",
+    "indice_convolution_backward_data",
+    "indice_convolution_backward_filter",
+    "indice_convolution_forward",
+    "indice_convolution_index",
+    "indice_max_pool_backward",
+    "indice_max_pool_forward",
+]
+
 Array = Any  # of NumPy, torch, or any library that speaks DLPack
 Int = Any  # anything with __index__
 
@@ -109,8 +120,8 @@ def indice_convolution_index(
 ) -> Array:
     """An index of the pairs by output row, to keep between convolutions along the same pairs.
 
-    A convolution without ``index`` builds one in each call, which takes up to a fifth of its time. Results are
-    bit-identical with and without it. ::
+    A convolution without ``index`` builds one in each call, which takes up to a fifth of its time. Results
+    are bit-identical with and without it. ::
 
         index = indice_convolution_index(pairs, num, rows, out_rows)
         grad_index = indice_convolution_index(pairs, num, out_rows, rows, inverse=True)

@@ -6,6 +6,13 @@ from typing import Any
 
 from turnout import _core
 
+__all__ = [
+    "moe_dispatch_backward",
+    "moe_dispatch_backward_data",
+    "moe_dispatch_backward_gate",
+    "moe_dispatch_forward",
+]
+
 Array = Any  # of NumPy, torch, or any library that speaks DLPack
 Int = Any  # anything with __index__
 
@@ -54,3 +61,95 @@ def moe_dispatch_forward(
         TypeError: something that is no array, or no integer.
     """
     return _core.moe_dispatch_forward(gates, indices, locations, input, capacity, num_experts, out, False)
+
+
+def moe_dispatch_backward_data(
+    gates: Array | None,
+    indices: Array,
+    locations: Array,
+    dispatch: Array,
+    capacity: Int,
+    num_experts: Int,
+    *,
+    out: Array | None = None,
+) -> Array:
+    """The gradient of :func:`moe_dispatch_forward` with respect to ``input``.
+
+    ::
+
+        row = indices[k, i] * capacity + locations[k, i]
+        grad_input[i, :] = sum over k of gates[k, i] * dispatch[row, :]
+
+    A dropped choice adds +0. Terms are added in the order of k; each product and sum is rounded on its own,
+    in float64 for float64 and in float32 for all other dtypes, and the sum is rounded once to the dtype of
+    the result. The bits depend on neither the number of threads nor the instruction set. A token that another
+    one overwrote in the forward call still has a gradient.
+
+    Args:
+        gates: as in the forward call; None: ones.
+        indices, locations: as in the forward call, ``[samples]`` or ``[choices, samples]``.
+        dispatch: the gradient of its result, ``[num_experts * capacity, hidden]``.
+        capacity, num_experts: as in the forward call.
+        out: where to write, ``[samples, hidden]`` of the dtype of ``dispatch``; all of it is written.
+
+    Returns:
+        ``out``, or a new array of the kind of ``dispatch``.
+    """
+    return _core.moe_dispatch_backward_data(
+        gates, indices, locations, dispatch, capacity, num_experts, out, False
+    )
+
+
+def moe_dispatch_backward_gate(
+    indices: Array,
+    locations: Array,
+    input: Array,
+    dispatch: Array,
+    capacity: Int,
+    num_experts: Int,
+    *,
+    out: Array | None = None,
+) -> Array:
+    """The gradient of :func:`moe_dispatch_forward` with respect to ``gates``.
+
+    ::
+
+        grad_gates[k, i] = sum over j of input[i, j] * dispatch[indices[k, i] * capacity + locations[k, i], j]
+
+    0 for a dropped choice. Sums are accumulated in float64; their bits do not depend on the number of
+    threads.
+
+    Args:
+        indices, locations: as in the forward call, ``[samples]`` or ``[choices, samples]``.
+        input: its tokens, ``[samples, hidden]``.
+        dispatch: the gradient of its result, ``[num_experts * capacity, hidden]``.
+        capacity, num_experts: as in the forward call.
+        out: where to write, shaped like ``indices``, of the dtype of ``input`` or float32.
+
+    Returns:
+        ``out``, or a new array of the dtype of ``input``.
+    """
+    return _core.moe_dispatch_backward_gate(
+        indices, locations, input, dispatch, capacity, num_experts, out, False
+    )
+
+
+def moe_dispatch_backward(
+    gates: Array,
+    indices: Array,
+    locations: Array,
+    input: Array,
+    dispatch: Array,
+    capacity: Int,
+    num_experts: Int,
+    *,
+    out: tuple[Array | None, Array | None] | None = None,
+) -> tuple[Array, Array]:
+    """Both gradients of :func:`moe_dispatch_forward`, with one read of ``dispatch``.
+
+    Returns grad_input and grad_gates: those of :func:`moe_dispatch_backward_data` and
+    :func:`moe_dispatch_backward_gate`, of the dtypes of ``input`` and ``gates``.
+    """
+    return _core.moe_dispatch_backward(
+        gates, indices, locations, input, dispatch, capacity, num_experts, out, False
+    )

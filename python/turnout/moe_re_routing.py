@@ -6,6 +6,8 @@ from typing import Any
 
 from turnout import _core
 
+__all__ = ["moe_re_routing", "moe_re_routing_inverse"]
+
 Array = Any  # of NumPy, torch, or any library that speaks DLPack
 Int = Any  # anything with __index__
 

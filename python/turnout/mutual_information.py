@@ -6,6 +6,8 @@ from typing import Any
 
 from turnout import _core
 
+__all__ = ["mutual_information_backward", "mutual_information_forward", "mutual_information_forward_backward"]
+
 Array = Any  # of NumPy, torch, or any library that speaks DLPack
 
 

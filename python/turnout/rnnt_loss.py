@@ -9,6 +9,21 @@ from typing import Any
 
 from turnout import _core
 
+__all__ = [
+    "rnnt_align",
+    "rnnt_logprobs_fused_backward",
+    "rnnt_logprobs_fused_forward",
+    "rnnt_logprobs_joint_backward",
+    "rnnt_logprobs_joint_forward",
+    "rnnt_logprobs_pruned_backward",
+    "rnnt_logprobs_pruned_forward",
+    "rnnt_logprobs_simple_backward",
+    "rnnt_logprobs_simple_forward",
+    "rnnt_prune_ranges",
+    "rnnt_pruning_backward",
+    "rnnt_pruning_forward",
+]
+
 Array = Any  # of NumPy, torch, or any library that speaks DLPack
 
 

@@ -7,6 +7,15 @@ from typing import Any
 
 from turnout import _core
 
+__all__ = [
+    "scatter_max",
+    "scatter_max_backward",
+    "scatter_mean",
+    "scatter_mean_backward",
+    "scatter_sum",
+    "scatter_sum_backward",
+]
+
 Array = Any  # of NumPy, torch, or any library that speaks DLPack
 Int = Any  # anything with __index__
 

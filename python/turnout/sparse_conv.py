@@ -6,6 +6,8 @@ from typing import Any
 
 from turnout import _core
 
+__all__ = ["get_indice_pairs", "indice_pairs_output_shape"]
+
 Array = Any  # of NumPy, torch, or any library that speaks DLPack
 Int = Any  # anything with __index__
 Ints = Any  # a sequence of them, one for each spatial dimension; or one for all

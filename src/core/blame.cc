@@ -87,12 +87,15 @@ void Arguments::refuse_extent(const Step& step, int i, int dim, std::int64_t act
                 ", expected ", dims_text(signature_.arguments[argument]), " with ", signature_.names[name],
                 " = ", expected_size, ": its dimensions are the other way round, transpose it"));
   };
-  int with = 0, against = 0, transposed = 0;
+  int with = 0, with_transposed = 0, against = 0, transposed = 0;
   std::optional<Said> first_against;
   for (int other = 0; other < signature_.arguments.count; ++other) {
     if (signature_.arguments[other].is_output()) continue;
     const auto vote = said_by(other, name);
-    if (vote && vote->size == said->size) ++with;
+    if (vote && vote->size == said->size) {
+      ++with;
+      with_transposed += is_surely_transposed(other, name, theirs);
+    }
     if (!vote || vote->size != theirs) continue;
     ++against;
     transposed += is_surely_transposed(other, name, said->size);
@@ -105,6 +108,8 @@ void Arguments::refuse_extent(const Step& step, int i, int dim, std::int64_t act
       sizes_[mine.dims[1 - dim].names[0]] == slots_[i].shape[dim])
     refuse_transposed(i, theirs);
   if (against > 1 && transposed == against) refuse_transposed(first_against->argument, said->size);
+  // A matrix whose other dimension may be absent is a list of vectors, which have two common layouts.
+  if (with_transposed == with && (with > 1 || mine.dims[1 - dim].optional)) refuse_transposed(i, theirs);
   if (with <= against || !first_against) fail(step.code, sentence);
   const Extent& blamed = signature_.arguments[first_against->argument].dims[first_against->dim];
   fail(step.code, concat(place_text(signature_, first_against->argument, first_against->position), " is ",

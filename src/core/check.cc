@@ -194,7 +194,7 @@ void Arguments::check_argument(const Step& step, int i) {
       if (argument.like >= 0) {
         const Slot& other = slots_[argument.like];
         if (argument.is_lane) {
-          const DType lane = other.dtype == DType::f64 ? DType::f64 : DType::f32;
+          const DType lane = lane_dtype(other.dtype);
           if (slot.dtype != lane)
             fail(step.code,
                  concat(argument.name, " has dtype ", dtype_text(slot.dtype), ", expected ", name_of(lane),

@@ -89,8 +89,7 @@ consteval ArgumentSpec may_overlap(std::string_view name, ArgumentSpec argument)
   return argument;
 }
 
-// An array that a C function takes as a pointer alone: how many elements it has follows from another
-// argument.
+// An array that a C function takes as a pointer without a descriptor. Its shape follows from other arguments.
 consteval ArgumentSpec by_pointer(ArgumentSpec argument) {
   argument.by_pointer = true;
   return argument;

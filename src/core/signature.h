@@ -68,12 +68,15 @@ struct Argument {
   std::int64_t when = 0;
   DTypes dtypes = 0;
   std::int8_t like = -1;         // also (or only, if dtypes is empty) the dtype of that argument, if present
-  bool is_lane = false;          // the dtype of the computation: f64 if `like` is f64, else f32
+  bool is_lane = false;          // instead: the lane_dtype() of that argument
   std::int8_t may_overlap = -1;  // an output that may share memory with that argument
-  bool by_pointer = false;       // a C function takes a pointer alone; what else there is to say is known
+  bool by_pointer = false;       // a C function takes it as a pointer without a descriptor
   View<Extent> dims;
   constexpr bool is_output() const { return role != Role::in; }
 };
+
+// The dtype in which elements of `dtype` are computed.
+constexpr DType lane_dtype(DType dtype) { return dtype == DType::f64 ? DType::f64 : DType::f32; }
 
 struct Scalar {
   std::string_view name;

@@ -26,21 +26,6 @@ bool in_range(Index value, std::int64_t limit) {
   return static_cast<std::uint64_t>(static_cast<std::int64_t>(value)) < static_cast<std::uint64_t>(limit);
 }
 
-// Sets last[r] to the largest q in 0 .. n-1 with row_of(q) == r, or to -1 if there is none. row_of(q) is -1
-// for a q without a row. Returns how many rows have a q.
-template <class RowOf>
-std::int64_t last_writers(std::int64_t n, const RowOf& row_of, std::int64_t* last, std::int64_t rows) {
-  std::fill_n(last, rows, std::int64_t{-1});
-  std::int64_t named = 0;
-  for (std::int64_t q = 0; q < n; ++q) {
-    const std::int64_t row = row_of(q);
-    if (row < 0) continue;
-    named += last[row] < 0;
-    last[row] = q;
-  }
-  return named;
-}
-
 // Inverts a permutation of 0 .. n-1: position[index[i]] = i. Refuses the first entry that is out of range or
 // equal to an earlier one; `what` names the argument. Each entry is read once.
 template <class Index>

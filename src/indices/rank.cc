@@ -20,10 +20,12 @@ void BitmapLeaves::clear() { std::memset(words_, 0, static_cast<std::size_t>(cou
 
 std::int64_t BitmapLeaves::number() {
   std::uint32_t next = 1;
-  for (std::int64_t w = 0; w < count_; ++w) {
-    words_[w].base = next;
-    next += static_cast<std::uint32_t>(std::popcount(words_[w].bits));
-  }
+  for_each_group(0, count_, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t w = begin; w < end; ++w) {
+      words_[w].base = next;
+      next += static_cast<std::uint32_t>(std::popcount(words_[w].bits));
+    }
+  });
   return next - 1;
 }
 

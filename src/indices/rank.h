@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <cstring>
 
 #include "runtime/context.h"
 
@@ -65,15 +66,32 @@ class BitmapLeaves {
   // Calls f(leaf, number) for each leaf of steps first .. last-1, in order. A step is a word of the bitmap.
   template <class F>
   void for_each(std::int64_t first, std::int64_t last, const F& f) const {
-    for (std::int64_t w = first; w < last; ++w) {
-      std::uint32_t number = words_[w].base;
-      for (std::uint32_t bits = words_[w].bits; bits != 0; bits &= bits - 1)
-        f(static_cast<std::uint64_t>(w) * 32 + static_cast<std::uint64_t>(std::countr_zero(bits)), number++);
-    }
+    for_each_group(first, last, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t w = begin; w < end; ++w) {
+        std::uint32_t number = words_[w].base;
+        for (std::uint32_t bits = words_[w].bits; bits != 0; bits &= bits - 1)
+          f(static_cast<std::uint64_t>(w) * 32 + static_cast<std::uint64_t>(std::countr_zero(bits)),
+            number++);
+      }
+    });
   }
   std::int64_t steps() const { return count_; }
 
  private:
+  // Calls f(begin, end) for groups of words that cover all words with bits among first .. last-1. Most words
+  // of a large space have none: a cache line of them is skipped at once.
+  template <class F>
+  void for_each_group(std::int64_t first, std::int64_t last, const F& f) const {
+    constexpr std::int64_t kWords = 64 / sizeof(RankWord);
+    for (std::int64_t w = first; w < last; w += kWords) {
+      if (last - w < kWords) return f(w, last);
+      std::uint64_t words[kWords], any = 0;
+      std::memcpy(words, words_ + w, sizeof(words));
+      for (std::uint64_t word : words) any |= word;  // a word without bits has the base 0
+      if (any != 0) f(w, w + kWords);
+    }
+  }
+
   RankWord* words_ = nullptr;
   std::int64_t count_ = 0;
 };

@@ -190,5 +190,107 @@ TEST_F(CMoeDispatch, OverlapWithRoutingIsBad) {
   EXPECT_EQ(before, b.dispatch);
 }
 
+// -- gradients ---------------------------------------------------------------------------------------------
+
+class CMoeDispatchGradient : public CMoeDispatch {
+ protected:
+  mluOpStatus_t backward_data(const Scale& s, const float* gates, const std::int32_t* indices,
+                              const std::int32_t* locations, const float* dispatch, float* grad_input) {
+    const Descriptor token(MLUOP_DTYPE_FLOAT, {s.samples}), route(MLUOP_DTYPE_INT32, {s.samples}),
+        tokens(MLUOP_DTYPE_FLOAT, {s.samples, s.hidden}),
+        rows(MLUOP_DTYPE_FLOAT, {std::int64_t{s.num_experts} * s.capacity, s.hidden});
+    return mluOpMoeDispatchBackwardData(handle, token, gates, route, indices, route, locations, rows,
+                                        dispatch, s.samples, s.capacity, s.hidden, s.num_experts, tokens,
+                                        grad_input);
+  }
+  mluOpStatus_t backward_gate(const Scale& s, const std::int32_t* indices, const std::int32_t* locations,
+                              const float* input, const float* dispatch, float* grad_gates) {
+    const Descriptor token(MLUOP_DTYPE_FLOAT, {s.samples}), route(MLUOP_DTYPE_INT32, {s.samples}),
+        tokens(MLUOP_DTYPE_FLOAT, {s.samples, s.hidden}),
+        rows(MLUOP_DTYPE_FLOAT, {std::int64_t{s.num_experts} * s.capacity, s.hidden});
+    std::size_t size = 7;
+    EXPECT_EQ(mluOpGetMoeDispatchBackwardGateWorkspaceSize(handle, tokens, &size), kOk) << turnoutLastError();
+    EXPECT_EQ(size, 0u);
+    return mluOpMoeDispatchBackwardGate(handle, route, indices, route, locations, tokens, input, rows,
+                                        dispatch, s.samples, s.capacity, s.hidden, s.num_experts, nullptr, 0,
+                                        token, grad_gates);
+  }
+
+  void expect_equal_to_definition(const Scale& s, Buffers& b) {
+    const auto rows = reference::rows_of(b.indices.data(), b.locations.data(), s.samples,
+                                         {.capacity = s.capacity, .num_experts = s.num_experts});
+    const reference::RoutingShape shape{s.samples, 1, true};
+    std::vector<float> expected(b.input.size()), grad_input(b.input.size(), 7), grad_gates(b.gates.size(), 7);
+    std::vector<double> products(b.gates.size()), sizes(b.gates.size());
+    reference::gather_rows(shape, rows, b.gates.data(), b.dispatch.data(), expected.data(), s.hidden);
+    reference::dot_rows(shape, rows, b.input.data(), b.dispatch.data(), products.data(), sizes.data(),
+                        s.hidden);
+    ASSERT_EQ(backward_data(s, b.gates.data(), b.indices.data(), b.locations.data(), b.dispatch.data(),
+                            grad_input.data()),
+              kOk)
+        << turnoutLastError();
+    EXPECT_EQ(std::memcmp(expected.data(), grad_input.data(), expected.size() * sizeof(float)), 0);
+    ASSERT_EQ(backward_gate(s, b.indices.data(), b.locations.data(), b.input.data(), b.dispatch.data(),
+                            grad_gates.data()),
+              kOk)
+        << turnoutLastError();
+    for (std::size_t i = 0; i < products.size(); ++i)
+      ASSERT_NEAR(grad_gates[i], products[i], 1e-6 * sizes[i]) << i;
+  }
+};
+
+// The scales of MLU-OPS's own cases, one of them with more tokens than slots, and one of very long rows.
+TEST_F(CMoeDispatchGradient, NamedScales) {
+  for (const Scale& s : {Scale{33, 10, 512, 2}, Scale{8, 256, 128, 2}, Scale{35, 35, 51213, 1},
+                         Scale{819, 819, 2048, 2}, Scale{1, 1, 1, 1}}) {
+    Buffers b(s, 23);
+    expect_equal_to_definition(s, b);
+  }
+}
+
+TEST_F(CMoeDispatchGradient, EmptyTensors) {
+  for (const Scale& s : {Scale{0, 8, 4, 2}, Scale{8, 8, 0, 2}, Scale{0, 0, 0, 0}})
+    EXPECT_EQ(backward_data(s, nullptr, nullptr, nullptr, nullptr, nullptr), kOk) << turnoutLastError();
+  EXPECT_EQ(backward_gate({0, 8, 4, 2}, nullptr, nullptr, nullptr, nullptr, nullptr), kOk);
+  for (const Scale& s : {Scale{3, 0, 2, 2}, Scale{3, 2, 2, 0}}) {
+    std::vector<float> grad_input(6, 7), grad_gates(3, 7);
+    EXPECT_EQ(backward_data(s, nullptr, nullptr, nullptr, nullptr, grad_input.data()), kOk);
+    EXPECT_EQ(grad_input, std::vector<float>(6, 0));
+    EXPECT_EQ(backward_gate(s, nullptr, nullptr, nullptr, nullptr, grad_gates.data()), kOk);
+    EXPECT_EQ(grad_gates, std::vector<float>(3, 0));
+    EXPECT_EQ(backward_data(s, nullptr, nullptr, nullptr, nullptr, nullptr), kBad);
+    EXPECT_STREQ(turnoutLastError(),
+                 "mluOpMoeDispatchBackwardData: grad_input.data is null, expected memory for shape [3, 2]");
+    EXPECT_EQ(backward_gate(s, nullptr, nullptr, nullptr, nullptr, nullptr), kBad);
+  }
+}
+
+// A missing input is found before the first write.
+TEST_F(CMoeDispatchGradient, AFailingCallWritesNothing) {
+  const Scale s{4, 2, 3, 2};
+  Buffers b(s, 19);
+  std::vector<float> grad_input(12, 7);
+  EXPECT_EQ(
+      backward_data(s, b.gates.data(), b.indices.data(), b.locations.data(), nullptr, grad_input.data()),
+      kBad);
+  EXPECT_EQ(grad_input, std::vector<float>(12, 7));
+}
+
+TEST_F(CMoeDispatchGradient, LargeTensorsAreNotSupported) {
+  EXPECT_EQ(backward_data({1073741825, INT_MAX, 4, 1}, nullptr, nullptr, nullptr, nullptr, nullptr),
+            kUnsupported);
+  EXPECT_EQ(backward_gate({1073741825, INT_MAX, 4, 1}, nullptr, nullptr, nullptr, nullptr, nullptr),
+            kUnsupported);
+}
+
+TEST_F(CMoeDispatchGradient, TheQueryChecksItsArguments) {
+  const Descriptor tokens(MLUOP_DTYPE_FLOAT, {3, 4});
+  std::size_t size = 7;
+  EXPECT_EQ(mluOpGetMoeDispatchBackwardGateWorkspaceSize(nullptr, tokens, &size), kBad);
+  EXPECT_EQ(mluOpGetMoeDispatchBackwardGateWorkspaceSize(handle, nullptr, &size), kBad);
+  EXPECT_EQ(mluOpGetMoeDispatchBackwardGateWorkspaceSize(handle, tokens, nullptr), kBad);
+  EXPECT_EQ(size, 7u);
+}
+
 }  // namespace
 }  // namespace turnout::test

@@ -60,13 +60,64 @@ void run(FuzzInput& in) {
   }
 }
 
+// Weighted sums, dot products and dispatch of a routing [samples, choices], and the order of its experts.
+template <class T, class Index>
+void run_movements(FuzzInput& in) {
+  const std::int64_t samples = in.between(0, 12), choices = in.between(1, 70), hidden = in.between(0, 40);
+  const MoeBuffers buffers{.capacity = in.between(0, 5), .num_experts = in.between(0, 4)};
+  const std::int64_t rows = buffers.capacity * buffers.num_experts, routed = choices * samples;
+  const auto size = [](std::int64_t n) { return static_cast<std::size_t>(n); };
+  std::vector<float> gates(size(routed));
+  std::vector<Index> indices(size(routed));
+  std::vector<std::int32_t> locations(size(routed));
+  std::vector<T> tokens(size(samples * hidden)), routed_rows(size(rows * hidden));
+  for (float& gate : gates) gate = static_cast<float>(in.between(-8, 8)) * 0.25f;
+  for (Index& index : indices)
+    index = in.one_in(9) ? in.value<Index>() : static_cast<Index>(in.between(-1, buffers.num_experts));
+  for (std::int32_t& location : locations)
+    location = static_cast<std::int32_t>(in.between(-1, buffers.capacity));
+  // Small integers, so that every order of additions gives the same sum.
+  for (auto* values : {&tokens, &routed_rows})
+    for (T& v : *values) v = static_cast<T>(in.between(-8, 8));
+
+  const reference::RoutingShape shape{samples, choices, false};
+  const auto map = reference::rows_of(indices.data(), locations.data(), routed, buffers);
+  std::vector<T> sums(tokens.size()), scattered(routed_rows.size()), actual_sums(tokens.size()),
+      actual_rows(routed_rows.size());
+  std::vector<double> products(size(routed)), sizes(size(routed));
+  std::vector<float> actual_products(size(routed));
+  reference::gather_rows(shape, map, gates.data(), routed_rows.data(), sums.data(), hidden);
+  reference::scatter_rows(shape, map, gates.data(), tokens.data(), scattered.data(), rows, hidden);
+  reference::dot_rows(shape, map, tokens.data(), routed_rows.data(), products.data(), sizes.data(), hidden);
+  std::vector<std::int32_t> order(size(routed)), actual_order(size(routed));
+  reference::sort_experts(indices.data(), order.data(), routed);
+  const ConstTensor slots = view(locations.data(), {samples, choices});
+  const ConstTensor weights = view(gates.data(), {samples, choices});
+  const ConstTensor experts = view(indices.data(), {samples, choices});
+  for (Isa isa : supported_isas()) {
+    Context context({.threads = 2, .isa = isa});
+    moe_combine(context, view(routed_rows.data(), {rows, hidden}), experts, &slots, &weights,
+                view(actual_sums.data(), {samples, hidden}), buffers.capacity);
+    moe_combine_backward(context, view(tokens.data(), {samples, hidden}),
+                         view(routed_rows.data(), {rows, hidden}), experts, &slots, weights,
+                         view(actual_rows.data(), {rows, hidden}),
+                         view(actual_products.data(), {samples, choices}), buffers.capacity);
+    if (actual_sums != sums || actual_rows != scattered) std::abort();
+    for (std::size_t q = 0; q < products.size(); ++q)
+      if (static_cast<double>(actual_products[q]) != products[q]) std::abort();
+    moe_token_permute(context, view(tokens.data(), {samples, hidden}), experts,
+                      Tensor(nullptr, dtype_of<T>, {0, hidden}), view(actual_order.data(), {routed}));
+    if (actual_order != order) std::abort();
+  }
+}
+
 }  // namespace
 }  // namespace turnout::test
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace turnout;
   test::FuzzInput in(data, size);
-  switch (in.between(0, 3)) {
+  switch (in.between(0, 5)) {
     case 0:
       test::run<float, std::int32_t, std::int32_t>(in);
       break;
@@ -75,6 +126,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       break;
     case 2:
       test::run<f16, std::int64_t, std::int32_t>(in);
+      break;
+    case 3:
+      test::run_movements<float, std::int32_t>(in);
+      break;
+    case 4:
+      test::run_movements<double, std::int64_t>(in);
       break;
     default:
       test::run<bf16, std::int32_t, std::int64_t>(in);

@@ -19,6 +19,9 @@ void moe_re_routing(const Frame& frame, const ConstTensor& tokens,
                     const MoeReRoutingParams& params);
 void moe_re_routing_inverse(const Frame& frame, const ConstTensor& permute_tokens,
                             const ConstTensor& permute_token_idx, const Tensor& tokens, TokenIdx idx_type);
+void sort_chunks_by_idxs(const Frame& frame, const ConstTensor& input, const ConstTensor& split_sizes,
+                         const ConstTensor& sorted_idxs, const ConstTensor* probs, const Tensor& output,
+                         const Tensor* permuted_probs);
 
 // How the rows of a tensor are moved: its bytes are read in order and cut into ranges.
 struct RowMove {

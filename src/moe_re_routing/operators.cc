@@ -22,6 +22,17 @@ std::span<const Operator> operators() {
          moe_re_routing_inverse(context, t[0], t[1], t[2], to_enum<TokenIdx>(s[0]));
        },
        "idx_type=0 rows=5 hidden=3", [](const Tensor* t) { fill_identity(t[1]); }},
+      {&kSortChunksByIdxs,
+       [](Context& context, const Tensor* t, const ScalarValue*) {
+         const ConstTensor probs = t[3];
+         sort_chunks_by_idxs(context, t[0], t[1], t[2], given(t[3]) ? &probs : nullptr, t[4],
+                             given(t[5]) ? &t[5] : nullptr);
+       },
+       "rows=5 hidden=3 chunks=4",
+       [](const Tensor* t) {
+         fill_counts(t[0], t[1]);
+         fill_identity(t[2]);
+       }},
   };
   return kOperators;
 }

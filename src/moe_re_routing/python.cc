@@ -11,6 +11,7 @@ namespace {
 
 constexpr PythonFunction kReRouting{"moe_re_routing", kMoeReRouting};
 constexpr PythonFunction kInverse{"moe_re_routing_inverse", kMoeReRoutingInverse, "tokens=out"};
+constexpr PythonFunction kSortChunks{"sort_chunks_by_idxs", kSortChunksByIdxs};
 
 nb::object re_routing(nb::handle tokens, nb::handle expert_token_num_per_rank, nb::handle per_token_scales,
                       nb::handle expert_token_num_type, nb::handle idx_type, nb::handle out,
@@ -50,13 +51,37 @@ nb::object inverse(nb::handle permute_tokens, nb::handle permute_token_idx, nb::
   return call.result();
 }
 
+nb::object sort_chunks(nb::handle input, nb::handle split_sizes, nb::handle sorted_idxs, nb::handle probs,
+                       nb::handle out, bool torch_team) {
+  PythonCall call(kSortChunks, torch_team);
+  const ConstTensor x = call.in(input);
+  const ConstTensor sizes = call.in(split_sizes);
+  const ConstTensor order = call.in(sorted_idxs);
+  const std::optional<ConstTensor> p = call.optional_in(probs);
+  const auto to = call.outs(out);
+  const Tensor output = call.out(to[0], x);
+  std::optional<Tensor> permuted_probs;
+  if (p) {
+    permuted_probs = call.out(to[1], *p);
+  } else {
+    call.no_out();
+  }
+  call.run([&](const Frame& frame) {
+    sort_chunks_by_idxs(frame, x, sizes, order, p ? &*p : nullptr, output,
+                        permuted_probs ? &*permuted_probs : nullptr);
+  });
+  return call.result();
+}
+
 }  // namespace
 
 void bind(nb::module_& module) {
   list_function(kReRouting);
   list_function(kInverse);
+  list_function(kSortChunks);
   define(module, "moe_re_routing", &re_routing);
   define(module, "moe_re_routing_inverse", &inverse);
+  define(module, "sort_chunks_by_idxs", &sort_chunks);
 }
 
 }  // namespace turnout::families::moe_re_routing

@@ -58,4 +58,16 @@ void moe_re_routing_inverse(const char* permute_tokens, const Index* idx, char* 
   }
 }
 
+// Rows of row_bytes bytes; both index arrays [chunks].
+inline void sort_chunks_by_idxs(const char* input, const std::int64_t* split_sizes,
+                                const std::int64_t* sorted_idxs, std::int64_t chunks, std::int64_t row_bytes,
+                                char* output) {
+  for (std::int64_t p = 0; p < chunks; ++p) {
+    std::int64_t start = 0;
+    for (std::int64_t c = 0; c < sorted_idxs[p]; ++c) start += split_sizes[c];
+    const std::int64_t bytes = split_sizes[sorted_idxs[p]] * row_bytes;
+    for (std::int64_t b = 0; b < bytes; ++b) *output++ = input[start * row_bytes + b];
+  }
+}
+
 }  // namespace turnout::reference

@@ -37,4 +37,15 @@ inline constexpr const Signature& kMoeReRoutingInverse = signature([] {
                 out("tokens", like("permute_tokens"), "rows, hidden")}};
 });
 
+inline constexpr const Signature& kSortChunksByIdxs = signature([] {
+  return Draft{"sort_chunks_by_idxs",
+               "rows hidden chunks",
+               {},
+               {in("input", kAnyDType, "rows, hidden"), in("split_sizes", kIndices, "chunks"),
+                in("sorted_idxs", kIndices, "chunks"), optional(in("probs", kAnyDType, "rows")),
+                out("output", like("input"), "rows, hidden"),
+                required_with("probs", out("permuted_probs", like("probs"), "rows"))},
+               {at_most("1", "chunks"), at_most("rows", "2147483647")}};
+});
+
 }  // namespace turnout::families::moe_re_routing

@@ -22,18 +22,14 @@ const ConstTensor* pointer(const std::optional<ConstTensor>& tensor) { return te
 
 std::int64_t one_more(std::int64_t extent) { return std::min(extent, kSizeMax - 1) + 1; }
 
-// Of p, ans and ans_grad.
-DType lattice_dtype(const ConstTensor& px) { return px.dtype == DType::f64 ? DType::f64 : DType::f32; }
-
 nb::object forward(nb::handle px, nb::handle py, nb::handle boundary, nb::handle out, bool torch_team) {
   PythonCall call(kForward, torch_team);
   const ConstTensor x = call.in(px);
   const ConstTensor y = call.in(py);
   const std::optional<ConstTensor> box = call.optional_in(boundary);
   const auto to = call.outs(out);
-  const Tensor p =
-      call.out(to[0], {x.shape[0], one_more(x.shape[1]), one_more(y.shape[2])}, lattice_dtype(x));
-  const Tensor ans = call.out(to[1], {x.shape[0]}, lattice_dtype(x));
+  const Tensor p = call.out(to[0], {x.shape[0], one_more(x.shape[1]), one_more(y.shape[2])});
+  const Tensor ans = call.out(to[1], {x.shape[0]});
   // A p that is made here has no content to keep.
   const Outside outside = to[0].is_none() ? Outside::minus_infinity : Outside::keep;
   call.run(
@@ -66,7 +62,7 @@ nb::object forward_backward(nb::handle px, nb::handle py, nb::handle boundary, n
   const ConstTensor y = call.in(py);
   const std::optional<ConstTensor> box = call.optional_in(boundary);
   const auto to = call.outs(out);
-  const Tensor ans = call.out(to[0], {x.shape[0]}, lattice_dtype(x));
+  const Tensor ans = call.out(to[0], {x.shape[0]});
   const Tensor x_grad = call.out(to[1], x);
   const Tensor y_grad = call.out(to[2], y);
   call.run([&](const Frame& frame) {

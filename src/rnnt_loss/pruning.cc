@@ -79,6 +79,7 @@ std::int64_t rnnt_prune_width(const Frame& frame, const ConstTensor& px_grad, co
   Scratch& scratch = call.scratch(Lattices::scratch_bytes(shape, false));
   const Lattices lattices = read_ends(call, kOp.op, shape, boundary, scratch);
   const std::int64_t least = shape.is_modified ? 1 : 2;
+  const std::string_view op = kOp.op;
   if (!shape.is_modified && score == PruneScore::flow) {
     // A frame can be left R - 1 positions higher than it was entered.
     rows = std::max(rows, least);
@@ -87,11 +88,11 @@ std::int64_t rnnt_prune_width(const Frame& frame, const ConstTensor& px_grad, co
       if (box.t_end > 0) rows = std::max(rows, (box.s_end - 1) / box.t_end + 2);
     }
   }
-  if (rows < least)
-    call.check([&] {
+  call.check([&] {
+    if (rows < least)
       throw Error(ErrorCode::bad_param,
-                  concat(kOp.op, ": s_range is ", s_range, ", expected ", least, " or more"));
-    });
+                  concat(op, ": s_range is ", s_range, ", expected ", least, " or more"));
+  });
   return std::min(rows, shape.symbols + 1);
 }
 
@@ -163,7 +164,8 @@ void rnnt_pruning_forward(const Frame& frame, const ConstTensor& lm, const Const
   Scratch& scratch = call.scratch(Lattices::scratch_bytes(shape.lattice, true));
   const Lattices lattices(call, shape.lattice, {kOp.op, nullptr, &ranges, nullptr, 0, 0}, scratch);
   call.chose("rows", shape.is_parallel ? context.threads() : 1);
-  const std::int64_t row_bytes = shape.width * size_of(lm.dtype), frame_bytes = shape.rows * row_bytes;
+  const std::int64_t row_bytes = shape.width * size_of(lm.dtype);
+  const std::int64_t frame_bytes = std::max<std::int64_t>(1, shape.rows * row_bytes);  // 0 never comes here
   const std::int64_t frames = shape.lattice.batch * shape.lattice.frames;
   const auto* from = static_cast<const std::byte*>(lm.data);
   auto* to = static_cast<std::byte*>(pruned.data);

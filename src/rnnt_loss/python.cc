@@ -47,11 +47,10 @@ struct Steps {
 Steps steps(PythonCall& call, nb::handle out, const ConstTensor& logits, const ConstTensor& symbols,
             std::int64_t frames, bool modified, std::int64_t normalizers, std::int64_t in_each) {
   const auto to = call.outs(out);
-  const DType dtype = logits.dtype == DType::f64 ? DType::f64 : DType::f32;
   const std::int64_t batch = logits.shape[0], count = symbols.shape[1];
-  const Tensor px = call.out(to[0], {batch, count, modified ? frames : one_more(frames)}, dtype);
-  const Tensor py = call.out(to[1], {batch, one_more(count), frames}, dtype);
-  const Tensor normalizer = call.out(to[2], {batch, normalizers, in_each}, dtype);
+  const Tensor px = call.out(to[0], {batch, count, modified ? frames : one_more(frames)});
+  const Tensor py = call.out(to[1], {batch, one_more(count), frames});
+  const Tensor normalizer = call.out(to[2], {batch, normalizers, in_each});
   return {px, py, normalizer, call.out(to[3], {batch}, DType::i64)};
 }
 
@@ -246,7 +245,7 @@ nb::object align(nb::handle px, nb::handle py, nb::handle boundary, nb::handle o
   const std::optional<ConstTensor> box = call.optional_in(boundary);
   const auto to = call.outs(out);
   const Tensor frames = call.out(to[0], {x.shape[0], x.shape[1]});
-  const Tensor score = call.out(to[1], {x.shape[0]}, x.dtype == DType::f64 ? DType::f64 : DType::f32);
+  const Tensor score = call.out(to[1], {x.shape[0]});
   call.run([&](const Frame& frame) { rnnt_align(frame, x, y, pointer(box), frames, score); });
   return call.result();
 }

@@ -8,6 +8,8 @@
 #include <optional>
 #include <utility>
 
+#include "simd/isa.h"
+
 namespace turnout {
 namespace core {
 namespace {
@@ -133,12 +135,15 @@ Call::~Call() {
   }
 }
 
-Scratch& Call::scratch(std::size_t bytes) { return scratch_.emplace(leased(frame_.workspace, bytes)); }
-Scratch Call::lease(std::size_t bytes) { return leased({}, bytes); }
+Scratch& Call::scratch(std::size_t bytes) {
+  check([&] { scratch_.emplace(frame_.context, frame_.workspace, bytes); });
+  scratch_bytes_ += bytes;
+  return *scratch_;
+}
 
-Scratch Call::leased(const Workspace& workspace, std::size_t bytes) {
+Scratch Call::lease(std::size_t bytes) {
   std::optional<Scratch> memory;
-  check([&] { memory.emplace(frame_.context, workspace, bytes); });
+  check([&] { memory.emplace(frame_.context, bytes); });
   scratch_bytes_ += bytes;
   return std::move(*memory);
 }
@@ -153,9 +158,10 @@ void Call::fail(const Error& error) {
 void Call::report(const char* error) {
   const std::string op(frame_.caller == nullptr ? arguments_.signature().op : frame_.caller->op());
   const std::chrono::duration<double, std::micro> spent = std::chrono::steady_clock::now() - start_;
+  const Isa isa = frame_.context.isa();
   const CallRecord record{op.c_str(),   described_.c_str(),
                           algorithm_,   error,
-                          skipped_,     isa_,
+                          skipped_,     uses_dl_ ? isa : without_dl(isa),
                           threads_,     static_cast<std::int64_t>(scratch_bytes_),
                           spent.count()};
   if (const auto* observer = frame_.context.state().observer.get()) observer->call(record, observer->user);

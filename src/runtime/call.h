@@ -12,7 +12,6 @@
 #include "core/check.h"
 #include "runtime/context.h"
 #include "runtime/frame.h"
-#include "simd/isa.h"
 
 namespace turnout::core {
 
@@ -49,7 +48,7 @@ class Call {
   }
 
   // For the log line: the kernels of this call are compiled for every instruction set, avx512_dl too.
-  void uses_dl() { isa_ = frame_.context.isa(); }
+  void uses_dl() { uses_dl_ = true; }
   // What the plan decided, for the log line.
   void chose(const char* algorithm, int threads) {
     algorithm_ = algorithm;
@@ -57,7 +56,6 @@ class Call {
   }
 
  private:
-  Scratch leased(const Workspace& workspace, std::size_t bytes);
   // Logs the error and throws it again, with the names of the caller.
   [[noreturn]] void fail(const Error& error);
   void report(const char* error);
@@ -69,7 +67,7 @@ class Call {
   const int exceptions_ = std::uncaught_exceptions();  // when the call began
   const char* algorithm_ = "";
   int threads_ = 1;
-  Isa isa_ = without_dl(frame_.context.isa());
+  bool uses_dl_ = false;
   std::size_t scratch_bytes_ = 0;
   std::optional<Scratch> scratch_;
   std::string described_;  // if watched; made by the constructor, which the slots do not outlive

@@ -232,7 +232,8 @@ TEST_F(CConvolution, TheWorkspaceIsUsedAndNothingAroundIt) {
                                 std::to_string(size) + " or more");
       EXPECT_EQ((c.*operate)(nullptr, size), kBad);
       EXPECT_EQ((c.*operate)(c.pairs.counts.data(), size), kBad);
-      EXPECT_EQ(sentence(), "workspace overlaps indice_num in memory, expected separate buffers");
+      // It may reach into other arrays behind the counts, so which one is named depends on the heap.
+      EXPECT_EQ(sentence().rfind("workspace overlaps ", 0), 0u) << turnoutLastError();
       ASSERT_EQ((c.*operate)(workspace.begin(), size), kOk) << turnoutLastError();
       workspace.expect_used_and_nothing_around_it();
     };

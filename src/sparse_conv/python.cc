@@ -222,9 +222,9 @@ nb::object convolution_backward_filter(nb::handle features, nb::handle output_gr
   return call.result();
 }
 
-nb::object convolution_index(nb::handle indice_pairs_, nb::handle indice_num, nb::handle rows,
-                             nb::handle out_rows, nb::handle inverse, nb::handle subm, nb::handle out,
-                             bool torch_team) {
+nb::object index_of_pairs(nb::handle indice_pairs_, nb::handle indice_num, nb::handle rows,
+                          nb::handle out_rows, nb::handle inverse, nb::handle subm, nb::handle out,
+                          bool torch_team) {
   PythonCall call(kConvolutionIndex, torch_team);
   const ConstTensor pairs = call.in(indice_pairs_), num = call.in(indice_num);
   const IndiceConvolutionIndexParams params{.rows = call.scalar(rows),
@@ -295,7 +295,7 @@ void bind(nb::module_& module) {
   define(module, "indice_convolution_forward", &convolution_forward);
   define(module, "indice_convolution_backward_data", &convolution_backward_data);
   define(module, "indice_convolution_backward_filter", &convolution_backward_filter);
-  define(module, "indice_convolution_index", &convolution_index);
+  define(module, "indice_convolution_index", &index_of_pairs);
   define(module, "indice_max_pool_forward", &max_pool_forward);
   define(module, "indice_max_pool_backward", &max_pool_backward);
   define(module, "indice_avg_pool_forward", &avg_pool_forward);

@@ -159,7 +159,7 @@ inline constexpr StepSpec kIndexSizeOrder[] = {
     {Check::pointers},
     {Check::data}};
 
-consteval Draft convolution_index(std::span<const StepSpec> order) {
+consteval Draft convolution_index_signature(std::span<const StepSpec> order) {
   return Draft{
       "indice_convolution_index",
       "offsets columns words",
@@ -171,9 +171,9 @@ consteval Draft convolution_index(std::span<const StepSpec> order) {
       order};
 }
 inline constexpr const Signature& kIndiceConvolutionIndex =
-    signature([] { return convolution_index(kStandardOrder); });
+    signature([] { return convolution_index_signature(kStandardOrder); });
 inline constexpr const Signature& kIndiceConvolutionIndexSize =
-    signature([] { return convolution_index(kIndexSizeOrder); });
+    signature([] { return convolution_index_signature(kIndexSizeOrder); });
 
 inline constexpr const Signature& kIndiceMaxPoolForward = signature([] {
   return Draft{

@@ -7,6 +7,8 @@ import numpy as np
 import turnout
 from turnout.check.lanes import wide_type
 
+__all__ = ["dynamic_scatter_backward", "dynamic_scatter_forward", "voxelize"]
+
 
 def voxelize(points, voxel_size, point_cloud_range, *, max_points=-1, max_voxels=-1, return_map=False):
     """The definition of ``turnout.voxelize``."""

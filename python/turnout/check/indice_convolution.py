@@ -8,6 +8,16 @@ import numpy as np
 
 import turnout
 
+__all__ = [
+    "indice_avg_pool_backward",
+    "indice_avg_pool_forward",
+    "indice_convolution_backward_data",
+    "indice_convolution_backward_filter",
+    "indice_convolution_forward",
+    "indice_max_pool_backward",
+    "indice_max_pool_forward",
+]
+
 
 def _pairs(indice_pairs, indice_num, inverse=False, subm_rows=None):
     """For each offset its rows in and out; subm_rows: the centre maps that many rows to themselves."""
@@ -135,6 +145,13 @@ def _check_backward_filter(rng: np.random.Generator) -> None:
     )
 
 
+def _check_index(rng: np.random.Generator) -> None:
+    features, grad, filters, pairs, num = _example(rng)
+    index = turnout.indice_convolution_index(pairs, num, len(features), len(grad))
+    arguments = features, filters, pairs, num, len(grad)
+    _near(turnout.indice_convolution_forward(*arguments, index=index), indice_convolution_forward(*arguments))
+
+
 def _check_pool_forward(rng: np.random.Generator) -> None:
     features, grad, _, pairs, num = _example(rng)
     for init in ("zero", "lowest"):
@@ -170,6 +187,7 @@ CHECKS = {
     "indice_convolution_forward": _check_forward,
     "indice_convolution_backward_data": _check_backward_data,
     "indice_convolution_backward_filter": _check_backward_filter,
+    "indice_convolution_index": _check_index,
     "indice_max_pool_forward": _check_pool_forward,
     "indice_max_pool_backward": _check_pool_backward,
 }

@@ -6,6 +6,8 @@ import numpy as np
 
 import turnout
 
+__all__ = ["moe_re_routing", "moe_re_routing_inverse"]
+
 
 def moe_re_routing(
     tokens, expert_token_num_per_rank, *, per_token_scales=None, expert_token_num_type=1, idx_type=0

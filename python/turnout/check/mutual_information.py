@@ -6,6 +6,8 @@ import numpy as np
 
 import turnout
 
+__all__ = ["mutual_information_backward", "mutual_information_forward", "mutual_information_forward_backward"]
+
 
 def _log_add(x, y):
     if x < y:

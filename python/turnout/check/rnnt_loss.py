@@ -6,6 +6,21 @@ import numpy as np
 
 import turnout
 
+__all__ = [
+    "rnnt_align",
+    "rnnt_logprobs_fused_backward",
+    "rnnt_logprobs_fused_forward",
+    "rnnt_logprobs_joint_backward",
+    "rnnt_logprobs_joint_forward",
+    "rnnt_logprobs_pruned_backward",
+    "rnnt_logprobs_pruned_forward",
+    "rnnt_logprobs_simple_backward",
+    "rnnt_logprobs_simple_forward",
+    "rnnt_prune_ranges",
+    "rnnt_pruning_backward",
+    "rnnt_pruning_forward",
+]
+
 
 def _log_sum_exp(x):
     most = x.max(-1, initial=-np.inf, keepdims=True)

@@ -7,6 +7,15 @@ import numpy as np
 import turnout
 from turnout.check.lanes import wide_type
 
+__all__ = [
+    "scatter_max",
+    "scatter_max_backward",
+    "scatter_mean",
+    "scatter_mean_backward",
+    "scatter_sum",
+    "scatter_sum_backward",
+]
+
 
 def _groups(src, index, dim, dim_size):
     """Rows first, and the rows of each group."""

@@ -6,6 +6,8 @@ import numpy as np
 
 import turnout
 
+__all__ = ["get_indice_pairs"]
+
 
 def get_indice_pairs(
     indices,

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 
 from turnout.compat._install import Installation
+from turnout.torch.moe_permute import moe_token_permute, moe_token_unpermute
 from turnout.torch.moe_re_routing import moe_re_routing
 from turnout.torch.sentences import own_sentences
 
-__all__ = ["install", "npu_moe_re_routing", "uninstall"]
+__all__ = [
+    "install",
+    "npu_moe_re_routing",
+    "npu_moe_token_permute",
+    "npu_moe_token_unpermute",
+    "uninstall",
+]
 
 _BYTE_FLOATS = (torch.float8_e4m3fn, torch.float8_e5m2)
 # E8M0, which torch_npu also takes as plain bytes. Older releases of torch have no such type.
@@ -58,7 +67,39 @@ def npu_moe_re_routing(
     return permuted, scales, idx, num
 
 
-_installation = Installation("torch_npu", {"torch_npu": {"npu_moe_re_routing": npu_moe_re_routing}})
+@own_sentences()
+def npu_moe_token_permute(
+    tokens: torch.Tensor,
+    indices: torch.Tensor,
+    num_out_tokens: int | None = None,
+    padded_mode: bool = False,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """:func:`turnout.torch.moe_token_permute`: the permuted tokens, and where each choice went."""
+    return moe_token_permute(tokens, indices, num_out_tokens, padded_mode)
+
+
+@own_sentences()
+def npu_moe_token_unpermute(
+    permuted_tokens: torch.Tensor,
+    sorted_indices: torch.Tensor,
+    probs: torch.Tensor | None = None,
+    padded_mode: bool = False,
+    restore_shape: Sequence[int] | None = None,
+) -> torch.Tensor:
+    """:func:`turnout.torch.moe_token_unpermute`: the sum of the rows of each token, times ``probs``."""
+    return moe_token_unpermute(permuted_tokens, sorted_indices, probs, padded_mode, restore_shape)
+
+
+_installation = Installation(
+    "torch_npu",
+    {
+        "torch_npu": {
+            "npu_moe_re_routing": npu_moe_re_routing,
+            "npu_moe_token_permute": npu_moe_token_permute,
+            "npu_moe_token_unpermute": npu_moe_token_unpermute,
+        }
+    },
+)
 
 
 def install(force: bool = False) -> None:

@@ -1,75 +1,49 @@
 """The operators for PyTorch: ``torch.ops.turnout.*``, ready for ``torch.compile``, on torch's threads."""
 
-from turnout.torch import nn
-from turnout.torch.convolution import (
-    indice_avg_pool,
-    indice_convolution,
-    indice_convolution_index,
-    indice_max_pool,
-)
-from turnout.torch.dynamic_scatter import dynamic_scatter, voxelize
-from turnout.torch.moe_dispatch import moe_dispatch_forward
-from turnout.torch.moe_re_routing import moe_re_routing, moe_re_routing_inverse
-from turnout.torch.mutual_information import (
-    joint_mutual_information_recursion,
-    mutual_information_recursion,
-)
-from turnout.torch.rnnt_logprobs import (
-    get_rnnt_logprobs,
-    get_rnnt_logprobs_joint,
-    get_rnnt_logprobs_pruned,
-    get_rnnt_logprobs_smoothed,
-)
-from turnout.torch.rnnt_loss import (
-    rnnt_loss,
-    rnnt_loss_pruned,
-    rnnt_loss_pruned_fused,
-    rnnt_loss_simple,
-    rnnt_loss_smoothed,
-)
-from turnout.torch.rnnt_pruning import (
-    RnntAlignment,
-    do_rnnt_pruning,
-    get_rnnt_prune_ranges,
-    get_rnnt_prune_ranges_deprecated,
-    rnnt_align,
-    rnnt_emission_delay,
-)
-from turnout.torch.scatter import scatter_max, scatter_mean, scatter_sum
-from turnout.torch.sparse_conv import get_indice_pairs
-from turnout.torch.voxel_index import VoxelIndex
+# ruff: noqa: F403 (what a module exports is in its __all__)
 
-__all__ = [
-    "RnntAlignment",
-    "VoxelIndex",
-    "do_rnnt_pruning",
-    "dynamic_scatter",
-    "get_indice_pairs",
-    "get_rnnt_logprobs",
-    "get_rnnt_logprobs_joint",
-    "get_rnnt_logprobs_pruned",
-    "get_rnnt_logprobs_smoothed",
-    "get_rnnt_prune_ranges",
-    "get_rnnt_prune_ranges_deprecated",
-    "indice_avg_pool",
-    "indice_convolution",
-    "indice_convolution_index",
-    "indice_max_pool",
-    "joint_mutual_information_recursion",
-    "moe_dispatch_forward",
-    "moe_re_routing",
-    "moe_re_routing_inverse",
-    "mutual_information_recursion",
-    "nn",
-    "rnnt_align",
-    "rnnt_emission_delay",
-    "rnnt_loss",
-    "rnnt_loss_pruned",
-    "rnnt_loss_pruned_fused",
-    "rnnt_loss_simple",
-    "rnnt_loss_smoothed",
-    "scatter_max",
-    "scatter_mean",
-    "scatter_sum",
-    "voxelize",
-]
+from turnout.torch import convolution as _convolution
+from turnout.torch import dynamic_scatter as _dynamic_scatter
+from turnout.torch import expert_parallel as _expert_parallel
+from turnout.torch import moe_dispatch as _moe_dispatch
+from turnout.torch import moe_permute as _moe_permute
+from turnout.torch import moe_re_routing as _moe_re_routing
+from turnout.torch import moe_routing as _moe_routing
+from turnout.torch import mutual_information as _mutual_information
+from turnout.torch import nn
+from turnout.torch import rnnt_logprobs as _rnnt_logprobs
+from turnout.torch import rnnt_loss as _rnnt_loss
+from turnout.torch import rnnt_pruning as _rnnt_pruning
+from turnout.torch import scatter as _scatter
+from turnout.torch import sparse_conv as _sparse_conv
+from turnout.torch import voxel_index as _voxel_index
+from turnout.torch.convolution import *
+from turnout.torch.dynamic_scatter import *
+from turnout.torch.expert_parallel import *
+from turnout.torch.moe_dispatch import *
+from turnout.torch.moe_permute import *
+from turnout.torch.moe_re_routing import *
+from turnout.torch.moe_routing import *
+from turnout.torch.mutual_information import *
+from turnout.torch.rnnt_logprobs import *
+from turnout.torch.rnnt_loss import *
+from turnout.torch.rnnt_pruning import *
+from turnout.torch.scatter import *
+from turnout.torch.sparse_conv import *
+from turnout.torch.voxel_index import *
+
+__all__ = ["nn"]
+__all__ += _convolution.__all__
+__all__ += _dynamic_scatter.__all__
+__all__ += _expert_parallel.__all__
+__all__ += _moe_dispatch.__all__
+__all__ += _moe_permute.__all__
+__all__ += _moe_re_routing.__all__
+__all__ += _moe_routing.__all__
+__all__ += _mutual_information.__all__
+__all__ += _rnnt_logprobs.__all__
+__all__ += _rnnt_loss.__all__
+__all__ += _rnnt_pruning.__all__
+__all__ += _scatter.__all__
+__all__ += _sparse_conv.__all__
+__all__ += _voxel_index.__all__

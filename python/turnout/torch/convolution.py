@@ -8,6 +8,8 @@ from turnout import _core
 from turnout.torch.library import define
 from turnout.torch.tracing import unknown_size
 
+__all__ = ["indice_avg_pool", "indice_convolution", "indice_convolution_index", "indice_max_pool"]
+
 
 def _forward_cpu(
     features,

@@ -8,6 +8,8 @@ from turnout import _core
 from turnout.torch.library import define
 from turnout.torch.sentences import own_sentences
 
+__all__ = ["moe_re_routing", "moe_re_routing_inverse"]
+
 _empty = torch.empty
 
 

@@ -10,6 +10,8 @@ from turnout import _core
 from turnout.torch.library import define
 from turnout.torch.sentences import own_sentences
 
+__all__ = ["joint_mutual_information_recursion", "mutual_information_recursion"]
+
 
 def _lattice_dtype(px):
     return torch.float64 if px.dtype == torch.float64 else torch.float32

@@ -10,6 +10,13 @@ from turnout import _core
 from turnout.torch.library import define
 from turnout.torch.sentences import own_sentences
 
+__all__ = [
+    "get_rnnt_logprobs",
+    "get_rnnt_logprobs_joint",
+    "get_rnnt_logprobs_pruned",
+    "get_rnnt_logprobs_smoothed",
+]
+
 RNNT_TYPES = ("regular", "modified", "constrained")
 _is_in_torch_func = torch._C._are_functorch_transforms_active
 

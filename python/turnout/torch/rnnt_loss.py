@@ -16,6 +16,14 @@ from turnout.torch.rnnt_logprobs import (
 )
 from turnout.torch.sentences import own_sentences
 
+__all__ = [
+    "rnnt_loss",
+    "rnnt_loss_pruned",
+    "rnnt_loss_pruned_fused",
+    "rnnt_loss_simple",
+    "rnnt_loss_smoothed",
+]
+
 Grads = tuple[torch.Tensor, torch.Tensor]
 _REDUCTIONS = ("none", "mean", "sum")
 

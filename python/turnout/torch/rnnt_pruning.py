@@ -13,6 +13,15 @@ from turnout.torch.mutual_information import mutual_information_recursion
 from turnout.torch.sentences import own_sentences
 from turnout.torch.tracing import unknown_size
 
+__all__ = [
+    "RnntAlignment",
+    "do_rnnt_pruning",
+    "get_rnnt_prune_ranges",
+    "get_rnnt_prune_ranges_deprecated",
+    "rnnt_align",
+    "rnnt_emission_delay",
+]
+
 # -- which positions each frame keeps ----------------------------------------------------------------------
 
 

@@ -11,6 +11,8 @@ from turnout.torch.library import define
 from turnout.torch.sentences import own_sentences
 from turnout.torch.tracing import unknown_size, value_of
 
+__all__ = ["scatter_max", "scatter_mean", "scatter_sum"]
+
 # -- operators on [rows, channels] -------------------------------------------------------------------------
 
 

@@ -12,6 +12,8 @@ from turnout.torch.library import define
 from turnout.torch.sentences import add_speaker, own_sentences
 from turnout.torch.tracing import Scalars, unknown_size, value_of, values_of
 
+__all__ = ["get_indice_pairs"]
+
 Ints = int | Sequence[int]  # one for each spatial dimension; or one for all
 
 _VECTORS = ("kernel_size", "stride", "padding", "dilation", "output_padding")

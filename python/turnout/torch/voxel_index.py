@@ -10,6 +10,8 @@ from turnout.torch.dynamic_scatter import _forward
 from turnout.torch.library import refuse_tangents
 from turnout.torch.sentences import own_sentences
 
+__all__ = ["VoxelIndex"]
+
 # Looked up once: each call asks all of them.
 _is_compiling = torch.compiler.is_compiling
 _is_in_torch_func = torch._C._are_functorch_transforms_active

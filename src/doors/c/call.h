@@ -38,7 +38,7 @@ using namespace core;
 struct Described {
   mluOpTensorDescriptor_t desc;
   const void* data;
-  const std::int64_t* count = nullptr;  // instead of `desc`: `data` is an array of so many int64
+  const std::int64_t* count = nullptr;  // if set, `desc` is unused and `data` is an array of *count int64
 };
 
 // Fills a result of a skipped call with `byte` (0 or 0xFF); does nothing if the pointer is null. Bytes,

@@ -107,7 +107,9 @@ Tensor PythonCall::out(const Place& where, const std::int64_t* shape, int rank, 
   const std::string_view what[2] = {op_, name == "out" ? "the result" : name};
   const Seen& like = seen_[std::max<int>(argument.like, 0)];
   const DType dtype =
-      chosen.value_or(argument.like < 0 ? static_cast<DType>(std::countr_zero(argument.dtypes)) : like.dtype);
+      chosen.value_or(argument.like < 0  ? static_cast<DType>(std::countr_zero(argument.dtypes))
+                      : argument.is_lane ? lane_dtype(like.dtype)
+                                         : like.dtype);
   std::int64_t dims[kMaxRank] = {};
   rank = std::min(rank, kMaxRank);  // what has more is refused by the operator
   for (int d = 0; d < rank; ++d) dims[d] = std::max<std::int64_t>(shape[d], 0);

@@ -1,0 +1,252 @@
+"""Tutel's layer: gate, dispatch, exchange, experts, exchange back, combine."""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import re
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch.nn import functional
+
+from turnout.compat.tutel.dispatcher import fast_decode, fast_encode
+from turnout.compat.tutel.net import all_to_all, get_world_rank, get_world_size
+from turnout.compat.tutel.parts import CosineTopGate, FfnExperts, LlamaFfnExperts, TopGate
+from turnout.compat.tutel.routing import extract_critical, gshard_loss, load_importance_loss
+
+_GATES = {"top": TopGate, "cosine_top": CosineTopGate}
+_EXPERTS = {"ffn": FfnExperts, "llama_ffn": LlamaFfnExperts}
+_PARALLEL_TYPES = ("auto", "data", "model")
+
+
+def _module_of(kind: str, options: dict[str, Any], known: dict[str, type]) -> Callable:
+    """What makes the gate or the experts; takes 'type' and 'module' out of the options."""
+    if "type" not in options:
+        raise ValueError(f"moe_layer: {kind} has no key 'type', expected one of {', '.join(known)}, custom")
+    name = options.pop("type")
+    if name == "custom":
+        if "module" not in options:
+            raise ValueError(f"moe_layer: {kind} of type 'custom' has no key 'module'")
+        return options.pop("module")
+    if name not in known:
+        raise ValueError(f"moe_layer: {kind} has type {name!r}, expected one of {', '.join(known)}, custom")
+    return known[name]
+
+
+class moe_layer(torch.nn.Module):  # noqa: N801 -- Tutel's name
+    """A mixture of experts with Tutel's arguments, parameter names, initial values and results.
+
+    The processes of ``group``, or all of them, share the experts: each has ``num_experts_per_device``. What
+    only a GPU can use (``use_2dh``, ``a2a_ffn_overlap_degree``, ``megablocks_size``) changes nothing but the
+    capacity, which is a multiple of the overlap degree. Experts that several processes share are refused.
+    """
+
+    def __init__(
+        self,
+        gate_type: dict | Sequence[dict] | str,
+        model_dim: int,
+        experts: dict | None = None,
+        scan_expert_func: Callable | None = None,
+        result_func: Callable | None = None,
+        group: Any = None,
+        seeds: Sequence[int | None] | None = None,
+        a2a_ffn_overlap_degree: int = 1,
+        is_postscore: bool = True,
+        batch_prioritized_routing: bool = False,
+        normalize_gate: bool = True,
+        is_gshard_loss: bool = True,
+        parallel_type: str = "adaptive:1",
+        use_2dh: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__()
+        if "pad_samples" in kwargs:
+            warnings.warn("moe_layer: pad_samples is not used any more", stacklevel=2)
+            kwargs.pop("pad_samples")
+        for name in kwargs:
+            raise TypeError(f"moe_layer: {name} is no argument of it")
+        if model_dim % 2 != 0:
+            raise ValueError(f"moe_layer: model_dim is {model_dim}, expected an even number")
+        if parallel_type not in _PARALLEL_TYPES and not re.match(r"^adaptive:[0-9]+$", parallel_type):
+            raise ValueError(
+                f"moe_layer: parallel_type is {parallel_type!r}, expected auto, data, model or adaptive:<n>"
+            )
+        self.group, self.model_dim, self.result_func = group, model_dim, result_func
+        self.a2a_ffn_overlap_degree, self.use_2dh = a2a_ffn_overlap_degree, use_2dh
+        self.is_postscore, self.normalize_gate = is_postscore, normalize_gate
+        self.batch_prioritized_routing, self.is_gshard_loss = batch_prioritized_routing, is_gshard_loss
+        self.adaptive_degree, self.sharded_count, self.megablocks_size = 1, 1, 0
+        self.valid_rs = [0, 1]
+        self.l_aux: torch.Tensor | None = None
+        self.dispatch_count: torch.Tensor | None = None
+        self.protected_shape: torch.Size | None = None
+
+        options = dict(experts or {})
+        local = options.pop("num_experts_per_device", options.pop("count_per_node", 1))
+        local = 1 if local == -1 else local
+        if not isinstance(local, int) or local < 1:
+            raise ValueError(
+                f"moe_layer: num_experts_per_device is {local}, expected 1 or more: experts that several "
+                "processes share are not supported here"
+            )
+        self.num_local_experts = local
+        total = self.global_expert_count(local, group)
+        self.register_buffer("_num_global_experts", torch.tensor(total))
+        self._make_experts(options, seeds, scan_expert_func)
+        self._make_gates(gate_type, seeds)
+        if seeds is not None and len(seeds) > 2 and seeds[2] is not None:
+            torch.manual_seed(seeds[2])
+
+    def _make_experts(self, options: dict, seeds: Any, scan: Callable | None) -> None:
+        if seeds is not None and seeds[1] is not None:
+            torch.manual_seed(seeds[1])
+        module = _module_of("experts", options, _EXPERTS)
+        common = {"model_dim": self.model_dim, "sharded_count": self.sharded_count, **options}
+        try:
+            self.experts = module(num_experts_per_device=self.num_local_experts, **common)
+        except TypeError as error:  # a custom one of older programs
+            if "num_experts_per_device" not in str(error):
+                raise
+            self.experts = module(local_experts=self.num_local_experts, **common)
+        for name, parameter in self.experts.named_parameters():
+            if scan is not None:
+                scan(name, parameter)
+            parameter._tutel_expert = True
+
+    def _make_gates(self, gate_type: Any, seeds: Any) -> None:
+        if isinstance(gate_type, str):
+            top = re.match(r"^Top([0-9]+)Gate$", gate_type)
+            if top is None:
+                raise ValueError(
+                    f"moe_layer: gate_type is {gate_type!r}, expected a dictionary or 'Top<k>Gate'"
+                )
+            gate_type = {"type": "top", "k": int(top[1])}
+        gates = []
+        for i, one in enumerate(gate_type if isinstance(gate_type, (list, tuple)) else [gate_type]):
+            options = dict(one)
+            module = _module_of("gate_type", options, _GATES)
+            if seeds is not None and seeds[0] is not None:
+                torch.manual_seed(seeds[0] + i)
+            gate = module(model_dim=self.model_dim, num_global_experts=self.num_global_experts, **options)
+            if not hasattr(gate, "gate_noise"):
+                gate.gate_noise = options.get("gate_noise", 0.0)
+            if not hasattr(gate, "capacity_factor"):
+                default = float(os.environ.get("CAP_FACTOR", "1.0"))
+                gate.capacity_factor = options.get("capacity_factor", default)
+            gates.append(gate)
+        self.gates = torch.nn.ModuleList(gates)
+
+    @staticmethod
+    def global_expert_count(num_local_experts: int, group: Any = None) -> int:
+        """Experts of all processes together."""
+        return num_local_experts * get_world_size(group)
+
+    @property
+    def num_global_experts(self) -> int:
+        return int(self._num_global_experts)
+
+    def extra_repr(self) -> str:
+        rank = f"{get_world_rank(self.group)}/{get_world_size(self.group)}"
+        choices = ", ".join(str(gate.top_k) for gate in self.gates)
+        return f"top_k={choices}, num_global_experts={self.num_global_experts}, process={rank}"
+
+    def get_parameter_iterator(self, param_type: str) -> Iterator[tuple[str, torch.nn.Parameter]]:
+        """The parameters of 'gate' or of 'local_experts'."""
+        if param_type == "gate":
+            return self.gates.named_parameters()
+        if param_type == "local_experts":
+            return self.experts.named_parameters()
+        raise ValueError(
+            f"get_parameter_iterator: param_type is {param_type!r}, expected 'gate' or 'local_experts'"
+        )
+
+    def _load_from_state_dict(self, state_dict, prefix, *args, **kwargs):
+        key = f"{prefix}_num_global_experts"
+        if key not in state_dict:
+            logging.warning(
+                "moe_layer: %s is missing in the state, taken as %d", key, self.num_global_experts
+            )
+            state_dict[key] = self._num_global_experts
+        elif int(state_dict[key]) != self.num_global_experts:
+            raise ValueError(
+                f"moe_layer: {key} of the state is {int(state_dict[key])}, expected {self.num_global_experts}"
+            )
+        for name, parameter in self.experts.named_parameters():
+            key = f"{prefix}experts.{name}"
+            if key not in state_dict:
+                logging.warning("moe_layer: %s is missing in the state, taken as zeros", key)
+                state_dict[key] = torch.zeros_like(parameter)
+            elif state_dict[key].shape != parameter.shape and state_dict[key].numel() == parameter.numel():
+                state_dict[key] = state_dict[key].reshape(parameter.shape)
+        return super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+
+    def _route(self, gate, x, capacity_factor, top_k, inequivalent_tokens):
+        logits = gate(x)
+        noisy = logits
+        if self.training and gate.gate_noise > 0:
+            noisy = logits + gate.gate_noise * torch.randn_like(logits) / self.num_global_experts
+
+        def loss(scores, topk_ids):
+            if self.is_gshard_loss:
+                return gshard_loss(scores, topk_ids)
+            clean, chosen = functional.softmax(logits, dim=1), noisy.gather(1, topk_ids)
+            return load_importance_loss(clean, chosen, self.num_global_experts, gate.gate_noise)
+
+        step = max(self.megablocks_size, 1)
+        alignment = (self.sharded_count * self.a2a_ffn_overlap_degree + step - 1) // step * step
+        if alignment > 256:
+            alignment = (alignment + 127) // 128 * 128
+        critical, l_aux = extract_critical(
+            functional.softmax(noisy, dim=1),
+            top_k=gate.top_k if top_k is None else top_k,
+            loss_fn=loss,
+            capacity_factor=gate.capacity_factor if capacity_factor is None else capacity_factor,
+            batch_prioritized_routing=self.batch_prioritized_routing,
+            normalize_gate=self.normalize_gate,
+            alignment=alignment,
+            group=self.group,
+            inequivalent_tokens=inequivalent_tokens,
+        )
+        return logits.dtype, critical, l_aux
+
+    def forward(
+        self,
+        input: torch.Tensor,
+        gate_index: int = 0,
+        capacity_factor: float | None = None,
+        top_k: int | None = None,
+        a2a_ffn_overlap_degree: int | None = None,
+        reserve_dims: int = 1,
+        inequivalent_tokens: bool = False,
+        adaptive_r: int | None = None,
+        megablocks_size: int = 0,
+    ) -> torch.Tensor:
+        if input.dim() < 2:
+            raise ValueError(f"moe_layer: input has {input.dim()} dimensions, expected 2 or more")
+        if adaptive_r is not None and adaptive_r not in self.valid_rs:
+            raise ValueError(f"moe_layer: adaptive_r is {adaptive_r}, expected one of {self.valid_rs}")
+        if a2a_ffn_overlap_degree is not None:
+            self.a2a_ffn_overlap_degree = a2a_ffn_overlap_degree
+        self.megablocks_size = megablocks_size
+        kept = list(input.shape[-reserve_dims:])
+        x = input.reshape(-1, math.prod(kept))
+        for parameter in self.experts.parameters():
+            x = x.to(parameter.dtype)
+            break
+        dtype, critical, l_aux = self._route(
+            self.gates[gate_index], x, capacity_factor, top_k, inequivalent_tokens
+        )
+        self.dispatch_count = critical[-1]
+        y = fast_encode(x.to(dtype).contiguous(), critical, self.is_postscore).to(x.dtype)
+        y = all_to_all(y, 1, 0, group=self.group)
+        y = self.experts(y.reshape(y.shape[0], y.shape[1], *kept), self)
+        self.protected_shape = y.shape
+        y = all_to_all(y.flatten(2), 0, 1, group=self.group)
+        y = fast_decode(y.to(dtype).contiguous(), critical, self.is_postscore)
+        y = y.reshape(*input.shape[:-reserve_dims], *self.protected_shape[2:]).to(input.dtype)
+        self.l_aux = y.l_aux = l_aux
+        return y if self.result_func is None else self.result_func(y)

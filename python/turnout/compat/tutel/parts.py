@@ -1,0 +1,182 @@
+"""The gates and experts of Tutel's layer, with its parameter names and initial values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.nn import functional
+
+# What every gate may be given; the layer reads them.
+_GATE_OPTIONS = ("capacity_factor", "gate_noise")
+
+
+def _refuse_options(kind: str, options: dict[str, Any], known: tuple[str, ...]) -> None:
+    for name in options:
+        if name not in known:
+            raise ValueError(f"moe_layer: {kind} has the key {name!r}, expected one of {', '.join(known)}")
+
+
+class TopGate(torch.nn.Module):
+    """A linear map to one score for each expert."""
+
+    def __init__(
+        self, model_dim: int, num_global_experts: int, k: int = 1, fp32_gate: bool = False, **options: Any
+    ) -> None:
+        super().__init__()
+        _refuse_options("gate_type", options, _GATE_OPTIONS)
+        self.top_k = min(num_global_experts, int(k))
+        self.fp32_gate = fp32_gate
+        # Drawn in float32, so that a seed gives the same values whatever the default dtype is.
+        self.wg = torch.nn.Linear(model_dim, num_global_experts, bias=False, dtype=torch.float32)
+        if not fp32_gate:
+            self.wg.to(torch.get_default_dtype())
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.fp32_gate:
+            self.wg.float()
+        return self.wg(x.to(self.wg.weight.dtype))
+
+
+class CosineTopGate(torch.nn.Module):
+    """Cosines of projected tokens and one vector for each expert, divided by a temperature."""
+
+    _MOST = math.log(1.0 / 0.01)
+
+    def __init__(
+        self,
+        model_dim: int,
+        num_global_experts: int,
+        k: int = 1,
+        fp32_gate: bool = False,
+        proj_dim: int = 256,
+        init_t: float = 0.5,
+        **options: Any,
+    ) -> None:
+        super().__init__()
+        _refuse_options("gate_type", options, _GATE_OPTIONS)
+        self.top_k = min(num_global_experts, int(k))
+        self.fp32_gate = fp32_gate
+        self.temperature = torch.nn.Parameter(torch.log(torch.full([1], 1.0 / init_t)), requires_grad=True)
+        self.cosine_projector = torch.nn.Linear(model_dim, proj_dim)
+        self.sim_matrix = torch.nn.Parameter(torch.randn(proj_dim, num_global_experts), requires_grad=True)
+        torch.nn.init.normal_(self.sim_matrix, 0, 0.01)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.fp32_gate:
+            self.float()
+        projected = self.cosine_projector(x.to(self.sim_matrix.dtype))
+        cosines = functional.normalize(projected, dim=1) @ functional.normalize(self.sim_matrix, dim=0)
+        return cosines * torch.clamp(self.temperature, max=self._MOST).exp()
+
+
+def _uniform(shape: tuple[int, int], fan: int) -> torch.Tensor:
+    limit = 1.0 / math.sqrt(fan)
+    return torch.rand(shape, dtype=torch.float32) * (2 * limit) - limit
+
+
+class FfnExperts(torch.nn.Module):
+    """Two linear maps for each expert, with an activation between them."""
+
+    def __init__(
+        self,
+        model_dim: int,
+        hidden_size_per_expert: int,
+        num_experts_per_device: int,
+        sharded_count: int = 1,
+        activation_fn: Callable | None = None,
+        activation_fn_with_self: Callable | None = None,
+        output_dim: int | None = None,
+        has_fc1_bias: bool = True,
+        has_fc2_bias: bool = True,
+    ) -> None:
+        super().__init__()
+        del sharded_count
+        self.model_dim, self.hidden_size = model_dim, hidden_size_per_expert
+        self.local_experts, self.output_dim = num_experts_per_device, output_dim or model_dim
+        if activation_fn_with_self is not None:
+            if activation_fn is not None:
+                raise ValueError(
+                    "moe_layer: experts has activation_fn beside activation_fn_with_self, expected one"
+                )
+            self.activation_fn = lambda x: activation_fn_with_self(x, self)
+        else:
+            self.activation_fn = activation_fn or functional.relu
+        experts, hidden = num_experts_per_device, hidden_size_per_expert
+        self.batched_fc1_w = torch.nn.Parameter(torch.empty(experts, hidden, model_dim))
+        self.batched_fc2_w = torch.nn.Parameter(torch.empty(experts, hidden, self.output_dim))
+        self.register_parameter("batched_fc1_bias", None)
+        self.register_parameter("batched_fc2_bias", None)
+        if has_fc1_bias:
+            self.batched_fc1_bias = torch.nn.Parameter(torch.zeros(experts, hidden))
+        if has_fc2_bias:
+            self.batched_fc2_bias = torch.nn.Parameter(torch.zeros(experts, self.output_dim))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        with torch.no_grad():
+            for i in range(self.local_experts):
+                self.batched_fc1_w[i] = _uniform((self.hidden_size, self.model_dim), self.model_dim)
+                self.batched_fc2_w[i] = _uniform((self.hidden_size, self.output_dim), self.hidden_size)
+            for bias in (self.batched_fc1_bias, self.batched_fc2_bias):
+                if bias is not None:
+                    bias.zero_()
+
+    def extra_repr(self) -> str:
+        return (
+            f"model_dim={self.model_dim}, hidden_size={self.hidden_size}, output_dim={self.output_dim}, "
+            f"local_experts={self.local_experts}"
+        )
+
+    def forward(self, x: torch.Tensor, ctx: torch.nn.Module) -> torch.Tensor:
+        shape = x.shape
+        x = x.flatten(2)
+        y = torch.matmul(x, self.batched_fc1_w.mT)
+        if self.batched_fc1_bias is not None:
+            y = y + self.batched_fc1_bias.unsqueeze(1)
+        y = torch.matmul(self.activation_fn(y), self.batched_fc2_w)
+        if self.batched_fc2_bias is not None:
+            y = y + self.batched_fc2_bias.unsqueeze(1)
+        return y.reshape(shape) if self.output_dim == self.model_dim else y
+
+
+class LlamaFfnExperts(torch.nn.Module):
+    """``W3(activation(W1 x) * W2 x)`` for each expert; the three parameters are flat."""
+
+    def __init__(
+        self,
+        model_dim: int,
+        hidden_size_per_expert: int,
+        num_experts_per_device: int,
+        sharded_count: int = 1,
+        activation_fn: Callable = functional.silu,
+    ) -> None:
+        super().__init__()
+        del sharded_count
+        self.model_dim, self.hidden_size = model_dim, hidden_size_per_expert
+        self.local_experts, self.activation_fn = num_experts_per_device, activation_fn
+        there = (num_experts_per_device, model_dim, hidden_size_per_expert)
+        self.shapes = {"W_fc1": there, "W_fc2": there, "W_fc3": (there[0], there[2], there[1])}
+        for name, shape in self.shapes.items():
+            self.register_parameter(name, torch.nn.Parameter(torch.empty(math.prod(shape))))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        with torch.no_grad():
+            for name, fan in (
+                ("W_fc1", self.model_dim),
+                ("W_fc2", self.model_dim),
+                ("W_fc3", self.hidden_size),
+            ):
+                weight = getattr(self, name)
+                weight.copy_(_uniform((1, weight.numel()), fan)[0])
+
+    def forward(self, x: torch.Tensor, ctx: torch.nn.Module) -> torch.Tensor:
+        shape = x.shape
+        x = x.flatten(2)
+        fc1, fc2, fc3 = (getattr(self, name).view(shape) for name, shape in self.shapes.items())
+        return torch.matmul(self.activation_fn(torch.matmul(x, fc1)) * torch.matmul(x, fc2), fc3).reshape(
+            shape
+        )

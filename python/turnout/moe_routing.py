@@ -1,0 +1,133 @@
+"""Mixture of experts with routings ``[samples, choices]``: slots, dispatch and combine."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from turnout import _core
+
+__all__ = ["moe_combine", "moe_combine_backward", "moe_dispatch", "moe_locations"]
+
+Array = Any  # of NumPy, torch, or any library that speaks DLPack
+Int = Any  # anything with __index__
+
+
+def moe_locations(
+    indices: Array,
+    num_experts: Int,
+    *,
+    priority: Array | None = None,
+    out: tuple[Array | None, Array | None] | None = None,
+) -> tuple[Array, Array]:
+    """The slot of each choice in its expert's buffer: first choices of all tokens before second ones.
+
+    ::
+
+        for k in 0 .. choices-1, i in 0 .. samples-1, in this order:
+            locations[i, k] = counts[indices[i, k]]
+            counts[indices[i, k]] += 1
+
+    Args:
+        indices: experts, ``[samples]`` or ``[samples, choices]``, int32 or int64. One out of range has
+            location -1 and is not counted.
+        num_experts: experts in all.
+        priority: ``[samples]``, floating. Tokens come in descending order of it; equal ones stay in their
+            order, NaN is last.
+        out: where to write: a tuple of locations and counts, with None for what is to be allocated.
+
+    Returns:
+        locations: shaped like ``indices``, int32. They may exceed any capacity.
+        counts: ``[num_experts]``, int64: the choices of each expert, kept or not.
+    """
+    return _core.moe_locations(indices, num_experts, priority, out, False)
+
+
+def moe_dispatch(
+    input: Array,
+    indices: Array,
+    locations: Array | None,
+    capacity: Int,
+    num_experts: Int,
+    gates: Array | None = None,
+    *,
+    out: Array | None = None,
+) -> Array:
+    """Copies each token to its slots in its experts' buffers, times its gates; other slots are zero.
+
+    ::
+
+        dispatch[indices[i, k], locations[i, k], :] = gates[i, k] * input[i, :]
+
+    The rules are those of :func:`turnout.moe_dispatch_forward`, which has its choices first.
+
+    Args:
+        input: tokens, ``[samples, hidden]``, float32, float64, float16 or bfloat16.
+        indices: experts, ``[samples]`` or ``[samples, choices]``, int32 or int64.
+        locations: slots, shaped like ``indices``. None: all 0, so that with a capacity of 1 ``indices`` are
+            rows.
+        capacity: slots of one expert.
+        num_experts: experts in all.
+        gates: weights, shaped like ``indices``, of the dtype of ``input`` or float32; None: rows are copied.
+        out: where to write, ``[num_experts, capacity, hidden]`` or ``[num_experts * capacity, hidden]``.
+
+    Returns:
+        ``out``, or a new array ``[num_experts, capacity, hidden]``.
+    """
+    return _core.moe_dispatch(input, indices, locations, capacity, num_experts, gates, out, False)
+
+
+def moe_combine(
+    expert_output: Array,
+    indices: Array,
+    locations: Array | None,
+    capacity: Int,
+    gates: Array | None = None,
+    *,
+    out: Array | None = None,
+) -> Array:
+    """The weighted sum of what a token's experts gave for it.
+
+    ::
+
+        output[i, :] = sum over k of gates[i, k] * expert_output[indices[i, k], locations[i, k], :]
+
+    A dropped choice adds +0. Order and rounding of additions are those of
+    :func:`turnout.moe_dispatch_backward_data`.
+
+    Args:
+        expert_output: ``[num_experts, capacity, hidden]`` or ``[rows, hidden]``, where ``rows`` is a multiple
+            of ``capacity``. With a capacity of 0 all choices are dropped.
+        indices, locations, capacity: as for :func:`moe_dispatch`.
+        gates: weights, shaped like ``indices``, of the dtype of ``expert_output`` or float32; None: ones.
+        out: where to write, ``[samples, hidden]``.
+
+    Returns:
+        ``out``, or a new array of the kind of ``expert_output``.
+    """
+    return _core.moe_combine(expert_output, indices, locations, capacity, gates, out, False)
+
+
+def moe_combine_backward(
+    grad_output: Array,
+    expert_output: Array,
+    indices: Array,
+    locations: Array | None,
+    capacity: Int,
+    gates: Array,
+    *,
+    out: tuple[Array | None, Array | None] | None = None,
+) -> tuple[Array, Array]:
+    """The gradients of :func:`moe_combine`, with one read of ``grad_output``.
+
+    ::
+
+        grad_expert_output[row, :] = gates[i, k] * grad_output[i, :]    # rows without a token are zero
+        grad_gates[i, k] = sum over j of grad_output[i, j] * expert_output[row, j]
+
+    Returns:
+        grad_expert_output: shaped like ``expert_output``. Of several tokens on one row the last one wins.
+        grad_gates: shape and dtype of ``gates``.
+    """
+    return _core.moe_combine_backward(
+        grad_output, expert_output, indices, locations, capacity, gates, out, False
+    )

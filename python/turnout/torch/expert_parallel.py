@@ -1,0 +1,163 @@
+"""Experts on several processes: tokens travel to the process of their expert, and their results back."""
+
+from __future__ import annotations
+
+import datetime
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from turnout.torch.moe_permute import moe_token_permute, moe_token_unpermute
+from turnout.torch.moe_re_routing import moe_re_routing, moe_re_routing_inverse
+from turnout.torch.sentences import own_sentences
+
+__all__ = ["expert_parallel"]
+
+# How long processes whose exchange failed wait for each other, to find out who is not among them.
+_GRACE_SECONDS = 5.0
+
+
+@own_sentences(permute_tokens="tokens")
+def expert_parallel(
+    tokens: torch.Tensor,
+    indices: torch.Tensor,
+    gates: torch.Tensor | None,
+    experts: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
+    num_experts: int,
+    *,
+    group: Any = None,
+    timeout: float = 300.0,
+) -> torch.Tensor:
+    """What the experts of all processes give for the tokens of this one, summed with their gates.
+
+    ::
+
+        output[i, :] = sum over k of gates[i, k] * expert[indices[i, k]](tokens[i, :])
+
+    Expert ``e`` is on process ``e // (num_experts / processes)``. No token is dropped, so that outputs and
+    gradients do not depend on the number of processes. The gradients of an expert's parameters are those of
+    the sum of the losses of all processes: divide by the number of processes where the loss is a mean over
+    all tokens. Every process enters every exchange, forward and backward, also without tokens.
+
+    Args:
+        tokens: ``[samples, hidden]``; each process has its own number of them, 0 included.
+        indices: experts, ``[samples]`` or ``[samples, choices]``, int32 or int64, ``0 .. num_experts-1``.
+        gates: shaped like ``indices``; None: ones.
+        experts: called once as ``experts(rows, counts)``. ``rows [n, hidden]`` has the tokens of this
+            process's experts, one expert behind the other, with ``counts[e]`` rows each (int64). Returns
+            ``[n, width]``.
+        num_experts: of all processes together, a multiple of their number.
+        group: a process group whose backend has all_to_all_single; None: all processes, or this one alone
+            without torch.distributed.
+        timeout: seconds after which an exchange that others do not enter is an error that names them.
+
+    Raises:
+        RuntimeError: another process failed, stayed away or sent something else; the sentence names its rank.
+    """
+    exchange = _Exchange(group, timeout)
+    if num_experts % exchange.world != 0:
+        raise ValueError(
+            f"expert_parallel: num_experts is {num_experts}, expected a multiple of the {exchange.world} "
+            "processes"
+        )
+    if indices.numel() and not bool(((indices >= 0) & (indices < num_experts)).all()):
+        raise ValueError(f"expert_parallel: indices has values outside of 0 .. {num_experts - 1}")
+    permuted, order = moe_token_permute(tokens, indices)
+    counts = torch.bincount(indices.reshape(-1).long(), minlength=num_experts).view(exchange.world, -1)
+    arriving = exchange.counts(counts, permuted)
+    sent, received = counts.sum(1).tolist(), arriving.sum(1).tolist()
+    rows = exchange.rows(_in_graph(permuted), sent, received)
+    routed, _, index, per_expert = moe_re_routing(rows, arriving)
+    results = experts(routed, per_expert)
+    if results.dim() != 2 or results.shape[0] != routed.shape[0]:
+        raise ValueError(
+            f"expert_parallel: experts returned shape {list(results.shape)}, expected "
+            f"[{routed.shape[0]}, width]"
+        )
+    returned = exchange.rows(_in_graph(moe_re_routing_inverse(results, index)), received, sent)
+    if gates is None:
+        gates = torch.ones(indices.shape, dtype=returned.dtype)
+    return moe_token_unpermute(returned, order, gates)
+
+
+def _in_graph(rows: torch.Tensor) -> torch.Tensor:
+    """Rows whose exchange has a backward on every process, whether or not this one needs the gradient."""
+    return rows if rows.requires_grad or not torch.is_grad_enabled() else rows.detach().requires_grad_()
+
+
+class _Exchange:
+    """The exchanges of one call, in a group of processes or in this one alone."""
+
+    def __init__(self, group: Any, timeout: float) -> None:
+        self.group, self.timeout = group, timeout
+        self.is_alone = not (dist.is_available() and dist.is_initialized())
+        self.world = 1 if self.is_alone else dist.get_world_size(group)
+
+    def counts(self, counts: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+        """How many rows each process ``[source, local expert]`` sends to this one."""
+        # What all processes must agree on travels with the counts.
+        common = torch.tensor([rows.shape[1], rows.element_size(), counts.shape[1]])
+        message = torch.cat([common.expand(self.world, -1), counts], dim=1)
+        received = torch.empty_like(message)
+        self.run(received, message)
+        for source in range(self.world):
+            if received[source, :3].tolist() != common.tolist():
+                width, size, experts = received[source, :3].tolist()
+                raise RuntimeError(
+                    f"expert_parallel: rank {source} sends rows of {width} elements of {size} bytes for "
+                    f"{experts} experts a process, expected {common[0]} elements of {common[1]} bytes for "
+                    f"{common[2]}"
+                )
+            if bool((received[source] < 0).any()):
+                raise RuntimeError(f"expert_parallel: rank {source} sends a negative number of rows")
+        return received[:, 3:].contiguous()
+
+    def rows(self, rows: torch.Tensor, sent: list[int], received: list[int]) -> torch.Tensor:
+        """``sent[r]`` rows to each rank r, and ``received[r]`` rows from it; differentiable."""
+        return rows if self.is_alone else _ExchangedRows.apply(rows, sent, received, self)
+
+    def run(self, output: torch.Tensor, input: torch.Tensor, *splits: list[int]) -> None:
+        if self.is_alone:
+            output.copy_(input)
+            return
+        try:
+            work = dist.all_to_all_single(output, input, *splits, group=self.group, async_op=True)
+            work.wait(datetime.timedelta(seconds=self.timeout))
+        except Exception as error:
+            missing = self._missing_ranks()
+            who = f"rank {', '.join(map(str, missing))} is not there" if missing else "all ranks report it"
+            raise RuntimeError(
+                f"expert_parallel: an exchange failed or took more than {self.timeout} s: {who}"
+            ) from error
+
+    def _missing_ranks(self) -> list[int]:
+        """The ranks that do not report a failed exchange: they died, or never came."""
+        store = dist.distributed_c10d._get_default_store()
+        key = "turnout/expert_parallel/failed"
+        own = dist.get_rank(self.group)
+        end = time.monotonic() + _GRACE_SECONDS
+        try:
+            store.set(f"{key}/{own}", b"1")
+            missing = set(range(self.world)) - {own}
+            while missing and time.monotonic() < end:
+                missing = {rank for rank in missing if not store.check([f"{key}/{rank}"])}
+                time.sleep(0.05)
+            return sorted(missing)
+        except Exception:
+            return [0]  # the process that has the store
+
+
+class _ExchangedRows(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, rows, sent, received, exchange):
+        ctx.sent, ctx.received, ctx.exchange = sent, received, exchange
+        output = rows.new_empty((sum(received), rows.shape[1]))
+        exchange.run(output, rows.contiguous(), received, sent)
+        return output
+
+    @staticmethod
+    def backward(ctx, grad):
+        return _ExchangedRows.apply(grad, ctx.received, ctx.sent, ctx.exchange), None, None, None

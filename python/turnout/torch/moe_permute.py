@@ -1,0 +1,181 @@
+"""Mixture of experts without capacity: tokens in the order of their experts, and back, as torch operators."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from turnout import _core
+from turnout.torch.library import define
+from turnout.torch.moe_routing import _combine
+from turnout.torch.sentences import own_sentences
+
+__all__ = ["moe_token_permute", "moe_token_unpermute", "sort_chunks_by_idxs"]
+
+_empty = torch.empty
+
+
+def _kept_rows(choices: int, num_out_tokens: int) -> int:
+    """How many rows a slice ``[:num_out_tokens]`` has; 0 stands for all."""
+    if num_out_tokens > 0:
+        return min(num_out_tokens, choices)
+    return max(choices + num_out_tokens, 0)
+
+
+# -- permute -----------------------------------------------------------------------------------------------
+
+
+def _permute_cpu(tokens, indices, num_out_tokens=0):
+    return _core.moe_token_permute(tokens.contiguous(), indices.contiguous(), num_out_tokens, None, True)
+
+
+def _permute_fake(tokens, indices, num_out_tokens=0):
+    choices = indices.shape[0] * (indices.shape[1] if indices.dim() == 2 else 1)
+    rows = choices if num_out_tokens == 0 else _kept_rows(choices, num_out_tokens)
+    return tokens.new_empty((rows, tokens.shape[1])), tokens.new_empty((choices,), dtype=torch.int32)
+
+
+def _permute_save(ctx, inputs, output):
+    ctx.set_materialize_grads(False)
+    ctx.mark_non_differentiable(output[1])
+    ctx.save_for_backward(output[1])
+    ctx.samples = inputs[0].shape[0]
+
+
+def _permute_backward(ctx, grad, grad_indices):
+    if grad is None:
+        return None, None, None
+    (sorted_indices,) = ctx.saved_tensors
+    rows = sorted_indices.reshape(ctx.samples, -1) if ctx.samples else sorted_indices.reshape(0, 1)
+    return _combine(grad, rows, None, None, 1), None, None
+
+
+# -- chunks ------------------------------------------------------------------------------------------------
+
+
+def _sort_cpu(input, split_sizes, sorted_idxs, probs=None):
+    output, permuted_probs = _core.sort_chunks_by_idxs(
+        input.contiguous(),
+        split_sizes.contiguous(),
+        sorted_idxs.contiguous(),
+        None if probs is None else probs.contiguous(),
+        None,
+        True,
+    )
+    # An operator of torch returns tensors, always: absent probs are an empty one.
+    if permuted_probs is None:
+        permuted_probs = _empty(0, dtype=torch.float32, device="cpu")
+    return output, permuted_probs
+
+
+def _sort_fake(input, split_sizes, sorted_idxs, probs=None):
+    permuted_probs = input.new_empty((0,), dtype=torch.float32) if probs is None else torch.empty_like(probs)
+    return input.new_empty(input.shape), permuted_probs
+
+
+def _sort_save(ctx, inputs, output):
+    ctx.set_materialize_grads(False)
+    ctx.save_for_backward(inputs[1], inputs[2])
+
+
+def _sort_backward(ctx, grad, grad_probs):
+    split_sizes, sorted_idxs = ctx.saved_tensors
+    order = sorted_idxs.long()
+    sizes, back = split_sizes[order], torch.argsort(order)
+    input = probs = None
+    if grad is not None and ctx.needs_input_grad[0]:
+        input = _sort(grad, sizes, back, None)[0]
+    if grad_probs is not None and ctx.needs_input_grad[3]:
+        probs = _sort(grad_probs.unsqueeze(1), sizes, back, None)[0].squeeze(1)
+    return input, None, None, probs
+
+
+_permute = define(
+    "moe_token_permute(Tensor tokens, Tensor indices, SymInt num_out_tokens=0) -> (Tensor, Tensor)",
+    _permute_cpu,
+    _permute_fake,
+    save=_permute_save,
+    backward=_permute_backward,
+)
+_sort = define(
+    "sort_chunks_by_idxs(Tensor input, Tensor split_sizes, Tensor sorted_idxs, Tensor? probs=None) "
+    "-> (Tensor, Tensor)",
+    _sort_cpu,
+    _sort_fake,
+    save=_sort_save,
+    backward=_sort_backward,
+)
+
+
+@own_sentences()
+def moe_token_permute(
+    tokens: torch.Tensor,
+    indices: torch.Tensor,
+    num_out_tokens: int | None = None,
+    padded_mode: bool = False,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Copies tokens into the order of their experts.
+
+    Returns permuted_tokens and sorted_indices, int32: where each choice went. The definition is that of
+    :func:`turnout.moe_token_permute`. With ``padded_mode``, ``indices [experts, capacity]`` are numbers of
+    tokens, ``permuted_tokens[e * capacity + c] = tokens[indices[e, c]]``, and sorted_indices is ``indices``.
+    Differentiable in ``tokens``.
+    """
+    if padded_mode:
+        return tokens.index_select(0, indices.reshape(-1)), indices
+    return _permute(tokens, indices, 0 if num_out_tokens is None else num_out_tokens)
+
+
+@own_sentences(expert_output="permuted_tokens", indices="sorted_indices", gates="probs")
+def moe_token_unpermute(
+    permuted_tokens: torch.Tensor,
+    sorted_indices: torch.Tensor,
+    probs: torch.Tensor | None = None,
+    padded_mode: bool = False,
+    restore_shape: Sequence[int] | None = None,
+) -> torch.Tensor:
+    """The way back of :func:`moe_token_permute`: the sum of the rows of each token, times ``probs``.
+
+    The definition is that of :func:`turnout.moe_token_unpermute`. With ``padded_mode`` the rows are added to
+    a result of the shape ``restore_shape``, times ``probs [experts, capacity]``; else ``restore_shape`` is
+    not used. Differentiable in ``permuted_tokens`` and ``probs``.
+    """
+    if padded_mode:
+        return _added_rows(permuted_tokens, sorted_indices, probs, restore_shape)
+    if probs is not None and probs.dim() == 2:
+        if sorted_indices.numel() != probs.numel():
+            raise ValueError(
+                f"moe_token_unpermute: sorted_indices has {sorted_indices.numel()} elements, expected those "
+                f"of probs of shape {list(probs.shape)}"
+            )
+        sorted_indices = sorted_indices.reshape(probs.shape)
+    return _combine(permuted_tokens, sorted_indices, None, probs, 1)
+
+
+def _added_rows(rows, tokens, probs, shape):
+    if shape is None:
+        raise ValueError("moe_token_unpermute: restore_shape is missing, expected beside padded_mode")
+    wide = torch.promote_types(rows.dtype, torch.float32)
+    values = rows.to(wide)
+    if probs is not None:
+        values = values * probs.reshape(-1, 1).to(wide)
+    return values.new_zeros(tuple(shape)).index_add(0, tokens.reshape(-1), values).to(rows.dtype)
+
+
+@own_sentences()
+def sort_chunks_by_idxs(
+    input: torch.Tensor,
+    split_sizes: torch.Tensor,
+    sorted_idxs: torch.Tensor,
+    probs: torch.Tensor | None = None,
+    fused: bool = False,
+) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """Cuts the rows of ``input`` into chunks and puts them into another order; ``probs [rows]`` likewise.
+
+    The definition is that of :func:`turnout.sort_chunks_by_idxs`. ``fused`` is accepted and changes nothing.
+    Differentiable in ``input`` and ``probs``.
+    """
+    del fused
+    output, permuted_probs = _sort(input, split_sizes, sorted_idxs, probs)
+    return output, None if probs is None else permuted_probs

@@ -1,0 +1,91 @@
+// Plan of moe_locations: one counting pass over the choices.
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <numeric>
+
+#include "core/padding.h"
+#include "indices/indices.h"
+#include "indices/sort.h"
+#include "moe_dispatch/moe_dispatch.h"
+#include "moe_dispatch/signature.h"
+#include "moe_dispatch/views.h"
+#include "runtime/call.h"
+#include "simd/half.h"
+
+namespace turnout {
+namespace families::moe_dispatch {
+namespace {
+
+// Keys whose ascending order is the descending order of the numbers. -0 and 0 are equal, NaN is last.
+template <class Bits, class Number>
+Bits descending_key(Number number) {
+  constexpr Bits kSign = Bits{1} << (8 * sizeof(Bits) - 1), kAll = static_cast<Bits>(~Bits{0});
+  if (std::isnan(number)) return kAll;
+  const auto bits = std::bit_cast<Bits>(number + Number{0});
+  const Bits ascending = bits & kSign ? static_cast<Bits>(~bits) : bits | kSign;
+  return static_cast<Bits>(~ascending);
+}
+
+constexpr std::size_t ranking_bytes(std::int64_t samples) { return 2 * array_bytes<std::uint64_t>(samples); }
+
+// The tokens by descending priority, equal ones in their order, in scratch memory of ranking_bytes(). Each
+// priority is read once.
+const std::uint64_t* rank_tokens(const ConstTensor& priority, Scratch& scratch) {
+  const std::int64_t samples = priority.shape[0];
+  auto* first = scratch.take<std::uint64_t>(samples);
+  auto* second = scratch.take<std::uint64_t>(samples);
+  if (priority.dtype == DType::f64) {
+    const auto* from = static_cast<const double*>(priority.data);
+    for (std::int64_t i = 0; i < samples; ++i) first[i] = descending_key<std::uint64_t>(from[i]);
+    std::iota(second, second + samples, std::uint64_t{0});
+    std::sort(second, second + samples, [&](std::uint64_t a, std::uint64_t b) {
+      return first[a] != first[b] ? first[a] < first[b] : a < b;
+    });
+    return second;
+  }
+  visit_float(priority.dtype, [&](auto type) {
+    using T = typename decltype(type)::type;
+    const auto* from = static_cast<const T*>(priority.data);
+    for (std::int64_t i = 0; i < samples; ++i) {
+      const auto number = static_cast<float>(to_float(from[i]));
+      first[i] = std::uint64_t{descending_key<std::uint32_t>(number)} << 32 | static_cast<std::uint64_t>(i);
+    }
+  });
+  std::uint64_t* sorted = sort_bits(SortArrays{first, second}, samples, 32, 32).sorted;
+  for (std::int64_t i = 0; i < samples; ++i) sorted[i] &= 0xFFFFFFFFu;
+  return sorted;
+}
+
+}  // namespace
+
+void moe_locations(const Frame& frame, const ConstTensor& indices, const ConstTensor* priority,
+                   const Tensor& locations, const Tensor& counts, std::int64_t num_experts) {
+  Call call(frame, kMoeLocations, {indices, slot_of(priority), locations, counts}, {num_experts});
+  if (call.nothing_to_do()) return;
+  const rows::Routing routing = with_choices_last(indices, nullptr, {1, num_experts});
+  const std::uint64_t* order = nullptr;
+  if (priority != nullptr && routing.tokens > 0)
+    order = rank_tokens(*priority, call.scratch(ranking_bytes(routing.tokens)));
+  auto* next = static_cast<std::int64_t*>(counts.data);
+  auto* to = static_cast<std::int32_t*>(locations.data);
+  std::fill_n(next, num_experts, std::int64_t{0});
+  rows::with_row_of(routing, [&](auto expert_of) {
+    for (std::int64_t k = 0; k < routing.choices; ++k) {
+      for (std::int64_t p = 0; p < routing.tokens; ++p) {
+        const std::int64_t token = order == nullptr ? p : static_cast<std::int64_t>(order[p]);
+        const std::int64_t q = token * routing.choices + k, expert = expert_of(q);
+        to[q] = expert < 0 ? -1 : static_cast<std::int32_t>(next[expert]++);
+      }
+    }
+  });
+}
+
+}  // namespace families::moe_dispatch
+
+void moe_locations(Context& context, const ConstTensor& indices, const ConstTensor* priority,
+                   const Tensor& locations, const Tensor& counts, std::int64_t num_experts) {
+  families::moe_dispatch::moe_locations(context, indices, priority, locations, counts, num_experts);
+}
+
+}  // namespace turnout

@@ -1,0 +1,74 @@
+// Rows of a routing, a batch of tokens at a time, and the dot products of a batch.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "core/padding.h"
+#include "rows/rows.h"
+
+namespace turnout::rows {
+
+// Rows that are computed at once, on the stack.
+inline constexpr std::int64_t kBatch = 256;
+
+// Memory for the rows of a routing whose tokens have more than kBatch choices each: these are computed
+// before.
+inline std::size_t map_bytes(const Routing& routing) {
+  return routing.choices > kBatch ? array_bytes<std::int64_t>(routing.routed()) : 0;
+}
+
+template <class RowOf>
+class Batches {
+ public:
+  Batches(const Routing& routing, const RowOf& row_of, Scratch& scratch)
+      : routing_(routing), row_of_(row_of) {
+    if (map_bytes(routing) == 0) return;
+    map_ = scratch.take<std::int64_t>(routing.routed());
+    fill(map_, 0, routing.tokens);
+  }
+
+  // work(rows, token, count) for tokens [first, end), at most `together` at a time; rows[token][choice].
+  template <class Work>
+  void run(std::int64_t first, std::int64_t end, std::int64_t together, const Work& work) const {
+    std::int64_t batch[kBatch];
+    if (map_ == nullptr) together = std::min(together, kBatch / std::max<std::int64_t>(routing_.choices, 1));
+    together = std::max<std::int64_t>(together, 1);
+    for (std::int64_t token = first; token < end; token += together) {
+      const std::int64_t count = std::min(together, end - token);
+      if (map_ == nullptr) fill(batch, token, count);
+      work(map_ == nullptr ? batch : map_ + token * routing_.choices, token, count);
+    }
+  }
+
+ private:
+  void fill(std::int64_t* rows, std::int64_t token, std::int64_t count) const {
+    for (std::int64_t t = token; t < token + count; ++t)
+      for (std::int64_t k = 0; k < routing_.choices; ++k)
+        *rows++ = row_of_(t * routing_.layout.token + k * routing_.layout.choice);
+  }
+
+  const Routing& routing_;
+  const RowOf& row_of_;
+  std::int64_t* map_ = nullptr;
+};
+
+class DotWork {
+ public:
+  DotWork(Context& context, const Dots& dots)
+      : task_{dots.tokens.data, dots.routed.data, dots.products.data, dots.routing.layout,
+              dots.tokens.shape[1]},
+        choices_(dots.routing.choices),
+        run_(row_kernels(context.isa()).dot(dots.tokens.dtype, dots.products.dtype)) {}
+
+  void operator()(const std::int64_t* rows, std::int64_t token, std::int64_t count) const {
+    run_(task_, rows, token, count, choices_);
+  }
+
+ private:
+  DotTask task_;
+  std::int64_t choices_;
+  RowKernels::Dot run_;
+};
+
+}  // namespace turnout::rows

@@ -1,0 +1,97 @@
+// Rows gathered with weights, and dot products of rows: ranges of tokens.
+#include <algorithm>
+#include <optional>
+
+#include "rows/batches.h"
+#include "runtime/parallel.h"
+#include "simd/copy.h"
+
+namespace turnout::rows {
+namespace {
+
+// Bytes of routed rows that two kernels read one after the other: few, so that the second kernel finds them
+// in the first-level cache.
+constexpr std::int64_t kSharedBytes = 4 << 10;
+
+// How tokens are cut into ranges, and very long rows into pieces of columns.
+struct Cut {
+  bool parallel;
+  std::int64_t pieces, per_range;
+
+  Cut(const Routing& routing, std::int64_t bytes_per_token, std::int64_t most_pieces)
+      : parallel(routing.tokens * bytes_per_token >= kParallelBytes),
+        pieces(parallel ? std::clamp<std::int64_t>((bytes_per_token - 1) / kRangeBytes + 1, 1,
+                                                   std::max<std::int64_t>(most_pieces, 1))
+                        : 1),
+        per_range(parallel
+                      ? std::max<std::int64_t>(1, kRangeBytes / std::max<std::int64_t>(bytes_per_token, 1))
+                      : std::max<std::int64_t>(routing.tokens, 1)) {}
+
+  std::int64_t ranges(std::int64_t tokens) const { return ((tokens - 1) / per_range + 1) * pieces; }
+};
+
+}  // namespace
+
+std::size_t Dots::scratch_bytes() const { return map_bytes(routing); }
+std::size_t Gather::scratch_bytes() const { return map_bytes(routing); }
+
+void dot_rows(Context& context, Call& call, const Dots& dots) {
+  const Routing& routing = dots.routing;
+  if (routing.routed() == 0) return;
+  const DotWork work(context, dots);
+  const std::int64_t row_bytes = dots.tokens.shape[1] * size_of(dots.tokens.dtype);
+  const Cut cut(routing, row_bytes * (routing.choices + 1), 1);
+  Scratch& scratch = call.scratch(dots.scratch_bytes());
+  call.chose("dot products", cut.parallel ? context.threads() : 1);
+  with_row_of(routing, [&](auto row_of) {
+    const Batches batches(routing, row_of, scratch);
+    parallel_for(context, routing.tokens, cut.per_range,
+                 [&](std::int64_t begin, std::int64_t end) { batches.run(begin, end, kBatch, work); });
+  });
+}
+
+void gather_rows(Context& context, Call& call, const Gather& gather) {
+  const Routing& routing = gather.routing;
+  if (routing.tokens == 0) return;
+  const bool weighted = gather.weights != nullptr;
+  const DType dtype = gather.tokens.dtype;
+  const std::int64_t hidden = gather.tokens.shape[1], row_bytes = hidden * size_of(dtype);
+  const GatherTask task{weighted ? gather.weights->data : nullptr,
+                        routing.layout,
+                        gather.routed.data,
+                        gather.tokens.data,
+                        hidden,
+                        size_of(dtype),
+                        routing.tokens * row_bytes >= kStreamBytes};
+  const RowKernels::Gather run =
+      row_kernels(context.isa()).gather(dtype, weighted, weighted ? gather.weights->dtype : dtype);
+  std::optional<DotWork> dots;
+  if (gather.also != nullptr) dots.emplace(context, *gather.also);
+
+  // A dot product needs whole rows.
+  const Cut cut(routing, row_bytes * (routing.choices + 1), dots ? 1 : hidden);
+  const std::int64_t width = (hidden - 1) / cut.pieces + 1, ranges = cut.ranges(routing.tokens);
+  const std::int64_t together =
+      dots ? kSharedBytes / std::max<std::int64_t>(1, row_bytes * routing.choices) : kBatch;
+  const CopyKernels& copy = copy_kernels(context.isa());
+  Scratch& scratch = call.scratch(gather.scratch_bytes());
+  call.chose(task.stream ? "gather, streamed" : "gather", cut.parallel ? context.threads() : 1);
+  with_row_of(routing, [&](auto row_of) {
+    const Batches batches(routing, row_of, scratch);
+    const auto run_range = [&](std::int64_t range) {
+      const std::int64_t first = range / cut.pieces * cut.per_range, column = range % cut.pieces * width;
+      const Columns columns{column, std::clamp<std::int64_t>(hidden - column, 0, width)};
+      batches.run(first, std::min(first + cut.per_range, routing.tokens), together,
+                  [&](const std::int64_t* rows, std::int64_t token, std::int64_t count) {
+                    run(task, rows, token, count, routing.choices, columns);
+                    if (dots) (*dots)(rows, token, count);
+                  });
+      if (task.stream) copy.finish();
+    };
+    parallel_for(context, ranges, cut.parallel ? 1 : ranges, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t range = begin; range < end; ++range) run_range(range);
+    });
+  });
+}
+
+}  // namespace turnout::rows
