@@ -1,8 +1,9 @@
 """Checks the #include lines of src/: the order of the layers, and which files may include which library.
 
-    core <- simd <- runtime <- indices, rows, matrix <- a family <- its c_*.cc, aclnn.cc, *python.cc; doors/
+    core <- simd <- runtime <- indices <- rows, matrix <- a family <- its c_*.cc, aclnn.cc, *python.cc; doors/
 
-A layer may include itself and the layers before it. A family may not include another family.
+A layer may include itself and the layers before it; rows and matrix do not include each other. A family may
+not include another family.
 """
 
 import re

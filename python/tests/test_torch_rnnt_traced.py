@@ -102,31 +102,37 @@ class Transducer(torch.nn.Module):
         )
 
 
-# Which rows each of two ranks has: of unequal lengths, and none.
-SHARES = [[0, 1], [2, 3]], [[0, 1, 2, 3], []]
+# Which rows each rank has, by the number of ranks: rows of unequal lengths, and none.
+SHARES = {
+    2: ([[0, 1], [2, 3]], [[0, 1, 2, 3], []]),
+    4: ([[0], [1], [2], [3]], [[0, 3], [], [1, 2], []]),
+}
 
 
-def gradients_on(rank, path):
-    torch.distributed.init_process_group("gloo", init_method=f"file://{path}/sync", rank=rank, world_size=2)
+def gradients_on(rank, ranks, path):
+    torch.distributed.init_process_group(
+        "gloo", init_method=f"file://{path}/sync", rank=rank, world_size=ranks
+    )
     torch.set_num_threads(1)
     lm, am, text, _ = batch(8, (4, 5, 3, 6))
     grads = []
-    for share in SHARES:
+    for share in SHARES[ranks]:
         transducer = torch.nn.parallel.DistributedDataParallel(Transducer())
         own = share[rank]
         transducer(lm[own], am[own], text[own], LENGTHS[own]).backward()
-        grads.append([2 * p.grad for p in transducer.parameters()])  # DDP has the mean
+        grads.append([ranks * p.grad for p in transducer.parameters()])  # DDP has the mean
     torch.save(grads, f"{path}/{rank}")
     torch.distributed.destroy_process_group()
 
 
-def test_two_processes(tmp_path):
-    """The sum of both ranks' gradients is that of one process."""
-    torch.multiprocessing.spawn(gradients_on, (str(tmp_path),), nprocs=2)
+@pytest.mark.parametrize("ranks", SHARES)
+def test_several_processes(tmp_path, ranks):
+    """The sum of all ranks' gradients is that of one process."""
+    torch.multiprocessing.spawn(gradients_on, (ranks, str(tmp_path)), nprocs=ranks)
     transducer = Transducer()
     lm, am, text, _ = batch(8, (4, 5, 3, 6))
     transducer(lm, am, text, LENGTHS).backward()
-    for rank in range(2):
+    for rank in range(ranks):
         for grads in torch.load(tmp_path / str(rank)):
             for grad, parameter in zip(grads, transducer.parameters(), strict=True):
                 torch.testing.assert_close(grad, parameter.grad)

@@ -82,8 +82,9 @@ void maximum(const MaximumTask& task, std::int64_t first, std::int64_t last, voi
   const VoxelGroups& groups = task.groups;
   const std::int64_t channels = task.channels, none = groups.points;
   const Ahead ahead(channels * std::int64_t{sizeof(T)});
-  const auto* const src = static_cast<const T*>(task.src);
   auto* out = static_cast<T*>(out_rows);
+  // Without points src is not read, but null has no column j.
+  const auto* const src = task.src == nullptr ? out : static_cast<const T*>(task.src);
   auto* argmax = static_cast<Index*>(argmax_rows);
   for (std::int64_t v = first; v < last; ++v, out += channels, argmax += channels) {
     const std::int64_t begin = groups.starts[v], count = groups.count(v);

@@ -119,6 +119,7 @@ void reduce(const ReduceTask& task, std::int64_t first, std::int64_t last, void*
   const Ahead ahead(row_bytes);
   const auto* feats = static_cast<const T*>(task.feats);
   auto* row = static_cast<T*>(to);
+  if (feats == nullptr) feats = row;  // without points it is not read, but null has no column j
   for (std::int64_t v = first; v < last; ++v, row += channels) {
     const std::int64_t begin = task.groups.starts[v], count = task.groups.count(v);
     const std::int32_t* order = task.groups.order + begin;

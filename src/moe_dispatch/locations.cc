@@ -1,6 +1,7 @@
 // Plan of moe_locations: one counting pass over the choices.
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <numeric>
 
 #include "core/padding.h"
@@ -20,7 +21,7 @@ namespace {
 template <class Bits, class Number>
 Bits descending_key(Number number) {
   constexpr Bits kSign = Bits{1} << (8 * sizeof(Bits) - 1), kAll = static_cast<Bits>(~Bits{0});
-  if (number != number) return kAll;
+  if (std::isnan(number)) return kAll;
   const auto bits = std::bit_cast<Bits>(number + Number{0});
   const Bits ascending = bits & kSign ? static_cast<Bits>(~bits) : bits | kSign;
   return static_cast<Bits>(~ascending);

@@ -25,7 +25,9 @@ struct JointArguments {
             lattice.ranges != nullptr,
             params.use_hat_loss};
   }
-  bool is_parallel() const { return Slot(logits).elements() >= kParallelBytes / size_of(logits.dtype); }
+  bool is_parallel() const {
+    return Slot(logits).elements() >= kParallelBytes / std::max<std::int64_t>(1, size_of(logits.dtype));
+  }
 };
 
 JointArguments joint(std::string_view op, const ConstTensor& logits, const ConstTensor& symbols,

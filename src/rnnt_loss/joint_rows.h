@@ -162,7 +162,7 @@ class StepWriter {
       *range_.px(px_, s, t) = probability(symbol) + (shape_.is_hat ? log_sigmoid(-blank) : Lane{0});
     *range_.py(py_, s, t) = shape_.is_hat ? log_sigmoid(blank) : probability(shape_.blank);
     normalizer_[place] = total.total();
-    if (nan_at_ < 0 && !(std::isfinite(normalizer_[place]) && (!shape_.is_hat || blank == blank)))
+    if (nan_at_ < 0 && !(std::isfinite(normalizer_[place]) && (!shape_.is_hat || !std::isnan(blank))))
       nan_at_ = range_.cell_number(place);
   }
   // For JointRange::visit(): rows that are not read.

@@ -9,8 +9,8 @@
 namespace turnout::rows {
 namespace {
 
-// Routed rows of a batch that two kernels read one after the other, so that the second finds them in the
-// first-level cache. With batches of 32 KB and more both together take twice as long as one after the other.
+// Bytes of routed rows that two kernels read one after the other: few, so that the second kernel finds them
+// in the first-level cache.
 constexpr std::int64_t kSharedBytes = 4 << 10;
 
 // How tokens are cut into ranges, and very long rows into pieces of columns.
@@ -32,13 +32,16 @@ struct Cut {
 
 }  // namespace
 
+std::size_t Dots::scratch_bytes() const { return map_bytes(routing); }
+std::size_t Gather::scratch_bytes() const { return map_bytes(routing); }
+
 void dot_rows(Context& context, Call& call, const Dots& dots) {
   const Routing& routing = dots.routing;
   if (routing.routed() == 0) return;
   const DotWork work(context, dots);
   const std::int64_t row_bytes = dots.tokens.shape[1] * size_of(dots.tokens.dtype);
   const Cut cut(routing, row_bytes * (routing.choices + 1), 1);
-  Scratch& scratch = call.scratch(map_bytes(routing));
+  Scratch& scratch = call.scratch(dots.scratch_bytes());
   call.chose("dot products", cut.parallel ? context.threads() : 1);
   with_row_of(routing, [&](auto row_of) {
     const Batches batches(routing, row_of, scratch);
@@ -71,7 +74,7 @@ void gather_rows(Context& context, Call& call, const Gather& gather) {
   const std::int64_t together =
       dots ? kSharedBytes / std::max<std::int64_t>(1, row_bytes * routing.choices) : kBatch;
   const CopyKernels& copy = copy_kernels(context.isa());
-  Scratch& scratch = call.scratch(map_bytes(routing));
+  Scratch& scratch = call.scratch(gather.scratch_bytes());
   call.chose(task.stream ? "gather, streamed" : "gather", cut.parallel ? context.threads() : 1);
   with_row_of(routing, [&](auto row_of) {
     const Batches batches(routing, row_of, scratch);

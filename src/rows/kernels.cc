@@ -261,15 +261,17 @@ template <class T, class Weight, bool kWeighted>
 void gather(const GatherTask& task, const std::int64_t* rows, std::int64_t token, std::int64_t count,
             std::int64_t choices, Columns columns) {
   using Lane = typename Block<T>::Lane;
+  if (columns.count == 0) return;  // rows without elements may have no memory
   const std::int64_t row_bytes = task.hidden * task.element_bytes;
-  const auto* routed = static_cast<const T*>(task.routed) + columns.first;
+  const auto* routed = static_cast<const T*>(task.routed);
+  if (routed != nullptr) routed += columns.first;  // there may be no routed rows
   const auto* weights = static_cast<const Weight*>(task.weights);
   auto* to = static_cast<T*>(task.tokens) + token * task.hidden + columns.first;
   const Ahead ahead(columns.count * task.element_bytes, choices);
   Terms<T> terms;
   for (std::int64_t i = 0; i < count; ++i, rows += choices, to += task.hidden) {
     ahead.fetch_rows(reinterpret_cast<const std::byte*>(routed), row_bytes, rows, count - i, choices);
-    const Weight* weight = weights + (token + i) * task.layout.token;
+    const Weight* weight = weights == nullptr ? nullptr : weights + (token + i) * task.layout.token;
     terms.count = 0;
     bool fit = true;
     for (std::int64_t k = 0; k < choices; ++k) {
@@ -283,8 +285,7 @@ void gather(const GatherTask& task, const std::int64_t* rows, std::int64_t token
     }
     terms.add_zero = terms.count < choices;
     if (!fit) {
-      write_long_sum(routed, task.hidden, rows, choices, kWeighted ? weight : nullptr, task.layout.choice, to,
-                     columns.count);
+      write_long_sum(routed, task.hidden, rows, choices, weight, task.layout.choice, to, columns.count);
     } else if (terms.count == 0) {
       std::memset(to, 0, static_cast<std::size_t>(columns.count) * sizeof(T));
     } else if (!kWeighted && choices == 1) {
@@ -344,6 +345,7 @@ double dot_row(const T* a, const T* b, std::int64_t n) {
 template <class T, class Product>
 void dot(const DotTask& task, const std::int64_t* rows, std::int64_t token, std::int64_t count,
          std::int64_t choices) {
+  if (choices == 0) return;  // without products there may be no memory for them
   const std::int64_t row_bytes = task.hidden * std::int64_t{sizeof(T)};
   const auto* routed = static_cast<const T*>(task.routed);
   const Ahead ahead(row_bytes, choices);

@@ -3,6 +3,7 @@
 // dot product. Each is the gradient of another one, so that they are closed under differentiation.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "core/dtypes.h"
@@ -53,6 +54,8 @@ struct Dots {
   Routing routing;
   ConstTensor tokens, routed;
   Tensor products;
+
+  std::size_t scratch_bytes() const;
 };
 void dot_rows(Context& context, Call& call, const Dots& dots);
 
@@ -66,6 +69,10 @@ struct Scatter {
   bool zero;                   // rows without a writer become zero, else they are kept
   bool distinct = false;       // no row has two writers
   const Dots* also = nullptr;  // of the same tokens, while these are in the cache
+
+  // On one thread, without a table of the last writers: there are few bytes to write.
+  bool in_order() const;
+  std::size_t scratch_bytes() const;
 };
 void scatter_rows(Context& context, Call& call, const Scatter& scatter);
 
@@ -78,6 +85,8 @@ struct Gather {
   ConstTensor routed;
   Tensor tokens;
   const Dots* also = nullptr;  // of the same routed rows, while these are in the cache
+
+  std::size_t scratch_bytes() const;
 };
 void gather_rows(Context& context, Call& call, const Gather& gather);
 

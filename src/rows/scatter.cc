@@ -82,6 +82,7 @@ void move_tokens(const Move& m, const RowOf& row_of, const std::int64_t* last, s
 // Those of rows first .. end-1 that have no writer become zero; rows that lie together are cleared together.
 void clear_rows(const Move& m, const CopyKernels& copy, const std::int64_t* last, std::int64_t first,
                 std::int64_t end, Columns columns) {
+  if (columns.count == 0) return;  // rows without elements may have no memory
   for (std::int64_t row = first; row < end; ++row) {
     if (last[row] >= 0) continue;
     const std::int64_t begin = row;
@@ -134,6 +135,19 @@ void move_ranges(const Move& m, const RowOf& row_of, const std::int64_t* last, b
 
 }  // namespace
 
+bool Scatter::in_order() const {
+  // The table would cost more than the rows that are written, or one thread is enough.
+  const std::int64_t table_bytes = distinct ? 0 : routed.shape[0] * std::int64_t{sizeof(std::int64_t)};
+  const std::int64_t row_bytes = tokens.shape[1] * size_of(tokens.dtype);
+  return !zero && also == nullptr && routing.routed() * row_bytes < std::max(kParallelBytes, table_bytes / 2);
+}
+
+std::size_t Scatter::scratch_bytes() const {
+  if (in_order()) return 0;
+  const std::size_t table = distinct ? 0 : array_bytes<std::int64_t>(routed.shape[0]);
+  return table + (also == nullptr ? 0 : map_bytes(routing));
+}
+
 void scatter_rows(Context& context, Call& call, const Scatter& scatter) {
   const Routing& routing = scatter.routing;
   const bool weighted = scatter.weights != nullptr;
@@ -144,12 +158,7 @@ void scatter_rows(Context& context, Call& call, const Scatter& scatter) {
           scatter.routed.data, scatter.tokens.shape[1], size_of(dtype), false},
          row_kernels(context.isa()).scatter(dtype, weighted, weighted ? scatter.weights->dtype : dtype),
          scatter.routed.shape[0]};
-  const std::size_t table_bytes = scatter.distinct ? 0 : array_bytes<std::int64_t>(m.rows);
-
-  // Without a table, while one thread is enough or the table would cost more than the rows that are written.
-  const bool few =
-      routing.routed() * m.row_bytes() < std::max(kParallelBytes, static_cast<std::int64_t>(table_bytes / 2));
-  if (!scatter.zero && few && scatter.also == nullptr) {
+  if (scatter.in_order()) {
     call.chose("in order", 1);
     with_row_of(routing, [&](auto row_of) { move_in_order(m, row_of); });
     return;
@@ -157,7 +166,7 @@ void scatter_rows(Context& context, Call& call, const Scatter& scatter) {
 
   std::optional<DotWork> dots;
   if (scatter.also != nullptr) dots.emplace(context, *scatter.also);
-  Scratch& scratch = call.scratch(table_bytes + (dots ? map_bytes(routing) : 0));
+  Scratch& scratch = call.scratch(scatter.scratch_bytes());
   auto* last = scatter.distinct ? nullptr : scratch.take<std::int64_t>(m.rows);
   with_row_of(routing, [&](auto row_of) {
     std::int64_t named = m.rows;

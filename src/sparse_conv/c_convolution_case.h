@@ -149,10 +149,10 @@ struct ConvolutionCall {
         filters_grad_desc(dtype(), kernel_first().shape()) {
     if (half) {
       const auto moved = kernel.in_layout(filters.halves);
-      std::memcpy(filter_memory.data(), moved.data(), filter_memory.size());
+      if (!moved.empty()) std::memcpy(filter_memory.data(), moved.data(), filter_memory.size());
     } else {
       const auto moved = kernel.in_layout(filters.lanes);
-      std::memcpy(filter_memory.data(), moved.data(), filter_memory.size());
+      if (!moved.empty()) std::memcpy(filter_memory.data(), moved.data(), filter_memory.size());
     }
   }
   mluOpDataType_t dtype() const { return features.is_half ? MLUOP_DTYPE_HALF : MLUOP_DTYPE_FLOAT; }

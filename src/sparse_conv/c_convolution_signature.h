@@ -169,34 +169,43 @@ inline constexpr DTypes kHalfOrFloat = dtypes(DType::f16, DType::f32);
 inline constexpr RuleSpec kLimit = {"rows", "1000000", "limit"};
 inline constexpr DataCheck kInverse = {"inverse", "inverse is 0", &refuse_inverse, "inverse"};
 
-consteval Draft forward_c(std::string_view op, std::string_view filters, std::span<const StepSpec> steps) {
+// By Form.
+inline constexpr std::string_view kFilters[] = {"kd, kh, kw, in_channels, out_channels",
+                                                "out_channels, kd, kh, kw, in_channels",
+                                                "out_channels, in_channels, kd, kh, kw"};
+inline constexpr std::string_view kFlatFilters[] = {"kd?, kh, kw, in_channels, out_channels",
+                                                    "out_channels, kd?, kh, kw, in_channels",
+                                                    "out_channels, in_channels, kd?, kh, kw"};
+
+template <Form kForm>
+consteval Draft forward_c(std::string_view op, std::span<const StepSpec> steps) {
   return Draft{
       op,
       "rows kd kh kw in_channels out_channels",
       {scalar("num_act_out", 0), scalar("inverse", 0, 1), scalar("sub_m", 0, 1),
        choice("filters_layout", "NDHWC ARRAY NCDHW", MLUOP_LAYOUT_NDHWC)},
-      {in("features", kHalfOrFloat, "rows, in_channels"), in("filters", like("features"), filters),
-       c_pairs_argument(), c_counts_argument(),
-       out("features_out", like("features"), "num_act_out, out_channels")},
+      {in("features", kHalfOrFloat, "rows, in_channels"),
+       in("filters", like("features"), kFilters[static_cast<int>(kForm)]), c_pairs_argument(),
+       c_counts_argument(), out("features_out", like("features"), "num_act_out, out_channels")},
       {kLimit},
       {kInverse, {"indice_num", "counts are within 0 .. rows", &check_counts, "indice_num features"}},
       steps,
       {&convolution_bytes, "indice_pairs indice_num features features_out"}};
 }
 
-consteval Draft backward_data_c(std::string_view op, std::string_view filters,
-                                std::initializer_list<ScalarSpec> scalars,
+template <Form kForm>
+consteval Draft backward_data_c(std::string_view op, std::initializer_list<ScalarSpec> scalars,
                                 std::initializer_list<DataCheck> checks, std::span<const StepSpec> steps) {
-  return Draft{
-      op,
-      "out_rows rows kd kh kw in_channels out_channels",
-      scalars,
-      {in("output_grad", kHalfOrFloat, "out_rows, out_channels"), in("filters", like("output_grad"), filters),
-       c_pairs_argument(), c_counts_argument(), out("input_grad", like("output_grad"), "rows, in_channels")},
-      {kLimit},
-      checks,
-      steps,
-      {&convolution_bytes, "indice_pairs indice_num output_grad input_grad"}};
+  return Draft{op,
+               "out_rows rows kd kh kw in_channels out_channels",
+               scalars,
+               {in("output_grad", kHalfOrFloat, "out_rows, out_channels"),
+                in("filters", like("output_grad"), kFlatFilters[static_cast<int>(kForm)]), c_pairs_argument(),
+                c_counts_argument(), out("input_grad", like("output_grad"), "rows, in_channels")},
+               {kLimit},
+               checks,
+               steps,
+               {&convolution_bytes, "indice_pairs indice_num output_grad input_grad"}};
 }
 inline constexpr ScalarSpec kDataLayout = choice("filters_layout", "NCHW NHWC HWCN NDHWC ARRAY NCDHW");
 inline constexpr DataCheck kDataCounts = {"indice_num", "counts are within 0 .. rows and 0 .. out_rows",
@@ -216,41 +225,30 @@ consteval Draft backward_filter_c(std::string_view op, std::span<const StepSpec>
       {&filter_gradient_bytes, "indice_pairs indice_num features output_grad"}};
 }
 
-// By Form.
-inline constexpr std::string_view kFilters[] = {"kd, kh, kw, in_channels, out_channels",
-                                                "out_channels, kd, kh, kw, in_channels",
-                                                "out_channels, in_channels, kd, kh, kw"};
-inline constexpr std::string_view kFlatFilters[] = {"kd?, kh, kw, in_channels, out_channels",
-                                                    "out_channels, kd?, kh, kw, in_channels",
-                                                    "out_channels, in_channels, kd?, kh, kw"};
-
 template <Form kForm>
 struct ForwardQuery {
   static constexpr const Signature& kSignature = signature([] {
-    return forward_c("mluOpGetIndiceConvolutionForwardWorkspaceSize", kFilters[static_cast<int>(kForm)],
-                     of_query(kForwardSteps));
+    return forward_c<kForm>("mluOpGetIndiceConvolutionForwardWorkspaceSize", of_query(kForwardSteps));
   });
 };
 template <Form kForm>
 struct Forward {
-  static constexpr const Signature& kSignature = signature([] {
-    return forward_c("mluOpIndiceConvolutionForward", kFilters[static_cast<int>(kForm)], kForwardSteps);
-  });
+  static constexpr const Signature& kSignature =
+      signature([] { return forward_c<kForm>("mluOpIndiceConvolutionForward", kForwardSteps); });
 };
 template <Form kForm>
 struct DataQuery {
   static constexpr const Signature& kSignature = signature([] {
-    return backward_data_c("mluOpGetIndiceConvolutionBackwardDataWorkspaceSize",
-                           kFlatFilters[static_cast<int>(kForm)], {scalar("inverse", 0, 1), kDataLayout},
-                           {kInverse, kDataCounts}, kDataQuerySteps);
+    return backward_data_c<kForm>("mluOpGetIndiceConvolutionBackwardDataWorkspaceSize",
+                                  {scalar("inverse", 0, 1), kDataLayout}, {kInverse, kDataCounts},
+                                  kDataQuerySteps);
   });
 };
 template <Form kForm>
 struct Data {
   static constexpr const Signature& kSignature = signature([] {
-    return backward_data_c(
-        "mluOpIndiceConvolutionBackwardData", kFlatFilters[static_cast<int>(kForm)],
-        {scalar("inverse", 0, 1), scalar("sub_m", 0, 1), kDataLayout},
+    return backward_data_c<kForm>(
+        "mluOpIndiceConvolutionBackwardData", {scalar("inverse", 0, 1), scalar("sub_m", 0, 1), kDataLayout},
         {kInverse,
          kDataCounts,
          {"sub_m",

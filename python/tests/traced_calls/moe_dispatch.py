@@ -3,7 +3,6 @@
 import torch
 
 MAP = torch.zeros(4, dtype=torch.int64)
-COUNT = torch.tensor([3, 1])
 
 CALLS = {
     "moe_dispatch_forward": {
@@ -36,10 +35,6 @@ CALLS = {
         **{"locations": MAP, "gates": torch.ones(4), "capacity": 2},
     },
     "moe_token_permute": {"tokens": torch.ones(4, 3), "indices": MAP, "num_out_tokens": 0},
-    "sort_chunks_by_idxs": {
-        **{"input": torch.ones(4, 3), "split_sizes": COUNT, "sorted_idxs": torch.tensor([1, 0])},
-        "probs": torch.ones(4),
-    },
 }
 WITHOUT_GRADIENT = {"moe_dispatch_backward", "moe_combine_backward", "moe_locations"}
 FREE_ROWS = {("moe_combine", "expert_output"), ("moe_combine_backward", "expert_output")}

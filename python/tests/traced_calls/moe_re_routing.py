@@ -14,6 +14,10 @@ CALLS = {
         "permute_token_idx": torch.arange(4),
         "idx_type": 0,
     },
+    "sort_chunks_by_idxs": {
+        **{"input": torch.ones(4, 3), "split_sizes": COUNT[0], "sorted_idxs": torch.tensor([1, 0])},
+        "probs": torch.ones(4),
+    },
 }
 WRONG = [
     ("moe_re_routing", {"idx_type": 2}),

@@ -183,15 +183,23 @@ class SparseConvolution(SparseModule):
         if self.conv1x1:
             return x.with_features(self._multiply(x.features))
         pairs = self.find_pairs(x)
+        rows = x.features.shape[0]
+        out_rows = (pairs.indices if self.inverse else pairs.out_indices).shape[0]
+        filters = self.filters_along(pairs)
+        needs_gradient = torch.is_grad_enabled() and x.features.requires_grad
         features = indice_convolution(
             x.features,
-            self.filters_along(pairs),
+            filters,
             pairs.indice_pairs,
             pairs.indice_num,
-            (pairs.indices if self.inverse else pairs.out_indices).shape[0],
+            out_rows,
             bias=self.bias,
             inverse=self.inverse,
             subm=self.subm,
+            index=pairs.index(rows, out_rows, inverse=self.inverse, subm=self.subm),
+            grad_index=pairs.index(out_rows, rows, inverse=not self.inverse, subm=self.subm)
+            if needs_gradient
+            else None,
         )
         is_named = self.indice_key is not None and not self.inverse
         named = x.named(self.indice_key, pairs) if is_named else x.indice_dict

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import torch
 
+from turnout.torch.convolution import indice_convolution_index
 from turnout.torch.nn.traced_rows import two_rows_or_more
 from turnout.torch.sparse_conv import get_indice_pairs
 
@@ -49,6 +50,22 @@ class Pairs:
     out_indices: torch.Tensor
     indice_pairs: torch.Tensor
     indice_num: torch.Tensor
+    _indexes: dict[tuple[int, int, bool, bool], torch.Tensor] = field(default_factory=dict, repr=False)
+
+    def index(self, rows: int, out_rows: int, *, inverse: bool, subm: bool) -> torch.Tensor | None:
+        """The index of these pairs for convolutions from ``rows`` to ``out_rows`` rows, built once.
+
+        None while a program is traced: there the operator builds it in each call.
+        """
+        if torch.compiler.is_compiling() or type(self.indice_pairs) is not torch.Tensor:
+            return None
+        key = rows, out_rows, inverse, subm
+        if key not in self._indexes:
+            with torch.inference_mode(False):
+                self._indexes[key] = indice_convolution_index(
+                    self.indice_pairs, self.indice_num, rows, out_rows, inverse=inverse, subm=subm
+                )
+        return self._indexes[key]
 
     @classmethod
     def build(
