@@ -215,9 +215,8 @@ void global_avg_pool_forward(const Frame& frame, const ConstTensor& features, co
 void global_max_pool_backward(const Frame& frame, const ConstTensor& features,
                               const ConstTensor& features_out, const ConstTensor& output_grad,
                               const ConstTensor& indices, const Tensor& input_grad) {
-  constexpr const Signature& kOp = kGlobalMaxPoolBackward;
   Context& context = frame.context;
-  Call call(frame, kOp, {features, features_out, output_grad, indices, input_grad}, {});
+  Call call(frame, kGlobalMaxPoolBackward, {features, features_out, output_grad, indices, input_grad}, {});
   if (call.nothing_to_do()) return;
   visit_lane(features.dtype, [&](auto type) {
     using Lane = typename decltype(type)::type;
@@ -227,7 +226,7 @@ void global_max_pool_backward(const Frame& frame, const ConstTensor& features,
     const std::size_t own = 4 * array_bytes<Lane>(channels);  // three widened rows, and the result
     call.chose("rows", threads);
     Scratch& scratch = call.scratch(batches.scratch_bytes() + static_cast<std::size_t>(threads) * own);
-    batches.read(call, kOp.op, indices, scratch);
+    batches.read(call, kGlobalMaxPoolBackward.op, indices, scratch);
     auto* memory = scratch.take<std::byte>(0);
     const auto& kernels = matrix::kernels<Lane>(context.isa());
     const LaneRows<Lane> values{kernels, features}, maxima{kernels, features_out},
@@ -250,9 +249,8 @@ void global_max_pool_backward(const Frame& frame, const ConstTensor& features,
 
 void global_avg_pool_backward(const Frame& frame, const ConstTensor& output_grad, const ConstTensor& indices,
                               const Tensor& input_grad) {
-  constexpr const Signature& kOp = kGlobalAvgPoolBackward;
   Context& context = frame.context;
-  Call call(frame, kOp, {output_grad, indices, input_grad}, {});
+  Call call(frame, kGlobalAvgPoolBackward, {output_grad, indices, input_grad}, {});
   if (call.nothing_to_do()) return;
   visit_lane(output_grad.dtype, [&](auto type) {
     using Lane = typename decltype(type)::type;
@@ -264,7 +262,7 @@ void global_avg_pool_backward(const Frame& frame, const ConstTensor& output_grad
     Scratch& scratch =
         call.scratch(batches.scratch_bytes() + array_bytes<std::byte>(batches.size() * row_bytes) +
                      2 * array_bytes<Lane>(channels));
-    batches.read(call, kOp.op, indices, scratch);
+    batches.read(call, kGlobalAvgPoolBackward.op, indices, scratch);
     // All rows of a batch element get the same gradient.
     auto* shares = scratch.take<std::byte>(batches.size() * row_bytes);
     auto *wide = scratch.take<Lane>(channels), *share = scratch.take<Lane>(channels);
