@@ -198,8 +198,8 @@ void rnnt_logprobs_simple_backward(const Frame& frame, const ConstTensor& lm, co
                                    const ConstTensor& py_grad, const Tensor& lm_grad, const Tensor& am_grad,
                                    std::int64_t termination_symbol) {
   Context& context = frame.context;
-  constexpr const Signature& kOp = kRnntLogprobsSimpleBackward;
-  Call call(frame, kOp, {lm, am, symbols, slot_of(boundary), normalizer, px_grad, py_grad, lm_grad, am_grad},
+  Call call(frame, kRnntLogprobsSimpleBackward,
+            {lm, am, symbols, slot_of(boundary), normalizer, px_grad, py_grad, lm_grad, am_grad},
             {termination_symbol});
   if (call.nothing_to_do()) return;
   const SimpleShape shape(lm, am, px_grad.shape[2], termination_symbol);
@@ -213,7 +213,8 @@ void rnnt_logprobs_simple_backward(const Frame& frame, const ConstTensor& lm, co
     Scratch& scratch =
         call.scratch(Lattices::scratch_bytes(shape.lattice, false) + Plan::shared_bytes(shape) +
                      static_cast<std::size_t>(workers) * worker_bytes);
-    const Lattices lattices(call, shape.lattice, {kOp.op, &symbols, nullptr, boundary, 0, shape.classes},
+    const Lattices lattices(call, shape.lattice,
+                            {kRnntLogprobsSimpleBackward.op, &symbols, nullptr, boundary, 0, shape.classes},
                             scratch);
     Plan plan(shape, lattices, context.isa(),
               {static_cast<const T*>(lm.data), static_cast<const T*>(am.data),

@@ -153,9 +153,8 @@ void rnnt_logprobs_simple_forward(const Frame& frame, const ConstTensor& lm, con
                                   const Tensor& py, const Tensor& normalizer, const Tensor& nan_at,
                                   std::int64_t termination_symbol) {
   Context& context = frame.context;
-  constexpr const Signature& kOp = kRnntLogprobsSimpleForward;
-  Call call(frame, kOp, {lm, am, symbols, slot_of(boundary), px, py, normalizer, nan_at},
-            {termination_symbol});
+  Call call(frame, kRnntLogprobsSimpleForward,
+            {lm, am, symbols, slot_of(boundary), px, py, normalizer, nan_at}, {termination_symbol});
   if (call.nothing_to_do()) return;
   const SimpleShape shape(lm, am, px.shape[2], termination_symbol);
   const std::int64_t batch = shape.lattice.batch;
@@ -169,7 +168,8 @@ void rnnt_logprobs_simple_forward(const Frame& frame, const ConstTensor& lm, con
     Scratch& scratch = call.scratch(Lattices::scratch_bytes(shape.lattice, false) +
                                     Plan::shared_bytes(shape) + array_bytes<std::int64_t>(batch * tiles) +
                                     static_cast<std::size_t>(workers) * worker_bytes);
-    const Lattices lattices(call, shape.lattice, {kOp.op, &symbols, nullptr, boundary, 0, shape.classes},
+    const Lattices lattices(call, shape.lattice,
+                            {kRnntLogprobsSimpleForward.op, &symbols, nullptr, boundary, 0, shape.classes},
                             scratch);
     auto* found = scratch.take<std::int64_t>(batch * tiles);
     Plan plan(shape, lattices, context.isa());
