@@ -168,21 +168,21 @@ void indice_convolution_backward_filter(const Frame& frame, const ConstTensor& f
                                         const ConstTensor& output_grad, const ConstTensor& indice_pairs,
                                         const ConstTensor& indice_num, const Tensor& filters_grad,
                                         const IndiceConvolutionParams& params) {
-  constexpr const Signature& kOp = kIndiceConvolutionBackwardFilter;
   Context& context = frame.context;
-  Call call(frame, kOp, {features, output_grad, indice_pairs, indice_num, filters_grad},
-            {params.inverse, params.subm});
+  Call call(frame, kIndiceConvolutionBackwardFilter,
+            {features, output_grad, indice_pairs, indice_num, filters_grad}, {params.inverse, params.subm});
   if (call.nothing_to_do()) return;
   const PairRows from{"features", params.inverse ? 1 : 0, features.shape[0]};
   const PairRows with{"output_grad", params.inverse ? 0 : 1, output_grad.shape[0]};
-  Pairs pairs = read_pairs(call, kOp.op, indice_pairs, indice_num, from, with, params.subm);
+  Pairs pairs = read_pairs(call, kIndiceConvolutionBackwardFilter.op, indice_pairs, indice_num, from, with,
+                           params.subm);
   visit_lane(features.dtype, [&](auto lane) {
     FilterGradientPlan<typename decltype(lane)::type> plan(
         pairs, {features.dtype, features.shape[1], output_grad.shape[1]}, context.threads(), context.isa());
     call.chose("chunks of pairs", plan.threads());
     Scratch& scratch = call.scratch(pairs.scratch_bytes() + plan.scratch_bytes());
-    keep_counts(call, kOp.op, indice_num, pairs, scratch);
-    check_pairs(context, call, kOp.op, pairs, from, with);
+    keep_counts(call, kIndiceConvolutionBackwardFilter.op, indice_num, pairs, scratch);
+    check_pairs(context, call, kIndiceConvolutionBackwardFilter.op, pairs, from, with);
     plan.run(context, {features.data, output_grad.data, filters_grad.data}, scratch);
   });
 }
