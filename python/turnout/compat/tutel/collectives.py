@@ -8,12 +8,14 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from turnout.torch.exchange import named_failures, world_size
+
 Group = Any  # a ProcessGroup, or None for all processes
 
 
 def get_world_size(group: Group = None) -> int:
     """How many processes the group has; 1 without torch.distributed."""
-    return dist.get_world_size(group) if dist.is_available() and dist.is_initialized() else 1
+    return world_size(group)
 
 
 def get_world_rank(group: Group = None) -> int:
@@ -24,7 +26,8 @@ def get_world_rank(group: Group = None) -> int:
 def barrier(group: Group = None) -> None:
     """Returns when all processes of the group are here."""
     if get_world_size(group) > 1:
-        dist.barrier(group=group)
+        with named_failures("barrier", group):
+            dist.barrier(group=group)
 
 
 def simple_all_reduce(
@@ -34,7 +37,8 @@ def simple_all_reduce(
     if get_world_size(group) == 1:
         return t
     output = t.contiguous() if inplace else t.clone(memory_format=torch.contiguous_format)
-    dist.all_reduce(output, op=op, group=group)
+    with named_failures("simple_all_reduce", group):
+        dist.all_reduce(output, op=op, group=group)
     return output
 
 
@@ -43,7 +47,8 @@ def simple_broadcast(t: torch.Tensor, src: int, group: Group = None) -> torch.Te
     if get_world_size(group) == 1:
         return t
     output = t.clone(memory_format=torch.contiguous_format)
-    dist.broadcast(output, src=src, group=group)
+    with named_failures("simple_broadcast", group):
+        dist.broadcast(output, src=src, group=group)
     return output
 
 
@@ -53,7 +58,8 @@ def simple_all_gather(t: torch.Tensor, group: Group = None) -> torch.Tensor:
     if world == 1:
         return t
     parts = [torch.empty_like(t, memory_format=torch.contiguous_format) for _ in range(world)]
-    dist.all_gather(parts, t.contiguous(), group=group)
+    with named_failures("simple_all_gather", group):
+        dist.all_gather(parts, t.contiguous(), group=group)
     return torch.cat(parts)
 
 
@@ -120,7 +126,8 @@ class _AllToAll(torch.autograd.Function):
     def forward(ctx, input, group):
         ctx.group = group
         output = torch.empty_like(input, memory_format=torch.contiguous_format)
-        dist.all_to_all_single(output, input.contiguous(), group=group)
+        with named_failures("all_to_all", group):
+            dist.all_to_all_single(output, input.contiguous(), group=group)
         return output
 
     @staticmethod

@@ -13,7 +13,12 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-from turnout.compat.tutel.collectives import all_to_all, get_world_rank, get_world_size
+from turnout.compat.tutel.collectives import (
+    all_to_all,
+    get_world_rank,
+    get_world_size,
+    simple_all_gather,
+)
 from turnout.compat.tutel.dispatcher import fast_decode, fast_encode
 from turnout.compat.tutel.parts import CosineTopGate, FfnExperts, LlamaFfnExperts, TopGate
 from turnout.compat.tutel.routing import (
@@ -22,6 +27,7 @@ from turnout.compat.tutel.routing import (
     gshard_loss,
     load_importance_loss,
 )
+from turnout.torch.exchange import in_graph
 
 _GATES = {"top": TopGate, "cosine_top": CosineTopGate}
 _EXPERTS = {"ffn": FfnExperts, "llama_ffn": LlamaFfnExperts}
@@ -238,6 +244,15 @@ class moe_layer(torch.nn.Module):  # noqa: N801 -- Tutel's name
         )
         return logits.dtype, critical, l_aux
 
+    def _check_capacity(self, own: int) -> None:
+        """All processes must have the same, or their exchange breaks."""
+        for rank, capacity in enumerate(simple_all_gather(torch.tensor([own]), self.group).tolist()):
+            if capacity != own:
+                raise RuntimeError(
+                    f"moe_layer: rank {rank} has capacity {capacity}, expected {own} as here: processes with "
+                    "different numbers of tokens need inequivalent_tokens=True or a capacity factor of 0"
+                )
+
     def forward(
         self,
         input: torch.Tensor,
@@ -267,6 +282,9 @@ class moe_layer(torch.nn.Module):  # noqa: N801 -- Tutel's name
         )
         self.dispatch_count = critical[-1]
         y = fast_encode(x.to(dtype).contiguous(), critical, self.is_postscore).to(x.dtype)
+        if get_world_size(self.group) > 1:
+            self._check_capacity(critical[4])
+            y = in_graph(y)
         y = all_to_all(y, 1, 0, group=self.group)
         y = self.experts(y.reshape(y.shape[0], y.shape[1], *kept), self)
         self.protected_shape = y.shape
