@@ -20,8 +20,10 @@ import torch.distributed as dist
 
 from turnout.torch import expert_parallel
 
-COUNT_BYTES = 8  # of a count in the first exchange, int64
-COMMON_COUNTS = 3  # width of a row, bytes of an element and experts per rank travel with the counts
+COUNT_BYTES = 8  # int64
+# Width of a row, bytes of an element and experts per rank travel with the counts; width and bytes of the
+# results travel before these.
+COMMON_COUNTS = 5
 
 
 @dataclass
@@ -58,7 +60,7 @@ def memory_steps(shape: Shape) -> list[tuple[str, int, int]]:
 
 
 def count_bytes(ranks: int, shape: Shape) -> int:
-    """What a rank sends to the others before its rows, so that they know how many come."""
+    """What a rank sends to the others before its rows and results, so that they know what comes."""
     return (ranks - 1) * (COMMON_COUNTS + shape.experts // ranks) * COUNT_BYTES
 
 
@@ -106,15 +108,15 @@ def simulate(ranks: int, skew: float, shape: Shape, machine: Machine) -> dict[st
     others = rows - np.diag(rows.diagonal())
     busiest = max(others.sum(0).max(), others.sum(1).max()) * shape.row_bytes()
     start = (ranks - 1) * machine.microseconds * 1e-6
-    # Counts, rows there and results back: the first is all latency.
-    exchange = 3 * start + 2 * busiest / (machine.gigabytes * 1e9)
+    # Counts, rows there, width of the results and results back; two of these are all latency.
+    exchange = 4 * start + 2 * busiest / (machine.gigabytes * 1e9)
     work = 4 * rows.sum(0).max() * shape.hidden * shape.inner / (machine.teraflops * 1e12)
     return {
         "sent": 2 * others.sum(1).mean() * shape.row_bytes(),
         "load": rows.sum(0).max() / rows.sum(0).mean(),
         "message": shape.rows() * shape.row_bytes() / ranks,
         "exchange": exchange,
-        "latency": 3 * start / exchange,
+        "latency": 4 * start / exchange,
         "work": work,
     }
 

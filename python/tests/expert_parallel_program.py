@@ -113,6 +113,13 @@ def another_width(rank, world):
     sentence = f"expert_parallel: rank {other} sends rows of {HIDDEN + other} "
     with pytest.raises(RuntimeError, match=sentence):
         turnout.torch.expert_parallel(tokens, indices, None, lambda rows, counts: rows, EXPERTS)
+
+    def experts(rows, counts):
+        return torch.ones(len(rows), 5 + rank)
+
+    sentence = f"expert_parallel: the experts of rank {other} return rows of {5 + other} elements of 4 bytes"
+    with pytest.raises(RuntimeError, match=sentence):
+        turnout.torch.expert_parallel(torch.ones(4, HIDDEN), indices, None, experts, EXPERTS)
     print("named")
 
 

@@ -228,7 +228,7 @@ def test_expert_parallel_scale(capsys):
     scale = load("expert_parallel_scale")
     shape = scale.Shape(tokens=10, choices=2, hidden=3, inner=4, experts=4)
     rows = np.array([[5, 15], [20, 0]])  # rank 0 sends 15 rows, rank 1 sends 20; and as many back
-    counts = 8 * (3 + 2)
+    counts = 8 * (5 + 2)
     assert scale.sent_bytes(rows, shape).tolist() == [2 * 35 * 12 + counts] * 2
     assert dict((name, forward) for name, forward, _ in scale.memory_steps(shape))["re-route"] == 4 * 12
     sizes = ["--tokens", "64", "--choices", "2", "--hidden", "8", "--inner", "8", "--experts", "8"]

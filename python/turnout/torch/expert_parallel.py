@@ -74,6 +74,7 @@ def expert_parallel(
             f"expert_parallel: experts returned shape {list(results.shape)}, expected "
             f"[{routed.shape[0]}, width]"
         )
+    exchange.check_results(results)
     returned = exchange.rows(in_graph(moe_re_routing_inverse(results, index)), received, sent)
     if gates is None:
         gates = torch.ones(indices.shape, dtype=returned.dtype)
@@ -91,13 +92,10 @@ class _Exchange:
     def counts(self, counts: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
         """How many rows each process ``[source, local expert]`` sends to this one."""
         # What all processes must agree on travels with the counts.
-        common = torch.tensor([rows.shape[1], rows.element_size(), counts.shape[1]])
-        message = torch.cat([common.expand(self.world, -1), counts], dim=1)
-        received = torch.empty_like(message)
-        self.run(received, message)
-        for source in range(self.world):
-            if received[source, :3].tolist() != common.tolist():
-                width, size, experts = received[source, :3].tolist()
+        common = [rows.shape[1], rows.element_size(), counts.shape[1]]
+        received = self.small(torch.cat([torch.tensor(common).expand(self.world, -1), counts], dim=1))
+        for source, (width, size, experts) in enumerate(received[:, :3].tolist()):
+            if [width, size, experts] != common:
                 raise RuntimeError(
                     f"expert_parallel: rank {source} sends rows of {width} elements of {size} bytes for "
                     f"{experts} experts a process, expected {common[0]} elements of {common[1]} bytes for "
@@ -106,6 +104,22 @@ class _Exchange:
             if bool((received[source] < 0).any()):
                 raise RuntimeError(f"expert_parallel: rank {source} sends a negative number of rows")
         return received[:, 3:].contiguous()
+
+    def check_results(self, results: torch.Tensor) -> None:
+        """All experts must return rows of one width: else gloo mixes them up, or ends the process."""
+        own = [results.shape[1], results.element_size()]
+        for source, (width, size) in enumerate(self.small(torch.tensor(own).repeat(self.world, 1)).tolist()):
+            if [width, size] != own:
+                raise RuntimeError(
+                    f"expert_parallel: the experts of rank {source} return rows of {width} elements of "
+                    f"{size} bytes, expected {own[0]} elements of {own[1]} bytes as here"
+                )
+
+    def small(self, message: torch.Tensor) -> torch.Tensor:
+        """Row r of ``message`` to rank r, and the row that each rank has for this one."""
+        received = torch.empty_like(message)
+        self.run(received, message)
+        return received
 
     def rows(self, rows: torch.Tensor, sent: list[int], received: list[int]) -> torch.Tensor:
         """``sent[r]`` rows to each rank r, and ``received[r]`` rows from it; differentiable."""
