@@ -254,7 +254,7 @@ class Layer:
         turnout.moe_combine(self.buffers, *routing, gates, out=self.output)
 
     def by_torch(self) -> None:
-        """Tutel's way: masks and running sums, tokens added to zeroed buffers, a weighted sum of gathered rows."""
+        """Tutel's way: masks and running sums, tokens added to zeros, a weighted sum of gathered rows."""
         gates, ids = self.choose()
         slots, _ = tutel_locations(ids, self.experts)
         valid = slots < self.capacity
