@@ -85,38 +85,35 @@ def call() -> Drawing:
         d.text(x + 62, 96, what, "small", middle=True)
         if number:
             d.arrow(x - 25, 52, x - 2, 52)
-    d.line((310, 16), (310, 110), kind="hot")
-    d.text(302, 14, "errors end here", "small")
-    d.text(440, 14, "nothing is written to results before the ranges", "small")
+    d.line((297, 22), (297, 104), kind="hot")
+    d.text(150, 14, "a wrong call ends before this line", "small", middle=True)
+    d.text(530, 14, "results are written by the ranges only", "small", middle=True)
     return d
 
 
 def moe_dispatch() -> Drawing:
-    d = Drawing(720, 300)
+    d = Drawing(740, 290)
     d.text(70, 22, "tokens, in order", "head", middle=True)
-    d.text(330, 22, "last[row]", "head", middle=True)
-    d.text(590, 22, "buffers of the experts", "head", middle=True)
+    d.text(432, 22, "last[row]", "head", middle=True)
+    d.text(570, 22, "buffers of the experts", "head", middle=True)
     kinds = "abcdab"
-    rows = [4, 1, 0, 4, None, 2]  # tokens 0 and 3 share row 4: the last one wins
+    rows = [4, 1, 0, 4, 2, None]  # tokens 0 and 3 share row 4: the last one wins
     for token, row in enumerate(rows):
         y = 40 + 40 * token
         winner = row is not None and row not in rows[token + 1 :]
         d.box(20, y, 100, 26, kinds[token] if winner else "none", f"token {token}")
         if winner:
-            d.arrow(122, y + 13, 518, 53 + 40 * row)
+            d.arrow(122, y + 13, 404, 53 + 40 * row)
         else:
-            d.text(
-                128, y + 18, "dropped: slot out of range" if row is None else "token 3 comes later", "small"
-            )
-    last = ["2", "1", "5", "-1", "3", "-1"]
+            d.text(128, y + 18, "slot out of range" if row is None else "a later token has its row", "small")
     for row in range(6):
         y = 40 + 40 * row
-        d.box(308, y, 44, 26, "none", last[row])
-        token = int(last[row])
-        d.box(
-            520, y, 100, 26, kinds[token] if token >= 0 else "none", f"gate x {token}" if token >= 0 else "0"
-        )
-        d.text(632, y + 18, f"expert {row // 2}, slot {row % 2}", "small")
+        writers = [token for token in range(6) if rows[token] == row]
+        last = writers[-1] if writers else -1
+        d.box(410, y, 44, 26, "none", str(last))
+        d.arrow(458, y + 13, 496, y + 13)
+        d.box(500, y, 120, 26, kinds[last] if writers else "none", f"gate x token {last}" if writers else "0")
+        d.text(630, y + 18, f"expert {row // 2}, slot {row % 2}", "small")
     return d
 
 

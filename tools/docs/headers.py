@@ -63,7 +63,8 @@ def page(header: Path, domain: str, table: Callable[[str], str | None]) -> str:
     seen: set[str] = set()
     for item in items(header):
         text = _markdown(item.comment)
-        declaration = _MACROS.sub("", item.declaration)
+        declaration, behind = _split_comment(_MACROS.sub("", item.declaration))
+        text = "\n\n".join(filter(None, [text, behind]))
         if declaration.startswith("inline ") and "{" in declaration:
             if "default_context()" in declaration and parts:
                 parts[-1] = parts[-1].removesuffix("\n`````") + _WITHOUT_CONTEXT + "\n`````"
@@ -103,6 +104,13 @@ def _complete(declaration: str) -> bool:
     if code.count("{") != code.count("}") or code.count("(") != code.count(")"):
         return False
     return code.endswith(";") or (code.endswith("}") and "(" in code)
+
+
+def _split_comment(declaration: str) -> tuple[str, str]:
+    """A declaration of one line, and the sentence behind it."""
+    if "\n" in declaration or not (match := re.fullmatch(r"(.*?;) *// (\w)(.*)", declaration)):
+        return declaration, ""
+    return match[1], _escaped(match[2].upper() + match[3] + ".")
 
 
 def _function(declaration: str) -> str | None:

@@ -10,7 +10,6 @@ and links to other files of the repository to copies of these. Comments in a pag
 
 from __future__ import annotations
 
-import fnmatch
 import importlib
 import os
 import re
@@ -87,8 +86,11 @@ class Stage:
         shutil.copyfile(ROOT / path, target)
 
     def page(self, path: Path) -> str:
-        parts = re.split(r"(^```.*?^```$)", (ROOT / path).read_text(), flags=re.DOTALL | re.MULTILINE)
-        return "".join(_existing(part) if part.startswith("```") else self.text(path, part) for part in parts)
+        text = (ROOT / path).read_text()
+        if path.name == "index.md":
+            text = _with_other_pages(text)
+        parts = re.split(r"(^```.*?^```$)", text, flags=re.DOTALL | re.MULTILINE)
+        return "".join(part if part.startswith("```") else self.text(path, part) for part in parts)
 
     def text(self, path: Path, text: str) -> str:
         text = _LINK.sub(lambda match: self.link(path, match), text)
@@ -112,18 +114,18 @@ class Stage:
         if page is None:
             page = goal.relative_to("docs") if goal.parts[0] == "docs" else Path("files") / goal
             self.copy(goal, page)
+            anchor = ""  # a line of a source file
         elif page.name == "index.md":
             anchor = ""
         relative = os.path.relpath(page, page_of(path).parent)
         return f"{image}[{label}]({relative}{anchor})"
 
 
-def _existing(block: str) -> str:
-    """A table of contents without the patterns that match no page; any other block as it is."""
-    if not block.startswith("```{toctree}"):
-        return block
-    pages = [page_of(path).with_suffix("").as_posix() for path in sources()]
-    return "\n".join(line for line in block.split("\n") if "*" not in line or fnmatch.filter(pages, line))
+def _with_other_pages(text: str) -> str:
+    """Replaces the line * of a table of contents by the pages that no other line of the text names."""
+    named = set(re.findall(r"^(?:.*<)?([\w/]+)>?$", text, flags=re.MULTILINE)) | {"index"}
+    pages = (page_of(path).with_suffix("").as_posix() for path in sources())
+    return re.sub(r"^\*$", "\n".join(page for page in pages if page not in named), text, flags=re.MULTILINE)
 
 
 def _picture(label: str, svg: str) -> str:
