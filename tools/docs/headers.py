@@ -90,6 +90,9 @@ def page(header: Path, domain: str, table: Callable[[str], str | None]) -> str:
 
 
 def _without_preprocessor(text: str) -> str:
+    text = re.sub(
+        r"^/\*[^\n]*\*/\n(?=#include)", "", text, flags=re.MULTILINE
+    )  # a comment about the file after it
     text = re.sub(r"^#.*?(?<!\\)\n", "", text, flags=re.DOTALL | re.MULTILINE)
     return re.sub(r"^TURNOUT_DTYPE_OF.*\n", "", text, flags=re.MULTILINE)
 
