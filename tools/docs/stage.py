@@ -89,6 +89,8 @@ class Stage:
         text = (ROOT / path).read_text()
         if path.name == "index.md":
             text = _with_other_pages(text)
+        if path.parts[0] == "src":
+            text = text.replace("\n", f"\n\n{_languages(path.parts[1])}\n", 1)
         parts = re.split(r"(^```.*?^```$)", text, flags=re.DOTALL | re.MULTILINE)
         return "".join(part if part.startswith("```") else self.text(path, part) for part in parts)
 
@@ -119,6 +121,17 @@ class Stage:
             anchor = ""
         relative = os.path.relpath(page, page_of(path).parent)
         return f"{image}[{label}]({relative}{anchor})"
+
+
+def _languages(family: str) -> str:
+    """Where the functions of a family are described in each language; "" for a part without functions."""
+    if not (ROOT / f"include/turnout/{family}.h").exists():
+        return ""
+    places = {"Python": f"python.md#{family}", "PyTorch": f"torch.md#{family}", "C++": f"cpp.md#{family}h"}
+    if (ROOT / f"include/turnout/mluop/{family}.h").exists():
+        places["C"] = f"c.md#{family}h"
+    links = (f"[{name}](../../docs/reference/{place})" for name, place in places.items())
+    return f"Functions in {', '.join(links)}."
 
 
 def _with_other_pages(text: str) -> str:
