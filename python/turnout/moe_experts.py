@@ -23,7 +23,7 @@ def grouped_mm(
 
     Args:
         input: ``[rows, depth]``, float32, float64, float16 or bfloat16.
-        weight: ``[groups, depth, columns]`` of the same dtype, with any strides: a transposed view is not copied.
+        weight: ``[groups, depth, columns]`` of the same dtype, with any strides; no copy is made.
         offs: ``[groups]``, int32 or int64: where each group ends, ascending, ``0 .. rows``.
         bias: ``[groups, columns]``.
         out: where to write, ``[rows, columns]``.

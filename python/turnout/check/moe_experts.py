@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -27,7 +28,7 @@ def grouped_mm_backward_weight(input, out_grad, *, offs):
     """The definition of ``turnout.grouped_mm_backward_weight``, in float64."""
     bounds = [0, *np.asarray(offs).tolist()]
     x, y = (np.asarray(a, np.float64) for a in (input, out_grad))
-    groups = [slice(a, b) for a, b in zip(bounds, bounds[1:], strict=False)]
+    groups = [slice(a, b) for a, b in itertools.pairwise(bounds)]
     return np.stack([x[g].T @ y[g] for g in groups]), np.stack([y[g].sum(axis=0) for g in groups])
 
 

@@ -6,6 +6,8 @@ import torch
 
 from turnout import _core
 from turnout.torch.library import define
+from turnout.torch.moe_permute import _permute
+from turnout.torch.moe_routing import _combine
 from turnout.torch.sentences import own_sentences
 
 __all__ = ["grouped_mm", "moe_experts"]
@@ -38,7 +40,9 @@ def _grouped_gradients(ctx, grad):
     grad = grad.contiguous()
     grad_input = _grouped(grad, weight.mT, offs) if needs_input else None
     grad_weight = grad_bias = None
-    if needs_weight or needs_bias:
+    if needs_weight and not needs_bias and weight.stride(1) == 1:  # gradients are laid out like the weights
+        grad_weight = _grouped_backward(grad, input, offs)[0].mT
+    elif needs_weight or needs_bias:
         grad_weight, grad_bias = _grouped_backward(input, grad, offs)
     return grad_input, grad_weight, None, grad_bias if needs_bias else None
 
@@ -57,136 +61,55 @@ def _grouped_backward_fake(input, out_grad, offs):
 # -- the expert block --------------------------------------------------------------------------------------
 
 
-class _Block:
-    """The expert block step by step, as its gradients need it: rows sorted by expert."""
+def _gate_and_up(a, interleaved, gated):
+    if not gated:
+        return a, None
+    return (a[:, ::2], a[:, 1::2]) if interleaved else a.chunk(2, dim=1)
 
-    def __init__(
-        self, x, ids, weights, w13, w2, w13_bias, w2_bias, activation, interleaved, gated, alpha, limit
-    ):
-        self.activation, self.interleaved, self.gated = activation, interleaved, gated
-        self.alpha, self.limit = alpha, limit
-        self.dtype = torch.promote_types(x.dtype, w13.dtype)
-        x, w13, w2 = (t.to(self.dtype) for t in (x, w13, w2))
-        experts = w13.shape[0]
-        keys = torch.where((ids >= 0) & (ids < experts), ids, experts).contiguous()
-        counts = torch.bincount(keys.flatten(), minlength=experts + 1)[:experts]
-        self.offs = counts.cumsum(0)
-        self.rows = int(counts.sum())
-        self.expert_of = torch.repeat_interleave(torch.arange(experts), counts)
-        x = x.contiguous()
-        permuted, self.places = _core.moe_token_permute(x, keys, None, None, True)
-        self.x = permuted[: self.rows]
-        self.w13, self.w2 = w13, w2
-        self.places = torch.where(self.places < self.rows, self.places, -1).view(keys.shape)
-        self.weights = weights.to(self.dtype).contiguous()
-        self.a = self.multiply(self.x, w13.mT, w13_bias)
-        self.h = self.activated()
-        self.y = self.multiply(self.h, w2.mT, w2_bias)
 
-    def multiply(self, rows, weight, bias=None):
-        bias = None if bias is None else bias.to(self.dtype).contiguous()
-        return _core.grouped_mm(rows.contiguous(), weight, self.offs, bias, None, True)
+def _activated(a, activation, interleaved, gated, alpha, limit):
+    gate, up = _gate_and_up(a, interleaved, gated)
+    match activation:
+        case "silu":
+            h = torch.nn.functional.silu(gate)
+        case "gelu":
+            h = torch.nn.functional.gelu(gate)
+        case "gelu_tanh":
+            h = torch.nn.functional.gelu(gate, approximate="tanh")
+        case "relu":
+            h = torch.relu(gate)
+        case _:
+            if limit is not None:
+                gate, up = gate.clamp(max=limit), up.clamp(-limit, limit)
+            h, up = gate * torch.sigmoid(alpha * gate), up + 1
+    return h if up is None else h * up
 
-    def halves(self):
-        """Gate and up columns; the up columns of a block without a gate are None."""
-        if not self.gated:
-            return self.a, None
-        if self.interleaved:
-            return self.a[:, ::2], self.a[:, 1::2]
-        inner = self.a.shape[1] // 2
-        return self.a[:, :inner], self.a[:, inner:]
 
-    def act(self, gate):
-        match self.activation:
-            case "silu":
-                return torch.nn.functional.silu(gate)
-            case "gelu":
-                return torch.nn.functional.gelu(gate)
-            case "gelu_tanh":
-                return torch.nn.functional.gelu(gate, approximate="tanh")
-            case "relu":
-                return torch.relu(gate)
-            case _:
-                return gate * torch.sigmoid(self.alpha * gate)
+def _composed(x, ids, weights, w13, w2, w13_bias, w2_bias, *options):
+    """The block out of differentiable operators, with the values between in the dtype of the weights.
 
-    def slope(self, gate):
-        """The derivative of act."""
-        one = torch.ones_like(gate)
-        match self.activation:
-            case "silu":
-                return torch.ops.aten.silu_backward(one, gate)
-            case "gelu":
-                return torch.ops.aten.gelu_backward(one, gate)
-            case "gelu_tanh":
-                return torch.ops.aten.gelu_backward(one, gate, approximate="tanh")
-            case "relu":
-                return (gate > 0).to(gate.dtype)
-            case _:
-                s = torch.sigmoid(self.alpha * gate)
-                return s * (1 + self.alpha * gate * (1 - s))
+    Choices without an expert are rows after those of all groups.
+    """
+    dtype = torch.promote_types(x.dtype, w13.dtype)
+    experts = w13.shape[0]
+    is_valid = (ids >= 0) & (ids < experts)
+    keys = torch.where(is_valid, ids, experts)
+    every = torch.arange(experts, dtype=keys.dtype, device=keys.device)
+    offs = torch.searchsorted(keys.flatten().sort().values, every, right=True)
+    rows, places = _permute(x.to(dtype), keys)
+    places = torch.where(is_valid, places.view(keys.shape), -1)
 
-    def clamped(self):
-        gate, up = self.halves()
-        if self.activation == "swigluoai":
-            if self.limit is not None:
-                gate, up = gate.clamp(max=self.limit), up.clamp(-self.limit, self.limit)
-            up = up + 1
-        return gate, up
+    def multiply(rows, weight, bias):
+        return _grouped(rows, weight.to(dtype).mT, offs, None if bias is None else bias.to(dtype))
 
-    def activated(self):
-        gate, up = self.clamped()
-        h = self.act(gate)
-        return h if up is None else h * up
-
-    def result(self):
-        return _core.moe_token_unpermute(self.y, self.places, self.weights, None, True)
-
-    def gradients(self, grad):
-        """Of the tokens, the weights of the sum, w13, w2 and the biases."""
-        grad = grad.to(self.dtype).contiguous()
-        y_grad, weights_grad = _core.moe_combine_backward(
-            grad, self.y, self.places, None, 1, self.weights, None, True
-        )
-        y_grad = y_grad.view(self.y.shape)
-        h_grad = self.multiply(y_grad, self.w2)
-        w2_grad = self.outer(y_grad, self.h)
-        gate, up = self.clamped()
-        slope = self.slope(gate)
-        if up is None:
-            a_grad = h_grad * slope
-        else:
-            gate_grad, up_grad = h_grad * up * slope, h_grad * self.act(gate)
-            if self.activation == "swigluoai" and self.limit is not None:
-                raw_gate, raw_up = self.halves()
-                gate_grad = gate_grad * (raw_gate <= self.limit)
-                up_grad = up_grad * (raw_up.abs() <= self.limit)
-            if self.interleaved:
-                a_grad = torch.stack((gate_grad, up_grad), 2).flatten(1)
-            else:
-                a_grad = torch.cat((gate_grad, up_grad), 1)
-        w13_grad = self.outer(a_grad, self.x)
-        x_grad = self.multiply(a_grad, self.w13)
-        x_grad = _core.moe_token_unpermute(x_grad, self.places, None, None, True)
-        return x_grad, weights_grad, w13_grad, w2_grad, self.sums(a_grad), self.sums(y_grad)
-
-    def outer(self, rows, with_rows):
-        return _core.grouped_mm_backward_weight(
-            rows.contiguous(), with_rows.contiguous(), self.offs, False, None, True
-        )[0]
-
-    def sums(self, rows):
-        """The sum of each expert's rows."""
-        return rows.new_zeros((len(self.offs), rows.shape[1])).index_add_(0, self.expert_of, rows)
+    h = _activated(multiply(rows, w13, w13_bias), *options)
+    y = multiply(h, w2, w2_bias)
+    return _combine(y, places, None, weights.to(torch.promote_types(weights.dtype, dtype)), 1).to(x.dtype)
 
 
 def _experts_cpu(
     x, ids, weights, w13, w2, w13_bias, w2_bias, activation, interleaved, gated, alpha, limit
 ):  # fmt: skip
-    if x.dtype == torch.float64:  # for gradcheck; the fused operator computes in float32
-        block = _Block(
-            x, ids, weights, w13, w2, w13_bias, w2_bias, activation, interleaved, gated, alpha, limit
-        )
-        return block.result()
     return _core.moe_experts(
         x.contiguous(), ids.contiguous(), weights.contiguous(), w13, w2, _contiguous(w13_bias),
         _contiguous(w2_bias), activation, interleaved, gated, alpha, limit, None, True,
@@ -203,31 +126,15 @@ def _experts_save(ctx, inputs, output):
 
 
 def _experts_gradients(ctx, grad):
-    tensors = ctx.saved_tensors
-    *grads, w13_bias_grad, w2_bias_grad = _experts_backward(grad, *tensors, *ctx.options)
-    x_grad, weights_grad, w13_grad, w2_grad = grads
-    needs = ctx.needs_input_grad
-    found = x_grad, None, weights_grad, w13_grad, w2_grad, w13_bias_grad, w2_bias_grad
-    return *(g if need else None for g, need in zip(found, needs[:7], strict=True)), *[None] * 5
-
-
-def _experts_backward_cpu(grad, x, ids, weights, w13, w2, w13_bias, w2_bias, *options):
-    block = _Block(x, ids, weights, w13, w2, w13_bias, w2_bias, *options)
-    like = x, weights, w13, w2, w13 if w13_bias is None else w13_bias, w2 if w2_bias is None else w2_bias
-    return tuple(g.to(t.dtype) for g, t in zip(block.gradients(grad), like, strict=True))
-
-
-def _experts_backward_fake(grad, x, ids, weights, w13, w2, w13_bias, w2_bias, *options):
-    first = w13.new_empty(w13.shape[:2]) if w13_bias is None else torch.empty_like(w13_bias)
-    second = w2.new_empty(w2.shape[:2]) if w2_bias is None else torch.empty_like(w2_bias)
-    return (
-        x.new_empty(x.shape),
-        weights.new_empty(weights.shape),
-        w13.new_empty(w13.shape),
-        w2.new_empty(w2.shape),
-        first,
-        second,
-    )
+    """Computes the values between once more, so that a forward pass keeps nothing but its arguments."""
+    needs = ctx.needs_input_grad[:7]
+    with torch.enable_grad():
+        # The gradients stop at these views: topk_weights usually depend on the tokens.
+        tensors = [t.view_as(t) if need else t for t, need in zip(ctx.saved_tensors, needs, strict=True)]
+        output = _composed(*tensors, *ctx.options)
+    wanted = [t for t, need in zip(tensors, needs, strict=True) if need]
+    found = iter(torch.autograd.grad(output, wanted, grad, create_graph=torch.is_grad_enabled()))
+    return *(next(found) if need else None for need in needs), *[None] * len(ctx.options)
 
 
 _BLOCK = (
@@ -247,12 +154,6 @@ _grouped_backward = define(
     _grouped_backward_fake,
     refuse=("input", "out_grad"),
 )
-_experts_backward = define(
-    f"moe_experts_backward(Tensor grad, {_BLOCK}) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
-    _experts_backward_cpu,
-    _experts_backward_fake,
-    refuse=("grad", "hidden_states", "topk_weights", "w13", "w2"),
-)
 _experts = define(
     f"moe_experts({_BLOCK}) -> Tensor",
     _experts_cpu,
@@ -260,6 +161,13 @@ _experts = define(
     save=_experts_save,
     backward=_experts_gradients,
 )
+
+
+def _without_values(tensor):
+    if tensor is None:
+        return None
+    dtype = torch.float32 if tensor.dtype == torch.float64 else tensor.dtype
+    return torch.empty_like(tensor, dtype=dtype, device="meta", requires_grad=False)
 
 
 @own_sentences()
@@ -289,12 +197,14 @@ def moe_experts(
 ) -> torch.Tensor:
     """:func:`turnout.moe_experts` with gradients for the tokens, ``topk_weights``, weights and biases.
 
-    The backward pass computes the values between again, so that only the arguments are kept. Its products have the
-    dtype of the weights.
+    The backward pass computes the values between again, so that only the arguments are kept. Its products
+    have the dtype of the weights. With float64 everything is float64, for ``torch.autograd.gradcheck``.
     """
     if transposed:
         w13, w2 = w13.mT, w2.mT
-    return _experts(
-        hidden_states, topk_ids, topk_weights, w13, w2, w13_bias, w2_bias, activation, interleaved, gated,
-        alpha, limit,
-    )  # fmt: skip
+    tensors = hidden_states, topk_ids, topk_weights, w13, w2, w13_bias, w2_bias
+    options = activation, interleaved, gated, alpha, limit
+    if hidden_states.dtype != torch.float64:
+        return _experts(*tensors, *options)
+    _experts(*(_without_values(t) for t in tensors), *options)  # checks shapes and options
+    return _composed(*tensors, *options)
