@@ -1,0 +1,26 @@
+"""The RNN-T loss with NumPy: its value, the gradient of the logits, and the best alignment, learned from one text."""
+
+import numpy as np
+
+import turnout
+
+frames, classes, blank = 12, 6, 0
+text = np.int64([[3, 1, 4]])
+random = np.random.default_rng(0)
+logits = random.standard_normal((1, frames, text.size + 1, classes), dtype=np.float32)
+
+for step in range(31):
+    px, py, normalizer, _ = turnout.rnnt_logprobs_joint_forward(logits, text, blank)
+    score, px_grad, py_grad = turnout.mutual_information_forward_backward(px, py)
+    if step % 10 == 0:
+        print(f"step {step:2}: loss {-score[0]:.4f}")
+    first = -score[0] if step == 0 else first
+    logits += turnout.rnnt_logprobs_joint_backward(logits, text, normalizer, px_grad, py_grad, blank)
+
+px, py, _, _ = turnout.rnnt_logprobs_joint_forward(logits, text, blank)
+at, best = turnout.rnnt_align(px, py)
+print(
+    f"the best path emits {text[0].tolist()} at the frames {at[0].tolist()}, with log-probability {best[0]:.4f}"
+)
+assert -score[0] < 0.2 * first
+assert (np.diff(at[0]) >= 0).all()
