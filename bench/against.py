@@ -39,7 +39,7 @@ class Build:
 
 
 def serve(folder: str | None) -> None:
-    """Answers questions: a family gives the names of its calls, a name the time of a burst in microseconds."""
+    """Answers questions: a family with the names of its calls, a name with the microseconds of a burst."""
     if folder is not None:
         sys.path.insert(0, folder)
     import calls

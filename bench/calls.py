@@ -1,6 +1,6 @@
 """Calls of each family at sizes that grow by a scale, with outputs that are reused: NumPy and turnout alone.
 
-For comparisons of Turnout with itself: of two builds (against.py), of sizes and numbers of threads (scaling.py).
+For comparisons of Turnout with itself: two builds (against.py), sizes and numbers of threads (scaling.py).
 """
 
 from __future__ import annotations

@@ -263,7 +263,7 @@ def fma_peak() -> float | None:
 
 
 def record(comparisons: list[Comparison], path: Path, command: str) -> None:
-    """Writes all numbers with the machine, the date and the command as JSON, from which the plots are made."""
+    """Writes all numbers with machine, date and command as JSON, from which the plots are made."""
     path.parent.mkdir(parents=True, exist_ok=True)
     machine = {"cpu": _cpu(), "cpus": os.cpu_count(), "python": platform.python_version()}
     machine |= {key: str(value) for key, value in turnout._core.info().items()}

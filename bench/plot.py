@@ -11,7 +11,6 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
-
 # SVG without a background, in a grey that is readable on white and on black.
 INK = "#808080"
 COLORS = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color", "grid.color")
@@ -68,7 +67,7 @@ def bars(comparisons: list[dict]) -> plt.Figure:
 
 
 def panels(comparisons: list[dict]) -> plt.Figure:
-    """Nanoseconds per element over the number of elements: a panel for each series, a line for each program."""
+    """Nanoseconds per element over the number of elements: a panel for each series, a line per program."""
     series = list(dict.fromkeys(comparison["series"] for comparison in comparisons))
     columns = 3
     rows = -(-len(series) // columns)

@@ -42,8 +42,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument(
         "--against",
         metavar="REV",
-        help="a git revision; compares its build with this one, in turns, and fails if a call is slower by more "
-        "than 5 %%",
+        help="a git revision; compares its build with this one, in turns, and fails if a call is slower by "
+        "more than 5 %%",
     )
     parser.add_argument("--build", type=Path, help=argparse.SUPPRESS)  # ./dev says where it has built REV
     arguments = parser.parse_args()

@@ -1,4 +1,4 @@
-"""What a process does with the tokens that an all-to-all brought it: from the order of senders to that of experts."""
+"""Tokens that an all-to-all brought, in the order of their senders, are grouped by expert, and put back."""
 
 import numpy as np
 
