@@ -6,6 +6,7 @@ import argparse
 import inspect
 import os
 import sys
+from collections.abc import Sequence
 from operator import attrgetter
 
 import turnout
@@ -29,7 +30,7 @@ def _range_of(scalar: _core.ScalarRow) -> str:
     return f"{scalar['min']} or more" if scalar["max"] == _LARGEST else f"{scalar['min']} .. {scalar['max']}"
 
 
-def _print_table(rows: list[tuple[str, ...]]) -> None:
+def _print_table(rows: Sequence[tuple[str, ...]]) -> None:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         print("  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

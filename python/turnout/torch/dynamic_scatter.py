@@ -182,6 +182,15 @@ def voxelize(
     ``[voxels, 3]`` and num_points_per_voxel, and with ``return_map`` point2voxel_map ``[points]``. The
     definition is that of :func:`turnout.voxelize`. ``points`` may be strided. There is no gradient: with
     limits, points that require grad are refused while grad mode is on.
+
+    Example:
+        >>> points = torch.tensor([[1.2, 0.3, 0.1], [1.9, 0.4, 0.2], [7.0, 2.5, 0.0], [99.0, 0.0, 0.0]])
+        >>> size, area = [2.0, 1.0, 4.0], [0.0, 0.0, -2.0, 8.0, 4.0, 2.0]  # metres
+        >>> turnout.torch.voxelize(points, size, area).tolist()  # z, y, x; the last point is outside
+        [[0, 0, 0], [0, 0, 0], [0, 2, 3], [-1, -1, -1]]
+        >>> voxels, coors, counts = turnout.torch.voxelize(points, size, area, max_points=5, max_voxels=100)
+        >>> coors.tolist(), counts.tolist()
+        ([[0, 0, 0], [0, 2, 3]], [2, 1])
     """
     size, range_ = _numbers("voxel_size", voxel_size, 3), _numbers("point_cloud_range", point_cloud_range, 6)
     if max_points == -1 and max_voxels == -1:
@@ -208,6 +217,16 @@ def dynamic_scatter(
 
     Under ``torch.compile`` the number of voxels is a size that depends on data; some releases of torch want
     ``torch._dynamo.config.capture_dynamic_output_shape_ops = True`` for that.
+
+    Example:
+        >>> feats = torch.tensor([[1.0, 5.0], [3.0, 4.0], [10.0, 0.0]], requires_grad=True)
+        >>> coors = torch.tensor([[0, 7], [0, 7], [0, 2]])  # the first two points share a voxel
+        >>> voxel_feats, voxel_coors = turnout.torch.dynamic_scatter(feats, coors, "mean")
+        >>> voxel_coors.tolist(), voxel_feats.tolist()
+        ([[0, 2], [0, 7]], [[10.0, 0.0], [2.0, 4.5]])
+        >>> voxel_feats.sum().backward()
+        >>> feats.grad.tolist()
+        [[0.5, 0.5], [0.5, 0.5], [1.0, 1.0]]
     """
     voxel_feats, voxel_coors, point2voxel_map, _ = _forward(feats, coors, reduce_type)
     return (voxel_feats, voxel_coors, point2voxel_map) if return_map else (voxel_feats, voxel_coors)

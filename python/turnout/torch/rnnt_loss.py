@@ -132,6 +132,17 @@ def rnnt_loss(
             else needs the logits for its gradient then says that they were modified.
         fastemit_lambda: FastEmit regularisation: gradients of symbols times ``1 + fastemit_lambda``. The
             loss stays.
+
+    Example:
+        >>> logits = torch.zeros(1, 2, 2, 4)  # two frames, one symbol, four equally likely classes
+        >>> symbols = torch.tensor([[3]])
+        >>> logits = logits.requires_grad_()
+        >>> loss = turnout.torch.rnnt_loss(logits, symbols, termination_symbol=0)
+        >>> round(loss.neg().exp().item(), 5)  # two ways of three steps: 2 / 4**3
+        0.03125
+        >>> loss.backward()
+        >>> [round(x, 4) for x in logits.grad[0, 0, 0].tolist()]
+        [-0.25, 0.25, 0.25, -0.25]
     """
     _check_options("rnnt_loss", rnnt_type, reduction)
     steps = joint_steps(
@@ -163,6 +174,15 @@ def rnnt_loss_simple(
         return_grad: as for :func:`rnnt_loss`; the gradients say what :func:`get_rnnt_prune_ranges` keeps.
 
         The other arguments are those of :func:`rnnt_loss`.
+
+    Example:
+        >>> lm, am = torch.zeros(1, 2, 4), torch.zeros(1, 2, 4)  # one symbol, two frames, four classes
+        >>> symbols = torch.tensor([[3]])
+        >>> loss, (px_grad, py_grad) = turnout.torch.rnnt_loss_simple(lm, am, symbols, 0, return_grad=True)
+        >>> round(loss.neg().exp().item(), 5)  # two ways of three steps: 2 / 4**3
+        0.03125
+        >>> [round(x, 4) for x in px_grad.flatten().tolist()]
+        [0.5, 0.5, 0.0]
     """
     _check_options("rnnt_loss_simple", rnnt_type, reduction)
     steps = simple_steps("rnnt_loss_simple", lm, am, symbols, termination_symbol, boundary, rnnt_type)
@@ -197,6 +217,13 @@ def rnnt_loss_smoothed(
 
     each at the symbol, and ``py`` likewise at the termination symbol. Rows of a batch depend on each other
     through the mean, and so do their gradients.
+
+    Example:
+        >>> lm, am = torch.zeros(1, 2, 4), torch.zeros(1, 2, 4)  # one symbol, two frames, four classes
+        >>> symbols = torch.tensor([[3]])
+        >>> loss = turnout.torch.rnnt_loss_smoothed(lm, am, symbols, 0, lm_only_scale=0.25, am_only_scale=0.0)
+        >>> round(loss.neg().exp().item(), 5)
+        0.03125
     """
     _check_options("rnnt_loss_smoothed", rnnt_type, reduction)
     steps = smoothed_steps(
@@ -233,6 +260,13 @@ def rnnt_loss_pruned(
             ``py = logsigmoid(logits[0])``, and the other classes share the rest.
 
         The other arguments are those of :func:`rnnt_loss`.
+
+    Example:
+        >>> logits = torch.zeros(1, 2, 2, 4)  # two frames that keep two positions, four classes
+        >>> symbols, ranges = torch.tensor([[3]]), torch.tensor([[[0, 1], [0, 1]]])
+        >>> loss = turnout.torch.rnnt_loss_pruned(logits, symbols, ranges, termination_symbol=0)
+        >>> round(loss.neg().exp().item(), 5)  # nothing is pruned here: 2 / 4**3, as that of rnnt_loss
+        0.03125
     """
     _check_options("rnnt_loss_pruned", rnnt_type, reduction)
     refuse_single_rows("rnnt_loss_pruned", ranges, symbols, rnnt_type)
@@ -282,6 +316,13 @@ def rnnt_loss_pruned_fused(
         activation: 'tanh', 'relu' or None.
 
         The other arguments are those of :func:`rnnt_loss_pruned`.
+
+    Example:
+        >>> am, lm, weight = torch.zeros(1, 2, 5), torch.zeros(1, 2, 5), torch.ones(4, 5)
+        >>> symbols, ranges = torch.tensor([[3]]), torch.tensor([[[0, 1], [0, 1]]])
+        >>> loss = turnout.torch.rnnt_loss_pruned_fused(am, lm, weight, None, "tanh", symbols, ranges, 0)
+        >>> round(loss.neg().exp().item(), 5)  # tanh(0) gives equal logits: 2 / 4**3
+        0.03125
     """
     _check_options("rnnt_loss_pruned_fused", rnnt_type, reduction)
     refuse_single_rows("rnnt_loss_pruned_fused", ranges, symbols, rnnt_type)

@@ -102,6 +102,15 @@ class VoxelIndex:
         voxel_points_count: ``[voxels]``, int32.
         first_point: ``[voxels]``, int32: the first point of each voxel, that with the smallest number. Found
             when it is asked for.
+
+    Example:
+        >>> index = turnout.torch.VoxelIndex(torch.tensor([[0, 7], [0, 7], [0, 2]]))
+        >>> index
+        VoxelIndex(3 points in 2 voxels)
+        >>> feats = torch.tensor([[1.0], [3.0], [10.0]], requires_grad=True)
+        >>> index.reduce(feats, "max").sum().backward()
+        >>> feats.grad.tolist()
+        [[0.0], [1.0], [1.0]]
     """
 
     @own_sentences("VoxelIndex")

@@ -39,6 +39,13 @@ class SparseConvolution(SparseModule):
 
     A class of another package derives from this and says how it lays out its weight, and what it does with
     ``indice_key``.
+
+    Example:
+        >>> sites = torch.tensor([[0, 0], [0, 1], [0, 5]], dtype=torch.int32)  # batch number, x
+        >>> x = turnout.torch.nn.SparseTensor(torch.tensor([[1.0], [2.0], [3.0]]), sites, [6], 1)
+        >>> layer = turnout.torch.nn.SparseConvolution(1, 1, 16, kernel_size=2, stride=2)
+        >>> layer(x)
+        SparseTensor(rows=2, channels=16, spatial_shape=[3], batch_size=1, dtype=torch.float32)
     """
 
     # Where the output channels are in `weight`: last, [k..., in, out], or first, [out, k..., in]. The
