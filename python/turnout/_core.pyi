@@ -1,4 +1,5 @@
 # Types of the extension module; src/doors/python/module.cc and src/*/python.cc are its sources.
+from collections.abc import Mapping
 from typing import Any, SupportsIndex, TypedDict
 
 from turnout.typing import (
@@ -68,8 +69,8 @@ def torch_runs() -> int: ...
 def stream_copy(to: Any, source: Any, /) -> None: ...
 def check_descriptions(
     op: str,
-    arguments: dict[str, tuple[str, tuple[int | None, ...]] | None],
-    scalars: dict[str, int | tuple[int | None, ...] | None],
+    arguments: Mapping[str, tuple[str, tuple[int | None, ...]] | None],
+    scalars: Mapping[str, int | tuple[int | None, ...] | None],
     /,
 ) -> None: ...
 def moe_dispatch_forward(

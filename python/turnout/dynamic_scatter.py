@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Generic, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from turnout import _core
 
@@ -256,12 +256,13 @@ class VoxelIndex(Generic[R]):
     def __init__(self, coors: Source[R]) -> None:
         self._index, arrays = _core.voxel_index(coors, False)
         self.voxel_coors, self.point2voxel_map, self.voxel_points_count = arrays
-        self.points: int = len(self.point2voxel_map)
-        self.voxels: int = len(self.voxel_points_count)
+        sized: tuple[Any, Any, Any] = arrays
+        self.points, self.voxels = len(sized[1]), len(sized[2])
 
     @functools.cached_property
     def first_point(self) -> R:
-        return _core.voxel_index_first_points(self._index)
+        first_point: R = _core.voxel_index_first_points(self._index)
+        return first_point
 
     def reduce(self, feats: Source[R2], reduce_type: ReduceType = "max", *, out: R2 | None = None) -> R2:
         """``voxel_feats`` of ``feats``: ``out``, or a new array."""

@@ -49,7 +49,7 @@ class ArrayApiObject(SupportsDLPack, Protocol):
 
 
 class TorchTensor(SupportsDLPack, Protocol[T_co]):
-    """A torch tensor; ``T_co``, which ``contiguous()`` returns, is ``torch.Tensor`` for its subclasses too."""
+    """A torch tensor, or one of a subclass: ``T_co``, which ``contiguous()`` returns, is ``torch.Tensor``."""
 
     def contiguous(self) -> T_co: ...
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 
 from turnout import _core
 from turnout.torch.library import define
 from turnout.torch.tracing import unknown_size
+
+if TYPE_CHECKING:
+    from turnout.typing import PoolInit
 
 __all__ = ["indice_avg_pool", "indice_convolution", "indice_convolution_index", "indice_max_pool"]
 
@@ -330,7 +335,7 @@ def indice_max_pool(
     indice_num: torch.Tensor,
     num_act_out: int,
     *,
-    init: str = "zero",
+    init: PoolInit = "zero",
 ) -> torch.Tensor:
     """The maximum of each window, along the pairs of :func:`turnout.get_indice_pairs`.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import torch
 
@@ -11,9 +11,10 @@ from turnout.torch.library import define
 from turnout.torch.sentences import own_sentences
 from turnout.torch.tracing import unknown_size, value_of
 
-__all__ = ["dynamic_scatter", "voxelize"]
+if TYPE_CHECKING:
+    from turnout.typing import Numbers, ReduceType
 
-Numbers = Any  # a sequence of numbers, an array or a tensor
+__all__ = ["dynamic_scatter", "voxelize"]
 
 
 def _contiguous(tensor):
@@ -157,7 +158,7 @@ _forward = define(
 # -- functions ---------------------------------------------------------------------------------------------
 
 
-def _numbers(name: str, values: Numbers, count: int) -> list[float]:
+def _numbers(name: str, values: Any, count: int) -> list[float]:
     plain = values.tolist() if hasattr(values, "tolist") else values
     if isinstance(plain, str) or not hasattr(plain, "__iter__"):
         raise TypeError(
@@ -166,6 +167,28 @@ def _numbers(name: str, values: Numbers, count: int) -> list[float]:
     return [float(value) for value in plain]
 
 
+@overload
+def voxelize(points: torch.Tensor, voxel_size: Numbers, point_cloud_range: Numbers) -> torch.Tensor: ...
+@overload
+def voxelize(
+    points: torch.Tensor,
+    voxel_size: Numbers,
+    point_cloud_range: Numbers,
+    *,
+    max_points: int,
+    max_voxels: int,
+    return_map: Literal[False] = False,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]: ...
+@overload
+def voxelize(
+    points: torch.Tensor,
+    voxel_size: Numbers,
+    point_cloud_range: Numbers,
+    *,
+    max_points: int,
+    max_voxels: int,
+    return_map: Literal[True],
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]: ...
 @own_sentences()
 def voxelize(
     points: torch.Tensor,
@@ -201,9 +224,21 @@ def voxelize(
     return results if return_map else results[:3]
 
 
+@overload
+def dynamic_scatter(
+    feats: torch.Tensor,
+    coors: torch.Tensor,
+    reduce_type: ReduceType = "max",
+    *,
+    return_map: Literal[False] = False,
+) -> tuple[torch.Tensor, torch.Tensor]: ...
+@overload
+def dynamic_scatter(
+    feats: torch.Tensor, coors: torch.Tensor, reduce_type: ReduceType = "max", *, return_map: Literal[True]
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]: ...
 @own_sentences()
 def dynamic_scatter(
-    feats: torch.Tensor, coors: torch.Tensor, reduce_type: str = "max", *, return_map: bool = False
+    feats: torch.Tensor, coors: torch.Tensor, reduce_type: ReduceType = "max", *, return_map: bool = False
 ) -> tuple[torch.Tensor, ...]:
     """Reduces the features of the points of each voxel to one row: 'max', 'mean' or 'sum'.
 

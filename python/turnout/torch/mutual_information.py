@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal, overload
 
 import torch
 
@@ -150,6 +151,21 @@ _both = define(
 # -- the signatures that users of k2 know ------------------------------------------------------------------
 
 
+@overload
+def mutual_information_recursion(
+    px: torch.Tensor,
+    py: torch.Tensor,
+    boundary: torch.Tensor | None = None,
+    return_grad: Literal[False] = False,
+) -> torch.Tensor: ...
+@overload
+def mutual_information_recursion(
+    px: torch.Tensor, py: torch.Tensor, boundary: torch.Tensor | None = None, *, return_grad: Literal[True]
+) -> tuple[torch.Tensor, tuple[torch.Tensor, torch.Tensor]]: ...
+@overload
+def mutual_information_recursion(
+    px: torch.Tensor, py: torch.Tensor, boundary: torch.Tensor | None, return_grad: bool
+) -> torch.Tensor | tuple[torch.Tensor, tuple[torch.Tensor, torch.Tensor]]: ...
 @own_sentences()
 def mutual_information_recursion(
     px: torch.Tensor, py: torch.Tensor, boundary: torch.Tensor | None = None, return_grad: bool = False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 
@@ -17,6 +17,7 @@ __all__ = [
     "get_rnnt_logprobs_smoothed",
 ]
 
+RnntType = Literal["regular", "modified", "constrained"]
 RNNT_TYPES = ("regular", "modified", "constrained")
 _is_in_torch_func = torch._C._are_functorch_transforms_active
 
@@ -530,7 +531,7 @@ def get_rnnt_logprobs(
     am: torch.Tensor,
     symbols: torch.Tensor,
     termination_symbol: int,
-    rnnt_type: str = "regular",
+    rnnt_type: RnntType = "regular",
     boundary: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The steps ``(px, py)`` of :func:`rnnt_loss_simple`.
@@ -551,7 +552,7 @@ def get_rnnt_logprobs_joint(
     logits: torch.Tensor,
     symbols: torch.Tensor,
     termination_symbol: int,
-    rnnt_type: str = "regular",
+    rnnt_type: RnntType = "regular",
     boundary: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The steps ``(px, py)`` of :func:`rnnt_loss`.
@@ -576,7 +577,7 @@ def get_rnnt_logprobs_smoothed(
     lm_only_scale: float = 0.1,
     am_only_scale: float = 0.1,
     boundary: torch.Tensor | None = None,
-    rnnt_type: str = "regular",
+    rnnt_type: RnntType = "regular",
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The steps ``(px, py)`` of :func:`rnnt_loss_smoothed`.
 
@@ -601,7 +602,7 @@ def get_rnnt_logprobs_pruned(
     ranges: torch.Tensor,
     termination_symbol: int,
     boundary: torch.Tensor | None,
-    rnnt_type: str = "regular",
+    rnnt_type: RnntType = "regular",
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The steps ``(px, py)`` of :func:`rnnt_loss_pruned`.
 

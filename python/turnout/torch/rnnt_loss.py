@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Literal, overload
+
 import torch
 
 from turnout.torch.mutual_information import mutual_information_recursion
 from turnout.torch.rnnt_logprobs import (
+    RnntType,
     Steps,
     fused_steps,
     is_modified,
@@ -25,6 +28,7 @@ __all__ = [
 ]
 
 Grads = tuple[torch.Tensor, torch.Tensor]
+Reduction = Literal["none", "mean", "sum"]
 _REDUCTIONS = ("none", "mean", "sum")
 
 
@@ -70,8 +74,11 @@ def _loss(
         px = px + delay_penalty * ((frames.to(px.dtype).reshape(-1, 1, 1) - 1) / 2 - t)
     if fastemit_lambda != 0:
         px = ScaledGradient.apply(px, 1 + fastemit_lambda)
-    result = mutual_information_recursion(px, py, boundary, return_grad)
-    scores, grads = result if return_grad else (result, None)
+    grads = None
+    if return_grad:
+        scores, grads = mutual_information_recursion(px, py, boundary, return_grad=True)
+    else:
+        scores = mutual_information_recursion(px, py, boundary)
     # The recursion drops some NaN. A factor makes the gradients NaN too.
     factor = torch.ones_like(scores).masked_fill(steps.is_bad, torch.nan)
     loss = -scores * factor
@@ -81,18 +88,48 @@ def _loss(
         loss = loss.mean()
     elif reduction == "sum":
         loss = loss.sum()
-    return (loss, grads) if return_grad else loss
+    return loss if grads is None else (loss, grads)
 
 
+@overload
+def rnnt_loss(
+    logits: torch.Tensor,
+    symbols: torch.Tensor,
+    termination_symbol: int,
+    boundary: torch.Tensor | None = None,
+    rnnt_type: RnntType = "regular",
+    delay_penalty: float = 0.0,
+    reduction: Reduction = "mean",
+    *,
+    return_grad: Literal[False] = False,
+    zero_infinity: bool = False,
+    overwrite_logits: bool = False,
+    fastemit_lambda: float = 0.0,
+) -> torch.Tensor: ...
+@overload
+def rnnt_loss(
+    logits: torch.Tensor,
+    symbols: torch.Tensor,
+    termination_symbol: int,
+    boundary: torch.Tensor | None = None,
+    rnnt_type: RnntType = "regular",
+    delay_penalty: float = 0.0,
+    reduction: Reduction = "mean",
+    *,
+    return_grad: Literal[True],
+    zero_infinity: bool = False,
+    overwrite_logits: bool = False,
+    fastemit_lambda: float = 0.0,
+) -> tuple[torch.Tensor, Grads]: ...
 @own_sentences()
 def rnnt_loss(
     logits: torch.Tensor,
     symbols: torch.Tensor,
     termination_symbol: int,
     boundary: torch.Tensor | None = None,
-    rnnt_type: str = "regular",
+    rnnt_type: RnntType = "regular",
     delay_penalty: float = 0.0,
-    reduction: str = "mean",
+    reduction: Reduction = "mean",
     *,
     return_grad: bool = False,
     zero_infinity: bool = False,
@@ -151,6 +188,36 @@ def rnnt_loss(
     return _loss(steps, boundary, delay_penalty, reduction, return_grad, zero_infinity, fastemit_lambda)
 
 
+@overload
+def rnnt_loss_simple(
+    lm: torch.Tensor,
+    am: torch.Tensor,
+    symbols: torch.Tensor,
+    termination_symbol: int,
+    boundary: torch.Tensor | None = None,
+    rnnt_type: RnntType = "regular",
+    delay_penalty: float = 0.0,
+    reduction: Reduction = "mean",
+    return_grad: Literal[False] = False,
+    *,
+    zero_infinity: bool = False,
+    fastemit_lambda: float = 0.0,
+) -> torch.Tensor: ...
+@overload
+def rnnt_loss_simple(
+    lm: torch.Tensor,
+    am: torch.Tensor,
+    symbols: torch.Tensor,
+    termination_symbol: int,
+    boundary: torch.Tensor | None = None,
+    rnnt_type: RnntType = "regular",
+    delay_penalty: float = 0.0,
+    reduction: Reduction = "mean",
+    *,
+    return_grad: Literal[True],
+    zero_infinity: bool = False,
+    fastemit_lambda: float = 0.0,
+) -> tuple[torch.Tensor, Grads]: ...
 @own_sentences()
 def rnnt_loss_simple(
     lm: torch.Tensor,
@@ -158,9 +225,9 @@ def rnnt_loss_simple(
     symbols: torch.Tensor,
     termination_symbol: int,
     boundary: torch.Tensor | None = None,
-    rnnt_type: str = "regular",
+    rnnt_type: RnntType = "regular",
     delay_penalty: float = 0.0,
-    reduction: str = "mean",
+    reduction: Reduction = "mean",
     return_grad: bool = False,
     *,
     zero_infinity: bool = False,
@@ -189,6 +256,40 @@ def rnnt_loss_simple(
     return _loss(steps, boundary, delay_penalty, reduction, return_grad, zero_infinity, fastemit_lambda)
 
 
+@overload
+def rnnt_loss_smoothed(
+    lm: torch.Tensor,
+    am: torch.Tensor,
+    symbols: torch.Tensor,
+    termination_symbol: int,
+    lm_only_scale: float = 0.1,
+    am_only_scale: float = 0.1,
+    boundary: torch.Tensor | None = None,
+    rnnt_type: RnntType = "regular",
+    delay_penalty: float = 0.0,
+    reduction: Reduction = "mean",
+    return_grad: Literal[False] = False,
+    *,
+    zero_infinity: bool = False,
+    fastemit_lambda: float = 0.0,
+) -> torch.Tensor: ...
+@overload
+def rnnt_loss_smoothed(
+    lm: torch.Tensor,
+    am: torch.Tensor,
+    symbols: torch.Tensor,
+    termination_symbol: int,
+    lm_only_scale: float = 0.1,
+    am_only_scale: float = 0.1,
+    boundary: torch.Tensor | None = None,
+    rnnt_type: RnntType = "regular",
+    delay_penalty: float = 0.0,
+    reduction: Reduction = "mean",
+    *,
+    return_grad: Literal[True],
+    zero_infinity: bool = False,
+    fastemit_lambda: float = 0.0,
+) -> tuple[torch.Tensor, Grads]: ...
 @own_sentences()
 def rnnt_loss_smoothed(
     lm: torch.Tensor,
@@ -198,9 +299,9 @@ def rnnt_loss_smoothed(
     lm_only_scale: float = 0.1,
     am_only_scale: float = 0.1,
     boundary: torch.Tensor | None = None,
-    rnnt_type: str = "regular",
+    rnnt_type: RnntType = "regular",
     delay_penalty: float = 0.0,
-    reduction: str = "mean",
+    reduction: Reduction = "mean",
     return_grad: bool = False,
     *,
     zero_infinity: bool = False,
@@ -233,6 +334,40 @@ def rnnt_loss_smoothed(
     return _loss(steps, boundary, delay_penalty, reduction, return_grad, zero_infinity, fastemit_lambda)
 
 
+@overload
+def rnnt_loss_pruned(
+    logits: torch.Tensor,
+    symbols: torch.Tensor,
+    ranges: torch.Tensor,
+    termination_symbol: int,
+    boundary: torch.Tensor | None = None,
+    rnnt_type: RnntType = "regular",
+    delay_penalty: float = 0.0,
+    reduction: Reduction = "mean",
+    use_hat_loss: bool = False,
+    *,
+    return_grad: Literal[False] = False,
+    zero_infinity: bool = False,
+    overwrite_logits: bool = False,
+    fastemit_lambda: float = 0.0,
+) -> torch.Tensor: ...
+@overload
+def rnnt_loss_pruned(
+    logits: torch.Tensor,
+    symbols: torch.Tensor,
+    ranges: torch.Tensor,
+    termination_symbol: int,
+    boundary: torch.Tensor | None = None,
+    rnnt_type: RnntType = "regular",
+    delay_penalty: float = 0.0,
+    reduction: Reduction = "mean",
+    use_hat_loss: bool = False,
+    *,
+    return_grad: Literal[True],
+    zero_infinity: bool = False,
+    overwrite_logits: bool = False,
+    fastemit_lambda: float = 0.0,
+) -> tuple[torch.Tensor, Grads]: ...
 @own_sentences()
 def rnnt_loss_pruned(
     logits: torch.Tensor,
@@ -240,9 +375,9 @@ def rnnt_loss_pruned(
     ranges: torch.Tensor,
     termination_symbol: int,
     boundary: torch.Tensor | None = None,
-    rnnt_type: str = "regular",
+    rnnt_type: RnntType = "regular",
     delay_penalty: float = 0.0,
-    reduction: str = "mean",
+    reduction: Reduction = "mean",
     use_hat_loss: bool = False,
     *,
     return_grad: bool = False,
@@ -277,20 +412,60 @@ def rnnt_loss_pruned(
     return _loss(steps, boundary, delay_penalty, reduction, return_grad, zero_infinity, fastemit_lambda)
 
 
+@overload
+def rnnt_loss_pruned_fused(
+    am: torch.Tensor,
+    lm: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None,
+    activation: Literal["tanh", "relu"] | None,
+    symbols: torch.Tensor,
+    ranges: torch.Tensor,
+    termination_symbol: int,
+    boundary: torch.Tensor | None = None,
+    rnnt_type: RnntType = "regular",
+    delay_penalty: float = 0.0,
+    reduction: Reduction = "mean",
+    use_hat_loss: bool = False,
+    *,
+    return_grad: Literal[False] = False,
+    zero_infinity: bool = False,
+    fastemit_lambda: float = 0.0,
+) -> torch.Tensor: ...
+@overload
+def rnnt_loss_pruned_fused(
+    am: torch.Tensor,
+    lm: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None,
+    activation: Literal["tanh", "relu"] | None,
+    symbols: torch.Tensor,
+    ranges: torch.Tensor,
+    termination_symbol: int,
+    boundary: torch.Tensor | None = None,
+    rnnt_type: RnntType = "regular",
+    delay_penalty: float = 0.0,
+    reduction: Reduction = "mean",
+    use_hat_loss: bool = False,
+    *,
+    return_grad: Literal[True],
+    zero_infinity: bool = False,
+    fastemit_lambda: float = 0.0,
+) -> tuple[torch.Tensor, Grads]: ...
 @own_sentences()
 def rnnt_loss_pruned_fused(
     am: torch.Tensor,
     lm: torch.Tensor,
     weight: torch.Tensor,
     bias: torch.Tensor | None,
-    activation: str | None,
+    activation: Literal["tanh", "relu"] | None,
     symbols: torch.Tensor,
     ranges: torch.Tensor,
     termination_symbol: int,
     boundary: torch.Tensor | None = None,
-    rnnt_type: str = "regular",
+    rnnt_type: RnntType = "regular",
     delay_penalty: float = 0.0,
-    reduction: str = "mean",
+    reduction: Reduction = "mean",
     use_hat_loss: bool = False,
     *,
     return_grad: bool = False,

@@ -74,9 +74,12 @@ def _scalars(bound: Scalars) -> Scalars:
         return {"spatial_shape": space, **dict.fromkeys((*_VECTORS[:-1], "output_shape"), ())}
     vectors = {name: bound[name] * dims if len(bound[name]) == 1 else bound[name] for name in _VECTORS}
     output_shape: tuple[int | None, ...] = (None,) * dims
-    if None not in space:
+    known = [extent for extent in space if extent is not None]
+    if len(known) == dims:
+        kernel_size, stride, padding, dilation, output_padding = vectors.values()
         output_shape = _core.indice_pairs_output_shape(
-            space, *vectors.values(), bound["subm"], bound["transpose"]
+            *(known, kernel_size, stride, padding, dilation, output_padding),
+            *(bound["subm"], bound["transpose"]),
         )
     kernel = [extent if k == -1 else k for k, extent in zip(vectors["kernel_size"], space, strict=True)]
     if bound["subm"]:

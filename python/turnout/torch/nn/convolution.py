@@ -208,8 +208,8 @@ class SparseConvolution(SparseModule):
             if needs_gradient
             else None,
         )
-        is_named = self.indice_key is not None and not self.inverse
-        named = x.named(self.indice_key, pairs) if is_named else x.indice_dict
+        key = None if self.inverse else self.indice_key
+        named = x.indice_dict if key is None else x.named(key, pairs)
         return x.at(features, *self.out_sites(x, pairs), named)
 
     def filters_along(self, pairs: Pairs) -> torch.Tensor:

@@ -67,10 +67,13 @@ class SparseSequential(SparseModule):
     def __getitem__(self, index: int) -> torch.nn.Module:
         if not -len(self) <= index < len(self):
             raise IndexError(f"{type(self).__name__}: index {index} is out of range for {len(self)} modules")
-        return list(self._modules.values())[index]
+        return self._in_order()[index]
+
+    def _in_order(self) -> list[torch.nn.Module]:
+        return [module for module in self._modules.values() if module is not None]
 
     def forward(self, x: Any) -> Any:
-        for module in self._modules.values():
+        for module in self._in_order():
             if isinstance(x, SparseTensor) and not isinstance(module, SparseModule):
                 x = self.replace_features(x, features_of(module, x))
             else:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 
 from turnout.torch.convolution import indice_avg_pool, indice_max_pool
@@ -12,6 +14,9 @@ from turnout.torch.nn.module import SparseModule
 from turnout.torch.nn.tensor import SparseTensor
 from turnout.torch.sentences import own_sentences
 from turnout.torch.sparse_conv import Ints
+
+if TYPE_CHECKING:
+    from turnout.typing import PoolInit
 
 
 class SparsePool(SparseModule):
@@ -88,7 +93,7 @@ class SparseMaxPool(SparsePool):
         ([[0, 0], [0, 2]], [[2.0], [3.0]])
     """
 
-    init = "lowest"  # or "zero": no maximum is below 0
+    init: PoolInit = "lowest"  # or "zero": no maximum is below 0
 
     def pool(self, features: torch.Tensor, pairs: Pairs) -> torch.Tensor:
         return indice_max_pool(
