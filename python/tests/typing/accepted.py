@@ -13,14 +13,18 @@ from turnout.typing import Array, NumPyArray
 class Exported:
     """An array of a library that has DLPack and nothing else."""
 
-    def __dlpack__(self, *, stream: int | None = None) -> object: ...
-    def __dlpack_device__(self) -> tuple[int, int]: ...
+    def __dlpack__(self, *, stream: int | None = None) -> object:
+        raise NotImplementedError
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        raise NotImplementedError
 
 
 class OfAnArrayApi(Exported):
     """One of a library that follows the array API standard."""
 
-    def __array_namespace__(self, *, api_version: str | None = None) -> object: ...
+    def __array_namespace__(self, *, api_version: str | None = None) -> object:
+        raise NotImplementedError
 
 
 def numpy_arrays(x: NDArray[np.float32], i: NDArray[np.int64], b: NDArray[np.bool_]) -> None:
