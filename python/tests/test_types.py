@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-import turnout
-
 pytestmark = pytest.mark.torch
 
 ROOT = Path(__file__).parents[2]

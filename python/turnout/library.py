@@ -96,13 +96,13 @@ def show_config() -> None:
     """Prints version, instruction sets, threads, idle memory and whether turnout.torch can be imported.
 
     Example:
-        >>> turnout.show_config()  # doctest: +ELLIPSIS
-        version          0.1.0
-        instruction set  avx512_dl (this CPU has sse4, avx2, avx512, avx512_dl)
-        threads          2
-        output cache     0 MB idle, at most 512 MB
-        scratch memory   0 MB idle
-        turnout.torch    available
+        >>> turnout.show_config()
+        version          ...
+        instruction set  ...
+        threads          ...
+        output cache     ... MB idle, at most ... MB
+        scratch memory   ... MB idle
+        turnout.torch    ...available...
     """
     info = _core.info()
     has_torch = importlib.util.find_spec("torch") is not None
