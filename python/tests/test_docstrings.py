@@ -26,11 +26,10 @@ def module_of(name):
 
 
 def documented(module):
-    """The public functions and classes of a module, by name. Strings and modules have no docstring of theirs."""
+    """The public functions and classes of a module, by name; constants and modules are left out."""
     names = {name: getattr(module, name) for name in module.__all__}
-    return {
-        name: value for name, value in names.items() if inspect.isfunction(value) or inspect.isclass(value)
-    }
+    kinds = (inspect.isfunction, inspect.isclass)
+    return {name: value for name, value in names.items() if any(is_one(value) for is_one in kinds)}
 
 
 @pytest.mark.parametrize(
@@ -44,7 +43,7 @@ def test_everything_public_has_a_docstring_with_an_example(name):
 
 @pytest.mark.parametrize("name", [module_of(f"turnout.compat.{name}") for name in COMPAT])
 def test_names_of_other_packages_have_a_docstring_and_their_module_an_example(name):
-    """What such a name does is in the documentation of its package. One example shows how it is imported here."""
+    """What a name does is in the documentation of its package; one example shows how it is imported here."""
     module = importlib.import_module(name)
     assert [one for one, value in documented(module).items() if not inspect.getdoc(value)] == []
     assert ">>> " in module.__doc__

@@ -1,4 +1,4 @@
-"""What type checkers say: they accept right calls, reject wrong ones, and find nothing in the package itself."""
+"""Type checkers accept right calls, reject wrong ones, and find nothing in the package itself."""
 
 import inspect
 import json
@@ -27,9 +27,11 @@ def test_there_are_wrong_calls():
 def errors_of_mypy():
     """(file, line, message) of all errors; the package and the calls are checked in one run."""
     done = subprocess.run(
-        [sys.executable, "-m", "mypy", "--strict", "--config-file", ROOT / "pyproject.toml"]
-        + ["--cache-dir", ROOT / "build/mypy", "--no-error-summary", "--hide-error-context"]
-        + [ROOT / "python/turnout", CALLS / "accepted.py", CALLS / "rejected.py"],
+        [
+            *(sys.executable, "-m", "mypy", "--strict", "--config-file", ROOT / "pyproject.toml"),
+            *("--cache-dir", ROOT / "build/mypy", "--no-error-summary", "--hide-error-context"),
+            *(ROOT / "python/turnout", CALLS / "accepted.py", CALLS / "rejected.py"),
+        ],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -42,8 +44,10 @@ def errors_of_mypy():
 
 def errors_of_basedpyright():
     done = subprocess.run(
-        [sys.executable, "-m", "basedpyright", "--outputjson", "--pythonpath", sys.executable]
-        + ["--project", ROOT / "pyproject.toml", CALLS / "accepted.py", CALLS / "rejected.py"],
+        [
+            *(sys.executable, "-m", "basedpyright", "--outputjson", "--pythonpath", sys.executable),
+            *("--project", ROOT / "pyproject.toml", CALLS / "accepted.py", CALLS / "rejected.py"),
+        ],
         cwd=ROOT,
         capture_output=True,
         text=True,

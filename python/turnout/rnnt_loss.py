@@ -138,7 +138,7 @@ def rnnt_logprobs_pruned_forward(
             ``px = logits[symbol] - logsumexp(logits[1:]) + logsigmoid(-z)`` with ``z = logits[0]``. Then no
             symbol is 0.
 
-        The other arguments are those of the joint form.
+    The other arguments are those of the joint form.
 
     Returns:
         px, py: as in the joint form; -inf for positions that a frame does not have.
@@ -216,7 +216,7 @@ def rnnt_logprobs_fused_forward(
         bias: ``[classes]`` or None.
         activation: "tanh", "relu" or "none".
 
-        The other arguments and the results are those of the pruned form.
+    The other arguments and the results are those of the pruned form.
 
     Example:
         >>> am, lm = np.zeros((1, 2, 5), np.float32), np.zeros((1, 2, 5), np.float32)
@@ -292,7 +292,7 @@ def rnnt_logprobs_simple_forward(
         lm: ``[batch, symbols + 1, classes]``.
         am: ``[batch, frames, classes]``, dtype of ``lm``.
 
-        The other arguments are those of the joint form.
+    The other arguments are those of the joint form.
 
     Returns:
         px, py: as in the joint form.

@@ -240,7 +240,7 @@ def rnnt_loss_simple(
         am: ``[batch, frames, classes]``, dtype of ``lm``.
         return_grad: as for :func:`rnnt_loss`; the gradients say what :func:`get_rnnt_prune_ranges` keeps.
 
-        The other arguments are those of :func:`rnnt_loss`.
+    The other arguments are those of :func:`rnnt_loss`.
 
     Example:
         >>> lm, am = torch.zeros(1, 2, 4), torch.zeros(1, 2, 4)  # one symbol, two frames, four classes
@@ -394,7 +394,7 @@ def rnnt_loss_pruned(
         use_hat_loss: the blank, which must be 0, has a probability of its own,
             ``py = logsigmoid(logits[0])``, and the other classes share the rest.
 
-        The other arguments are those of :func:`rnnt_loss`.
+    The other arguments are those of :func:`rnnt_loss`.
 
     Example:
         >>> logits = torch.zeros(1, 2, 2, 4)  # two frames that keep two positions, four classes
@@ -490,7 +490,7 @@ def rnnt_loss_pruned_fused(
         bias: ``[classes]`` or None.
         activation: 'tanh', 'relu' or None.
 
-        The other arguments are those of :func:`rnnt_loss_pruned`.
+    The other arguments are those of :func:`rnnt_loss_pruned`.
 
     Example:
         >>> am, lm, weight = torch.zeros(1, 2, 5), torch.zeros(1, 2, 5), torch.ones(4, 5)
