@@ -1,4 +1,4 @@
-// Included before every C++ file of the copy that tools/mutate.py builds. The copy has a number at each place
+// Included by the files with mutants in the copy that tools/mutate.py builds. They have a number at each place
 // that can be changed; the variable TURNOUT_MUTANT chooses the one that is changed in this process.
 //
 //   a < b           a < turnout_mutants::at(7) < b              7: a >= b, 8: a <= b
@@ -8,6 +8,7 @@
 // The operators between at() and its neighbours bind as the one they replace did. What is evaluated by the
 // compiler stays as it is.
 #pragma once
+#pragma clang diagnostic ignored "-Weverything"  // of the files that include this, too
 
 #include <unistd.h>
 
@@ -19,7 +20,8 @@
 namespace turnout_mutants {
 
 // What the process evaluated, by number: 1 of integers or pointers, 2 of anything else.
-inline unsigned char reached[TURNOUT_MUTANT_COUNT];
+inline constexpr int kMost = 8192;
+inline unsigned char reached[kMost];
 
 inline int active_number() {
   const char* text = std::getenv("TURNOUT_MUTANT");

@@ -5,9 +5,10 @@
       --record                    write the results into docs/mutants.md
 
 A copy of the sources in build/mutants has all the changes, each behind a number (tools/mutant.h), and is
-built once, with the address sanitizer. Each test says which numbers it evaluates; a mutant then runs with the
-tests that reach it, the shortest first, until one fails. A mutant that survives must be in tools/mutants.txt
-with a reason, and at least 90 % of the mutants of each folder must be killed.
+built once, like the preset asan: files without mutants are in the compiler's cache after ./dev asan. Each
+test says which numbers it evaluates; a mutant then runs with the tests that reach it, the shortest first,
+until one fails. A mutant that survives must be in tools/mutants.txt with a reason, and at least 90 % of the
+mutants of each folder must be killed.
 """
 
 import argparse
@@ -16,7 +17,6 @@ import datetime
 import json
 import os
 import resource
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -24,28 +24,39 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from mutation_sites import Mutant, rewrite, sources
+from mutation_sites import Mutant, folders, rewrite, sources
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build/mutants"
 TREE = BUILD / "tree"
 REASONS = ROOT / "tools/mutants.txt"
 PAGE = ROOT / "docs/mutants.md"
+ISAS = "src/simd/isa.cc"
 LEAST = 90.0
 JOBS = 2
 LONGEST_TEST = 6.0  # seconds; longer tests do not run
 SECONDS_OF_TESTS = 40.0  # per mutant
 SECONDS_AT_ONCE = 4.0  # per process
-# These programs test threads and conversions, which have no mutants.
+# Beside those of the family. The other folders run all of test_programs but those of threads and conversions.
+PROGRAMS_OF_EACH_FAMILY = ["aclnn_test", "c_api_test", "c_order_test", "negative_test"]
 LEFT_OUT = {"half_test", "parallel_test"}
+# Adds the listener to the programs with GTest.
+LISTENER = """
+get_property(programs DIRECTORY PROPERTY BUILDSYSTEM_TARGETS)
+foreach(program ${programs})
+  if(program MATCHES "_test$")
+    target_sources(${program} PRIVATE ${PROJECT_SOURCE_DIR}/tools/mutant_listener.cc)
+  endif()
+endforeach()
+"""
 
 
 @dataclass
 class Test:
     program: Path
     name: str  # of GTest; "" runs the whole program, a fuzzer
-    seconds: float = 0.0
-    reached: bytes = b""
+    seconds: float
+    reached: dict[int, int]  # the numbers of mutants, with their kinds as in mutant.h
 
 
 def write_if_changed(path: Path, text: str) -> None:
@@ -54,41 +65,44 @@ def write_if_changed(path: Path, text: str) -> None:
         path.write_text(text)
 
 
-def make_tree() -> list[Mutant]:
-    """Copies the sources, with all mutants in them."""
+def make_tree(chosen: list[str]) -> list[Mutant]:
+    """Copies the sources, with all mutants of the chosen folders in them."""
     changed, mutants = {}, []
     for path in sources(ROOT):
-        changed[path], found = rewrite(path, ROOT, 1 + len(mutants))
-        mutants += found
-    listed = ["git", "ls-files", "CMakeLists.txt", "cmake", "include", "src", "tests", "tools/mutant.h"]
+        text, found = rewrite(path, ROOT, 1 + len(mutants))
+        if found and found[0].family in chosen:
+            changed[path] = f'#include "{TREE}/tools/mutant.h"\n{text}'
+            mutants += found
+    # The tests then run for the first instruction set alone.
+    changed[ROOT / ISAS] = "#undef TURNOUT_MOST_ISA\n#define TURNOUT_MOST_ISA 0\n" + (ROOT / ISAS).read_text()
+    changed[ROOT / "tests/CMakeLists.txt"] = (ROOT / "tests/CMakeLists.txt").read_text() + LISTENER
+    listed = ["git", "ls-files", "CMake*", "cmake", "include", "src", "tests", "tools/mutant*"]
     files = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
     for name in files:
         path = ROOT / name
         write_if_changed(TREE / name, changed.get(path) or path.read_text())
-    for path in [*TREE.rglob("*.h"), *TREE.rglob("*.cc")]:
-        if path.relative_to(TREE).as_posix() not in files:
+    for path in [*(TREE / "src").rglob("*.*"), *(TREE / "tests").rglob("*.*")]:
+        if path.is_file() and path.relative_to(TREE).as_posix() not in files:
             path.unlink()
     return mutants
 
 
-def build(count: int) -> None:
-    room = (count // 1024 + 1) * 1024  # rounded, so that a new mutant does not recompile every file
-    mutant = f"-DTURNOUT_MUTANT_COUNT={room} -include {TREE}/tools/mutant.h"
-    launcher = ["-DCMAKE_CXX_COMPILER_LAUNCHER=ccache"] if shutil.which("ccache") else []
-    options = {
-        "CMAKE_BUILD_TYPE": "None",
-        "CMAKE_C_COMPILER": "clang",
-        "CMAKE_CXX_COMPILER": "clang++",
-        "CMAKE_CXX_FLAGS": f"-std=c++20 -O1 -w {mutant}",
-        "TURNOUT_SANITIZE": "address",
-        "TURNOUT_MOST_ISA": "sse4",
-        "TURNOUT_BUILD_BENCH": "OFF",
-        "TURNOUT_WERROR": "OFF",
-    }
-    configure = ["cmake", "-G", "Ninja", "-S", TREE, "-B", BUILD / "build", *launcher]
-    configure += [f"-D{name}={value}" for name, value in options.items()]
-    subprocess.run(configure, check=True, stdout=subprocess.DEVNULL)
-    subprocess.run(["cmake", "--build", BUILD / "build", "--", f"-j{JOBS}", "--quiet"], check=True)
+def programs_of(chosen: list[str]) -> list[str]:
+    """The programs that test these folders; none: all."""
+    families = {path.parent.name for path in ROOT.glob("src/*/operators.cc")}
+    if not families.issuperset(chosen):
+        return []
+    return PROGRAMS_OF_EACH_FAMILY + [f"{name}_{kind}" for name in chosen for kind in ("test", "fuzz_once")]
+
+
+def build(programs: list[str]) -> None:
+    settings = os.environ | {"CCACHE_BASEDIR": str(TREE), "CCACHE_NOHASHDIR": "1"}
+    targets = programs or ["test_programs"]
+    compile_tests = ["cmake", "--build", "--preset", "asan", "--target", *targets, "--", f"-j{JOBS}"]
+    for line in (["cmake", "--preset", "asan"], compile_tests):
+        done = subprocess.run(line, cwd=TREE, env=settings, capture_output=True, text=True)
+        if done.returncode != 0:
+            sys.exit(done.stdout + done.stderr)
 
 
 def run(program: Path, names: list[str], environment: dict[str, str], seconds: float) -> tuple[bool, float]:
@@ -101,75 +115,57 @@ def run(program: Path, names: list[str], environment: dict[str, str], seconds: f
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
     line = [str(program)]
-    if names != [""]:
+    if program.name.endswith("_test"):
         line += ["--gtest_filter=" + ":".join(names), "--gtest_fail_fast", "--gtest_brief=1"]
-    sanitizer = "detect_leaks=0:allocator_may_return_null=1:symbolize=0"
-    settings = os.environ | {"ASAN_OPTIONS": sanitizer} | environment
+    settings = os.environ | {"ASAN_OPTIONS": "detect_leaks=0:symbolize=0"} | environment
     before = time.monotonic()
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     with tempfile.TemporaryDirectory() as folder:
-        child = subprocess.Popen(
-            line,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env=settings,
-            cwd=folder,
-            preexec_fn=limit,
-        )
+        child = subprocess.Popen(line, env=settings, cwd=folder, preexec_fn=limit, **quiet)
         while True:
             pid, status, usage = os.wait4(child.pid, os.WNOHANG)
             if pid != 0:
                 child.returncode = os.waitstatus_to_exitcode(status)
                 return child.returncode == 0, usage.ru_utime + usage.ru_stime
-            # A deadlock uses no CPU time.
-            if time.monotonic() - before > 60 + 20 * seconds:
+            if time.monotonic() - before > 120 + 20 * seconds:  # a deadlock uses no CPU time
                 child.kill()
             time.sleep(0.005)
 
 
-def tests_of(program: Path) -> list[Test]:
-    if program.name.endswith("_fuzz_once"):
-        return [Test(program, "")]
-    listing = subprocess.run([program, "--gtest_list_tests"], capture_output=True, text=True, check=True)
-    tests, suite = [], ""
-    for line in listing.stdout.splitlines():
-        if line.startswith("  "):
-            tests.append(Test(program, suite + line.split()[0]))
-        elif line.split("#")[0].strip().endswith("."):
-            suite = line.split()[0]
-    return tests
-
-
-def try_out(test: Test, count: int) -> str:
-    """Runs a test without a mutant, and notes its time and what it reaches. Returns a complaint, or ""."""
+def try_out(program: Path) -> list[Test]:
+    """Runs the tests of a program without a mutant, and notes their times and what they reach."""
     with tempfile.TemporaryDirectory() as folder:
-        passed, test.seconds = run(test.program, [test.name], {"TURNOUT_REACHED": folder}, 30)
-        reached = bytearray(count + 1)
-        for path in Path(folder).iterdir():
-            for i, kind in enumerate(path.read_bytes()[: count + 1]):
-                reached[i] = reached[i] or kind
-        test.reached = bytes(reached)
-    if test.seconds > LONGEST_TEST:
-        test.reached = b""
-        return ""
-    return "" if passed else f"{test.program.name} {test.name} fails without a mutant"
+        tests, bytes_of = Path(folder) / "tests", Path(folder) / "bytes"
+        bytes_of.mkdir()
+        variables = {"TURNOUT_REACHED_TESTS": str(tests), "TURNOUT_REACHED": str(bytes_of)}
+        passed, seconds = run(program, ["*"], variables, 3600)
+        if not passed:
+            sys.exit(f"{program.name} fails without a mutant")
+        if not tests.exists():  # a fuzzer
+            last = max(bytes_of.iterdir(), key=lambda path: path.stat().st_mtime).read_bytes()
+            return [Test(program, "", seconds, {i: kind for i, kind in enumerate(last) if kind})]
+        found = []
+        for line in tests.read_text().splitlines():
+            name, cpu, *reached = line.split()
+            numbers = dict(map(int, pair.split(":")) for pair in reached)
+            found.append(Test(program, name, float(cpu), numbers))
+        return found
 
 
-def try_tests(count: int) -> list[Test]:
-    folder = BUILD / "build/tests"
-    programs = [path for path in folder.iterdir() if path.name.endswith(("_test", "_fuzz_once"))]
-    tests = [test for path in sorted(programs) if path.name not in LEFT_OUT for test in tests_of(path)]
+def try_tests(programs: list[str]) -> list[Test]:
+    built = sorted((TREE / "build/asan/tests").iterdir())
+    names = programs or [path.name for path in built if path.name.endswith(("_test", "_fuzz_once"))]
+    chosen = [path for path in built if path.name in names and path.name not in LEFT_OUT]
     with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
-        complaints = [line for line in pool.map(lambda test: try_out(test, count), tests) if line]
-    if complaints:
-        sys.exit("\n".join(complaints))
-    long = [f"{test.program.name} {test.name}" for test in tests if not test.reached]
+        tests = [test for some in pool.map(try_out, chosen) for test in some]
+    long = [f"{test.program.name} {test.name}" for test in tests if test.seconds > LONGEST_TEST]
     print(f"{len(tests)} tests; not used, as they take over {LONGEST_TEST:g} s: {', '.join(long) or 'none'}")
-    return sorted((test for test in tests if test.reached), key=lambda test: test.seconds)
+    return sorted((test for test in tests if test.seconds <= LONGEST_TEST), key=lambda test: test.seconds)
 
 
 def killer(mutant: Mutant, tests: list[Test]) -> str:
     """The tests of which one fails with the mutant; nothing if it survives."""
-    reaching = [test for test in tests if test.reached[mutant.number]]
+    reaching = [test for test in tests if mutant.number in test.reached]
     spent = 0.0
     while reaching and spent < SECONDS_OF_TESTS:
         program, together, seconds = reaching[0].program, [], 0.0
@@ -193,7 +189,7 @@ def sample(mutants: list[Mutant], most: int) -> list[Mutant]:
 
 
 def reasons() -> dict[str, str]:
-    """The survivors that are known: "file :: line :: change :: reason"; a line may occur in a file twice."""
+    """The survivors that are known: "file :: line :: change :: reason"."""
     known = {}
     for line in REASONS.read_text().splitlines():
         if line and not line.startswith("#"):
@@ -208,18 +204,19 @@ def main() -> int:
     parser.add_argument("--most", type=int, default=0)
     parser.add_argument("--record", action="store_true")
     options = parser.parse_args()
-    mutants = make_tree()
-    folders = sorted({mutant.family for mutant in mutants})
-    if unknown := set(options.folders) - set(folders):
-        sys.exit(f"{', '.join(unknown)}: expected some of {', '.join(folders)}")
+    every = folders(ROOT)
+    if unknown := set(options.folders) - set(every):
+        sys.exit(f"{', '.join(unknown)}: expected some of {', '.join(every)}")
+    mutants = make_tree(options.folders or every)
     print(f"{len(mutants)} mutants; building the copy", flush=True)
-    build(len(mutants))
-    tests = try_tests(len(mutants))
+    programs = programs_of(options.folders or every)
+    build(programs)
+    tests = try_tests(programs)
     known = reasons()
     rows, unexplained = {}, []
-    for folder in options.folders or folders:
+    for folder in options.folders or every:
         own = [mutant for mutant in mutants if mutant.family == folder]
-        kinds = {m.number: {test.reached[m.number] for test in tests} for m in own}
+        kinds = {m.number: {test.reached.get(m.number, 0) for test in tests} for m in own}
         own = [m for m in own if 2 not in kinds[m.number]]  # floats or objects: not index arithmetic
         chosen = sample(own, options.most)
         with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:

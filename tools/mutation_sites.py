@@ -34,7 +34,7 @@ class Mutant:
     file: str  # relative to the root
     line: int
     code: str  # the line, without indentation
-    change: str  # "< to >=", "check removed"
+    change: str  # "< to >=", "check removed"; with " #2" if it is the second one of the same line in a file
 
     @property
     def family(self) -> str:
@@ -49,10 +49,12 @@ class Mutant:
         return f"{self.file}:{self.line}: {self.code} [{self.change}]"
 
 
+def folders(root: Path) -> list[str]:
+    return FOLDERS + sorted(path.parent.name for path in (root / "src").glob("*/operators.cc"))
+
+
 def sources(root: Path) -> list[Path]:
-    src = root / "src"
-    folders = FOLDERS + sorted(path.parent.name for path in src.glob("*/operators.cc"))
-    files = [path for folder in folders for path in sorted((src / folder).glob("*.*"))]
+    files = [path for folder in folders(root) for path in sorted((root / "src" / folder).glob("*.*"))]
     return [path for path in files if path.suffix in (".h", ".cc") and not LEFT_OUT.search(str(path))]
 
 
@@ -108,7 +110,9 @@ def rewrite(path: Path, root: Path, first: int) -> tuple[str, list[Mutant]]:
     def add(position: int, change: str) -> int:
         number = first + len(mutants)
         line = code.count("\n", 0, position) + 1
-        mutants.append(Mutant(number, name, line, lines[line - 1].strip(), change))
+        text_of_line = lines[line - 1].strip()
+        same = sum(m.code == text_of_line and m.change.split(" #")[0] == change for m in mutants)
+        mutants.append(Mutant(number, name, line, text_of_line, f"{change} #{same + 1}" if same else change))
         return number
 
     def is_away(position: int) -> bool:
