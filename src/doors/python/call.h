@@ -25,6 +25,7 @@
 #include "doors/python/function.h"
 #include "doors/python/gil.h"
 #include "doors/python/import.h"
+#include "doors/python/signals.h"
 #include "runtime/context.h"
 #include "runtime/frame.h"
 
@@ -127,9 +128,10 @@ class PythonCall {
   template <class Body>
   void run(const Body& body) const {
     Context& where = context();
-    const WithoutGil release;
-    const Caller caller(op_, renames_, copied_);
-    body(Frame(where, {}, &caller));
+    run_without_gil([&] {
+      const Caller caller(op_, renames_, copied_);
+      body(Frame(where, {}, &caller));
+    });
   }
 
   nb::object result() const;  // what out() gave; several as a tuple

@@ -110,8 +110,7 @@ void copy_bytes(nb::handle to, nb::handle from) {
   if (bytes != source_bytes)
     throw Error(ErrorCode::bad_param,
                 concat("stream_copy: from has ", source_bytes, " bytes, expected ", bytes, " as to"));
-  const WithoutGil release;
-  stream_copy(default_context(), target.tensor.data, source.tensor.data, bytes);
+  run_without_gil([&] { stream_copy(default_context(), target.tensor.data, source.tensor.data, bytes); });
 }
 
 void bind_library(nb::module_& module) {
@@ -147,6 +146,7 @@ NB_MODULE(_core, module) {
   nb::set_leak_warnings(false);  // nothing is printed unasked, not even about arrays alive at exit
   load_import();
   watch_forks();
+  watch_main_thread();
   register_errors();
   bind_library(module);
   bind_output_memory(module);
