@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import datetime
 import itertools
 import json
 import os
@@ -256,14 +257,13 @@ def fma_peak() -> float:
     return turnout._core.fma_peak()
 
 
-def record(comparisons: list[Comparison], path: Path) -> None:
-    """Writes all numbers and a description of the machine as JSON, from which the plots are made."""
+def record(comparisons: list[Comparison], path: Path, command: str) -> None:
+    """Writes all numbers with machine, date and command as JSON, from which the plots are made."""
     path.parent.mkdir(parents=True, exist_ok=True)
     machine = {"cpu": _cpu(), "cpus": os.cpu_count(), "python": platform.python_version()}
     machine |= {key: str(value) for key, value in turnout._core.info().items()}
-    path.write_text(
-        json.dumps({"machine": machine, "comparisons": [asdict(c) for c in comparisons]}, indent=1)
-    )
+    made = {"machine": machine, "date": datetime.date.today().isoformat(), "command": command}
+    path.write_text(json.dumps(made | {"comparisons": [asdict(c) for c in comparisons]}, indent=1))
     console.print(f"recorded in {path}")
 
 

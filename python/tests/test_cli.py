@@ -55,6 +55,41 @@ def test_ops_have_the_arguments_of_python():
     assert seen == set(turnout.__all__) - library
 
 
+def test_ops_of_one_name(capsys):
+    text = output_of(capsys, "ops", "voxelize")
+    assert text.startswith("voxelize(points, voxel_size, point_cloud_range, *, max_points=-1")
+    assert "scatter" not in text
+    assert cli.main(["ops", "voxelize_hard"]) == 2
+    assert capsys.readouterr().err == (
+        "turnout: ops: there is no operator voxelize_hard for python; `turnout ops` lists them\n"
+    )
+
+
+def test_ops_of_c_and_cpp(capsys):
+    """The prototypes of C functions, and of all operators of C++, with the arguments of their signatures."""
+    text = output_of(capsys, "ops", "--language", "c", "mluOpMoeDispatchForward")
+    assert text.startswith("mluOpStatus_t mluOpMoeDispatchForward(\n  mluOpHandle_t handle,\n")
+    assert "aclnnStatus aclnnMoeReRouting(\n" in output_of(capsys, "ops", "--language", "c")
+    text = output_of(capsys, "ops", "--language", "cpp")
+    for signature in _core.signatures():
+        _, found, rest = text.partition(f" {signature['op']}(\n  Context& context,")
+        assert found, signature["op"]
+        prototype = rest[: rest.index(")\n")]
+        for argument in signature["arguments"]:
+            assert f" {argument['name']}" in prototype
+    assert "std::int64_t voxelize_hard(" in text
+
+
+@pytest.mark.torch
+def test_ops_of_torch(capsys):
+    pytest.importorskip("torch")
+    text = output_of(capsys, "ops", "--language", "torch")
+    assert "\nvoxelize(points, voxel_size, point_cloud_range, *, max_points=-1" in text
+    assert "voxelize_hard" not in text
+    row = next(line for line in text.splitlines() if line.startswith("  delay_penalty "))
+    assert row.split() == ["delay_penalty", "float"]
+
+
 def test_a_reader_that_goes(tmp_path):
     """turnout ops | head"""
     command = f"{sys.executable} -m turnout ops | head -n 1"

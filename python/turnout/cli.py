@@ -6,7 +6,9 @@ import argparse
 import importlib.util
 import inspect
 import os
+import re
 import sys
+from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter
 from pathlib import Path
 
@@ -16,6 +18,8 @@ from turnout.library import __version__, show_config
 
 _LARGEST = 2**63 - 1
 _FLAG = "no yes"
+# An operator: its name, how it is called, and the rows of its arguments.
+Listed = tuple[str, str, Sequence[tuple[str, ...]]]
 
 
 def _info() -> int:
@@ -31,15 +35,15 @@ def _range_of(scalar: _core.ScalarRow) -> str:
     return f"{scalar['min']} or more" if scalar["max"] == _LARGEST else f"{scalar['min']} .. {scalar['max']}"
 
 
-def _print_table(rows: list[tuple[str, ...]]) -> None:
+def _print_table(rows: Sequence[tuple[str, ...]]) -> None:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         print("  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
-def _call_of(name: str) -> str:
+def _call_of(name: str, function: Callable[..., object]) -> str:
     """How the function is called: "voxelize(points, ..., *, max_points=-1, ...)"."""
-    signature = inspect.signature(attrgetter(name)(turnout))
+    signature = inspect.signature(function)
     parameters = [
         parameter.replace(annotation=parameter.empty)
         for parameter in signature.parameters.values()
@@ -48,9 +52,8 @@ def _call_of(name: str) -> str:
     return name + str(signature.replace(parameters=parameters, return_annotation=signature.empty))
 
 
-def _ops() -> int:
+def _python() -> Iterator[Listed]:
     for signature in _core.functions():
-        print(_call_of(signature["op"]))
         rows = [
             (a["name"], a["role"] + (", optional" if a["optional"] else ""), a["dims"], a["dtypes"])
             for a in signature["arguments"]
@@ -64,6 +67,50 @@ def _ops() -> int:
             )
             for s in signature["scalars"]
         ]
+        name = signature["op"]
+        yield name, _call_of(name, attrgetter(name)(turnout)), rows
+
+
+def _torch() -> Iterator[Listed]:
+    try:
+        import turnout.torch as functions
+    except ImportError as error:
+        raise ValueError(f"ops: turnout.torch cannot be imported: {error}") from None
+    for name in functions.__all__:
+        function = getattr(functions, name)
+        if not callable(function):
+            continue
+        parameters = inspect.signature(function).parameters.values()
+        yield name, _call_of(name, function), [(p.name, str(p.annotation)) for p in parameters]
+
+
+def _prototypes(folders: Sequence[str]) -> Iterator[Listed]:
+    """Those of the headers, which the package has for this."""
+    for path in sorted(path for folder in folders for path in (_HEADERS / folder).glob("*.h")):
+        for found in _PROTOTYPE.findall(path.read_text()):
+            text = " ".join(found.replace("MLUOP_WIN_API", "").split())
+            before, _, arguments = text.partition("(")
+            name = before.split()[-1]
+            yield name, before + "(", [(line,) for line in re.split(r"(?<=,) ", arguments.strip())]
+
+
+_HEADERS = Path(__file__).parent / "include" / "turnout"
+# From the macro that exports a function to the end of its declaration.
+_PROTOTYPE = re.compile(r"^TURNOUT_(?:MLUOP_|ACLNN_)?API ([^;]*?\));", re.MULTILINE)
+_LANGUAGES: dict[str, Callable[[], Iterator[Listed]]] = {
+    "python": _python,
+    "torch": _torch,
+    "cpp": lambda: _prototypes(["."]),
+    "c": lambda: _prototypes(["mluop", "aclnn"]),
+}
+
+
+def _ops(language: str, name: str | None) -> int:
+    listed = [one for one in _LANGUAGES[language]() if name in (None, one[0])]
+    if not listed:
+        raise ValueError(f"ops: there is no operator {name} for {language}; `turnout ops` lists them")
+    for _, call, rows in listed:
+        print(call)
         _print_table(rows)
     return 0
 
@@ -162,6 +209,13 @@ or a file cannot be understood, or a call was refused
 """
 
 
+def _add_ops(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", nargs="?", help="one operator; all of them if there is no name")
+    parser.add_argument(
+        "--language", choices=[*_LANGUAGES], default="python", help="whose names and arguments are shown"
+    )
+
+
 def _add_check(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("operators", nargs="*", metavar="operator", help="only these; all if none is named")
     parser.add_argument("--quick", action="store_true", help="small arrays only, not the named scales")
@@ -196,9 +250,10 @@ def _add_replay(parser: argparse.ArgumentParser) -> None:
 
 
 # Name -> what runs, one line about it, its arguments.
-_COMMANDS = {
+_Command = Callable[[argparse.Namespace], int]
+_COMMANDS: dict[str, tuple[_Command, str, Callable[[argparse.ArgumentParser], None] | None]] = {
     "info": (lambda _: _info(), "version, instruction sets, threads, output cache", None),
-    "ops": (lambda _: _ops(), "the operators and their arguments", None),
+    "ops": (lambda chosen: _ops(chosen.language, chosen.name), "the operators and their arguments", _add_ops),
     "check": (_check, "compare each operator with its definition in NumPy, and time it", _add_check),
     "bench": (_bench, "time the operators beside what this machine can do", _add_bench),
     "run": (_run, "call an operator with the arrays of a file", _add_run),

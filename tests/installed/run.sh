@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs the library by the README's own commands, into an empty folder that is then moved. Builds a C++ and a
-# C99 program against that copy, through CMake and through pkg-config, shared and static, and runs them; then
-# checks the symbols that the libraries export. Argument: the source tree.
+# C99 program against that copy, through CMake and through pkg-config, shared and static, and runs them, as well as
+# the programs of the documentation; then checks the symbols that the libraries export. Argument: the source tree.
 set -euo pipefail
 source=$1
 here=$source/tests/installed
@@ -21,6 +21,16 @@ for program in client_cpp client_cpp_static client_c client_c_static client_acln
   run "$work/client/$program"
 done
 
+for door in cpp c; do
+  cmake -S "$source/examples/$door" -B "$work/examples_$door" -G Ninja -DCMAKE_PREFIX_PATH="$work/prefix" \
+    -DCMAKE_C_FLAGS="-Wall -Wextra -Werror -pedantic-errors" -DCMAKE_CXX_FLAGS="-Wall -Wextra -Wconversion -Werror" >/dev/null
+  cmake --build "$work/examples_$door" -- --quiet
+  for source_file in "$source/examples/$door"/*.c*; do
+    program=$(basename "${source_file%.*}")
+    run "$work/examples_$door/$program" >/dev/null || fail "examples/$door/$program failed"
+  done
+done
+
 PKG_CONFIG_PATH=$(dirname "$(find "$work/prefix" -name turnout.pc)")
 export PKG_CONFIG_PATH
 libdir=$(dirname "$PKG_CONFIG_PATH")
@@ -38,6 +48,17 @@ cpp -DTURNOUT_STATIC -fsyntax-only $(pkg-config --cflags turnout)
 passed=$((passed + 1))
 for program in cpp c cpp_static c_static aclnn aclnn_static; do
   run "$work/$program"
+done
+
+# The programs in the pages of the documentation.
+python3 "$source/tools/docs/snippets.py" "$work/snippets"
+for file in "$work"/snippets/*.cc; do
+  g++ -std=c++20 -Wall -Wextra -Werror "$file" $(pkg-config --cflags --libs turnout) -o "${file%.cc}"
+  run "${file%.cc}"
+done
+for file in "$work"/snippets/*.c; do
+  gcc -std=c99 -pedantic-errors -Wall -Wextra -Werror "$file" $(pkg-config --cflags --libs turnout-mluop) -o "${file%.c}"
+  run "${file%.c}"
 done
 
 # The symbols that a file defines and exports.
