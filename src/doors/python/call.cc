@@ -211,6 +211,16 @@ std::int64_t PythonCall::integer(nb::handle object, std::string_view name) const
   return value;
 }
 
+double PythonCall::number(nb::handle object, std::string_view name) const {
+  const double value = PyFloat_AsDouble(object.ptr());
+  if (PyErr_Occurred() == nullptr) return value;
+  if (PyErr_ExceptionMatches(PyExc_TypeError)) {
+    PyErr_Clear();
+    refuse_type(object, name, "a number");
+  }
+  refuse(concat(name, " is not to be had as a number: ", take_message()));
+}
+
 std::int64_t PythonCall::scalar(nb::handle object) {
   return integer(object, signature_.scalars[next_scalar_++].name);
 }
