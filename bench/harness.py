@@ -252,14 +252,9 @@ def from_cpp(family: str, arguments: str, seconds: float, only: str = ".") -> No
     )
 
 
-def fma_peak() -> float | None:
-    """The most floating-point operations per second of this thread now, if the library of that is built."""
-    library = Path("build/dev/bench/libturnout_fma_peak.so")
-    if not library.exists():
-        return None
-    function = ctypes.CDLL(str(library.resolve())).turnout_fma_peak_f32
-    function.restype = ctypes.c_double
-    return function()
+def fma_peak() -> float:
+    """The most floating-point operations per second of this thread now."""
+    return turnout._core.fma_peak()
 
 
 def record(comparisons: list[Comparison], path: Path, command: str) -> None:

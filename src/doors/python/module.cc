@@ -8,6 +8,7 @@
 #include "core/draft.h"
 #include "doors/python/call.h"
 #include "doors/python/descriptions.h"
+#include "doors/python/invoke.h"
 #include "doors/python/listing.h"
 #include "doors/python/workers.h"
 #include "runtime/call.h"
@@ -16,6 +17,7 @@
 #include "runtime/stream_copy.h"
 #include "runtime/torch_executor.h"
 #include "simd/copy.h"
+#include "simd/fma_peak.h"
 #include "simd/isa.h"
 #include "turnout/version.h"
 
@@ -134,6 +136,12 @@ void bind_library(nb::module_& module) {
   });
   module.def("torch_runs", &torch_runs);
   define(module, "stream_copy", &copy_bytes);
+  // The floor of matrix products: floating-point operations per second of this thread.
+  module.def("fma_peak", [] {
+    const WithoutGil release;
+    return fma_peak(default_context().isa(), false);
+  });
+  module.def("invoke", &invoke);
   module.def("check_descriptions", &check_descriptions);
 }
 
