@@ -87,7 +87,8 @@ def test_figures_are_those_that_the_script_draws():
     figures = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(figures)
     for name, draw in figures.FIGURES.items():
-        assert (ROOT / "docs" / "images" / name).read_text() == draw().svg(), "run python tools/conformance_figures.py"
+        drawn = (ROOT / "docs" / "images" / name).read_text()
+        assert drawn == draw().svg(), "run python tools/conformance_figures.py"
         assert f"images/{name}" in PAGE
 
 

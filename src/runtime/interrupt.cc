@@ -1,3 +1,4 @@
+// Asks, now and then, whether the caller wants the call to end.
 #include "runtime/interrupt.h"
 
 #include <time.h>
