@@ -16,7 +16,7 @@ FAMILIES = [
     *("moe_dispatch", "moe_re_routing", "sparse_conv", "mutual_information", "dynamic_scatter", "rnnt_loss")
 ]
 # Parts of a family that can be run alone: modules beside its scenes.py, which has the rest.
-PARTS = ["sparse_conv.convolutions", "sparse_conv.encoders", "sparse_conv.workers"]
+PARTS = ["moe_dispatch.movements", "sparse_conv.convolutions", "sparse_conv.encoders", "sparse_conv.workers"]
 
 
 def main() -> None:

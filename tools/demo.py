@@ -8,9 +8,10 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
+import demo_moe
 import numpy as np
+from demo_job import Job, Results
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
@@ -20,87 +21,6 @@ import turnout
 import turnout.check
 
 console = Console(width=118)
-
-
-Results = np.ndarray | tuple[np.ndarray, ...]
-
-
-@dataclass
-class Job:
-    """One operator at one size."""
-
-    name: str
-    scale: str
-    run: Callable[[], Results]
-    definition: Callable[[], Results]
-    bytes_moved: int
-    tolerance: float | None = None  # sum of errors / sum of values; None: bits must be equal
-
-
-def moe_dispatch(dtype: str, fresh: bool) -> Job:
-    samples, hidden, num_experts, capacity = 18432, 512, 2, 11520
-    random = np.random.default_rng(0)
-    gates = random.random(samples, dtype=np.float32)
-    indices = random.integers(0, num_experts, samples, dtype=np.int32)
-    locations = np.zeros(samples, dtype=np.int32)
-    for expert in range(num_experts):
-        mine = np.flatnonzero(indices == expert)
-        locations[mine] = np.arange(len(mine))
-    tokens = random.random((samples, hidden), dtype=np.float32).astype(dtype)
-    out = None if fresh else np.zeros((num_experts * capacity, hidden), dtype=dtype)
-
-    def definition() -> np.ndarray:
-        """The definition: one token at a time."""
-        expected = np.zeros((num_experts * capacity, hidden), dtype=dtype)
-        for i in range(samples):
-            if 0 <= indices[i] < num_experts and 0 <= locations[i] < capacity:
-                product = gates[i] * tokens[i].astype(np.float32)
-                expected[indices[i] * capacity + locations[i]] = product.astype(dtype)
-        return expected
-
-    def run() -> np.ndarray:
-        return turnout.moe_dispatch_forward(gates, indices, locations, tokens, capacity, num_experts, out=out)
-
-    rows = num_experts * capacity if fresh else samples
-    return Job(
-        "moe_dispatch_forward" + (", other rows zeroed" if fresh else ""),
-        f"{samples}x{hidden} {dtype}, {num_experts} experts",
-        run,
-        definition,
-        (samples + rows) * hidden * np.dtype(dtype).itemsize,
-    )
-
-
-def moe_re_routing() -> Job:
-    rows, hidden, ranks, experts = 16384, 7168, 8, 32
-    random = np.random.default_rng(0)
-    pairs = ranks * experts
-    counts = random.multinomial(rows, np.full(pairs, 1 / pairs)).reshape(ranks, experts).astype(np.int32)
-    tokens = random.integers(-128, 128, (rows, hidden), dtype=np.int8)
-    out = (
-        np.empty_like(tokens),
-        None,
-        np.empty(rows, dtype=np.int32),
-        np.empty(experts, dtype=np.int32),
-    )
-
-    def definition() -> np.ndarray:
-        """The definition: one (rank, expert) block of tokens at a time."""
-        expected = np.empty_like(tokens)
-        for r in range(ranks):
-            for e in range(experts):
-                source = counts[:r].sum() + counts[r, :e].sum()
-                row = counts[:, :e].sum() + counts[:r, e].sum()
-                expected[row : row + counts[r, e]] = tokens[source : source + counts[r, e]]
-        return expected
-
-    return Job(
-        "moe_re_routing",
-        f"{rows}x{hidden} int8, {ranks} ranks, {experts} experts",
-        lambda: turnout.moe_re_routing(tokens, counts, out=out)[0],
-        definition,
-        2 * tokens.nbytes,
-    )
 
 
 def turns() -> np.ndarray:
@@ -357,10 +277,15 @@ def main() -> None:
     turnout.show_config()
     console.print()
     jobs = [
-        moe_dispatch("float32", False),
-        moe_dispatch("float32", True),
-        moe_dispatch("float16", False),
-        moe_re_routing(),
+        demo_moe.moe_dispatch("float32", False),
+        demo_moe.moe_dispatch("float32", True),
+        demo_moe.moe_dispatch("float16", False),
+        demo_moe.moe_dispatch_backward(),
+        demo_moe.moe_locations(),
+        demo_moe.moe_combine(),
+        demo_moe.moe_token_permute(back=False),
+        demo_moe.moe_token_permute(back=True),
+        demo_moe.moe_re_routing(),
         indice_pairs(subm=True),
         indice_pairs(subm=False),
         mutual_information(with_gradients=False),

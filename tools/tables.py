@@ -16,21 +16,44 @@ MARKER = re.compile(r"<!-- arguments of (\w+) -->.*?<!-- end -->", re.DOTALL)
 UNLIMITED = 2**63 - 1
 
 
-def scalar_range(scalar: dict) -> str:
+# Names of the dtypes and of the values of a flag, by language.
+CPP: dict[str, str] = {}
+PYTHON = {
+    "f32": "float32",
+    "f64": "float64",
+    "f16": "float16",
+    "bf16": "bfloat16",
+    "f8_e4m3fn": "float8_e4m3fn",
+    "f8_e5m2": "float8_e5m2",
+    "f8_e8m0": "float8_e8m0fnu",
+    **{f"{kind[0]}{bits}": f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)},
+}
+
+
+def scalar_range(scalar: dict, words: dict[str, str]) -> str:
     if scalar["values"]:
+        if words and scalar["values"] == "no yes":
+            return "True or False"
         return ", ".join(f"{i} {name}" for i, name in enumerate(scalar["values"].split()))
     return f"{scalar['min']} or more" if scalar["max"] == UNLIMITED else f"{scalar['min']} .. {scalar['max']}"
 
 
-def table(signature: dict) -> str:
-    lines = ["| argument | | shape | dtype |", "|---|---|---|---|"]
+def rows(signature: dict, words: dict[str, str]) -> list[tuple[str, str, str, str]]:
+    """A header and a row per argument: name, role, shape, dtype or range."""
+    found = [("argument", "", "shape", "dtype")]
     for argument in signature["arguments"]:
         role = argument["role"] + (", optional" if argument["optional"] else "")
-        lines.append(f"| `{argument['name']}` | {role} | {argument['dims']} | {argument['dtypes']} |")
+        dtypes = re.sub(r"\w+", lambda word: words.get(word[0], word[0]), argument["dtypes"])
+        found.append((f"`{argument['name']}`", role, argument["dims"], dtypes))
     for scalar in signature["scalars"]:
         shape = f"[{scalar['length']}]" if scalar["length"] else ""
-        lines.append(f"| `{scalar['name']}` | scalar | {shape} | {scalar_range(scalar)} |")
-    return "\n".join(lines)
+        found.append((f"`{scalar['name']}`", "scalar", shape, scalar_range(scalar, words)))
+    return found
+
+
+def table(signature: dict) -> str:
+    header, *body = ["| " + " | ".join(row) + " |" for row in rows(signature, CPP)]
+    return "\n".join([header.replace("|  |", "| |"), "|---|---|---|---|", *body])
 
 
 def main() -> None:

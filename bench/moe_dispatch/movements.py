@@ -1,16 +1,30 @@
-"""Gradients, combine, slots and the routing of a whole layer, beside copies and plain torch."""
+"""Gradients, combine, slots and the routing of a whole layer, beside copies, reads and plain torch.
+
+With TURNOUT_NUM_THREADS=1 CPU time is measured, in which the work of other processes does not count.
+"""
 
 from __future__ import annotations
+
+import time
+from dataclasses import replace
+from functools import partial
 
 import harness
 import numpy as np
 import torch
-from harness import Comparison, Entry, compare
+from harness import Comparison, Entry, Summary
 from moe_dispatch.shapes import SEED, WIDE, Scale
 
 import turnout
 import turnout.check
 import turnout.torch
+
+compare = partial(
+    harness.compare, clock=time.process_time if turnout.get_num_threads() == 1 else time.perf_counter
+)
+
+# Eight choices of WIDE would take 2 GB for the buffers, and as much for torch's copy of them.
+FEWER = replace(WIDE, samples=4096)
 
 
 class Routing:
@@ -18,11 +32,12 @@ class Routing:
 
     def __init__(self, scale: Scale, choices: int, seed: int = 1) -> None:
         random = np.random.default_rng(seed)
-        self.scale, self.choices = scale, choices
+        self.choices = choices
         shape = (scale.samples, choices)
         self.indices = random.integers(0, scale.num_experts, shape, dtype=np.int32)
         self.locations, counts = turnout.moe_locations(self.indices, scale.num_experts)
         self.capacity = int(counts.max())
+        self.scale = replace(scale, capacity=self.capacity)
         self.rows = self.indices.astype(np.int64) * self.capacity + self.locations
         self.gates = random.random(shape, dtype=np.float32)
         self.tokens = random.random((scale.samples, scale.hidden), dtype=np.float32)
@@ -30,8 +45,8 @@ class Routing:
         self.buffers = random.random(buffers, dtype=np.float32)
 
     @property
-    def row_bytes(self) -> int:
-        return self.scale.hidden * 4
+    def name(self) -> str:
+        return f"{self.choices} choice{'s' if self.choices > 1 else ''}, f32 {self.scale.name}"
 
     @property
     def choices_first(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -40,168 +55,239 @@ class Routing:
 
 
 def run(seconds: float) -> list[Comparison]:
-    done = []
+    torch.set_num_threads(turnout.get_num_threads())
+    done, summary = [], Summary()
     for scale in (SEED, WIDE):
-        done += gradients(Routing(scale, 1), seconds)
-        done += [combine(Routing(scale, choices), seconds) for choices in (2, 8)]
-    return [*done, locations(seconds), whole_layer(seconds)]
+        one, two = Routing(scale, 1), Routing(scale, 2)
+        done += [sums_of_one(one, seconds, summary), products(one, seconds, summary)]
+        done += [both_gradients(r, seconds, summary) for r in (one, two)]
+        done.append(combine(two, seconds, summary))
+    done += [combine(Routing(scale, 8), seconds, summary) for scale in (SEED, FEWER)]
+    done += [locations(choices, seconds, summary) for choices in (1, 2)]
+    done.append(whole_layer(seconds, summary))
+    summary.show()
+    return done
 
 
-def gradients(r: Routing, seconds: float) -> list[Comparison]:
-    gates, indices, locations = r.choices_first
-    sizes = (r.capacity, r.scale.num_experts)
-    grad_input, grad_gates = np.full_like(r.tokens, 0), np.full_like(gates, 0)
-    data = Entry(
-        "turnout, moe_dispatch_backward_data",
-        lambda: turnout.moe_dispatch_backward_data(
-            gates, indices, locations, r.buffers, *sizes, out=grad_input
-        ),
+class Gradients:
+    """The gradients of moe_dispatch_forward, in buffers that all calls reuse."""
+
+    def __init__(self, r: Routing) -> None:
+        self.gates, indices, locations = r.choices_first
+        self.routing, self.sizes = (indices, locations), (r.capacity, r.scale.num_experts)
+        self.tokens, self.buffers = r.tokens, r.buffers
+        self.grad_input, self.grad_gates = np.full_like(r.tokens, 0), np.full_like(self.gates, 0)
+
+    def data(self) -> np.ndarray:
+        return turnout.moe_dispatch_backward_data(
+            self.gates, *self.routing, self.buffers, *self.sizes, out=self.grad_input
+        )
+
+    def gate(self) -> np.ndarray:
+        return turnout.moe_dispatch_backward_gate(
+            *self.routing, self.tokens, self.buffers, *self.sizes, out=self.grad_gates
+        )
+
+    def in_two_calls(self) -> None:
+        self.data()
+        self.gate()
+
+    def fused(self) -> None:
+        out = (self.grad_input, self.grad_gates)
+        turnout.moe_dispatch_backward(
+            self.gates, *self.routing, self.tokens, self.buffers, *self.sizes, out=out
+        )
+
+    def definition(self) -> tuple[np.ndarray, np.ndarray]:
+        return turnout.check.moe_dispatch_backward(
+            self.gates, *self.routing, self.tokens, self.buffers, *self.sizes
+        )
+
+
+def sums_of_one(r: Routing, seconds: float, summary: Summary) -> Comparison:
+    """One choice: each row is read once and written once, as in a copy."""
+    g, output = Gradients(r), np.full_like(r.tokens, 0)
+    indices, slots, gates = (np.ascontiguousarray(a[:, 0]) for a in (r.indices, r.locations, r.gates))
+
+    def combined() -> None:
+        turnout.moe_combine(r.buffers, indices, slots, r.capacity, gates, out=output)
+
+    comparison = compare(
+        f"moe_dispatch_backward_data and moe_combine, {r.name}",
+        [
+            harness.copy_floor(r.tokens.reshape(-1)),
+            Entry("turnout, moe_dispatch_backward_data", g.data, lambda: g.grad_input),
+            Entry("turnout, moe_combine", combined, lambda: output),
+        ],
+        expected=turnout.check.moe_combine(r.buffers, indices, slots, r.capacity, gates),
+        bytes_moved=2 * r.tokens.nbytes,
+        seconds=seconds,
     )
-    gate = Entry(
-        "turnout, moe_dispatch_backward_gate",
-        lambda: turnout.moe_dispatch_backward_gate(
-            indices, locations, r.tokens, r.buffers, *sizes, out=grad_gates
-        ),
+    for row in comparison.rows[1:]:
+        summary.add(r.name, f"{row.name}: time / copy", row.ratio)
+    return comparison
+
+
+def products(r: Routing, seconds: float, summary: Summary) -> Comparison:
+    """The floor is reading both inputs in order: their sums one after the other, or one product of both."""
+    g = Gradients(r)
+    tokens, buffers = (torch.from_numpy(a.reshape(-1)) for a in (r.tokens, r.buffers[: len(r.tokens)]))
+    comparison = compare(
+        f"moe_dispatch_backward_gate, {r.name}",
+        [
+            Entry("torch, sums of both inputs", lambda: (tokens.sum(), buffers.sum())),
+            Entry("torch, dot product of both inputs", lambda: torch.dot(tokens, buffers)),
+            Entry("turnout", g.gate, lambda: g.grad_gates),
+        ],
+        expected=g.definition()[1],
+        tolerance=1e-5,
+        bytes_moved=2 * r.tokens.nbytes,
+        seconds=seconds,
+        floors=2,
     )
+    summary.add(r.name, "turnout, moe_dispatch_backward_gate: time / reading", comparison.rows[-1].ratio)
+    return comparison
 
-    def both() -> None:
-        data.run()
-        gate.run()
 
-    tokens, buffers = torch.from_numpy(r.tokens), torch.from_numpy(r.buffers[: r.scale.samples])
-    output = np.full_like(r.tokens, 0)
-    fused = Entry(
-        "turnout, moe_dispatch_backward",
-        lambda: turnout.moe_dispatch_backward(
-            gates, indices, locations, r.tokens, r.buffers, *sizes, out=(grad_input, grad_gates)
-        ),
+def both_gradients(r: Routing, seconds: float, summary: Summary) -> Comparison:
+    g = Gradients(r)
+    comparison = compare(
+        f"moe_dispatch_backward, {r.name}",
+        [
+            Entry("turnout, in two calls", g.in_two_calls, lambda: (g.grad_input, g.grad_gates)),
+            Entry("turnout, in one", g.fused, lambda: (g.grad_input, g.grad_gates)),
+        ],
+        expected=g.definition(),
+        tolerance=1e-5,
+        seconds=seconds,
     )
-    weights, routing = np.ascontiguousarray(r.gates[:, 0]), (r.indices[:, 0].copy(), r.locations[:, 0].copy())
-    one = Entry(
-        "turnout, moe_combine",
-        lambda: turnout.moe_combine(r.buffers, *routing, r.capacity, weights, out=output),
-    )
-    name, moved = r.scale.name, 2 * r.tokens.nbytes
-    return [
-        compare(
-            f"moe_dispatch_backward_data and moe_combine, one choice, f32 {name}",
-            [harness.copy_floor(r.tokens.reshape(-1)), data, one],
-            bytes_moved=moved,
-            seconds=seconds,
-        ),
-        compare(
-            f"moe_dispatch_backward_gate f32 {name}",
-            [Entry("torch, sums of both inputs", lambda: (tokens.sum(), buffers.sum())), gate],
-            bytes_moved=moved,
-            seconds=seconds,
-        ),
-        compare(
-            f"moe_dispatch_backward f32 {name}",
-            [Entry("turnout, both gradients in two calls", both), fused],
-            seconds=seconds,
-        ),
-    ]
+    summary.add(r.name, "moe_dispatch_backward: time / two calls", comparison.rows[1].ratio)
+    return comparison
 
 
-def combine(r: Routing, seconds: float) -> Comparison:
+def combine(r: Routing, seconds: float, summary: Summary) -> Comparison:
     buffers, rows = torch.from_numpy(r.buffers), torch.from_numpy(r.rows.reshape(-1))
     gates = torch.from_numpy(r.gates)[..., None]
     output, expected = np.full_like(r.tokens, 0), torch.empty(r.tokens.shape)
     gathered = torch.empty(len(rows), r.scale.hidden)
+
+    def own() -> None:
+        turnout.moe_combine(r.buffers, r.indices, r.locations, r.capacity, r.gates, out=output)
 
     def by_torch() -> None:
         torch.index_select(buffers, 0, rows, out=gathered)
         weighted = gathered.view(r.scale.samples, r.choices, -1).mul_(gates)
         torch.sum(weighted, dim=1, out=expected)
 
-    return compare(
-        f"moe_combine, {r.choices} choices, f32 {r.scale.name}",
+    comparison = compare(
+        f"moe_combine, {r.name}",
         [
-            Entry(
-                "turnout",
-                lambda: turnout.moe_combine(
-                    r.buffers, r.indices, r.locations, r.capacity, r.gates, out=output
-                ),
-                lambda: output,
-            ),
+            Entry("turnout", own, lambda: output),
             Entry("torch, index_select(out=), mul_, sum(out=)", by_torch, lambda: expected.numpy()),
         ],
         expected=turnout.check.moe_combine(r.buffers, r.indices, r.locations, r.capacity, r.gates),
         tolerance=1e-5,
         seconds=seconds,
     )
+    summary.add(r.name, "moe_combine: torch / turnout", comparison.rows[1].ratio)
+    return comparison
 
 
 def tutel_locations(ids: torch.Tensor, experts: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """One-hot masks and running sums, choice by choice."""
-    locations, base = [], 0
+    """Slots as Tutel computes them: one-hot masks and running sums, choice by choice."""
+    slots, base = [], torch.zeros(1, experts, dtype=torch.int64)
     for k in range(ids.shape[1]):
         mask = torch.nn.functional.one_hot(ids[:, k], experts)
         place = torch.cumsum(mask, dim=0) - 1 + base
-        locations.append((place * mask).sum(dim=1).int())
+        slots.append((place * mask).sum(dim=1).int())
         base = base + mask.sum(dim=0, keepdim=True)
-    return torch.stack(locations, dim=1), base.squeeze(0)
+    return torch.stack(slots, dim=1), base.squeeze(0)
 
 
-def locations(seconds: float) -> Comparison:
-    ids = torch.from_numpy(np.random.default_rng(1).integers(0, 64, (16384, 2)))
-    array, kept = ids.numpy(), {}
-    expected = turnout.check.moe_locations(array, 64)[0]
-    return compare(
-        "moe_locations, 16384 tokens, 64 experts, 2 choices",
-        [
-            Entry("turnout", lambda: kept.update(a=turnout.moe_locations(array, 64)[0]), lambda: kept["a"]),
-            Entry(
-                "torch, one-hot and cumsum",
-                lambda: kept.update(b=tutel_locations(ids, 64)[0]),
-                lambda: kept["b"].numpy(),
-            ),
-        ],
-        expected=expected,
-        seconds=seconds,
-    )
-
-
-def whole_layer(seconds: float) -> Comparison:
-    """All of a layer but its experts: choices, slots, dispatch, combine."""
-    samples, hidden, experts, choices = 16384, 4096, 64, 2
-    random = torch.Generator().manual_seed(1)
-    x = torch.rand(samples, hidden, generator=random)
-    scores = torch.rand(samples, experts, generator=random).softmax(1)
-    capacity = choices * ((samples + experts - 1) // experts)
-    kept: dict[str, torch.Tensor] = {}
-
-    def choose() -> tuple[torch.Tensor, torch.Tensor]:
-        gates, ids = torch.topk(scores, choices, dim=1)
-        return gates / gates.sum(1, keepdim=True), ids
-
-    def own() -> None:
-        gates, ids = choose()
-        slots, _ = turnout.torch.moe_locations(ids, experts)
-        buffers = turnout.torch.moe_dispatch(x, ids, slots, capacity, experts)
-        kept["own"] = turnout.torch.moe_combine(buffers, ids, slots, capacity, gates)
+def locations(choices: int, seconds: float, summary: Summary) -> Comparison:
+    samples, experts = 16384, 64
+    ids = torch.from_numpy(np.random.default_rng(1).integers(0, experts, (samples, choices)))
+    out = (np.full((samples, choices), 0, np.int32), np.full(experts, 0, np.int64))
+    kept: list[tuple[torch.Tensor, torch.Tensor]] = []
 
     def by_torch() -> None:
-        gates, ids = choose()
-        slots, _ = tutel_locations(ids, experts)
-        valid = slots < capacity
-        rows = torch.where(valid, ids * capacity + slots, 0)
-        buffers = torch.zeros(experts * capacity, hidden)
-        for k in range(choices):
-            buffers.index_add_(0, rows[:, k], x * valid[:, k, None])
-        output = torch.zeros(samples, hidden)
-        for k in range(choices):
-            output += buffers.index_select(0, rows[:, k]) * (gates[:, k] * valid[:, k])[:, None]
-        kept["torch"] = output
+        kept[:] = [tutel_locations(ids, experts)]
 
-    by_torch()
-    return compare(
-        f"routing of a layer, {samples}x{hidden}, {experts} experts, {choices} choices",
+    name = f"{samples} tokens, {experts} experts, {choices} choice{'s' if choices > 1 else ''}"
+    comparison = compare(
+        f"moe_locations, {name}",
         [
-            Entry("turnout.torch", own, lambda: kept["own"].numpy()),
-            Entry("torch, one-hot, cumsum, index_add_, index_select", by_torch),
+            Entry("turnout", lambda: turnout.moe_locations(ids.numpy(), experts, out=out), lambda: out),
+            Entry("torch, one-hot and cumsum", by_torch, lambda: tuple(x.numpy() for x in kept[0])),
         ],
-        expected=kept["torch"].numpy().copy(),
+        expected=turnout.check.moe_locations(ids.numpy(), experts),
+        seconds=seconds,
+    )
+    summary.add(name, "moe_locations: torch / turnout", comparison.rows[1].ratio)
+    return comparison
+
+
+class Layer:
+    """A layer without its experts: choices, slots, dispatch and combine, forward, in buffers that are reused.
+
+    A token beyond the capacity of its expert is dropped, as with Tutel's capacity factor of 1.
+    """
+
+    def __init__(self) -> None:
+        self.samples, self.hidden, self.experts, self.choices = 16384, 4096, 64, 2
+        random = torch.Generator().manual_seed(1)
+        self.x = torch.rand(self.samples, self.hidden, generator=random)
+        self.scores = torch.rand(self.samples, self.experts, generator=random).softmax(1)
+        self.capacity = self.choices * -(-self.samples // self.experts)
+        self.buffers = torch.zeros(self.experts * self.capacity, self.hidden)
+        self.output, self.weighted = (torch.zeros(self.samples, self.hidden) for _ in range(2))
+
+    def choose(self) -> tuple[torch.Tensor, torch.Tensor]:
+        gates, ids = torch.topk(self.scores, self.choices, dim=1)
+        return gates / gates.sum(1, keepdim=True), ids
+
+    def own(self) -> None:
+        gates, ids = self.choose()
+        slots, _ = turnout.moe_locations(ids, self.experts)
+        routing = (ids, slots, self.capacity)
+        turnout.moe_dispatch(self.x, *routing, self.experts, out=self.buffers)
+        turnout.moe_combine(self.buffers, *routing, gates, out=self.output)
+
+    def by_torch(self) -> None:
+        """Tutel's way: masks and running sums, tokens added to zeros, a weighted sum of gathered rows."""
+        gates, ids = self.choose()
+        slots, _ = tutel_locations(ids, self.experts)
+        valid = slots < self.capacity
+        rows = torch.where(valid, ids * self.capacity + slots, 0)
+        self.buffers.zero_()
+        for k in range(self.choices):
+            torch.mul(self.x, valid[:, k, None], out=self.weighted)
+            self.buffers.index_add_(0, rows[:, k], self.weighted)
+        for k in range(self.choices):
+            to = self.output if k == 0 else self.weighted
+            torch.index_select(self.buffers, 0, rows[:, k], out=to)
+            to.mul_((gates[:, k] * valid[:, k])[:, None])
+            if k > 0:
+                self.output += to
+
+
+def whole_layer(seconds: float, summary: Summary) -> Comparison:
+    layer = Layer()
+    gates, ids = layer.choose()
+    slots, _ = turnout.check.moe_locations(ids.numpy(), layer.experts)
+    # Without experts a token that is not dropped comes back as itself, times its gates.
+    kept = torch.from_numpy(slots < layer.capacity)
+    expected = layer.x * (gates * kept).sum(1, keepdim=True)
+    name = f"{layer.samples}x{layer.hidden}, {layer.experts} experts, {layer.choices} choices"
+    comparison = compare(
+        f"routing of a layer, {name}",
+        [
+            Entry("turnout", layer.own, layer.output.numpy),
+            Entry("torch, one-hot, cumsum, index_add_, index_select", layer.by_torch, layer.output.numpy),
+        ],
+        expected=expected.numpy(),
         tolerance=1e-5,
         seconds=2 * seconds,
     )
+    summary.add(name, "routing of a layer: turnout / torch", 1 / comparison.rows[1].ratio)
+    return comparison

@@ -106,12 +106,20 @@ def a_rank_stays_away(rank, world):
 
 
 def another_width(rank, world):
-    """Each process names the one whose rows are not like its own."""
+    """Each process names the first one whose rows are not like its own."""
     tokens = torch.ones(4, HIDDEN + rank)
     indices = torch.zeros(4, dtype=torch.int64)
-    sentence = f"expert_parallel: rank {1 - rank} sends rows of {HIDDEN + 1 - rank} "
+    other = 1 if rank == 0 else 0
+    sentence = f"expert_parallel: rank {other} sends rows of {HIDDEN + other} "
     with pytest.raises(RuntimeError, match=sentence):
         turnout.torch.expert_parallel(tokens, indices, None, lambda rows, counts: rows, EXPERTS)
+
+    def experts(rows, counts):
+        return torch.ones(len(rows), 5 + rank)
+
+    sentence = f"expert_parallel: the experts of rank {other} return rows of {5 + other} elements of 4 bytes"
+    with pytest.raises(RuntimeError, match=sentence):
+        turnout.torch.expert_parallel(torch.ones(4, HIDDEN), indices, None, experts, EXPERTS)
     print("named")
 
 

@@ -1,57 +1,29 @@
-"""Several processes of one test: each runs a function of a module here, in a group with the backend gloo."""
+"""Several processes of one test: each runs a function of a module here, in a group with the backend gloo.
 
-import contextlib
+As a program: ``processes.py <folder> <world> <module> <function>``.
+"""
+
+import importlib
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
 
-PROGRAM = """
-import datetime, importlib, sys, torch, torch.distributed as dist
-torch.set_num_threads(1)
-store, rank, world, module, function = sys.argv[1:]
-dist.init_process_group(
-    "gloo", init_method=f"file://{store}", rank=int(rank), world_size=int(world),
-    timeout=datetime.timedelta(seconds=60),
-)
-getattr(importlib.import_module(module), function)(int(rank), int(world))
-"""
-
 
 def run(world, module, function):
     """Runs the function as ``function(rank, world)`` on each process; returns (status, output) of each."""
-    folder = pathlib.Path(__file__).parent
-    environment = {**os.environ, "PYTHONPATH": str(folder)}
-    with tempfile.TemporaryDirectory() as store, contextlib.ExitStack() as stack:
-        started = [
-            stack.enter_context(
-                subprocess.Popen(
-                    [
-                        sys.executable,
-                        "-c",
-                        PROGRAM,
-                        f"{store}/store",
-                        str(rank),
-                        str(world),
-                        module,
-                        function,
-                    ],
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.STDOUT,
-                    text=True,
-                    env=environment,
-                )
-            )
-            for rank in range(world)
-        ]
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, __file__, folder, str(world), module, function]
+        started = subprocess.Popen(command, start_new_session=True)
         try:
-            outputs = [process.communicate(timeout=100)[0] for process in started]
+            assert started.wait(timeout=200) == 0
         except BaseException:
-            for process in started:
-                process.kill()
+            os.killpg(started.pid, signal.SIGKILL)
             raise
-        return [(process.returncode, output) for process, output in zip(started, outputs, strict=True)]
+        files = [pathlib.Path(folder, str(rank)) for rank in range(world)]
+        return [(int(file.with_suffix(".status").read_text()), file.read_text()) for file in files]
 
 
 def run_well(world, module, function):
@@ -60,3 +32,41 @@ def run_well(world, module, function):
     for status, output in results:
         assert status == 0, output
     return [output for _, output in results]
+
+
+def _run_rank(rank, world, folder, function):
+    import datetime
+
+    import torch
+
+    output = os.open(f"{folder}/{rank}", os.O_WRONLY | os.O_CREAT)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    torch.set_num_threads(1)
+    torch.distributed.init_process_group(
+        "gloo",
+        init_method=f"file://{folder}/store",
+        rank=rank,
+        world_size=world,
+        timeout=datetime.timedelta(seconds=60),
+    )
+    function(rank, world)
+    torch.distributed.destroy_process_group()
+
+
+def _main(folder, world, module, name):
+    import torch.multiprocessing
+
+    function = getattr(importlib.import_module(module), name)
+    # Forked: torch is imported once, and has not started any thread yet.
+    context = torch.multiprocessing.get_context("fork")
+    ranks = [context.Process(target=_run_rank, args=(r, world, folder, function)) for r in range(world)]
+    for rank in ranks:
+        rank.start()
+    for i, rank in enumerate(ranks):
+        rank.join()
+        pathlib.Path(folder, f"{i}.status").write_text(str(rank.exitcode))
+
+
+if __name__ == "__main__":
+    _main(sys.argv[1], int(sys.argv[2]), *sys.argv[3:])

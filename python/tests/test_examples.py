@@ -1,6 +1,7 @@
 """The programs in examples/ at small scales: they run, losses fall, and pictures show something."""
 
 import importlib
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -174,16 +175,67 @@ def test_sparse_detector_finds_the_boxes_it_was_told():
     np.testing.assert_allclose(*order, rtol=1e-4, atol=1e-4)
 
 
+def torchrun(processes, program, *arguments):
+    """What the program prints in so many processes."""
+    command = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
+    done = subprocess.run(
+        [sys.executable, *command, str(EXAMPLES / program), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 def test_sparse_detector_under_torchrun(tmp_path):
     """Two processes with scans of their own: the loss falls, and one of them draws."""
     path = tmp_path / "detector.png"
-    command = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    program = [str(EXAMPLES / "sparse_detector.py"), "--small", "--out", str(path)]
-    done = subprocess.run(
-        [sys.executable, *command, *program], capture_output=True, text=True, timeout=300, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert "2 x 1 scans" in done.stdout
-    losses = [float(line.split()[3].rstrip(",")) for line in done.stdout.splitlines() if " loss " in line]
+    said = torchrun(2, "sparse_detector.py", "--small", "--out", str(path))
+    assert "2 x 1 scans" in said
+    losses = [float(line.split()[3].rstrip(",")) for line in said.splitlines() if " loss " in line]
     assert len(losses) == 3 and losses[-1] < 0.6 * losses[0]
     assert path.exists()
+
+
+def test_toy_mixture_learns_the_same_alone_and_under_torchrun(tmp_path, capsys):
+    """The loss falls, all choices are counted, and two processes print what one prints."""
+    paths = [tmp_path / "new" / name for name in ("one.svg", "two.svg")]
+    losses, loads = load("toy_mixture").main(["--small", "--out", str(paths[0])])
+    alone = capsys.readouterr().out
+    assert len(losses) == 60 and losses[-1] < 0.5 * losses[0]
+    assert loads.shape == (60, 8) and (loads.sum(1) == 2 * 256).all()
+    together = torchrun(2, "toy_mixture.py", "--small", "--out", str(paths[1]))
+    printed = [[float(text) for text in re.findall(r"loss (\d+\.\d+)", said)] for said in (alone, together)]
+    assert len(printed[0]) == 10
+    np.testing.assert_allclose(*printed, rtol=1e-2)
+    assert "processes: 2" in together and together.count("step    0") == 1
+    for path in paths:
+        assert "<svg" in path.read_text() and path.stat().st_size > 10_000
+
+
+def test_swin_moe_shape(capsys):
+    """The capacity of the seed's shape; outputs and gradients are those of plain torch."""
+    result = load("swin_moe_shape").main(["--small"])
+    assert result["capacity"] == 11520 and result["dropped"] > 100 and result["difference"] < 1e-4
+    said = capsys.readouterr().out
+    assert "18432 tokens, 2 experts, factor 1.25: capacity 11520" in said and "backward" in said
+
+
+def test_expert_parallel_scale(capsys):
+    """Bytes that can be counted by hand, a skew that loads one rank, and bytes measured as computed."""
+    scale = load("expert_parallel_scale")
+    shape = scale.Shape(tokens=10, choices=2, hidden=3, inner=4, experts=4)
+    rows = np.array([[5, 15], [20, 0]])  # rank 0 sends 15 rows, rank 1 sends 20; and as many back
+    counts = 8 * (5 + 2)
+    assert scale.sent_bytes(rows, shape).tolist() == [2 * 35 * 12 + counts] * 2
+    assert dict((name, forward) for name, forward, _ in scale.memory_steps(shape))["re-route"] == 4 * 12
+    sizes = ["--tokens", "64", "--choices", "2", "--hidden", "8", "--inner", "8", "--experts", "8"]
+    even, skewed = scale.main([*sizes, "--ranks", "4", "--skew", "0", "2"])
+    assert even["load"] < 1.2 < 1.5 < skewed["load"]
+    assert even["message"] == 64 * 2 * 8 * 2 / 4
+    assert "4   2.0" in capsys.readouterr().out
+    said = torchrun(2, "expert_parallel_scale.py", *sizes, "--skew", "1", "--repeat", "2")
+    sent = re.findall(r"sent (\d+) B, computed (\d+) B", said)
+    assert len(sent) == 2 and all(measured == computed for measured, computed in sent)

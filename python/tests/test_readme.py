@@ -1,55 +1,104 @@
-"""README.md and docs/: Python code runs, each block in a process of its own, and links lead to files."""
+"""The pages for users: their Python code runs, drawings and numbers are current, and links lead to files.
 
+tests/installed/run.sh compiles and runs the C and C++ programs of the same pages.
+"""
+
+import contextlib
 import importlib.util
+import multiprocessing
 import os
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-PAGES = {"README.md": (ROOT / "README.md").read_text()}
-PAGES |= {f"docs/{page.name}": page.read_text() for page in sorted((ROOT / "docs").glob("*.md"))}
+sys.path.insert(0, str(Path(__file__).parents[2] / "tools/docs"))
+import snippets
 
+del sys.path[0]
+ROOT = snippets.ROOT
 
 # As in conftest.py: torch may be missing only in a run that says so.
 WITHOUT_TORCH = os.environ.get("TURNOUT_TEST_CORE") == "1" and importlib.util.find_spec("torch") is None
 TORCH = [pytest.mark.torch, pytest.mark.skipif(WITHOUT_TORCH, reason="torch is not installed")]
 
 
-def python_blocks():
-    blocks = []
-    for page, text in PAGES.items():
-        for match in re.finditer(r"^```python\n(.*?)^```$", text, re.DOTALL | re.MULTILINE):
-            line = text.count("\n", 0, match.start()) + 1
-            needs_torch = re.search(r"\btorch\b", match[1]) is not None
-            blocks.append(pytest.param(match[1], id=f"{page}:{line}", marks=TORCH if needs_torch else []))
-    return blocks
+def python_programs():
+    programs = []
+    for snippet in snippets.programs("python"):
+        needs_torch = re.search(r"\btorch\b", snippet.code) is not None
+        programs.append(pytest.param(snippet.code, id=snippet.name, marks=TORCH if needs_torch else []))
+    return programs
+
+
+def run(folder, errors):
+    """Runs program.py as a program, with its messages in a file."""
+    os.chdir(folder)
+    with open(errors, "w") as file, contextlib.redirect_stderr(file), contextlib.redirect_stdout(file):
+        try:
+            runpy.run_path("program.py", run_name="__main__")
+        except BaseException:
+            import traceback
+
+            traceback.print_exc(file=file)
+            raise
+
+
+@pytest.fixture(scope="module")
+def processes():
+    """Starts processes that have imported torch already: an import takes longer than most programs."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["numpy"] if WITHOUT_TORCH else ["numpy", "turnout.torch"])
+    return context
 
 
 def test_there_is_python_with_and_without_torch():
-    marks = [bool(block.marks) for block in python_blocks()]
+    marks = [bool(program.marks) for program in python_programs()]
     assert True in marks
     assert False in marks
 
 
-@pytest.mark.parametrize("code", python_blocks())
-def test_python_runs(code, tmp_path):
+@pytest.mark.parametrize("code", python_programs())
+def test_python_runs(code, tmp_path, processes):
     """As a program; one that begins with a torchrun command, in the processes that this starts."""
     (tmp_path / "program.py").write_text(code)
-    command = ["program.py"]
     if torchrun := re.match(r"# torchrun (--nproc_per_node=\d+) ", code):
         command = ["-m", "torch.distributed.run", "--standalone", torchrun[1], "program.py"]
+        done = subprocess.run(
+            [sys.executable, *command], cwd=tmp_path, capture_output=True, text=True, timeout=120
+        )
+        assert done.returncode == 0, done.stderr
+        return
+    process = processes.Process(target=run, args=(tmp_path, tmp_path / "errors"))
+    process.start()
+    process.join(120)
+    if process.is_alive():
+        process.kill()
+    assert process.exitcode == 0, (tmp_path / "errors").read_text()
+
+
+def test_a_program_that_fails_is_noticed(tmp_path, processes):
+    (tmp_path / "program.py").write_text("assert 1 == 2")
+    process = processes.Process(target=run, args=(tmp_path, tmp_path / "errors"))
+    process.start()
+    process.join(120)
+    assert process.exitcode == 1
+    assert "AssertionError" in (tmp_path / "errors").read_text()
+
+
+@pytest.mark.parametrize("page", [str(page) for page in snippets.pages()])
+def test_links_lead_to_files(page):
+    text = re.sub(r"^```.*?^```$", "", (ROOT / page).read_text(), flags=re.DOTALL | re.MULTILINE)
+    targets = re.findall(r"\]\(([^)#:\s]+)(?:#[^)\s]*)?\)", text)
+    assert [target for target in targets if not (ROOT / page).parent.joinpath(target).exists()] == []
+
+
+@pytest.mark.parametrize("program", ["docs/figures.py", "numbers_page.py"])
+def test_generated_parts_are_current(program):
     done = subprocess.run(
-        [sys.executable, *command], cwd=tmp_path, capture_output=True, text=True, timeout=120
+        [sys.executable, ROOT / "tools" / program, "--check"], capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 0, done.stderr
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_links_lead_to_files(page):
-    targets = re.findall(r"\]\(([^)#:]+)\)", PAGES[page])
-    assert targets
-    assert [target for target in targets if not (ROOT / page).parent.joinpath(target).exists()] == []

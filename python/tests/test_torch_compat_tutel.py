@@ -86,6 +86,9 @@ def test_state_dict():
         *("temperature", "sim_matrix", "cosine_projector.weight", "cosine_projector.bias"),
     }
     llama = layer(experts={**EXPERTS, "type": "llama_ffn"})
+    torch.manual_seed(2)  # that of the experts
+    for parameter in llama.experts.parameters():
+        assert torch.equal(parameter, torch.empty(4 * 6 * 8).normal_(0, 0.01))
     assert {n: p.dim() for n, p in llama.experts.named_parameters()} == {"W_fc1": 1, "W_fc2": 1, "W_fc3": 1}
     assert llama(torch.randn(3, 8)).shape == (3, 8)
 
@@ -193,6 +196,7 @@ def test_custom_gate_and_experts():
         ({"experts": {**EXPERTS, "num_experts_per_device": -2}}, "num_experts_per_device is -2, expected 1"),
         ({"parallel_type": "some"}, "parallel_type is 'some'"),
         ({"speed": 1}, "speed is no argument of it"),
+        ({"global_aux": True, "is_gshard_loss": False}, "global_aux is True beside is_gshard_loss=False"),
     ],
 )
 def test_refused(options, sentence):
@@ -294,11 +298,33 @@ def test_one_process(tmp_path, capsys, monkeypatch):
     t = torch.arange(6.0).view(2, 3)
     assert net.simple_all_reduce(t) is t and net.all_to_all(t, 1, 0) is t
     assert torch.equal(net.simple_all_gather(t), t) and torch.equal(net.simple_reduce_scatter(t), t)
+    part, shape = net.zero_scatter(t, net.simple_split)
+    assert torch.equal(net.zero_gather(part, shape), t)
+    assert net.create_groups_from_world(-1) is session
+    with pytest.raises(
+        ValueError, match="create_groups_from_world: group_count is 2, expected a divisor of 1"
+    ):
+        net.create_groups_from_world(2)
     name = system.apply_rank_size_from_pattern(f"{tmp_path}/parts/{{rank}}-{{size}}.npy", 0, 1)
     assert name == f"{tmp_path}/parts/0-1.npy"
     system.save(t, name)
     assert torch.equal(system.load(name), t)
     assert system.record_time() <= system.record_time()
+
+
+def test_optimizer_of_one_process():
+    """The same steps as the optimizer that it wraps."""
+    models, x = [layer(), layer()], torch.randn(9, 8)
+    plain = torch.optim.SGD(models[0].parameters(), lr=0.1, momentum=0.9)
+    wrapped = net.TutelDistributedOptimizer(models[1].parameters())
+    wrapped = wrapped.warp_local(torch.optim.SGD, lr=0.1, momentum=0.9)
+    for _ in range(2):
+        for model, optimizer in zip(models, (plain, wrapped), strict=True):
+            optimizer.zero_grad()
+            model(x).square().sum().backward()
+            optimizer.step()
+    for a, b in zip(models[0].parameters(), models[1].parameters(), strict=True):
+        torch.testing.assert_close(a, b)
 
 
 def test_install():

@@ -1,4 +1,4 @@
-"""Experts on one and on two processes: equal results, and failures that name a rank."""
+"""Experts on one, two and four processes: equal results, and failures that name a rank."""
 
 import expert_parallel_program as program
 import processes
@@ -27,10 +27,11 @@ def test_one_process():
     torch.testing.assert_close(plain, torch.einsum("sh,shw->sw", tokens, parameter[indices[:, 0]]))
 
 
-def test_two_processes_give_the_same():
-    """The second step is one whose processes have rows of different widths."""
-    outputs = processes.run_well(2, "expert_parallel_program", "same_as_alone_then_another_width")
-    assert outputs == ["same\nnamed\n"] * 2
+@pytest.mark.parametrize("world", [2, 4])
+def test_several_processes_give_the_same(world):
+    """The last step is one whose processes have rows of different widths."""
+    outputs = processes.run_well(world, "expert_parallel_program", "same_as_alone_then_another_width")
+    assert outputs == ["same\nnamed\n"] * world
 
 
 @pytest.mark.parametrize("failure", ["a_rank_dies", "a_rank_stays_away"])

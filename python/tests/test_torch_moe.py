@@ -261,10 +261,10 @@ def layer(tokens, logits):
     return turnout.torch.moe_token_unpermute(permuted.sin(), order, gates)
 
 
-@pytest.mark.parametrize("dynamic", [False, True])
-def test_compile(rng, dynamic):
+@pytest.mark.parametrize(("dynamic", "backend"), [(False, "aot_eager"), (True, "inductor")])
+def test_compile(rng, dynamic, backend):
     torch.compiler.reset()
-    compiled = torch.compile(layer, fullgraph=True, dynamic=dynamic, backend="aot_eager")
+    compiled = torch.compile(layer, fullgraph=True, dynamic=dynamic, backend=backend)
     for samples in (SAMPLES, 9):
         inputs = floats(rng, samples, HIDDEN), floats(rng, samples, EXPERTS)
         outputs = [f(*inputs) for f in (layer, compiled)]

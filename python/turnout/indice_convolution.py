@@ -68,7 +68,7 @@ def indice_convolution_forward(
 
     Returns:
         features_out: ``[num_act_out, out_channels]``, ``out`` or a new array: a torch tensor when
-        ``features`` is one, else a NumPy array.
+            ``features`` is one, else a NumPy array.
 
     Raises:
         ValueError: arguments that do not fit together, with a sentence that names the first one.

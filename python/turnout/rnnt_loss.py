@@ -119,7 +119,7 @@ def rnnt_logprobs_pruned_forward(
             ``px = logits[symbol] - logsumexp(logits[1:]) + logsigmoid(-z)`` with ``z = logits[0]``. Then no
             symbol is 0.
 
-        The other arguments are those of the joint form.
+    The other arguments are those of the joint form.
 
     Returns:
         px, py: as in the joint form; -inf for positions that a frame does not have.
@@ -179,7 +179,7 @@ def rnnt_logprobs_fused_forward(
         bias: ``[classes]`` or None.
         activation: "tanh", "relu" or "none".
 
-        The other arguments and the results are those of the pruned form.
+    The other arguments and the results are those of the pruned form.
     """
     return _core.rnnt_logprobs_fused_forward(
         *(am, lm, weight, bias, activation, symbols, ranges, termination_symbol, boundary, modified),
@@ -230,7 +230,7 @@ def rnnt_logprobs_simple_forward(
         lm: ``[batch, symbols + 1, classes]``.
         am: ``[batch, frames, classes]``, dtype of ``lm``.
 
-        The other arguments are those of the joint form.
+    The other arguments are those of the joint form.
 
     Returns:
         px, py: as in the joint form.

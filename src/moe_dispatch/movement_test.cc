@@ -261,6 +261,26 @@ TEST(MoeMovements, SameBitsForEveryThreadCount) {
                                                        12);
 }
 
+// Both gradients at once go through a row in tiles of 1024 columns.
+TEST(MoeMovements, GradientsOfRowsOfSeveralTiles) {
+  unsigned seed = 41;
+  for (const std::int64_t hidden : {1023, 1024, 2048, 2049, 3172}) {
+    const Shape one{1, 4, hidden, 2, 2}, three{3, 4, hidden, 2, 5};
+    const auto offset = static_cast<std::int64_t>(seed % 3);
+    ++seed;
+    compare_gradients<float, float, std::int32_t, std::int32_t>(one, Routing::distinct, offset,
+                                                                supported_isas(), {1}, seed);
+    compare_gradients<float, float, std::int32_t, std::int32_t>(three, Routing::dropped, offset,
+                                                                supported_isas(), {1}, seed);
+    compare_gradients<double, double, std::int32_t, std::int32_t>(three, Routing::random, offset,
+                                                                  supported_isas(), {1}, seed);
+    compare_gradients<f16, f16, std::int32_t, std::int32_t>(three, Routing::random, offset, supported_isas(),
+                                                            {1}, seed);
+    compare_gradients<bf16, float, std::int32_t, std::int32_t>(three, Routing::distinct, offset,
+                                                               supported_isas(), {1}, seed);
+  }
+}
+
 TEST(MoeMovements, VeryLongRowsAreCutIntoPieces) {
   compare_all<float, float, std::int32_t, std::int32_t>({1, 5, 300001, 1, 4}, Routing::random, 1,
                                                         {Context().isa()}, {1, 2, 5}, 21);

@@ -28,12 +28,12 @@ class Batches {
     fill(map_, 0, routing.tokens);
   }
 
-  // work(rows, token, count) for tokens [first, end), at most `together` at a time; rows[token][choice].
+  // work(rows, token, count) for tokens [first, end), some at a time; rows[token][choice].
   template <class Work>
-  void run(std::int64_t first, std::int64_t end, std::int64_t together, const Work& work) const {
+  void run(std::int64_t first, std::int64_t end, const Work& work) const {
     std::int64_t batch[kBatch];
-    if (map_ == nullptr) together = std::min(together, kBatch / std::max<std::int64_t>(routing_.choices, 1));
-    together = std::max<std::int64_t>(together, 1);
+    const std::int64_t together =
+        map_ == nullptr ? kBatch / std::max<std::int64_t>(routing_.choices, 1) : kBatch;
     for (std::int64_t token = first; token < end; token += together) {
       const std::int64_t count = std::min(together, end - token);
       if (map_ == nullptr) fill(batch, token, count);
@@ -53,13 +53,16 @@ class Batches {
   std::int64_t* map_ = nullptr;
 };
 
+inline DotTask task_of(const Dots& dots) {
+  return {dots.tokens.data, dots.routed.data, dots.products.data, dots.routing.layout, dots.tokens.shape[1]};
+}
+
 class DotWork {
  public:
   DotWork(Context& context, const Dots& dots)
-      : task_{dots.tokens.data, dots.routed.data, dots.products.data, dots.routing.layout,
-              dots.tokens.shape[1]},
+      : task_(task_of(dots)),
         choices_(dots.routing.choices),
-        run_(row_kernels(context.isa()).dot(dots.tokens.dtype, dots.products.dtype)) {}
+        run_(gather_kernels(context.isa()).dot(dots.tokens.dtype, dots.products.dtype)) {}
 
   void operator()(const std::int64_t* rows, std::int64_t token, std::int64_t count) const {
     run_(task_, rows, token, count, choices_);
@@ -68,7 +71,7 @@ class DotWork {
  private:
   DotTask task_;
   std::int64_t choices_;
-  RowKernels::Dot run_;
+  GatherKernels::Dot run_;
 };
 
 }  // namespace turnout::rows

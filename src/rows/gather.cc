@@ -1,6 +1,5 @@
 // Rows gathered with weights, and dot products of rows: ranges of tokens.
 #include <algorithm>
-#include <optional>
 
 #include "rows/batches.h"
 #include "runtime/parallel.h"
@@ -8,10 +7,6 @@
 
 namespace turnout::rows {
 namespace {
-
-// Bytes of routed rows that two kernels read one after the other: few, so that the second kernel finds them
-// in the first-level cache.
-constexpr std::int64_t kSharedBytes = 4 << 10;
 
 // How tokens are cut into ranges, and very long rows into pieces of columns.
 struct Cut {
@@ -46,7 +41,7 @@ void dot_rows(Context& context, Call& call, const Dots& dots) {
   with_row_of(routing, [&](auto row_of) {
     const Batches batches(routing, row_of, scratch);
     parallel_for(context, routing.tokens, cut.per_range,
-                 [&](std::int64_t begin, std::int64_t end) { batches.run(begin, end, kBatch, work); });
+                 [&](std::int64_t begin, std::int64_t end) { batches.run(begin, end, work); });
   });
 }
 
@@ -63,16 +58,18 @@ void gather_rows(Context& context, Call& call, const Gather& gather) {
                         hidden,
                         size_of(dtype),
                         routing.tokens * row_bytes >= kStreamBytes};
-  const RowKernels::Gather run =
-      row_kernels(context.isa()).gather(dtype, weighted, weighted ? gather.weights->dtype : dtype);
-  std::optional<DotWork> dots;
-  if (gather.also != nullptr) dots.emplace(context, *gather.also);
+  const GatherKernels& kernels = gather_kernels(context.isa());
+  const DType weight = weighted ? gather.weights->dtype : dtype;
+  const GatherKernels::Gather run = kernels.gather(dtype, weighted, weight);
+  // A token without choices has no product, and may have no memory for it.
+  const bool with_dots = gather.also != nullptr && routing.choices > 0;
+  const DotTask dots = with_dots ? task_of(*gather.also) : DotTask{};
+  const GatherKernels::GatherAndDot run_both =
+      with_dots ? kernels.gather_and_dot(dtype, gather.also->products.dtype) : nullptr;
 
   // A dot product needs whole rows.
-  const Cut cut(routing, row_bytes * (routing.choices + 1), dots ? 1 : hidden);
+  const Cut cut(routing, row_bytes * (routing.choices + 1 + with_dots), with_dots ? 1 : hidden);
   const std::int64_t width = (hidden - 1) / cut.pieces + 1, ranges = cut.ranges(routing.tokens);
-  const std::int64_t together =
-      dots ? kSharedBytes / std::max<std::int64_t>(1, row_bytes * routing.choices) : kBatch;
   const CopyKernels& copy = copy_kernels(context.isa());
   Scratch& scratch = call.scratch(gather.scratch_bytes());
   call.chose(task.stream ? "gather, streamed" : "gather", cut.parallel ? context.threads() : 1);
@@ -81,10 +78,13 @@ void gather_rows(Context& context, Call& call, const Gather& gather) {
     const auto run_range = [&](std::int64_t range) {
       const std::int64_t first = range / cut.pieces * cut.per_range, column = range % cut.pieces * width;
       const Columns columns{column, std::clamp<std::int64_t>(hidden - column, 0, width)};
-      batches.run(first, std::min(first + cut.per_range, routing.tokens), together,
+      batches.run(first, std::min(first + cut.per_range, routing.tokens),
                   [&](const std::int64_t* rows, std::int64_t token, std::int64_t count) {
-                    run(task, rows, token, count, routing.choices, columns);
-                    if (dots) (*dots)(rows, token, count);
+                    if (with_dots) {
+                      run_both(task, dots, rows, token, count, routing.choices);
+                    } else {
+                      run(task, rows, token, count, routing.choices, columns);
+                    }
                   });
       if (task.stream) copy.finish();
     };

@@ -49,11 +49,17 @@ struct DotTask {
   std::int64_t hidden;
 };
 
-struct RowKernels {
+// Weights are f32 or of the rows' dtype. Without them a row to scatter may have any dtype.
+struct ScatterKernels {
   // routed[row, :] = weight * tokens[t, :] for tokens [token, token + count) and choices
   // [choice, choice + choices).
   using Scatter = void (*)(const ScatterTask& task, const std::int64_t* rows, std::int64_t token,
                            std::int64_t count, std::int64_t choice, std::int64_t choices, Columns columns);
+
+  Scatter (*scatter)(DType dtype, bool weighted, DType weight);
+};
+
+struct GatherKernels {
   // tokens[t, :] = the sum over choices k = 0, 1, .. of weight * routed[row, :]. Product and sum are rounded
   // on their own, in f64 for f64 and in f32 for all others; the result is rounded once. A choice without a
   // row adds +0.
@@ -62,13 +68,17 @@ struct RowKernels {
   // products[t, k] = the sum over j of tokens[t, j] * routed[row, j]; 0 without a row.
   using Dot = void (*)(const DotTask& task, const std::int64_t* rows, std::int64_t token, std::int64_t count,
                        std::int64_t choices);
+  // Both for the same routing, with the same bits; products have the dtype of the weights. There is at least
+  // one choice.
+  using GatherAndDot = void (*)(const GatherTask& sum, const DotTask& dots, const std::int64_t* rows,
+                                std::int64_t token, std::int64_t count, std::int64_t choices);
 
-  // Weights are f32 or of the rows' dtype. Without them a row to scatter may have any dtype.
-  Scatter (*scatter)(DType dtype, bool weighted, DType weight);
   Gather (*gather)(DType dtype, bool weighted, DType weight);
   Dot (*dot)(DType dtype, DType product);
+  GatherAndDot (*gather_and_dot)(DType dtype, DType weight);
 };
 
-const RowKernels& row_kernels(Isa isa);
+const ScatterKernels& scatter_kernels(Isa isa);
+const GatherKernels& gather_kernels(Isa isa);
 
 }  // namespace turnout::rows

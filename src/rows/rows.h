@@ -84,7 +84,8 @@ struct Gather {
   const ConstTensor* weights;
   ConstTensor routed;
   Tensor tokens;
-  const Dots* also = nullptr;  // of the same routed rows, while these are in the cache
+  // Of the same routed rows, which are read once for both. Only with weights, of the products' dtype.
+  const Dots* also = nullptr;
 
   std::size_t scratch_bytes() const;
 };

@@ -15,7 +15,7 @@ struct Move {
   Context& context;
   const Routing& routing;
   ScatterTask task;
-  RowKernels::Scatter run;
+  ScatterKernels::Scatter run;
   std::int64_t rows;
 
   std::int64_t row_bytes() const { return task.hidden * task.element_bytes; }
@@ -156,7 +156,7 @@ void scatter_rows(Context& context, Call& call, const Scatter& scatter) {
          routing,
          {weighted ? scatter.weights->data : nullptr, routing.layout, scatter.tokens.data,
           scatter.routed.data, scatter.tokens.shape[1], size_of(dtype), false},
-         row_kernels(context.isa()).scatter(dtype, weighted, weighted ? scatter.weights->dtype : dtype),
+         scatter_kernels(context.isa()).scatter(dtype, weighted, weighted ? scatter.weights->dtype : dtype),
          scatter.routed.shape[0]};
   if (scatter.in_order()) {
     call.chose("in order", 1);
@@ -181,7 +181,7 @@ void scatter_rows(Context& context, Call& call, const Scatter& scatter) {
     }
     const Batches batches(routing, row_of, scratch);
     move_ranges(m, row_of, last, parallel, scatter.zero, true,
-                [&](std::int64_t first, std::int64_t end) { batches.run(first, end, kBatch, *dots); });
+                [&](std::int64_t first, std::int64_t end) { batches.run(first, end, *dots); });
   });
 }
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Installs the library by the README's own commands, into an empty folder that is then moved. Builds a C++ and a
-# C99 program against that copy, through CMake and through pkg-config, shared and static, and runs them; builds them
-# with the library as a subdirectory; checks the symbols that the libraries export, and what the build refuses.
-# Argument: the source tree.
+# C99 program against that copy, through CMake and through pkg-config, shared and static, and runs them, as well as
+# the programs of the documentation; builds them with the library as a subdirectory; checks the symbols that the
+# libraries export, and what the build refuses. Argument: the source tree.
 set -euo pipefail
 source=$1
 here=$source/tests/installed
@@ -42,6 +42,17 @@ cpp -DTURNOUT_STATIC -fsyntax-only $(pkg-config --cflags turnout)
 passed=$((passed + 1))
 for program in cpp c cpp_static c_static aclnn aclnn_static; do
   run "$work/$program"
+done
+
+# The programs in the pages of the documentation.
+python3 "$source/tools/docs/snippets.py" "$work/snippets"
+for file in "$work"/snippets/*.cc; do
+  g++ -std=c++20 -Wall -Wextra -Werror "$file" $(pkg-config --cflags --libs turnout) -o "${file%.cc}"
+  run "${file%.cc}"
+done
+for file in "$work"/snippets/*.c; do
+  gcc -std=c99 -pedantic-errors -Wall -Wextra -Werror "$file" $(pkg-config --cflags --libs turnout-mluop) -o "${file%.c}"
+  run "${file%.c}"
 done
 
 # The symbols that a file defines and exports.

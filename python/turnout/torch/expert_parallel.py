@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import datetime
-import time
 from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
+from turnout.torch.exchange import in_graph, named_failures, world_size
 from turnout.torch.moe_permute import moe_token_permute, moe_token_unpermute
 from turnout.torch.moe_re_routing import moe_re_routing, moe_re_routing_inverse
 from turnout.torch.sentences import own_sentences
 
 __all__ = ["expert_parallel"]
-
-# How long processes whose exchange failed wait for each other, to find out who is not among them.
-_GRACE_SECONDS = 5.0
 
 
 @own_sentences(permute_tokens="tokens")
@@ -69,7 +66,7 @@ def expert_parallel(
     counts = torch.bincount(indices.reshape(-1).long(), minlength=num_experts).view(exchange.world, -1)
     arriving = exchange.counts(counts, permuted)
     sent, received = counts.sum(1).tolist(), arriving.sum(1).tolist()
-    rows = exchange.rows(_in_graph(permuted), sent, received)
+    rows = exchange.rows(in_graph(permuted), sent, received)
     routed, _, index, per_expert = moe_re_routing(rows, arriving)
     results = experts(routed, per_expert)
     if results.dim() != 2 or results.shape[0] != routed.shape[0]:
@@ -77,15 +74,11 @@ def expert_parallel(
             f"expert_parallel: experts returned shape {list(results.shape)}, expected "
             f"[{routed.shape[0]}, width]"
         )
-    returned = exchange.rows(_in_graph(moe_re_routing_inverse(results, index)), received, sent)
+    exchange.check_results(results)
+    returned = exchange.rows(in_graph(moe_re_routing_inverse(results, index)), received, sent)
     if gates is None:
         gates = torch.ones(indices.shape, dtype=returned.dtype)
     return moe_token_unpermute(returned, order, gates)
-
-
-def _in_graph(rows: torch.Tensor) -> torch.Tensor:
-    """Rows whose exchange has a backward on every process, whether or not this one needs the gradient."""
-    return rows if rows.requires_grad or not torch.is_grad_enabled() else rows.detach().requires_grad_()
 
 
 class _Exchange:
@@ -94,18 +87,15 @@ class _Exchange:
     def __init__(self, group: Any, timeout: float) -> None:
         self.group, self.timeout = group, timeout
         self.is_alone = not (dist.is_available() and dist.is_initialized())
-        self.world = 1 if self.is_alone else dist.get_world_size(group)
+        self.world = world_size(group)
 
     def counts(self, counts: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
         """How many rows each process ``[source, local expert]`` sends to this one."""
         # What all processes must agree on travels with the counts.
-        common = torch.tensor([rows.shape[1], rows.element_size(), counts.shape[1]])
-        message = torch.cat([common.expand(self.world, -1), counts], dim=1)
-        received = torch.empty_like(message)
-        self.run(received, message)
-        for source in range(self.world):
-            if received[source, :3].tolist() != common.tolist():
-                width, size, experts = received[source, :3].tolist()
+        common = [rows.shape[1], rows.element_size(), counts.shape[1]]
+        received = self.small(torch.cat([torch.tensor(common).expand(self.world, -1), counts], dim=1))
+        for source, (width, size, experts) in enumerate(received[:, :3].tolist()):
+            if [width, size, experts] != common:
                 raise RuntimeError(
                     f"expert_parallel: rank {source} sends rows of {width} elements of {size} bytes for "
                     f"{experts} experts a process, expected {common[0]} elements of {common[1]} bytes for "
@@ -115,6 +105,22 @@ class _Exchange:
                 raise RuntimeError(f"expert_parallel: rank {source} sends a negative number of rows")
         return received[:, 3:].contiguous()
 
+    def check_results(self, results: torch.Tensor) -> None:
+        """All experts must return rows of one width: else gloo mixes them up, or ends the process."""
+        own = [results.shape[1], results.element_size()]
+        for source, (width, size) in enumerate(self.small(torch.tensor(own).repeat(self.world, 1)).tolist()):
+            if [width, size] != own:
+                raise RuntimeError(
+                    f"expert_parallel: the experts of rank {source} return rows of {width} elements of "
+                    f"{size} bytes, expected {own[0]} elements of {own[1]} bytes as here"
+                )
+
+    def small(self, message: torch.Tensor) -> torch.Tensor:
+        """Row r of ``message`` to rank r, and the row that each rank has for this one."""
+        received = torch.empty_like(message)
+        self.run(received, message)
+        return received
+
     def rows(self, rows: torch.Tensor, sent: list[int], received: list[int]) -> torch.Tensor:
         """``sent[r]`` rows to each rank r, and ``received[r]`` rows from it; differentiable."""
         return rows if self.is_alone else _ExchangedRows.apply(rows, sent, received, self)
@@ -123,31 +129,9 @@ class _Exchange:
         if self.is_alone:
             output.copy_(input)
             return
-        try:
+        with named_failures("expert_parallel", self.group, self.timeout):
             work = dist.all_to_all_single(output, input, *splits, group=self.group, async_op=True)
             work.wait(datetime.timedelta(seconds=self.timeout))
-        except Exception as error:
-            missing = self._missing_ranks()
-            who = f"rank {', '.join(map(str, missing))} is not there" if missing else "all ranks report it"
-            raise RuntimeError(
-                f"expert_parallel: an exchange failed or took more than {self.timeout} s: {who}"
-            ) from error
-
-    def _missing_ranks(self) -> list[int]:
-        """The ranks that do not report a failed exchange: they died, or never came."""
-        store = dist.distributed_c10d._get_default_store()
-        key = "turnout/expert_parallel/failed"
-        own = dist.get_rank(self.group)
-        end = time.monotonic() + _GRACE_SECONDS
-        try:
-            store.set(f"{key}/{own}", b"1")
-            missing = set(range(self.world)) - {own}
-            while missing and time.monotonic() < end:
-                missing = {rank for rank in missing if not store.check([f"{key}/{rank}"])}
-                time.sleep(0.05)
-            return sorted(missing)
-        except Exception:
-            return [0]  # the process that has the store
 
 
 class _ExchangedRows(torch.autograd.Function):

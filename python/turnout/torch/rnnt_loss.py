@@ -162,7 +162,7 @@ def rnnt_loss_simple(
         am: ``[batch, frames, classes]``, dtype of ``lm``.
         return_grad: as for :func:`rnnt_loss`; the gradients say what :func:`get_rnnt_prune_ranges` keeps.
 
-        The other arguments are those of :func:`rnnt_loss`.
+    The other arguments are those of :func:`rnnt_loss`.
     """
     _check_options("rnnt_loss_simple", rnnt_type, reduction)
     steps = simple_steps("rnnt_loss_simple", lm, am, symbols, termination_symbol, boundary, rnnt_type)
@@ -232,7 +232,7 @@ def rnnt_loss_pruned(
         use_hat_loss: the blank, which must be 0, has a probability of its own,
             ``py = logsigmoid(logits[0])``, and the other classes share the rest.
 
-        The other arguments are those of :func:`rnnt_loss`.
+    The other arguments are those of :func:`rnnt_loss`.
     """
     _check_options("rnnt_loss_pruned", rnnt_type, reduction)
     refuse_single_rows("rnnt_loss_pruned", ranges, symbols, rnnt_type)
@@ -281,7 +281,7 @@ def rnnt_loss_pruned_fused(
         bias: ``[classes]`` or None.
         activation: 'tanh', 'relu' or None.
 
-        The other arguments are those of :func:`rnnt_loss_pruned`.
+    The other arguments are those of :func:`rnnt_loss_pruned`.
     """
     _check_options("rnnt_loss_pruned_fused", rnnt_type, reduction)
     refuse_single_rows("rnnt_loss_pruned_fused", ranges, symbols, rnnt_type)

@@ -13,10 +13,21 @@ from typing import Any
 import torch
 from torch.nn import functional
 
+from turnout.compat.tutel.collectives import (
+    all_to_all,
+    get_world_rank,
+    get_world_size,
+    simple_all_gather,
+)
 from turnout.compat.tutel.dispatcher import fast_decode, fast_encode
-from turnout.compat.tutel.net import all_to_all, get_world_rank, get_world_size
 from turnout.compat.tutel.parts import CosineTopGate, FfnExperts, LlamaFfnExperts, TopGate
-from turnout.compat.tutel.routing import extract_critical, gshard_loss, load_importance_loss
+from turnout.compat.tutel.routing import (
+    extract_critical,
+    global_gshard_loss,
+    gshard_loss,
+    load_importance_loss,
+)
+from turnout.torch.exchange import in_graph
 
 _GATES = {"top": TopGate, "cosine_top": CosineTopGate}
 _EXPERTS = {"ffn": FfnExperts, "llama_ffn": LlamaFfnExperts}
@@ -43,6 +54,16 @@ class moe_layer(torch.nn.Module):  # noqa: N801 -- Tutel's name
     The processes of ``group``, or all of them, share the experts: each has ``num_experts_per_device``. What
     only a GPU can use (``use_2dh``, ``a2a_ffn_overlap_degree``, ``megablocks_size``) changes nothing but the
     capacity, which is a multiple of the overlap degree. Experts that several processes share are refused.
+
+    Outputs and gradients are the same on any number of processes if no token is dropped (a capacity factor
+    of 0). Gradients of experts are those of the sum of the losses of all processes. To train with the mean,
+    divide the loss of each process by their number and add up the gradients of all other parameters; or
+    average those and divide the gradients of experts.
+
+    ``l_aux`` is, as in Tutel, the loss of this process's own tokens, and its mean over the processes is not
+    the loss of all tokens. With ``global_aux=True`` it is: the scores of this process meet the first choices
+    of all of them (one more all-reduce, of a count per expert), and the mean over the processes, of the loss
+    and of its gradient, does not depend on their number.
     """
 
     def __init__(
@@ -61,6 +82,8 @@ class moe_layer(torch.nn.Module):  # noqa: N801 -- Tutel's name
         is_gshard_loss: bool = True,
         parallel_type: str = "adaptive:1",
         use_2dh: bool = False,
+        *,
+        global_aux: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__()
@@ -75,6 +98,12 @@ class moe_layer(torch.nn.Module):  # noqa: N801 -- Tutel's name
             raise ValueError(
                 f"moe_layer: parallel_type is {parallel_type!r}, expected auto, data, model or adaptive:<n>"
             )
+        if global_aux and not is_gshard_loss:
+            raise ValueError(
+                "moe_layer: global_aux is True beside is_gshard_loss=False, expected one of them: only the "
+                "gshard loss has a global form"
+            )
+        self.global_aux = global_aux
         self.group, self.model_dim, self.result_func = group, model_dim, result_func
         self.a2a_ffn_overlap_degree, self.use_2dh = a2a_ffn_overlap_degree, use_2dh
         self.is_postscore, self.normalize_gate = is_postscore, normalize_gate
@@ -191,6 +220,8 @@ class moe_layer(torch.nn.Module):  # noqa: N801 -- Tutel's name
             noisy = logits + gate.gate_noise * torch.randn_like(logits) / self.num_global_experts
 
         def loss(scores, topk_ids):
+            if self.global_aux:
+                return global_gshard_loss(scores, topk_ids, self.group)
             if self.is_gshard_loss:
                 return gshard_loss(scores, topk_ids)
             clean, chosen = functional.softmax(logits, dim=1), noisy.gather(1, topk_ids)
@@ -212,6 +243,15 @@ class moe_layer(torch.nn.Module):  # noqa: N801 -- Tutel's name
             inequivalent_tokens=inequivalent_tokens,
         )
         return logits.dtype, critical, l_aux
+
+    def _check_capacity(self, own: int) -> None:
+        """All processes must have the same, or their exchange breaks."""
+        for rank, capacity in enumerate(simple_all_gather(torch.tensor([own]), self.group).tolist()):
+            if capacity != own:
+                raise RuntimeError(
+                    f"moe_layer: rank {rank} has capacity {capacity}, expected {own} as here: processes with "
+                    "different numbers of tokens need inequivalent_tokens=True or a capacity factor of 0"
+                )
 
     def forward(
         self,
@@ -242,6 +282,9 @@ class moe_layer(torch.nn.Module):  # noqa: N801 -- Tutel's name
         )
         self.dispatch_count = critical[-1]
         y = fast_encode(x.to(dtype).contiguous(), critical, self.is_postscore).to(x.dtype)
+        if get_world_size(self.group) > 1:
+            self._check_capacity(critical[4])
+            y = in_graph(y)
         y = all_to_all(y, 1, 0, group=self.group)
         y = self.experts(y.reshape(y.shape[0], y.shape[1], *kept), self)
         self.protected_shape = y.shape

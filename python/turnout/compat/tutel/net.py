@@ -1,15 +1,26 @@
-"""Tutel's ``net``: collectives of torch.distributed, which one process need not initialise."""
+"""Tutel's ``net``: collectives, groups of processes, and the optimizer whose state they share."""
 
-from __future__ import annotations
-
-from typing import Any
-
-import torch
-import torch.distributed as dist
+from turnout.compat.tutel.collectives import (
+    all_to_all,
+    barrier,
+    get_world_rank,
+    get_world_size,
+    simple_all_gather,
+    simple_all_reduce,
+    simple_broadcast,
+    simple_reduce_scatter,
+    simple_split,
+    zero_gather,
+    zero_scatter,
+)
+from turnout.compat.tutel.groups import create_groups_from_world
+from turnout.compat.tutel.optimizer import TutelDistributedOptimizer
 
 __all__ = [
+    "TutelDistributedOptimizer",
     "all_to_all",
     "barrier",
+    "create_groups_from_world",
     "get_world_rank",
     "get_world_size",
     "simple_all_gather",
@@ -17,112 +28,6 @@ __all__ = [
     "simple_broadcast",
     "simple_reduce_scatter",
     "simple_split",
+    "zero_gather",
+    "zero_scatter",
 ]
-
-Group = Any  # a ProcessGroup, or None for all processes
-
-
-def get_world_size(group: Group = None) -> int:
-    """How many processes the group has; 1 without torch.distributed."""
-    return dist.get_world_size(group) if dist.is_available() and dist.is_initialized() else 1
-
-
-def get_world_rank(group: Group = None) -> int:
-    """The number of this process in the group; 0 without torch.distributed."""
-    return dist.get_rank(group) if dist.is_available() and dist.is_initialized() else 0
-
-
-def barrier(group: Group = None) -> None:
-    """Returns when all processes of the group are here."""
-    if get_world_size(group) > 1:
-        dist.barrier(group=group)
-
-
-def simple_all_reduce(
-    t: torch.Tensor, group: Group = None, op: Any = dist.ReduceOp.SUM, inplace: bool = False
-) -> torch.Tensor:
-    """The sum (or ``op``) over all processes; with one process ``t`` itself."""
-    if get_world_size(group) == 1:
-        return t
-    output = t.contiguous() if inplace else t.clone(memory_format=torch.contiguous_format)
-    dist.all_reduce(output, op=op, group=group)
-    return output
-
-
-def simple_broadcast(t: torch.Tensor, src: int, group: Group = None) -> torch.Tensor:
-    """The tensor of process ``src``."""
-    if get_world_size(group) == 1:
-        return t
-    output = t.clone(memory_format=torch.contiguous_format)
-    dist.broadcast(output, src=src, group=group)
-    return output
-
-
-def simple_all_gather(t: torch.Tensor, group: Group = None) -> torch.Tensor:
-    """The tensors of all processes, one behind the other in dimension 0."""
-    world = get_world_size(group)
-    if world == 1:
-        return t
-    parts = [torch.empty_like(t, memory_format=torch.contiguous_format) for _ in range(world)]
-    dist.all_gather(parts, t.contiguous(), group=group)
-    return torch.cat(parts)
-
-
-def simple_split(t: torch.Tensor, group: Group = None) -> torch.Tensor:
-    """This process's part of dimension 0."""
-    world = get_world_size(group)
-    if t.shape[0] % world != 0:
-        raise ValueError(
-            f"simple_split: t.shape[0] is {t.shape[0]}, expected a multiple of {world} processes"
-        )
-    return t.chunk(world, dim=0)[get_world_rank(group)].contiguous()
-
-
-def simple_reduce_scatter(t: torch.Tensor, group: Group = None) -> torch.Tensor:
-    """This process's part of the sum over all processes."""
-    return simple_split(simple_all_reduce(t, group), group)
-
-
-class _AllToAll(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, input, group):
-        ctx.group = group
-        output = torch.empty_like(input, memory_format=torch.contiguous_format)
-        dist.all_to_all_single(output, input.contiguous(), group=group)
-        return output
-
-    @staticmethod
-    def backward(ctx, grad):
-        return _AllToAll.apply(grad, ctx.group), None
-
-
-def all_to_all(
-    input: torch.Tensor, input_dim: int, output_dim: int, use_2dh: bool = False, group: Group = None
-) -> torch.Tensor:
-    """Splits ``output_dim`` over the processes and joins ``input_dim`` from them; differentiable.
-
-    ``(1, 0)``: ``[experts, capacity, hidden]`` to ``[experts / processes, processes * capacity, hidden]``,
-    with the slots of each process together. ``(0, 1)`` is the way back. ``use_2dh`` changes nothing.
-    """
-    del use_2dh
-    world = get_world_size(group)
-    if world == 1:
-        return input
-    if (input_dim, output_dim) == (1, 0):
-        if input.shape[0] % world != 0:
-            raise ValueError(
-                f"all_to_all: input.shape[0] is {input.shape[0]}, expected a multiple of {world} processes"
-            )
-        parts = input.reshape(world, input.shape[0] // world, *input.shape[1:])
-        received = _AllToAll.apply(parts, group)  # [source, local expert, slot, ..]
-        return received.transpose(0, 1).flatten(1, 2)
-    if (input_dim, output_dim) == (0, 1):
-        if input.shape[1] % world != 0:
-            raise ValueError(
-                f"all_to_all: input.shape[1] is {input.shape[1]}, expected a multiple of {world} processes"
-            )
-        parts = input.reshape(input.shape[0], world, input.shape[1] // world, *input.shape[2:])
-        return _AllToAll.apply(parts.transpose(0, 1).contiguous(), group).flatten(0, 1)
-    raise ValueError(
-        f"all_to_all: input_dim, output_dim is ({input_dim}, {output_dim}), expected (1, 0) or (0, 1)"
-    )

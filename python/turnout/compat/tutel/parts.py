@@ -165,13 +165,8 @@ class LlamaFfnExperts(torch.nn.Module):
 
     def reset_parameters(self) -> None:
         with torch.no_grad():
-            for name, fan in (
-                ("W_fc1", self.model_dim),
-                ("W_fc2", self.model_dim),
-                ("W_fc3", self.hidden_size),
-            ):
-                weight = getattr(self, name)
-                weight.copy_(_uniform((1, weight.numel()), fan)[0])
+            for name in self.shapes:
+                getattr(self, name).normal_(0, 0.01)
 
     def forward(self, x: torch.Tensor, ctx: torch.nn.Module) -> torch.Tensor:
         shape = x.shape

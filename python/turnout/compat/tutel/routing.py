@@ -8,7 +8,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from turnout.compat.tutel.net import simple_all_reduce
+from turnout.compat.tutel.collectives import get_world_size, simple_all_reduce
 from turnout.torch.moe_routing import moe_locations
 from turnout.torch.sentences import own_sentences
 
@@ -20,10 +20,25 @@ Critical = tuple[int, list[torch.Tensor], list[torch.Tensor], list[torch.Tensor]
 def gshard_loss(scores_w_noise: torch.Tensor, top_ids: torch.Tensor) -> torch.Tensor:
     """``E / N^2 * sum_e (sum of scores of e) * (first choices of e)``; 0 with a graph for no tokens."""
     samples, experts = scores_w_noise.shape
+    first = torch.bincount(top_ids[:, 0], minlength=experts)
+    return _gshard_loss(scores_w_noise, first, experts, samples)
+
+
+def global_gshard_loss(scores_w_noise: torch.Tensor, top_ids: torch.Tensor, group: Group) -> torch.Tensor:
+    """The scores of this process times the first choices of all processes.
+
+    The mean over the processes, of the loss and of its gradient, is :func:`gshard_loss` of all tokens.
+    """
+    experts = scores_w_noise.shape[1]
+    first = simple_all_reduce(torch.bincount(top_ids[:, 0], minlength=experts), group=group)
+    return _gshard_loss(scores_w_noise, first, experts * get_world_size(group), int(first.sum()))
+
+
+def _gshard_loss(scores: torch.Tensor, first: torch.Tensor, factor: int, samples: int) -> torch.Tensor:
+    """``factor / samples^2 * sum_e (sum of scores of e) * first[e]``."""
     if samples == 0:
-        return scores_w_noise.sum()
-    first = torch.bincount(top_ids[:, 0], minlength=experts).to(scores_w_noise.dtype)
-    return torch.sum(scores_w_noise.sum(dim=0) * first) * (experts / (samples * samples))
+        return scores.sum()
+    return torch.sum(scores.sum(dim=0) * first.to(scores.dtype)) * (factor / (samples * samples))
 
 
 def load_importance_loss(

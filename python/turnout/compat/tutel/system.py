@@ -11,7 +11,9 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.distributed as dist
+
+from turnout.compat.tutel.groups import create_groups_from_world
+from turnout.torch.sentences import own_sentences
 
 __all__ = [
     "apply_rank_size_from_pattern",
@@ -25,6 +27,7 @@ __all__ = [
 _session: SimpleNamespace | None = None
 
 
+@own_sentences()
 def init_data_model_parallel(group_count: int = 1, backend: str = "nccl") -> SimpleNamespace:
     """The processes that torchrun started, or this one alone where its environment is not set.
 
@@ -32,49 +35,7 @@ def init_data_model_parallel(group_count: int = 1, backend: str = "nccl") -> Sim
     the number of model groups, which must divide the number of processes.
     """
     global _session
-    size, rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
-    local_rank = int(os.environ.get("LOCAL_RANK", "0"))
-    if group_count < 1 or size % group_count != 0:
-        raise ValueError(
-            f"init_data_model_parallel: group_count is {group_count}, expected a divisor of {size} processes"
-        )
-    distributed = "WORLD_SIZE" in os.environ and "RANK" in os.environ
-    if distributed and not dist.is_initialized():
-        dist.init_process_group("gloo" if backend == "nccl" else backend)
-    model_size = size // group_count
-    data_group = model_group = None
-    if distributed:
-        for first in range(0, size, model_size):
-            members = list(range(first, first + model_size))
-            group = dist.new_group(members)
-            model_group = group if rank in members else model_group
-        for offset in range(model_size):
-            members = list(range(offset, size, model_size))
-            group = dist.new_group(members)
-            data_group = group if rank in members else data_group
-
-    def dist_print(*arguments: Any, **options: Any) -> None:
-        if rank == 0:
-            print(*arguments, **options, flush=True)
-
-    _session = SimpleNamespace(
-        global_size=size,
-        global_rank=rank,
-        local_size=int(os.environ.get("LOCAL_WORLD_SIZE", size)),
-        local_rank=local_rank,
-        local_device=torch.device("cpu"),
-        group_count=group_count,
-        data_rank=rank // model_size,
-        data_size=group_count,
-        data_group=data_group,
-        model_rank=rank % model_size,
-        model_size=model_size,
-        model_group=model_group,
-        global_group=dist.group.WORLD if distributed else None,
-        is_distributed=distributed,
-        is_cuda=False,
-        dist_print=dist_print,
-    )
+    _session = create_groups_from_world(group_count, include_init=backend)
     return _session
 
 

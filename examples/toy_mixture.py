@@ -1,0 +1,164 @@
+"""A mixture of experts learns a toy task: points of several kinds, where each kind has a map of its own.
+
+Nobody tells the gate which kind a point has. It learns to send the kinds to experts, which learn the maps.
+The picture shows how many tokens each expert has over time. Alone this process has all experts; torchrun
+gives each process its part of the experts and of the points, and the losses stay the same.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from turnout.torch import expert_parallel
+
+KINDS, EXPERTS, CHOICES, WIDTH, INNER = 6, 8, 2, 16, 32
+BALANCE = 0.02  # weight of the loss that keeps experts equally busy
+
+
+class Points:
+    """Points around one center per kind, and their images under the map of the kind."""
+
+    def __init__(self, generator: torch.Generator) -> None:
+        self.generator = generator
+        self.centers = 2 * torch.randn(KINDS, WIDTH, generator=generator)
+        self.maps = 1.5 * torch.randn(KINDS, WIDTH, WIDTH, generator=generator) / math.sqrt(WIDTH)
+
+    def draw(self, count: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        kinds = torch.randint(KINDS, (count,), generator=self.generator)
+        noise = torch.randn(count, WIDTH, generator=self.generator)
+        points = self.centers[kinds] + 0.5 * noise
+        images = torch.einsum("nw,nwv->nv", noise, self.maps[kinds])
+        return kinds, points, images
+
+
+class Mixture(nn.Module):
+    """A gate that every process has, and the experts of this one."""
+
+    def __init__(self, rank: int, processes: int) -> None:
+        super().__init__()
+        if EXPERTS % processes != 0:
+            raise SystemExit(f"{EXPERTS} experts, expected a divisor of that many processes, not {processes}")
+        self.processes = processes
+        self.gate = nn.Linear(WIDTH, EXPERTS)
+        local = slice(rank * EXPERTS // processes, (rank + 1) * EXPERTS // processes)
+        # All experts are drawn on every process, so that each has the same values wherever it is.
+        first = torch.randn(EXPERTS, WIDTH + 1, INNER) / math.sqrt(WIDTH)
+        second = torch.randn(EXPERTS, INNER + 1, WIDTH) / math.sqrt(INNER)
+        self.first, self.second = nn.Parameter(first[local]), nn.Parameter(second[local])
+
+    def experts(self, rows: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
+        parts = rows.split(counts.tolist())
+        return torch.cat([self.expert(e, part) for e, part in enumerate(parts)])
+
+    def expert(self, e: int, rows: torch.Tensor) -> torch.Tensor:
+        inner = torch.relu(rows @ self.first[e, :-1] + self.first[e, -1])
+        return inner @ self.second[e, :-1] + self.second[e, -1]
+
+    def forward(self, points: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """The results, this process's share of the balance loss, and the tokens of each expert anywhere."""
+        scores = self.gate(points).softmax(1)
+        gates, indices = scores.topk(CHOICES, dim=1)
+        gates = gates / gates.sum(1, keepdim=True)
+        results = expert_parallel(points, indices, gates, self.experts, EXPERTS)
+        load = torch.bincount(indices.flatten(), minlength=EXPERTS)
+        if self.processes > 1:
+            dist.all_reduce(load)
+        # Scores of this process times the load of all: the shares of all processes add up to the loss.
+        tokens = load.sum() / CHOICES
+        balance = EXPERTS * torch.sum(scores.sum(0) / tokens * load / load.sum())
+        return results, balance, load
+
+    def add_up_gradients(self) -> None:
+        """Experts have the gradients of all processes already; the gate has its own process's."""
+        if self.processes > 1:
+            for parameter in self.gate.parameters():
+                dist.all_reduce(parameter.grad)
+
+
+def add_up(value: torch.Tensor, processes: int) -> float:
+    value = value.detach().clone()
+    if processes > 1:
+        dist.all_reduce(value)
+    return value.item()
+
+
+def draw(path: Path, losses: list[float], loads: torch.Tensor) -> None:
+    import matplotlib
+
+    matplotlib.use("agg")
+    from matplotlib import pyplot
+
+    figure, (curve, load) = pyplot.subplots(1, 2, figsize=(11, 4))
+    curve.semilogy(losses)
+    curve.set(title="mean squared error", xlabel="step")
+    fractions = (loads / loads.sum(1, keepdim=True)).T.numpy()
+    names = [f"expert {e}" for e in range(EXPERTS)]
+    load.stackplot(range(len(losses)), fractions, labels=names, colors=pyplot.get_cmap("tab10").colors)
+    load.set(title="load of the experts", xlabel="step", ylabel="part of all choices", ylim=(0, 1))
+    load.margins(x=0)
+    load.legend(loc="center left", bbox_to_anchor=(1, 0.5), reverse=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.tight_layout()
+    figure.savefig(path)
+    pyplot.close(figure)
+
+
+def main(arguments: list[str] | None = None) -> tuple[list[float], torch.Tensor]:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--steps", type=int, default=600)
+    parser.add_argument(
+        "--points", type=int, default=1024, help="points of a step, of all processes together"
+    )
+    parser.add_argument("--out", type=Path, default=Path("build/toy_mixture.svg"))
+    parser.add_argument("--small", action="store_true", help="60 steps of 256 points: no more than a try")
+    options = parser.parse_args(arguments)
+    if options.small:
+        options.steps, options.points = 60, 256
+
+    under_torchrun = "WORLD_SIZE" in os.environ
+    if under_torchrun:
+        dist.init_process_group("gloo")
+    rank, processes = (dist.get_rank(), dist.get_world_size()) if under_torchrun else (0, 1)
+    torch.manual_seed(1)
+    points_of_all = Points(torch.Generator().manual_seed(2))
+    model = Mixture(rank, processes)
+    optimizer = torch.optim.Adam(model.parameters(), 1e-2)
+    losses, loads = [], []
+    for step in range(options.steps):
+        _, points, images = points_of_all.draw(options.points)
+        points, images = (part.tensor_split(processes)[rank] for part in (points, images))
+        results, balance, load = model(points)
+        # A share of the loss of all points: the shares of all processes are added, and so are the gradients.
+        error = (results - images).square().sum() / (options.points * WIDTH)
+        optimizer.zero_grad()
+        (error + BALANCE * balance).backward()
+        model.add_up_gradients()
+        optimizer.step()
+        losses.append(add_up(error, processes))
+        loads.append(load)
+        if rank == 0 and (step % max(1, options.steps // 8) == 0 or step == options.steps - 1):
+            print(f"step {step:4d}  loss {losses[-1]:.4f}  tokens of the experts {load.tolist()}")
+
+    kinds, points, _ = points_of_all.draw(1000)
+    if rank == 0:
+        chosen = model.gate(points).argmax(1)
+        table = torch.zeros(KINDS, EXPERTS, dtype=torch.int64)
+        table.index_put_((kinds, chosen), torch.ones_like(kinds), accumulate=True)
+        for kind, row in enumerate(table / table.sum(1, keepdim=True)):
+            print(f"kind {kind}: {row.max():4.0%} of the points go first to expert {int(row.argmax())}")
+        draw(options.out, losses, torch.stack(loads))
+        print(f"{options.out}: the loss and the load per expert; processes: {processes}")
+    if under_torchrun:
+        dist.destroy_process_group()
+    return losses, torch.stack(loads)
+
+
+if __name__ == "__main__":
+    main()

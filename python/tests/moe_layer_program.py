@@ -1,0 +1,230 @@
+"""What each process of the tests of moe_layer runs: a layer on all processes against one on this alone."""
+
+import os
+
+import pytest
+import torch
+import torch.distributed as dist
+from expert_parallel_program import splits
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.nn.parallel import DistributedDataParallel
+
+from turnout.compat.tutel import moe, net, system
+
+EXPERTS, HIDDEN, SAMPLES = 4, 6, 24
+
+
+def samples_of(kind, rank, world):
+    """The tokens of all processes, and the places of this one's."""
+    tokens = torch.randn(SAMPLES, HIDDEN, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
+    return tokens, torch.arange(SAMPLES).split(splits(kind, world))[rank]
+
+
+class Model(torch.nn.Module):
+    """A layer between others, as the processes of a group share it, with the weights of the whole."""
+
+    def __init__(self, group, local, first, **options):
+        super().__init__()
+        torch.manual_seed(1)
+        self.before = torch.nn.Linear(HIDDEN, HIDDEN)
+        options = {"gate_type": {"type": "top", "k": 2, "capacity_factor": 0.0}, **options}
+        experts = {"type": "ffn", "num_experts_per_device": EXPERTS, "hidden_size_per_expert": 5}
+        own = dist.new_group([dist.get_rank()], use_local_synchronization=True)
+        whole = moe.moe_layer(experts=experts, model_dim=HIDDEN, group=own, seeds=(1, 2, 3), **options)
+        experts["num_experts_per_device"] = local
+        self.layer = moe.moe_layer(experts=experts, model_dim=HIDDEN, group=group, seeds=(1, 2, 3), **options)
+        for mine, all_of_them in zip(
+            self.layer.experts.parameters(), whole.experts.parameters(), strict=True
+        ):
+            mine.data = all_of_them.data[first : first + local].clone()
+        self.double()
+
+    def forward(self, x):
+        return x + self.layer(self.before(x))
+
+
+def models(rank, world, **options):
+    """A model whose experts all processes share, and one that this process has alone."""
+    own = dist.new_group([rank], use_local_synchronization=True)
+    local = EXPERTS // world
+    return Model(None, local, rank * local, **options), Model(own, EXPERTS, 0, **options)
+
+
+def part_of(gradient, rank, world):
+    return gradient.split(EXPERTS // world)[rank]
+
+
+def check_gradients(shared, alone, rank, world, *, reduce):
+    """Gradients of experts as they are, and those of other parameters after ``reduce``."""
+    wanted = dict(alone.named_parameters())
+    for name, parameter in shared.named_parameters():
+        gradient, expected = parameter.grad, wanted[name].grad
+        if hasattr(parameter, "_tutel_expert"):
+            expected = part_of(expected, rank, world)
+        else:
+            gradient = reduce(gradient)
+        torch.testing.assert_close({name: gradient}, {name: expected})  # the error has the name
+
+
+def same_as_alone(rank, world):
+    """Without dropped tokens outputs, the global loss and gradients are those of one process."""
+    for kind, options in (
+        ("uneven", {}),
+        ("no tokens", {"batch_prioritized_routing": True}),
+        ("uneven", {"gate_type": {"type": "cosine_top", "k": 1, "capacity_factor": 0.0}}),
+    ):
+        shared, alone = models(rank, world, global_aux=True, **options)
+        tokens, mine = samples_of(kind, rank, world)
+        # The losses of all processes add up to the loss of one: their means are divided by their number.
+        y = shared(tokens[mine])
+        (y.sin().sum() + 7 * shared.layer.l_aux / world).backward()
+        wanted = alone(tokens)
+        (wanted.sin().sum() + 7 * alone.layer.l_aux).backward()
+        torch.testing.assert_close(y, wanted[mine])
+        mean = net.simple_all_reduce(shared.layer.l_aux.detach()) / world
+        torch.testing.assert_close(mean, alone.layer.l_aux.detach())
+        check_gradients(shared, alone, rank, world, reduce=net.simple_all_reduce)
+    shared, _ = models(rank, world)  # Tutel's own loss is that of each process
+    shared(tokens[mine])
+    assert (net.simple_all_reduce(shared.layer.l_aux.detach()) / world - mean).abs() > 1e-3
+
+
+def data_parallel(rank, world):
+    """DistributedDataParallel averages what is not an expert's, whose gradients are divided by hand."""
+    shared, alone = models(rank, world)
+    experts = [name for name, p in shared.named_parameters() if hasattr(p, "_tutel_expert")]
+    for name in experts:
+        shared.get_parameter(name).register_hook(lambda gradient: gradient / world)
+    DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(shared, experts)
+    tokens, mine = samples_of("no tokens", rank, world)
+    parallel = DistributedDataParallel(shared)
+    parallel(tokens[mine]).sin().sum().backward()
+    (alone(tokens).sin().sum() / world).backward()
+    check_gradients(shared, alone, rank, world, reduce=lambda gradient: gradient)
+
+
+def fully_sharded(rank, world):
+    """FSDP2 shards all but the experts, and averages like DistributedDataParallel; one step of training."""
+    shared, alone = models(rank, world)
+    experts = [p for p in shared.parameters() if hasattr(p, "_tutel_expert")]
+    for parameter in experts:
+        parameter.register_hook(lambda gradient: gradient / world)
+    fully_shard(shared, mesh=init_device_mesh("cpu", (world,)), ignored_params=set(experts))
+    others = [p for p in shared.parameters() if not hasattr(p, "_tutel_expert")]
+    assert all(isinstance(p, torch.distributed.tensor.DTensor) for p in others)
+    tokens, mine = samples_of("no tokens", rank, world)
+    shared(tokens[mine]).sin().sum().backward()
+    (alone(tokens).sin().sum() / world).backward()
+    check_gradients(shared, alone, rank, world, reduce=lambda gradient: gradient.full_tensor())
+    torch.optim.SGD([{"params": experts}, {"params": others}], lr=0.1).step()
+    torch.optim.SGD(alone.parameters(), lr=0.1).step()
+    torch.testing.assert_close(shared(tokens[mine]), alone(tokens)[mine])
+
+
+def zero(rank, world):
+    """Parts of a tensor, what they give together, and the gradient of that."""
+    whole = torch.arange(7.0)
+    part, shape = net.zero_scatter(whole.view(7, 1), net.simple_split)
+    assert part.tolist() == torch.cat([whole, torch.zeros(-7 % world)]).chunk(world)[rank].tolist()
+    part.requires_grad_()
+    gathered = net.zero_gather(part, shape)
+    assert gathered.shape == (7, 1) and torch.equal(gathered.view(-1), whole)
+    (gathered.sum() * (rank + 1)).backward()
+    weight = world * (world + 1) / 2
+    assert (
+        part.grad.tolist()
+        == torch.cat([whole * 0 + weight, torch.zeros(-7 % world)]).chunk(world)[rank].tolist()
+    )
+    summed, _ = net.zero_scatter(whole, net.simple_reduce_scatter)
+    assert torch.equal(summed, world * part.detach())
+    with pytest.raises(ValueError, match=r"zero_gather: full_shape is \[100\], expected at most the"):
+        net.zero_gather(part, (100,))
+
+
+def groups(rank, world):
+    """Model groups of neighbours and data groups across them, made once."""
+    pairs = net.create_groups_from_world(-2)
+    assert pairs is net.create_groups_from_world(world // 2) is system.init_data_model_parallel(world // 2)
+    assert (pairs.model_size, pairs.model_rank) == (2, rank % 2)
+    assert dist.get_process_group_ranks(pairs.model_group) == [rank - rank % 2, rank - rank % 2 + 1]
+    assert dist.get_process_group_ranks(pairs.data_group) == list(range(rank % 2, world, 2))
+    for function in (net.create_groups_from_world, system.init_data_model_parallel):
+        with pytest.raises(ValueError, match=f"{function.__name__}: group_count is 3, expected a divisor of"):
+            function(3)
+
+
+def optimizer(rank, world):
+    """Each process has a part of Adam's state, and the model becomes what one process makes of it."""
+    shared, alone = models(rank, world)
+    tokens, mine = samples_of("no tokens", rank, world)
+    distributed = net.TutelDistributedOptimizer(shared.parameters(), average_shared=False)
+    with pytest.raises(RuntimeError, match=r"there is no optimizer yet, expected warp_local\(\) before"):
+        distributed.step()
+    distributed = distributed.warp_local(torch.optim.Adam, lr=0.05)
+    plain = torch.optim.Adam(alone.parameters(), lr=0.05)
+    for _ in range(2):
+        distributed.zero_grad()
+        plain.zero_grad()
+        shared(tokens[mine]).sin().sum().backward()
+        alone(tokens).sin().sum().backward()
+        if rank == world - 1:
+            shared.before.weight.grad = None  # as on a process that does not use it; here it is all zeros
+        distributed.step()
+        plain.step()
+    torch.testing.assert_close(shared(tokens[mine]), alone(tokens)[mine], rtol=1e-9, atol=1e-9)
+    state = sum(s["exp_avg"].numel() for s in distributed.local_optim.state.values())
+    assert state < sum(p.numel() for p in shared.parameters())
+    fixed = torch.nn.Parameter(torch.ones(3))
+    decays = net.TutelDistributedOptimizer([fixed]).warp_local(torch.optim.SGD, lr=0.1, weight_decay=1.0)
+    decays.step()
+    assert fixed.tolist() == [1, 1, 1]  # no process has a gradient
+    fixed.grad = torch.full((3,), float(rank))
+    average = net.TutelDistributedOptimizer([fixed], average_shared=True).warp_local(torch.optim.SGD, lr=1.0)
+    average.step()
+    torch.testing.assert_close(fixed.detach(), torch.full((3,), 1 - (world - 1) / 2))
+    average.zero_grad(set_to_none=False)
+    assert fixed.grad.tolist() == [0, 0, 0]
+
+
+def backward_where_one_needs_it(rank, world):
+    """Tokens of one process need gradients: the others take part in that exchange, and do not wait for it."""
+    shared, _ = models(rank, world)
+    tokens, mine = samples_of("uneven", rank, world)
+    own = tokens[mine].requires_grad_(rank == 0)
+    shared.layer(own).sum().backward()
+    assert (own.grad is not None) == (rank == 0)
+
+
+def another_capacity(rank, world):
+    """With a capacity per token the numbers of tokens must be equal, or it is said that they may not be."""
+    shared, _ = models(rank, world, gate_type={"type": "top", "capacity_factor": 1.0})
+    own, other = (4, 2) if rank == 1 else (2, 4)
+    tokens = torch.ones(own * EXPERTS, HIDDEN, dtype=torch.float64)
+    sentence = f"moe_layer: rank {0 if rank == 1 else 1} has capacity {other}, expected {own} as here"
+    with pytest.raises(RuntimeError, match=sentence):
+        shared.layer(tokens)
+    assert shared.layer(tokens, inequivalent_tokens=True).shape == tokens.shape
+
+
+def a_rank_dies(rank, world):
+    """The last process ends before it takes part in the layer; the others name it."""
+    shared, _ = models(rank, world)
+    if rank == world - 1:
+        os._exit(7)
+    with pytest.raises(RuntimeError, match=f"simple_all_reduce: .* rank {world - 1} is not there"):
+        shared(torch.ones(3, HIDDEN, dtype=torch.float64))
+    print("named", flush=True)
+    os._exit(0)  # the group is broken, and its destructor would wait for the others
+
+
+def everything(rank, world):
+    same_as_alone(rank, world)
+    data_parallel(rank, world)
+    fully_sharded(rank, world)
+    zero(rank, world)
+    groups(rank, world)
+    optimizer(rank, world)
+    backward_where_one_needs_it(rank, world)
+    another_capacity(rank, world)
+    print("same")

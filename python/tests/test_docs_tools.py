@@ -1,0 +1,116 @@
+"""The programs that make and check the documentation."""
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "tools/docs"))
+import headers
+import links
+import numbers_page
+import snippets
+
+del sys.path[:2]
+
+
+def test_blocks_continue_and_are_left_out(tmp_path, monkeypatch):
+    monkeypatch.setattr(snippets, "ROOT", tmp_path)
+    page = ["```python", "import numpy", "```", "text", "```python", "x = 1", "```"]
+    page += [
+        "<!-- not run: slow -->",
+        "```python",
+        "import torch",
+        "```",
+        "```c",
+        "int main(void) {}",
+        "```",
+        "",
+    ]
+    (tmp_path / "page.md").write_text("\n".join(page))
+    [program] = snippets.snippets(Path("page.md"), "python")
+    assert program.name == "page.md:1"
+    assert program.code == "import numpy\n\nx = 1\n"
+    assert [c.code for c in snippets.snippets(Path("page.md"), "c")] == ["int main(void) {}\n"]
+
+
+def test_a_first_block_without_an_import_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(snippets, "ROOT", tmp_path)
+    (tmp_path / "page.md").write_text("```python\nx = 1\n```\n")
+    with pytest.raises(ValueError, match=r"page\.md:1: this block imports nothing"):
+        snippets.snippets(Path("page.md"), "python")
+
+
+@pytest.mark.parametrize("target", ["other.html", "#nothing", "page.html#nothing", "picture.png"])
+def test_broken_links_are_found(tmp_path, target):
+    (tmp_path / "page.html").write_text(f'<p id="here"><a href="#here">x</a><a href="{target}">y</a></p>')
+    with pytest.raises(SystemExit, match=rf"page\.html: {target}"):
+        links.check(tmp_path)
+
+
+def test_links_are_counted(tmp_path):
+    (tmp_path / "page.html").write_text(
+        '<p id="a b"><a href="page.html#a%20b">x</a><a href="https://x.y">z</a></p>'
+    )
+    assert links.check(tmp_path) == 1
+
+
+def test_a_header_becomes_a_page(tmp_path):
+    header = tmp_path / "family.h"
+    header.write_text(
+        "// What it is for.\n#pragma once\n\n#include <x>\n\nnamespace turnout {\n\n"
+        "// Adds *all* rows:\n//   out = a + b\nTURNOUT_API void add(Context& context, int a = {});\n"
+        "inline void add(int a = {}) {\n  add(default_context(), a);\n}\n\n"
+        "TURNOUT_API bool is(int a);  // by now\n\n}  // namespace turnout\n"
+    )
+    page = headers.page(header, "cpp", lambda name: f"table of {name}" if name == "add" else None)
+    assert headers.title(header) == "What it is for."
+    assert page == (
+        "`````{cpp:function} void add(Context& context, int a = {})\n"
+        "Adds \\*all\\* rows:\n\n```text\n  out = a + b\n```\n\ntable of add\n\n"
+        "Also without `context`: with `default_context()`.\n`````\n\n"
+        "`````{cpp:function} bool is(int a)\nBy now.\n`````"
+    )
+
+
+def test_every_function_of_the_headers_is_documented():
+    """A declaration that the parser does not understand would be missing in the reference."""
+    total = 0
+    for path in sorted((snippets.ROOT / "include/turnout").glob("**/*.h")):
+        text = path.read_text()
+        declared = len(re.findall(r"^TURNOUT_(?:MLUOP_)?API (?:void|mluOpStatus_t) ", text, re.MULTILINE))
+        page = headers.page(path, "cpp", lambda name: None)
+        assert page.count(":function} void ") + page.count(":function} mluOpStatus_t ") == declared, path
+        total += declared
+    assert total > 80
+
+
+def test_numbers_become_a_table(tmp_path, monkeypatch):
+    row = {"low_us": 900.0, "high_us": 1100.0, "first_us": 2000.0}
+    rows = [
+        row | {"name": "copy", "median_us": 1000.0, "ratio": 1.0, "gb_per_s": 40.0},
+        row | {"name": "turnout", "median_us": 1250.0, "ratio": 1.25, "gb_per_s": None},
+    ]
+    recorded = {
+        "machine": {"cpu": "a CPU", "cpus": 2, "isa": "avx2"},
+        "date": "2026-11-17",
+        "command": "./dev bench x",
+        "comparisons": [{"title": "rows", "threads": 2, "rows": rows}],
+    }
+    monkeypatch.setattr(numbers_page, "RECORDED", tmp_path / "numbers")
+    monkeypatch.setattr(numbers_page, "PAGE", tmp_path / "numbers.md")
+    (tmp_path / "numbers.md").write_text(f"# Numbers\n{numbers_page.BEGIN}old\n{numbers_page.END}\n")
+    (tmp_path / "x.json").write_text(json.dumps(recorded))
+    (tmp_path / "x.svg").write_text("<svg/>")
+    numbers_page.main([str(tmp_path / "x.json")])
+    page = (tmp_path / "numbers.md").read_text()
+    assert "a CPU, 2 CPUs, instruction set avx2, 2026-11-17. Command: `./dev bench x`." in page
+    assert "| turnout | 1.25 ms | 900 us .. 1.1 ms |  | 1.25 |" in page
+    assert "![Times of x](numbers/x.svg)" in page
+    numbers_page.main(["--check"])
+    (tmp_path / "numbers.md").write_text(page.replace("1.25 ms", "1.20 ms"))
+    with pytest.raises(SystemExit, match="differs"):
+        numbers_page.main(["--check"])

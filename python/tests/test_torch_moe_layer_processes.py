@@ -1,0 +1,17 @@
+"""moe_layer on two and four processes: results of one, beside DistributedDataParallel, FSDP2 and ZeRO."""
+
+import processes
+import pytest
+
+pytestmark = pytest.mark.torch
+
+
+@pytest.mark.parametrize("world", [2, 4])
+def test_processes_give_what_one_gives(world):
+    """See moe_layer_program.py for what is compared; one of the processes has no tokens."""
+    assert processes.run_well(world, "moe_layer_program", "everything") == ["same\n"] * world
+
+
+def test_a_missing_rank_is_named():
+    (status, output), _ = processes.run(2, "moe_layer_program", "a_rank_dies")
+    assert (status, output) == (0, "named\n"), output

@@ -1,0 +1,368 @@
+// Rows gathered with weights, and dot products of rows; compiled once per instruction set.
+#include "rows/kernels.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/dtypes.h"
+#include "simd/half.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "rows/gather_kernels.cc"
+#include "simd/simd.h"
+
+TURNOUT_ISA_BEGIN(rows)
+
+// -- gather ------------------------------------------------------------------------------------------------
+
+// Scattered reads are prefetched about this many bytes ahead; of longer rows only the beginning, because the
+// hardware continues it.
+constexpr std::int64_t kBytesAhead = 4096;
+
+// One vector of lanes from memory, widened where T is a 16-bit float.
+HWY_INLINE auto lanes_at(const float* from) { return hn::LoadU(hn::ScalableTag<float>(), from); }
+HWY_INLINE auto lanes_at(const double* from) { return hn::LoadU(hn::ScalableTag<double>(), from); }
+template <class T>
+HWY_INLINE auto lanes_at(const T* from) {
+  return widen(from);
+}
+
+template <class T, class Lane>
+T rounded(Lane lane) {
+  if constexpr (sizeof(T) == 2) {
+    return from_float<T>(lane);
+  } else {
+    return lane;
+  }
+}
+
+// One block of T, from the lanes that at(0), at(lanes), .. give.
+template <class T, class At>
+HWY_INLINE auto block_of(const At& at) {
+  if constexpr (sizeof(T) == 2) {
+    const auto low = narrow(T{}, at(std::int64_t{0}));
+    const auto high = narrow(T{}, at(static_cast<std::int64_t>(hn::Lanes(F32()))));
+    return hn::Combine(typename Block<T>::Storage(), high, low);
+  } else {
+    return at(std::int64_t{0});
+  }
+}
+
+// to[0 .. n-1]: block(j) is the block at column j, one(j) the single element.
+template <class T, class MakeBlock, class MakeOne>
+HWY_INLINE void write_row(T* to, std::int64_t n, bool stream, const MakeBlock& block, const MakeOne& one) {
+  using B = Block<T>;
+  constexpr std::int64_t kBlock = block_size<T>();
+  constexpr std::int64_t kPerLine = kLine / static_cast<std::int64_t>(sizeof(T));
+  std::int64_t j = 0;
+  if (stream) {
+    const auto misaligned = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(to) % kLine);
+    const std::int64_t head = std::min(n, (kLine - misaligned) % kLine / std::int64_t{sizeof(T)});
+    for (; j < head; ++j) to[j] = one(j);
+    for (; j + kPerLine <= n; j += kPerLine)
+      for (std::int64_t b = j; b < j + kPerLine; b += kBlock) B::stream(block(b), to + b);
+    for (; j < n; ++j) to[j] = one(j);
+    return;
+  }
+  for (; j + kBlock <= n; j += kBlock) B::store(block(j), to + j);
+  if (j < n && n >= kBlock) {
+    B::store(block(n - kBlock), to + n - kBlock);  // the columns that overlap get the same values again
+  } else {
+    for (; j < n; ++j) to[j] = one(j);
+  }
+}
+
+// The rows of one token that exist, in the order of its choices.
+template <class T>
+struct Terms {
+  using Lane = typename Block<T>::Lane;
+  static constexpr std::int64_t kMost = 64;
+  const T* from[kMost];
+  Lane weights[kMost];
+  std::int64_t count = 0;
+  bool add_zero = false;  // a choice is missing: the sum of the others gets +0 added
+};
+
+// Columns [first, first + n) of the sum. kCount is the number of terms, or 0 when it is known at run time
+// alone.
+template <class T, bool kWeighted, int kCount>
+HWY_INLINE void write_sum(const Terms<T>& terms, std::int64_t first, T* to, std::int64_t n, bool stream) {
+  using Lane = typename Block<T>::Lane;
+  using D = typename Block<T>::D;
+  const D d;
+  const std::int64_t count = kCount > 0 ? kCount : terms.count;
+  const auto term = [&](std::int64_t k, std::int64_t j) HWY_ATTR {
+    const auto value = lanes_at(terms.from[k] + first + j);
+    if constexpr (kWeighted) {
+      return hn::Mul(hn::Set(d, terms.weights[k]), value);
+    } else {
+      return value;
+    }
+  };
+  const auto sum = [&](std::int64_t j) HWY_ATTR {
+    auto lanes = term(0, j);
+    for (std::int64_t k = 1; k < count; ++k) lanes = hn::Add(lanes, term(k, j));
+    return terms.add_zero ? hn::Add(lanes, hn::Zero(d)) : lanes;
+  };
+  const auto one = [&](std::int64_t j) -> T {
+    const auto scalar_term = [&](std::int64_t k) -> Lane {
+      const Lane value = to_float(terms.from[k][first + j]);
+      return kWeighted ? terms.weights[k] * value : value;
+    };
+    Lane lane = scalar_term(0);
+    for (std::int64_t k = 1; k < count; ++k) lane = lane + scalar_term(k);
+    return rounded<T>(terms.add_zero ? lane + Lane{0} : lane);
+  };
+  write_row(
+      to, n, stream,
+      [&](std::int64_t j)
+          HWY_ATTR { return block_of<T>([&](std::int64_t offset) HWY_ATTR { return sum(j + offset); }); },
+      one);
+}
+
+// The same for any number of choices, a tile of columns at a time.
+template <class T, class Weight>
+void write_long_sum(const T* routed, std::int64_t hidden, const std::int64_t* rows, std::int64_t choices,
+                    const Weight* weights, std::int64_t weight_stride, T* to, std::int64_t n) {
+  using Lane = typename Block<T>::Lane;
+  constexpr std::int64_t kTile = 256;
+  for (std::int64_t first = 0; first < n; first += kTile) {
+    const std::int64_t width = std::min(kTile, n - first);
+    Lane sums[kTile] = {};
+    bool is_first = true, add_zero = false;
+    for (std::int64_t k = 0; k < choices; ++k) {
+      if (rows[k] < 0) {
+        add_zero = true;
+        continue;
+      }
+      const T* from = routed + rows[k] * hidden + first;
+      const Lane weight =
+          weights == nullptr ? Lane{1} : static_cast<Lane>(to_float(weights[k * weight_stride]));
+      for (std::int64_t j = 0; j < width; ++j) {
+        const Lane term = weight * static_cast<Lane>(to_float(from[j]));
+        sums[j] = is_first ? term : sums[j] + term;
+      }
+      is_first = false;
+    }
+    for (std::int64_t j = 0; j < width; ++j)
+      to[first + j] = rounded<T>(add_zero ? sums[j] + Lane{0} : sums[j]);
+  }
+}
+
+// Fetches these columns of the rows of the tokens that come kBytesAhead later.
+class Ahead {
+ public:
+  Ahead(const void* routed, std::int64_t hidden, std::int64_t element_bytes, Columns columns,
+        std::int64_t choices)
+      : routed_(static_cast<const std::byte*>(routed)),
+        row_bytes_(hidden * element_bytes),
+        first_byte_(columns.first * element_bytes),
+        bytes_(std::min(columns.count * element_bytes, kBytesAhead)),
+        choices_(choices),
+        tokens_(std::max<std::int64_t>(
+            1, kBytesAhead / std::max<std::int64_t>(1, columns.count * element_bytes * choices))) {}
+  HWY_INLINE void fetch_rows(const std::int64_t* rows, std::int64_t tokens_left) const {
+    if (tokens_ >= tokens_left || bytes_ == 0) return;
+    for (const std::int64_t* row = rows + tokens_ * choices_; row < rows + (tokens_ + 1) * choices_; ++row)
+      if (*row >= 0) fetch(routed_ + *row * row_bytes_ + first_byte_, bytes_);
+  }
+
+ private:
+  const std::byte* routed_;
+  std::int64_t row_bytes_, first_byte_, bytes_, choices_, tokens_;
+};
+
+// The weighted sum of the rows of one token, any columns of it at a time.
+template <class T, class Weight, bool kWeighted>
+class TokenSum {
+ public:
+  // `rows` and the weights of `token` must not change before the last write().
+  TokenSum(const GatherTask& task, const std::int64_t* rows, std::int64_t token, std::int64_t choices)
+      : task_(task), rows_(rows), choices_(choices) {
+    if constexpr (kWeighted) weights_ = static_cast<const Weight*>(task.weights) + token * task.layout.token;
+    const auto* routed = static_cast<const T*>(task.routed);
+    for (std::int64_t k = 0; k < choices; ++k) {
+      if (rows[k] < 0) continue;
+      fit_ = terms_.count < Terms<T>::kMost;
+      if (!fit_) break;
+      terms_.from[terms_.count] = routed + rows[k] * task.hidden;
+      if constexpr (kWeighted)
+        terms_.weights[terms_.count] = static_cast<Lane>(to_float(weights_[k * task.layout.choice]));
+      ++terms_.count;
+    }
+    terms_.add_zero = terms_.count < choices;
+  }
+
+  // The sum of these columns, to `to`.
+  HWY_INLINE void write(T* to, Columns columns) const {
+    const std::int64_t first = columns.first, n = columns.count;
+    const std::int64_t bytes = n * std::int64_t{sizeof(T)};
+    if (!fit_) {
+      write_long_sum(static_cast<const T*>(task_.routed) + first, task_.hidden, rows_, choices_, weights_,
+                     task_.layout.choice, to, n);
+    } else if (terms_.count == 0) {
+      std::memset(to, 0, static_cast<std::size_t>(bytes));
+    } else if (!kWeighted && choices_ == 1) {
+      if (task_.stream) {
+        stream_bytes(to, terms_.from[0] + first, bytes);
+      } else {
+        std::memcpy(to, terms_.from[0] + first, static_cast<std::size_t>(bytes));
+      }
+    } else if (terms_.count == 1) {
+      write_sum<T, kWeighted, 1>(terms_, first, to, n, task_.stream);
+    } else if (terms_.count == 2) {
+      write_sum<T, kWeighted, 2>(terms_, first, to, n, task_.stream);
+    } else {
+      write_sum<T, kWeighted, 0>(terms_, first, to, n, task_.stream);
+    }
+  }
+
+ private:
+  using Lane = typename Block<T>::Lane;
+
+  const GatherTask& task_;
+  const std::int64_t* rows_;
+  std::int64_t choices_;
+  const Weight* weights_ = nullptr;
+  Terms<T> terms_;
+  bool fit_ = true;
+};
+
+template <class T, class Weight, bool kWeighted>
+void gather(const GatherTask& task, const std::int64_t* rows, std::int64_t token, std::int64_t count,
+            std::int64_t choices, Columns columns) {
+  if (columns.count == 0) return;  // rows without elements may have no memory
+  const Ahead ahead(task.routed, task.hidden, task.element_bytes, columns, choices);
+  auto* to = static_cast<T*>(task.tokens) + token * task.hidden + columns.first;
+  for (std::int64_t i = 0; i < count; ++i, rows += choices, to += task.hidden) {
+    ahead.fetch_rows(rows, count - i);
+    TokenSum<T, Weight, kWeighted>(task, rows, token + i, choices).write(to, columns);
+  }
+}
+
+GatherKernels::Gather pick_gather(DType dtype, bool weighted, DType weight) {
+  return visit_float(dtype, [&](auto type) -> GatherKernels::Gather {
+    using T = typename decltype(type)::type;
+    if (!weighted) return &gather<T, T, false>;
+    return weight == DType::f32 ? &gather<T, float, true> : &gather<T, T, true>;
+  });
+}
+
+// -- dot products ------------------------------------------------------------------------------------------
+
+// 16-bit floats and f32 are added in f32, kFlush elements at a time, and these sums in f64: the error does
+// not grow with the length of the row.
+constexpr std::int64_t kFlush = 1024;
+
+// total + the sum over j of a[j] * b[j]. A row may be taken in pieces, each with the total of those before:
+// with pieces of kFlush elements, but for the last one, the bits are those of the whole row.
+template <class T>
+double dot_row(double total, const T* a, const T* b, std::int64_t n) {
+  using D = typename Block<T>::D;
+  using Lane = typename Block<T>::Lane;
+  const D d;
+  static_assert(kFlush % (4 * hn::MaxLanes(D())) == 0);
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  std::int64_t j = 0;
+  while (j + 4 * lanes <= n) {
+    const std::int64_t stop = std::min(n, j + kFlush);
+    auto sum0 = hn::Zero(d), sum1 = hn::Zero(d), sum2 = hn::Zero(d), sum3 = hn::Zero(d);
+    for (; j + 4 * lanes <= stop; j += 4 * lanes) {
+      sum0 = hn::MulAdd(lanes_at(a + j), lanes_at(b + j), sum0);
+      sum1 = hn::MulAdd(lanes_at(a + j + lanes), lanes_at(b + j + lanes), sum1);
+      sum2 = hn::MulAdd(lanes_at(a + j + 2 * lanes), lanes_at(b + j + 2 * lanes), sum2);
+      sum3 = hn::MulAdd(lanes_at(a + j + 3 * lanes), lanes_at(b + j + 3 * lanes), sum3);
+    }
+    alignas(kLine) Lane sums[HWY_MAX_BYTES / sizeof(Lane)];
+    hn::Store(hn::Add(hn::Add(sum0, sum1), hn::Add(sum2, sum3)), d, sums);
+    for (std::int64_t l = 0; l < lanes; ++l) total += static_cast<double>(sums[l]);
+  }
+  for (; j < n; ++j) total += static_cast<double>(to_float(a[j])) * static_cast<double>(to_float(b[j]));
+  return total;
+}
+
+template <class Product>
+Product rounded_product(double product) {
+  if constexpr (sizeof(Product) == 8) {
+    return product;
+  } else {
+    return from_float<Product>(static_cast<float>(product));
+  }
+}
+
+template <class T, class Product>
+void dot(const DotTask& task, const std::int64_t* rows, std::int64_t token, std::int64_t count,
+         std::int64_t choices) {
+  if (choices == 0) return;  // without products there may be no memory for them
+  const auto* routed = static_cast<const T*>(task.routed);
+  const Ahead ahead(routed, task.hidden, sizeof(T), {0, task.hidden}, choices);
+  for (std::int64_t i = 0; i < count; ++i, rows += choices) {
+    ahead.fetch_rows(rows, count - i);
+    const T* from = static_cast<const T*>(task.tokens) + (token + i) * task.hidden;
+    auto* to = static_cast<Product*>(task.products) + (token + i) * task.layout.token;
+    for (std::int64_t k = 0; k < choices; ++k) {
+      const double product =
+          rows[k] < 0 ? 0.0 : dot_row(0, from, routed + rows[k] * task.hidden, task.hidden);
+      to[k * task.layout.choice] = rounded_product<Product>(product);
+    }
+  }
+}
+
+GatherKernels::Dot pick_dot(DType dtype, DType product) {
+  return visit_float(dtype, [&](auto type) -> GatherKernels::Dot {
+    using T = typename decltype(type)::type;
+    return product == DType::f32 ? &dot<T, float> : &dot<T, T>;
+  });
+}
+
+// -- gather and dot products -------------------------------------------------------------------------------
+
+// Both kernels for one token after the other, kFlush columns at a time, so that the second one finds the
+// routed rows in the first-level cache. The bits are those of the two kernels alone.
+template <class T, class Weight>
+void gather_and_dot(const GatherTask& sum, const DotTask& dots, const std::int64_t* rows, std::int64_t token,
+                    std::int64_t count, std::int64_t choices) {
+  constexpr std::int64_t kMost = Terms<T>::kMost;
+  const std::int64_t hidden = sum.hidden;
+  if (choices > kMost) {
+    for (std::int64_t i = 0; i < count; ++i, rows += choices) {
+      gather<T, Weight, true>(sum, rows, token + i, 1, choices, {0, hidden});
+      dot<T, Weight>(dots, rows, token + i, 1, choices);
+    }
+    return;
+  }
+  const auto* routed = static_cast<const T*>(sum.routed);
+  const Ahead ahead(routed, hidden, sizeof(T), {0, hidden}, choices);
+  for (std::int64_t i = 0; i < count; ++i, rows += choices) {
+    ahead.fetch_rows(rows, count - i);
+    const TokenSum<T, Weight, true> token_sum(sum, rows, token + i, choices);
+    const T* from = static_cast<const T*>(dots.tokens) + (token + i) * hidden;
+    T* to = static_cast<T*>(sum.tokens) + (token + i) * hidden;
+    double products[kMost] = {};
+    for (std::int64_t first = 0; first < hidden; first += kFlush) {
+      const std::int64_t n = std::min(kFlush, hidden - first);
+      token_sum.write(to + first, {first, n});
+      for (std::int64_t k = 0; k < choices; ++k)
+        if (rows[k] >= 0)
+          products[k] = dot_row(products[k], from + first, routed + rows[k] * hidden + first, n);
+    }
+    auto* out = static_cast<Weight*>(dots.products) + (token + i) * dots.layout.token;
+    for (std::int64_t k = 0; k < choices; ++k)
+      out[k * dots.layout.choice] = rounded_product<Weight>(products[k]);
+  }
+}
+
+GatherKernels::GatherAndDot pick_gather_and_dot(DType dtype, DType weight) {
+  return visit_float(dtype, [&](auto type) -> GatherKernels::GatherAndDot {
+    using T = typename decltype(type)::type;
+    return weight == DType::f32 ? &gather_and_dot<T, float> : &gather_and_dot<T, T>;
+  });
+}
+
+constexpr GatherKernels kGatherKernels = {&pick_gather, &pick_dot, &pick_gather_and_dot};
+
+TURNOUT_ISA_END
+
+#if HWY_ONCE
+TURNOUT_KERNELS(rows, GatherKernels, gather_kernels, kGatherKernels)
+#endif

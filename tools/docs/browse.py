@@ -1,0 +1,124 @@
+"""Looks at the built documentation in headless Chromium: python tools/docs/browse.py.
+
+Six pages, at the widths of a phone and of a desk, in the light and in the dark theme. Fails on a message in
+the browser's console, on a page that scrolls sideways, on a picture that is not shown, and if the search
+finds nothing.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+from selenium import webdriver
+from selenium.common.exceptions import StaleElementReferenceException, TimeoutException
+from selenium.webdriver.common.by import By
+from selenium.webdriver.support.wait import WebDriverWait
+
+OUTPUT = Path(__file__).resolve().parents[2] / "build/docs"
+PAGES = [
+    "index",
+    "start",
+    "families/sparse_conv",
+    "families/mutual_information",
+    "reference/cpp",
+    "coming_from_mmcv",
+]
+WIDTHS = [390, 1280]
+THEMES = ["light", "dark"]
+# Chromium's window is never narrower than 500, so that the width of a phone is set by emulation.
+_WIDER_THAN_THE_PAGE = """
+    const width = document.documentElement.clientWidth;
+    const scrolls = element => {
+        for (let at = element.parentElement; at && at !== document.body; at = at.parentElement)
+            if (getComputedStyle(at).overflowX !== 'visible') return true;
+        return false;
+    };
+    return [...document.querySelectorAll('article *')]
+        .filter(element => element.getBoundingClientRect().right > width + 1 && !scrolls(element))
+        .slice(0, 3).map(element => element.outerHTML.slice(0, 120));
+"""
+
+
+class _Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *arguments: object) -> None:
+        pass
+
+
+def browser() -> webdriver.Chrome:
+    options = webdriver.ChromeOptions()
+    options.binary_location = "/usr/bin/chromium"
+    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    return webdriver.Chrome(options=options, service=webdriver.ChromeService("/usr/bin/chromedriver"))
+
+
+def look(driver: webdriver.Chrome, address: str, page: str, width: int, theme: str) -> list[str]:
+    """What is wrong with one page."""
+    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
+    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    scheme = [{"name": "prefers-color-scheme", "value": theme}]
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": scheme})
+    driver.get(f"{address}/{page}.html")
+    wrong = [f"console: {entry['message']}" for entry in driver.get_log("browser")]
+    root = "document.documentElement"
+    scroll, client = driver.execute_script(f"return [{root}.scrollWidth, {root}.clientWidth]")
+    if client > width or scroll > client:
+        wrong.append(f"scrolls sideways: {scroll} in {client}")
+    wrong += [f"wider than the page: {element}" for element in driver.execute_script(_WIDER_THAN_THE_PAGE)]
+    dead = "return [...document.images].filter(i => i.complete && !i.naturalWidth).map(i => i.src)"
+    wrong += [f"picture is not shown: {source}" for source in driver.execute_script(dead)]
+    background = driver.execute_script("return getComputedStyle(document.body).backgroundColor")
+    brightness = sum(int(part) for part in background[background.index("(") + 1 : -1].split(",")[:3]) / 3
+    if (brightness > 128) != (theme == "light"):
+        wrong.append(f"the background is {background} in the {theme} theme")
+    target = OUTPUT / "screenshots" / f"{page.replace('/', '_')}_{width}_{theme}.png"
+    driver.save_screenshot(str(target))
+    return [f"{page}, {width} wide, {theme}: {sentence}" for sentence in wrong]
+
+
+def search(driver: webdriver.Chrome, address: str, word: str, expected: str) -> list[str]:
+    driver.get(f"{address}/search.html?q={word}")
+
+    def found(driver: webdriver.Chrome) -> bool:
+        links = driver.find_elements(By.CSS_SELECTOR, "ul.search li a")
+        return any(expected in (link.get_attribute("href") or "") for link in links)
+
+    try:
+        WebDriverWait(driver, 20, ignored_exceptions=[StaleElementReferenceException]).until(found)
+    except TimeoutException:
+        return [f"search for {word}: {expected} is not found"]
+    return []
+
+
+def main() -> None:
+    (OUTPUT / "screenshots").mkdir(parents=True, exist_ok=True)
+    handler = functools.partial(_Quiet, directory=str(OUTPUT / "html"))
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    address = f"http://127.0.0.1:{server.server_port}"
+    driver = browser()
+    try:
+        wrong = [
+            sentence
+            for page in PAGES
+            for width in WIDTHS
+            for theme in THEMES
+            for sentence in look(driver, address, page, width, theme)
+        ]
+        wrong += search(driver, address, "popcount", "families/sparse_conv")
+    finally:
+        driver.quit()
+        server.shutdown()
+    if wrong:
+        raise SystemExit("\n".join(wrong))
+    count = len(PAGES) * len(WIDTHS) * len(THEMES)
+    print(f"{count} views of {len(PAGES)} pages, and a search: nothing wrong")
+    print(f"screenshots: {OUTPUT / 'screenshots'}")
+
+
+if __name__ == "__main__":
+    main()

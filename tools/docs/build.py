@@ -1,0 +1,29 @@
+"""Builds the documentation: python tools/docs/build.py. Warnings are errors; nothing is downloaded."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+
+import links
+from stage import ROOT, Stage
+
+OUTPUT = ROOT / "build/docs"
+
+
+def main() -> None:
+    Stage(OUTPUT / "source").run()
+    arguments = ["-b", "html", "-W", "--keep-going", "-q", "-d", str(OUTPUT / "doctrees")]
+    command = [sys.executable, "-m", "sphinx", *arguments, str(OUTPUT / "source"), str(OUTPUT / "html")]
+    done = subprocess.run(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT / "tools")})
+    if done.returncode:
+        shutil.rmtree(OUTPUT / "doctrees", ignore_errors=True)  # the next run shows the warnings again
+        raise SystemExit(done.returncode)
+    count = links.check(OUTPUT / "html")
+    print(f"documentation: {OUTPUT / 'html' / 'index.html'} ({count} links checked)")
+
+
+if __name__ == "__main__":
+    main()

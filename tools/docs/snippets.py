@@ -1,0 +1,79 @@
+"""The code of the Markdown pages, as programs: for python/tests/test_snippets.py and tests/installed/run.sh.
+
+python tools/docs/snippets.py FOLDER writes the C and C++ programs of all pages there.
+
+A block of Python that imports nothing continues the block before it. Blocks of C and C++ are complete
+programs. A block after the comment <!-- not run: REASON --> is left out.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+_FENCE = re.compile(
+    r"^(?:<!-- not run: (?P<reason>.+?) -->\n+)?```(?P<language>\w+)\n(?P<code>.*?)^```$",
+    re.DOTALL | re.MULTILINE,
+)
+
+
+@dataclass
+class Snippet:
+    page: str
+    line: int
+    language: str
+    code: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.page}:{self.line}"
+
+
+def pages() -> list[Path]:
+    """Every page that users read, as paths within the repository."""
+    found = [
+        ROOT / "README.md",
+        *ROOT.glob("docs/**/*.md"),
+        *ROOT.glob("src/*/README.md"),
+        ROOT / "examples/README.md",
+    ]
+    return sorted(path.relative_to(ROOT) for path in found)
+
+
+def snippets(page: Path, language: str) -> list[Snippet]:
+    text = (ROOT / page).read_text()
+    found: list[Snippet] = []
+    for match in _FENCE.finditer(text):
+        if match["language"] != language or match["reason"]:
+            continue
+        line = text.count("\n", 0, match.start("language")) + 1
+        code = match["code"]
+        if language == "python" and not re.search(r"^\s*(import|from) ", code, re.MULTILINE):
+            if not found:
+                raise ValueError(f"{page}:{line}: this block imports nothing and continues no other block")
+            found[-1].code += "\n" + code
+        else:
+            found.append(Snippet(str(page), line, language, code))
+    return found
+
+
+def programs(language: str) -> list[Snippet]:
+    return [snippet for page in pages() for snippet in snippets(page, language)]
+
+
+def main(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for language, suffix in (("cpp", ".cc"), ("c", ".c")):
+        found = programs(language)
+        if not found:
+            raise SystemExit(f"no page has a program in {language}")
+        for snippet in found:
+            stem = re.sub(r"\W+", "_", snippet.name)
+            (folder / f"{stem}{suffix}").write_text(snippet.code)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
