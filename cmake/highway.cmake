@@ -9,7 +9,7 @@ if(NOT HWY_INCLUDE_DIR)
     "  vcpkg            vcpkg install highway\n"
     "  Homebrew         brew install highway\n"
     "If they are elsewhere, say where: -DHWY_INCLUDE_DIR=<folder that has hwy/>, or with pip\n"
-    "-C cmake.define.HWY_INCLUDE_DIR=<folder that has hwy/>.")
+    "--config-settings=cmake.define.HWY_INCLUDE_DIR=<folder that has hwy/>.")
 endif()
 set(highway_version "")
 foreach(header base.h highway.h)  # which of them has the version depends on it

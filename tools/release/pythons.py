@@ -80,7 +80,7 @@ def check(name: str, interpreter: Path) -> dict[str, str]:
         run("venv", log, interpreter, "-m", "venv", work / "venv")
         python = work / "venv" / "bin" / "python"
         # With build isolation, as users build it. The options are those of ./dev test, for ccache.
-        options = ["-C", "cmake.define.TURNOUT_WERROR=ON"]
+        options = ["--config-settings=cmake.define.TURNOUT_WERROR=ON"]
         launchers = {"CC": "cc", "CXX": "c++"}
         if shutil.which("ccache"):
             launchers |= {f"CMAKE_{language}_COMPILER_LAUNCHER": "ccache" for language in ("C", "CXX")}

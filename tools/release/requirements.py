@@ -40,7 +40,12 @@ def unpinned(group: str, file: Path) -> list[str]:
     pins = dict(re.findall(r"^([A-Za-z0-9_.-]+)==([^ \\]+)", file.read_text(), re.MULTILINE))
     pins = {canonicalize_name(name): version for name, version in pins.items()}
     wanted = [Requirement(name) for name in requirements(group)]
-    return [str(r) for r in wanted if pins.get(canonicalize_name(r.name), "0") not in r.specifier]
+
+    def pinned(requirement: Requirement) -> bool:
+        version = pins.get(canonicalize_name(requirement.name))
+        return version is not None and version in requirement.specifier
+
+    return [str(requirement) for requirement in wanted if not pinned(requirement)]
 
 
 def main() -> int:

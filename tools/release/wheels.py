@@ -63,7 +63,7 @@ def build(source: Path, python: Path, machine: str, isa: str, build_dir: Path, i
         "build",
         log,
         *(python, "-m", "pip", "wheel", "--no-deps", "-w", into, source),
-        *(word for setting in settings for word in ("-C", setting)),
+        *(f"--config-settings={setting}" for setting in settings),
         env=environment,
     )
     (wheel,) = into.glob(f"turnout-*-cp{version}-*_{machine}.whl")
