@@ -4,9 +4,9 @@
 
 One wheel each for Python 3.10 and 3.11, and one for 3.12 and later (abi3). Each is checked by auditwheel and
 abi3audit, installed into an empty environment with NumPy alone, and runs `turnout check` there; a wheel for
-this machine also runs the tests without PyTorch. The last one is built a second time, in another folder, and
-must have the same bytes. --quick leaves that out, and code for AVX-512. The wheels are in build/wheels. This
-needs the packages of requirements/wheel.txt.
+this machine also runs the tests without PyTorch. The last one is built a second time, from the source
+distribution and in another folder, and must have the same bytes. --quick leaves that out, and code for
+AVX-512. All of it is in build/wheels. This needs the packages of requirements/wheel.txt.
 """
 
 from __future__ import annotations
@@ -14,14 +14,15 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-import os
 import platform
 import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 import zipfile
+from dataclasses import dataclass
 from pathlib import Path
 
 from emulated import command_with
@@ -29,6 +30,7 @@ from pythons import ROOT, StepError, interpreters, run
 from zig import GLIBC, write_compilers
 
 VERSIONS = ["3.10", "3.11", "3.12"]
+EPOCH = "1577836800"  # 2020-01-01: the time of all files in a wheel
 LARGEST = 10 * 2**20
 LIBRARIES = {"libc.so.6", "libm.so.6", "libpthread.so.0", "libdl.so.2", "librt.so.1", "libgcc_s.so.1"}
 
@@ -37,17 +39,27 @@ def tag(machine: str) -> str:
     return f"manylinux_{GLIBC.replace('.', '_')}_{machine}"
 
 
-def build(source: Path, python: Path, machine: str, isa: str, build_dir: Path, into: Path, log: Path) -> Path:
+@dataclass(frozen=True)
+class Target:
+    """The Python, machine and instruction sets of a wheel, and where the output of commands goes."""
+
+    python: Path
+    machine: str
+    isa: str
+    log: Path
+
+
+def build(target: Target, source: Path, build_dir: Path, into: Path, **environment: str) -> Path:
     """A wheel of that source tree; objects that do not depend on Python are shared through build_dir."""
     compilers = build_dir / "zig"
-    write_compilers(compilers, machine)
+    write_compilers(compilers, target.machine)
     (build_dir / "CMakeCache.txt").unlink(missing_ok=True)  # has the last version's Python
     into.mkdir(parents=True, exist_ok=True)
-    version = subprocess.check_output(
-        [python, "-c", "import sys; print('%d%d' % sys.version_info[:2])"], text=True
-    )
-    environment = {
-        "SOURCE_DATE_EPOCH": "1577836800",  # 2020-01-01, for the times within the wheel
+    question = "import sys; print('%d%d' % sys.version_info[:2], end='')"
+    version = subprocess.check_output([target.python, "-c", question], text=True)
+    machine = target.machine
+    environment |= {
+        "SOURCE_DATE_EPOCH": EPOCH,
         "_PYTHON_HOST_PLATFORM": tag(machine).replace(f"_{machine}", f"-{machine}"),
         "SETUPTOOLS_EXT_SUFFIX": f".cpython-{version}-{machine}-linux-gnu.so",
     }
@@ -55,23 +67,19 @@ def build(source: Path, python: Path, machine: str, isa: str, build_dir: Path, i
         "CMAKE_TOOLCHAIN_FILE": source / "cmake" / "zig.cmake",
         "TURNOUT_ZIG": compilers,
         "TURNOUT_ZIG_MACHINE": machine,
-        "TURNOUT_MOST_ISA": isa,
+        "TURNOUT_MOST_ISA": target.isa,
     }
     settings = [f"cmake.define.{name}={value}" for name, value in defines.items()]
     settings += [f"build-dir={build_dir}", "install.strip=false"]
     run(
         "build",
-        log,
-        *(python, "-m", "pip", "wheel", "--no-deps", "-w", into, source),
+        target.log,
+        *(target.python, "-m", "pip", "wheel", "--no-deps", "-w", into, source),
         *(f"--config-settings={setting}" for setting in settings),
         env=environment,
     )
     (wheel,) = into.glob(f"turnout-*-cp{version}-*_{machine}.whl")
     return wheel
-
-
-def symbols_of(library: Path) -> str:
-    return subprocess.check_output(["readelf", "-dW", library], text=True)
 
 
 def inspect(wheel: Path, machine: str, log: Path) -> None:
@@ -82,7 +90,8 @@ def inspect(wheel: Path, machine: str, log: Path) -> None:
     with tempfile.TemporaryDirectory() as folder, zipfile.ZipFile(wheel) as archive:
         archive.extractall(folder)
         (library,) = Path(folder).glob("turnout/_core*.so")
-        needed = set(re.findall(r"NEEDED.*\[(.*)\]", symbols_of(library)))
+        dynamic = subprocess.check_output(["readelf", "-dW", library], text=True)
+        needed = set(re.findall(r"NEEDED.*\[(.*)\]", dynamic))
         needed = {name for name in needed if not name.startswith("ld-linux")}
         if needed - LIBRARIES:
             raise StepError(
@@ -135,16 +144,29 @@ def try_emulated(wheel: Path, machine: str, log: Path) -> str:
     return f"{checked.count(': ok')} checks under qemu"
 
 
-def build_again(python: Path, machine: str, isa: str, wheel: Path, log: Path) -> None:
-    """The same wheel from a copy of the sources in another folder, without what was compiled before."""
-    with tempfile.TemporaryDirectory() as folder:
-        source = Path(folder) / "another" / "source"
-        listed = subprocess.check_output(["git", "ls-files", "-z"], cwd=ROOT, text=True).split("\0")
-        for name in filter(None, listed):
-            (source / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / name, source / name)
-        os.environ["ZIG_GLOBAL_CACHE_DIR"] = os.environ["ZIG_LOCAL_CACHE_DIR"] = f"{folder}/cache"
-        again = build(source, python, machine, isa, Path(folder) / "build", Path(folder) / "wheels", log)
+def build_sdist(into: Path, folder: Path, log: Path) -> Path:
+    """Writes the source distribution, unpacks it into the folder, and checks what its README speaks of."""
+    for old in into.glob("turnout-*.tar.gz"):
+        old.unlink()
+    program = "import sys; from scikit_build_core.build import build_sdist; build_sdist(sys.argv[1])"
+    run("sdist", log, sys.executable, "-c", program, into, env={"SOURCE_DATE_EPOCH": EPOCH})
+    (archive,) = into.glob("turnout-*.tar.gz")
+    with tarfile.open(archive) as tar:
+        tar.extractall(folder)
+    (source,) = folder.iterdir()
+    links = re.findall(r"\]\((?!https?:)([^)#]+)", (source / "README.md").read_text())
+    if missing := [link for link in links if not (source / link).exists()]:
+        raise StepError(f"the README of {archive.name} speaks of {missing}, which it does not have")
+    return source
+
+
+def build_again(target: Target, wheel: Path) -> None:
+    """The same wheel, from the source distribution, in another folder and with nothing compiled before."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        source = build_sdist(wheel.parent, folder / "source", target.log)
+        caches = {f"ZIG_{which}_CACHE_DIR": f"{folder}/cache" for which in ("GLOBAL", "LOCAL")}
+        again = build(target, source, folder / "build", folder / "wheels", **caches)
         digests = [hashlib.sha256(path.read_bytes()).hexdigest() for path in (wheel, again)]
         if digests[0] != digests[1]:
             shutil.copy(again, wheel.parent / (again.name + ".again"))
@@ -166,24 +188,24 @@ def main() -> int:
     log = into / f"log-{machine}"
     log.write_text("")
     rows, failed = [], [f"Python {version} was not found" for version in VERSIONS if version not in found]
-    wheel = python = None
+    wheel = target = None
     for version in VERSIONS:
         if version not in found:
             continue
-        python = found[version]
+        target = Target(found[version], machine, isa, log)
         try:
             for old in into.glob(f"turnout-*-cp{version.replace('.', '')}-*_{machine}.whl"):
                 old.unlink()
-            wheel = build(ROOT, python, machine, isa, build_dir, into, log)
+            wheel = build(target, ROOT, build_dir, into)
             inspect(wheel, machine, log)
-            ran = try_here(python, wheel, log) if here else try_emulated(wheel, machine, log)
+            ran = try_here(target.python, wheel, log) if here else try_emulated(wheel, machine, log)
             rows.append(f"{wheel.name}: {wheel.stat().st_size / 2**20:.1f} MB, {ran}")
         except StepError as step:
             failed.append(f"{version}: {step}: see {log.relative_to(ROOT)}")
     if wheel is not None and not failed and not options.quick:
         try:
-            build_again(python, machine, isa, wheel, log)
-            rows.append(f"{wheel.name}: a second build has the same bytes")
+            build_again(target, wheel)
+            rows.append(f"{wheel.name}: the source distribution gives the same bytes")
         except StepError as step:
             failed.append(str(step))
     print("\n".join(["", *rows, *failed]))
