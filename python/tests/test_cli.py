@@ -121,7 +121,7 @@ def test_as_a_module():
 
 
 def test_check(capsys):
-    lines = output_of(capsys, "check").splitlines()
+    lines = output_of(capsys, "check", "--quick").splitlines()
     assert lines == [f"{signature['op']}: ok" for signature in _core.signatures()]
 
 
@@ -130,8 +130,40 @@ def test_check_reports_failure(capsys, monkeypatch):
         raise AssertionError("not equal")
 
     monkeypatch.setitem(check.CHECKS, "moe_dispatch_forward", wrong)
-    assert cli.main(["check"]) == 1
-    assert "moe_dispatch_forward: not equal" in capsys.readouterr().out
+    assert cli.main(["check", "--quick", "moe_dispatch_forward"]) == 1
+    assert capsys.readouterr().out == "moe_dispatch_forward: not equal\n"
+
+
+def test_check_of_what_is_no_operator(capsys):
+    assert cli.main(["check", "moe_dispach"]) == 2
+    assert capsys.readouterr().err.startswith("turnout: there is no operator 'moe_dispach'; there is moe_")
+
+
+def test_help_has_examples_and_exit_codes(capsys):
+    for command in ("", "info", "ops", "check", "bench", "run", "replay"):
+        with pytest.raises(SystemExit) as left:
+            cli.main([*command.split(), "--help"])
+        assert left.value.code == 0
+        text = capsys.readouterr().out
+        assert f"turnout {command}" in text.partition("examples:")[2]
+    with pytest.raises(SystemExit):
+        cli.main(["--help"])
+    assert "exit codes: 0 all is well; 1 a check failed" in capsys.readouterr().out
+
+
+def test_without_rich(tmp_path):
+    """rich draws tables on a terminal; everything works without it, and a file never has its colours."""
+    (tmp_path / "rich.py").write_text("raise ImportError('hidden')")
+    done = subprocess.run(
+        [sys.executable, "-m", "turnout", "check", "moe_re_routing_inverse"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("moe_re_routing_inverse: ok\n")
+    assert "\x1b" not in done.stdout
 
 
 def test_version_and_usage(capsys):
@@ -145,7 +177,7 @@ def test_version_and_usage(capsys):
 
 
 def test_log_goes_to_stderr():
-    program = "import turnout.cli as c; c.main(['check'])"
+    program = "import turnout.cli as c; c.main(['check', '--quick', 'moe_dispatch_forward'])"
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, env={"TURNOUT_LOG": "1"}, timeout=120
     )

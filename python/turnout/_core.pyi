@@ -1,12 +1,13 @@
 # Types of the extension module; src/doors/python/module.cc and src/*/python.cc are its sources.
 from collections.abc import Mapping
-from typing import Any, SupportsIndex, TypedDict
+from typing import Any, SupportsFloat, SupportsIndex, TypedDict
 
 from turnout.typing import (
     R2,
     R3,
     Activation,
     Array,
+    ExpertActivation,
     Int,
     Ints,
     Numbers,
@@ -67,6 +68,8 @@ def trim() -> None: ...
 def use_torch_threads(parallel_for: int, get_num_threads: int, /) -> None: ...
 def torch_runs() -> int: ...
 def stream_copy(to: Any, source: Any, /) -> None: ...
+def fma_peak() -> float: ...
+def invoke(op: str, arguments: list[tuple[Any, ...] | None], scalars: list[int | list[int]], /) -> None: ...
 def check_descriptions(
     op: str,
     arguments: Mapping[str, tuple[str, tuple[int | None, ...]] | None],
@@ -158,6 +161,36 @@ def moe_combine_backward(
     torch_team: bool,
     /,
 ) -> tuple[R, R2]: ...
+def grouped_mm(
+    input: Source[R], weight: Array, offs: Array, bias: Array | None, out: R | None, torch_team: bool, /
+) -> R: ...
+def grouped_mm_backward_weight(
+    input: Source[R],
+    out_grad: Array,
+    offs: Array,
+    with_bias: bool,
+    out: tuple[R | None, R | None] | None,
+    torch_team: bool,
+    /,
+) -> tuple[R, R | None]: ...
+def moe_experts(
+    hidden_states: Source[R],
+    topk_ids: Array,
+    topk_weights: Array,
+    w13: Array,
+    w2: Array,
+    w13_bias: Array | None,
+    w2_bias: Array | None,
+    activation: ExpertActivation,
+    interleaved: bool,
+    transposed: bool,
+    gated: bool,
+    alpha: SupportsFloat,
+    limit: SupportsFloat | None,
+    out: R | None,
+    torch_team: bool,
+    /,
+) -> R: ...
 def moe_token_permute(
     tokens: Source[R],
     indices: Array,

@@ -1,8 +1,9 @@
-"""The shell command ``turnout``: what runs here, which operators there are, whether they are right."""
+"""The shell command ``turnout``: what runs here, which operators there are, how right and fast."""
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import inspect
 import os
 import re
@@ -114,50 +115,181 @@ def _ops(language: str, name: str | None) -> int:
     return 0
 
 
-def _check() -> int:
+def _check(arguments: argparse.Namespace) -> int:
     import numpy as np
 
-    from turnout.check import CHECKS
+    from turnout import terminal
+    from turnout.check import CHECKS, report
+    from turnout.check.scales import SCALES
 
+    operators = [signature["op"] for signature in _core.signatures()]
+    chosen = set(arguments.operators or operators)
+    if unknown := sorted(chosen - set(operators)):
+        raise ValueError(f"there is no operator {unknown[0]!r}; there is {', '.join(operators)}")
     failed = 0
-    for signature in _core.signatures():
-        op = signature["op"]
+    for op in operators:
+        if op not in chosen:
+            continue
         try:
             CHECKS[op](np.random.default_rng(0))
             print(f"{op}: ok")
         except Exception as error:
             failed = 1
             print(f"{op}: {error}")
-    return failed
+    if arguments.quick:
+        return failed
+    cases = [case for case in SCALES if case.op in chosen]
+    rows = [row for case in terminal.track(cases, "checking") for row in report.check_case(case)]
+    print()
+    terminal.print_table(report.COLUMNS, [row.cells() for row in rows], bad=report.FAILED)
+    if arguments.report is not None:
+        path = Path(arguments.report)
+        path.write_text(report.markdown(rows, path))
+        print(f"written to {path}")
+    return failed if all(row.passed for row in rows) else 1
 
 
-_COMMANDS: dict[str, tuple[Callable[..., int], str]] = {
-    "info": (_info, "version, instruction sets, threads, output cache"),
-    "ops": (_ops, "the operators and their arguments"),
-    "check": (_check, "run each operator and compare it with its definition in NumPy"),
+def _bench(arguments: argparse.Namespace) -> int:
+    from turnout import bench
+
+    if arguments.peers and importlib.util.find_spec("torch") is None:
+        raise ValueError("--peers needs torch, which is not installed")
+    results = bench.run(arguments.family, peers=arguments.peers)
+    if arguments.json:
+        bench.print_json(results)
+    else:
+        bench.print_table(results, peers=arguments.peers)
+    if arguments.plot is not None:
+        bench.plot(results, Path(arguments.plot))
+        print(f"written to {arguments.plot}", file=sys.stderr)
+    return 0
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from turnout import cases
+
+    for line in cases.run(arguments.op, arguments.source, arguments.target):
+        print(line)
+    return 0
+
+
+def _replay(arguments: argparse.Namespace) -> int:
+    from turnout import cases
+
+    failed = 0
+    for path in arguments.cases:
+        done = cases.replay(path)
+        print(done.call.describe())
+        here = _core.info()
+        for what in ("version", "isa"):
+            recorded = getattr(done.call, what)
+            if recorded not in ("", "best", here[what]):
+                print(f"  note: recorded with {what} {recorded}, this is {here[what]}")
+        for line in done.lines:
+            print(f"  {line}")
+        if done.same is not None:
+            print(f"  {'as recorded' if done.same else 'NOT as recorded'}, {done.seconds * 1e3:.3f} ms")
+            failed |= not done.same
+    return int(failed)
+
+
+_EXAMPLES = """examples:
+  turnout info                                      what runs here
+  turnout ops | less                                the operators and their arguments
+  turnout check --report report.md                  the test report, as a table and as Markdown
+  turnout check --quick get_indice_pairs            one operator, on small arrays only
+  turnout bench moe_dispatch --peers                times of one family, beside torch
+  turnout run moe_re_routing --in a.npz --out b.npz call an operator with the arrays of a file
+  TURNOUT_RECORD=calls python train.py              record every call
+  TURNOUT_RECORD=on_error:calls python train.py     record the calls that are refused
+  turnout replay calls/*.npz                        run recorded calls again, and compare the results
+
+exit codes: 0 all is well; 1 a check failed, or a call is not as recorded; 2 the command line, the environment
+or a file cannot be understood, or a call was refused
+"""
+
+
+def _add_ops(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", nargs="?", help="one operator; all of them if there is no name")
+    parser.add_argument(
+        "--language", choices=[*_LANGUAGES], default="python", help="whose names and arguments are shown"
+    )
+
+
+def _add_check(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("operators", nargs="*", metavar="operator", help="only these; all if none is named")
+    parser.add_argument("--quick", action="store_true", help="small arrays only, not the named scales")
+    parser.add_argument(
+        "--report",
+        nargs="?",
+        const="turnout-report.md",
+        metavar="FILE",
+        help="write the test report as Markdown (default: turnout-report.md)",
+    )
+
+
+def _add_bench(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("family", nargs="?", help="one family, such as moe_dispatch; all if none is named")
+    parser.add_argument("--peers", action="store_true", help="time torch, too")
+    parser.add_argument("--json", action="store_true", help="print JSON in place of a table")
+    parser.add_argument(
+        "--plot", nargs="?", const="turnout-bench.svg", metavar="FILE", help="write a plot as SVG"
+    )
+
+
+def _add_run(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("op", help="a function of `turnout ops`")
+    parser.add_argument(
+        "--in", dest="source", required=True, metavar="FILE", help=".npz with arrays and scalars, by name"
+    )
+    parser.add_argument("--out", dest="target", required=True, metavar="FILE", help=".npz for the results")
+
+
+def _add_replay(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("cases", nargs="+", metavar="case", help="a file that TURNOUT_RECORD has made")
+
+
+# Name -> what runs, one line about it, its arguments.
+_Command = Callable[[argparse.Namespace], int]
+_COMMANDS: dict[str, tuple[_Command, str, Callable[[argparse.ArgumentParser], None] | None]] = {
+    "info": (lambda _: _info(), "version, instruction sets, threads, output cache", None),
+    "ops": (lambda chosen: _ops(chosen.language, chosen.name), "the operators and their arguments", _add_ops),
+    "check": (_check, "compare each operator with its definition in NumPy, and time it", _add_check),
+    "bench": (_bench, "time the operators beside what this machine can do", _add_bench),
+    "run": (_run, "call an operator with the arrays of a file", _add_run),
+    "replay": (_replay, "run recorded calls again, and compare the results", _add_replay),
 }
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="turnout", description="Index-driven operators on the CPU.")
+    layout = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(
+        prog="turnout",
+        description="Index-driven operators on the CPU.",
+        epilog=_EXAMPLES,
+        formatter_class=layout,
+    )
     parser.add_argument("--version", action="version", version=f"turnout {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
-    parsers = {
-        name: commands.add_parser(name, help=text, description=text) for name, (_, text) in _COMMANDS.items()
-    }
-    parsers["ops"].add_argument("name", nargs="?", help="one operator; all of them if there is no name")
-    parsers["ops"].add_argument(
-        "--language", choices=[*_LANGUAGES], default="python", help="whose names and arguments are shown"
-    )
-    options = vars(parser.parse_args(arguments))
-    command = _COMMANDS[options.pop("command")][0]
+    for name, (_, text, add_arguments) in _COMMANDS.items():
+        one = commands.add_parser(
+            name, help=text, description=text, epilog=_examples_of(name), formatter_class=layout
+        )
+        if add_arguments is not None:
+            add_arguments(one)
+    chosen = parser.parse_args(arguments)
     try:
-        status = command(**options)
+        status = _COMMANDS[chosen.command][0](chosen)
         sys.stdout.flush()
     except BrokenPipeError:  # whoever reads has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is still to be flushed
         return 0
-    except ValueError as error:  # a variable of the environment, or a name, that cannot be understood
+    except (ValueError, NotImplementedError, OSError) as error:  # of the environment, a file or an argument
         print(f"turnout: {error}", file=sys.stderr)
         return 2
     return status
+
+
+def _examples_of(command: str) -> str:
+    lines = [line for line in _EXAMPLES.splitlines() if f"turnout {command}" in line]
+    return "\n".join(["examples:", *lines])

@@ -59,6 +59,7 @@ def trim() -> None:
 def set_num_threads(threads: int) -> None:
     """How many threads a call may use; 0: TURNOUT_NUM_THREADS, or the CPUs this process may use.
 
+    These are the CPUs of its affinity mask, or fewer if its container has a CPU quota.
     Daemonic processes of ``multiprocessing``, as are the workers of a ``DataLoader``, start with one thread
     unless TURNOUT_NUM_THREADS is set. ``worker_init_fn`` may call this function.
     Calls through ``turnout.torch`` use torch's threads instead: see ``torch.set_num_threads``.
