@@ -86,13 +86,24 @@ void run_groups(FuzzInput& in) {
     return;
   }
   const std::vector<double> input(x.begin(), x.end());
+  const std::vector<std::int64_t> ends(offs.begin(), offs.end());
   const auto expected = reference::grouped_mm(
-      input, rows, std::vector<std::int64_t>(offs.begin(), offs.end()), depth, columns,
+      input, rows, ends, depth, columns,
       [&](std::int64_t g, std::int64_t d, std::int64_t c) {
         return double{w[static_cast<std::size_t>((g * depth + d) * columns + c)]};
       },
       [](std::int64_t, std::int64_t) { return 0.0; });
   for (std::size_t i = 0; i < expected.size(); ++i) require(std::abs(out[i] - expected[i]) <= 1e-3);
+
+  const auto y = values(in, rows * columns);
+  std::vector<float> grads(static_cast<std::size_t>(groups * (depth + 1) * columns), -1.f);
+  const Tensor bias_grad = view(grads.data() + groups * depth * columns, {groups, columns});
+  grouped_mm_backward_weight(view(x.data(), {rows, depth}), view(y.data(), {rows, columns}),
+                             view(offs.data(), {groups}), view(grads.data(), {groups, depth, columns}),
+                             &bias_grad);
+  const std::vector<double> out_grad(y.begin(), y.end());
+  const auto sums = reference::grouped_mm_backward_weight(input, out_grad, ends, depth, columns);
+  for (std::size_t i = 0; i < sums.size(); ++i) require(std::abs(grads[i] - sums[i]) <= 1e-3);
 }
 
 }  // namespace
