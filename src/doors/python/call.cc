@@ -8,6 +8,7 @@
 #include "doors/python/strided.h"
 #include "doors/python/text.h"
 #include "doors/python/workers.h"
+#include "runtime/record.h"
 #include "runtime/torch_executor.h"
 
 namespace turnout::doors {
@@ -178,12 +179,14 @@ nb::object PythonCall::result() const {
 
 void PythonCall::check(const Signature& signature, std::initializer_list<Slot> slots,
                        std::initializer_list<ScalarValue> scalars) const {
+  Arguments arguments(signature, slots.begin(), static_cast<int>(slots.size()), scalars.begin(),
+                      static_cast<int>(scalars.size()));
   try {
-    Arguments(signature, slots.begin(), static_cast<int>(slots.size()), scalars.begin(),
-              static_cast<int>(scalars.size()))
-        .check();
+    arguments.check();
   } catch (const Error& error) {
-    throw Error(error.code(), Caller(op_, renames_, "").in_own_words(error.what()));
+    const Error named(error.code(), Caller(op_, renames_, "").in_own_words(error.what()));
+    if (recorded() != Recorded::none) CallFile(arguments, op_, context().isa()).end(named.what());
+    throw named;
   }
 }
 
@@ -206,6 +209,16 @@ std::int64_t PythonCall::integer(nb::handle object, std::string_view name) const
   const long long value = PyLong_AsLongLongAndOverflow(number.ptr(), &overflow);
   if (overflow != 0) refuse(concat(name, " is ", integer_text(number), ", expected an integer of 64 bits"));
   return value;
+}
+
+double PythonCall::number(nb::handle object, std::string_view name) const {
+  const double value = PyFloat_AsDouble(object.ptr());
+  if (PyErr_Occurred() == nullptr) return value;
+  if (PyErr_ExceptionMatches(PyExc_TypeError)) {
+    PyErr_Clear();
+    refuse_type(object, name, "a number");
+  }
+  refuse(concat(name, " is not to be had as a number: ", take_message()));
 }
 
 std::int64_t PythonCall::scalar(nb::handle object) {

@@ -77,6 +77,7 @@ class PythonCall {
                                    std::string_view length_name) const;
   bool flag(nb::handle object, std::string_view name) const;             // True or False, also as 1 or 0
   std::int64_t integer(nb::handle object, std::string_view name) const;  // that the signature does not have
+  double number(nb::handle object, std::string_view name) const;         // likewise; any real number
 
   // An argument that is a vector of fixed length: a sequence of numbers, or an array of any dtype.
   std::vector<double> numbers(nb::handle object);

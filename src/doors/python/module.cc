@@ -8,6 +8,7 @@
 #include "core/draft.h"
 #include "doors/python/call.h"
 #include "doors/python/descriptions.h"
+#include "doors/python/invoke.h"
 #include "doors/python/listing.h"
 #include "doors/python/workers.h"
 #include "runtime/call.h"
@@ -16,6 +17,7 @@
 #include "runtime/stream_copy.h"
 #include "runtime/torch_executor.h"
 #include "simd/copy.h"
+#include "simd/fma_peak.h"
 #include "simd/isa.h"
 #include "turnout/version.h"
 
@@ -113,6 +115,17 @@ void copy_bytes(nb::handle to, nb::handle from) {
   run_without_gil([&] { stream_copy(default_context(), target.tensor.data, source.tensor.data, bytes); });
 }
 
+// Tables and caches of this door are guarded by the GIL. A free-threaded Python turns the GIL on when it
+// imports such a module, unless it was told not to.
+void need_gil() {
+#if defined(Py_GIL_DISABLED)
+  if (nb::cast<bool>(nb::module_::import_("sys").attr("_is_gil_enabled")())) return;
+  PyErr_SetString(PyExc_ImportError,
+                  "turnout: the GIL is off, by PYTHON_GIL=0 or -X gil=0, expected PYTHON_GIL=1 or neither");
+  throw nb::python_error();
+#endif
+}
+
 void bind_library(nb::module_& module) {
   module.attr("__version__") = TURNOUT_VERSION;
   module.def("signatures", &signatures);
@@ -134,6 +147,12 @@ void bind_library(nb::module_& module) {
   });
   module.def("torch_runs", &torch_runs);
   define(module, "stream_copy", &copy_bytes);
+  // The floor of matrix products: floating-point operations per second of this thread.
+  module.def("fma_peak", [] {
+    const WithoutGil release;
+    return fma_peak(default_context().isa(), false);
+  });
+  module.def("invoke", &invoke);
   module.def("check_descriptions", &check_descriptions);
 }
 
@@ -143,6 +162,7 @@ void bind_library(nb::module_& module) {
 NB_MODULE(_core, module) {
   using namespace turnout;
   using namespace turnout::doors;
+  need_gil();
   nb::set_leak_warnings(false);  // nothing is printed unasked, not even about arrays alive at exit
   load_import();
   watch_forks();

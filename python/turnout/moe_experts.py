@@ -1,0 +1,129 @@
+"""Mixture of experts: products of groups of rows with a matrix each, and the whole expert block."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from turnout import _core
+
+if TYPE_CHECKING:
+    from turnout.typing import Array, ExpertActivation, R, Source
+
+__all__ = ["grouped_mm", "grouped_mm_backward_weight", "moe_experts"]
+
+
+def grouped_mm(
+    input: Source[R], weight: Array, *, offs: Array, bias: Array | None = None, out: R | None = None
+) -> R:
+    """Multiplies groups of rows with a matrix each.
+
+    ::
+
+        out[s, :] = input[s, :] @ weight[g] + bias[g]    for offs[g - 1] <= s < offs[g]
+        out[s, :] = 0                                    for s >= offs[-1]
+
+    Args:
+        input: ``[rows, depth]``, float32, float64, float16 or bfloat16.
+        weight: ``[groups, depth, columns]`` of the same dtype, with any strides; no copy is made.
+        offs: ``[groups]``, int32 or int64: where each group ends, ascending, ``0 .. rows``.
+        bias: ``[groups, columns]``.
+        out: where to write, ``[rows, columns]``.
+
+    Returns:
+        ``out``, or a new array. Sums are in float32 (float64 for float64), rounded once.
+
+    Example:
+        >>> rows = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], np.float32)
+        >>> weight = np.array([[[1.0], [1.0]], [[10.0], [0.0]]], np.float32)  # two groups, one column
+        >>> turnout.grouped_mm(rows, weight, offs=np.array([2, 3])).ravel().tolist()
+        [3.0, 7.0, 50.0]
+    """
+    return _core.grouped_mm(input, weight, offs, bias, out, False)
+
+
+def grouped_mm_backward_weight(
+    input: Source[R],
+    out_grad: Array,
+    *,
+    offs: Array,
+    with_bias: bool = False,
+    out: tuple[R | None, R | None] | None = None,
+) -> tuple[R, R | None]:
+    """The gradients of :func:`grouped_mm` for its weight and bias, given that of its result.
+
+    The gradient of its input is ``grouped_mm(out_grad, weight.swapaxes(1, 2), offs=offs)``.
+
+    Returns:
+        weight_grad: ``[groups, depth, columns]``; zero for an empty group.
+        bias_grad: ``[groups, columns]``, or None without ``with_bias``.
+
+    Example:
+        >>> rows = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], np.float32)
+        >>> grad = np.array([[1.0], [1.0], [10.0]], np.float32)
+        >>> weight_grad, bias_grad = turnout.grouped_mm_backward_weight(
+        ...     rows, grad, offs=np.array([2, 3]), with_bias=True
+        ... )
+        >>> weight_grad.reshape(2, 2).tolist(), bias_grad.ravel().tolist()
+        ([[4.0, 6.0], [50.0, 60.0]], [2.0, 10.0])
+    """
+    return _core.grouped_mm_backward_weight(input, out_grad, offs, with_bias, out, False)
+
+
+def moe_experts(
+    hidden_states: Source[R],
+    topk_ids: Array,
+    topk_weights: Array,
+    w13: Array,
+    w2: Array,
+    *,
+    w13_bias: Array | None = None,
+    w2_bias: Array | None = None,
+    activation: ExpertActivation = "silu",
+    interleaved: bool = False,
+    transposed: bool = False,
+    alpha: float = 1.702,
+    limit: float | None = None,
+    gated: bool = True,
+    out: R | None = None,
+) -> R:
+    """The expert block of a mixture: for each token the weighted sum of what its experts give.
+
+    ::
+
+        a = w13[e] @ hidden_states[t] + w13_bias[e]           for each e = topk_ids[t, k]
+        h = activation(gate of a) * (up of a)                 not gated: activation(a)
+        out[t] = sum over k of topk_weights[t, k] * (w2[e] @ h + w2_bias[e])
+
+    Args:
+        hidden_states: ``[tokens, hidden]``, float32, float16 or bfloat16.
+        topk_ids: ``[tokens, choices]``, int32 or int64. An id outside of ``0 .. experts-1`` adds nothing.
+        topk_weights: ``[tokens, choices]``, of the dtype of the tokens or float32.
+        w13: ``[experts, 2 * inner, hidden]``: the gate rows, then the up rows. Of the dtype of the tokens, or
+            float16 or bfloat16 beside float32. Any strides; no copy is made.
+        w2: ``[experts, hidden, inner]``, likewise.
+        w13_bias: ``[experts, 2 * inner]``.
+        w2_bias: ``[experts, hidden]``.
+        activation: "silu", "gelu", "gelu_tanh", "relu" or "swigluoai", which is that of GPT-OSS.
+        interleaved: gate and up rows alternate.
+        transposed: ``w13`` is ``[experts, hidden, 2 * inner]`` and ``w2`` is ``[experts, inner, hidden]``.
+        alpha: of "swigluoai".
+        limit: of "swigluoai"; None: no limit.
+        gated: False: ``w13`` has ``inner`` rows, and no gate.
+        out: where to write, ``[tokens, hidden]``.
+
+    Returns:
+        ``out``, or a new array. Everything between is float32; the result is rounded once.
+
+    Example:
+        >>> tokens = np.array([[1.0, 2.0], [3.0, 4.0]], np.float32)
+        >>> ids = np.array([[0, 1], [1, 2]])  # there is no expert 2: that choice adds nothing
+        >>> weights = np.array([[0.5, 0.5], [0.5, 0.5]], np.float32)
+        >>> first = np.array([[[1.0, 0.0]], [[0.0, 1.0]]], np.float32)  # expert 0 takes the first column
+        >>> second = np.array([[[2.0], [0.0]], [[0.0], [2.0]]], np.float32)
+        >>> turnout.moe_experts(tokens, ids, weights, first, second, activation="relu", gated=False).tolist()
+        [[1.0, 2.0], [0.0, 4.0]]
+    """
+    return _core.moe_experts(
+        hidden_states, topk_ids, topk_weights, w13, w2, w13_bias, w2_bias, activation, interleaved,
+        transposed, gated, alpha, limit, out, False,
+    )  # fmt: skip
