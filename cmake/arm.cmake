@@ -6,7 +6,4 @@ set(CMAKE_CXX_COMPILER aarch64-linux-gnu-g++)
 set(CMAKE_CXX_FLAGS_INIT -Wno-psabi)  # g++ 10's note about an ABI change
 # Emulate an Armv8.0 CPU, so that any newer instruction is an error.
 set(CMAKE_CROSSCOMPILING_EMULATOR qemu-aarch64-static -cpu cortex-a72 -L /usr/aarch64-linux-gnu)
-# A link to Highway's headers alone: the other headers in /usr/include are those of the host.
-file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/include)
-file(CREATE_LINK /usr/include/hwy ${CMAKE_BINARY_DIR}/include/hwy SYMBOLIC)
-set(HWY_INCLUDE_DIR ${CMAKE_BINARY_DIR}/include)
+include(${CMAKE_CURRENT_LIST_DIR}/highway_alone.cmake)

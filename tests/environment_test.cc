@@ -3,6 +3,8 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
+#include <sstream>
 #include <string>
 
 #include "simd/isa.h"
@@ -35,6 +37,33 @@ TEST(IsaChoice, IsCappedByTheEnvironmentAndNeverAboveTheCpu) {
   }
 #endif
 }
+
+#if defined(__x86_64__)
+// Linux lists a feature only if the CPU has it and the kernel saves its registers.
+TEST(IsaChoice, AgreesWithTheKernelsListOfFeatures) {
+  std::ifstream cpuinfo("/proc/cpuinfo");
+  std::string line, features;
+  while (features.empty() && std::getline(cpuinfo, line))
+    if (line.starts_with("flags")) features = line.substr(line.find(':') + 1) + " ";
+  if (features.empty()) GTEST_SKIP() << "/proc/cpuinfo has no flags";
+  const auto listed = [&](const std::string& words) {
+    std::istringstream stream(words);
+    for (std::string word; stream >> word;)
+      if (features.find(" " + word + " ") == std::string::npos) return false;
+    return true;
+  };
+  const std::string words[] = {
+      "ssse3 sse4_1 sse4_2 popcnt pclmulqdq aes", "avx avx2 fma bmi1 bmi2 f16c",
+      "avx512f avx512bw avx512dq avx512vl avx512cd",
+      "avx512_vnni vpclmulqdq avx512vbmi avx512_vbmi2 avx512_bitalg avx512_vpopcntdq "
+      "gfni vaes"};
+  bool expected = true;
+  for (int i = 0; i <= TURNOUT_MOST_ISA; ++i) {
+    expected = expected && listed(words[i]);
+    EXPECT_EQ(is_supported(static_cast<Isa>(i)), expected) << words[i];
+  }
+}
+#endif
 
 // An invalid value is an error that names the variable, the value and the valid values, in C++ and in C.
 TEST(Environment, BadWordsAreOneSentence) {

@@ -96,3 +96,14 @@ def test_stubs_are_complete():
     for name, arguments in functions.items():
         bound = re.findall(r"\barg\d*: ", getattr(_core, name).__nb_signature__[0][0])
         assert len(arguments.posonlyargs) == len(bound), name
+
+
+def test_files_that_import_torch_are_named_for_it():
+    """By that name the run without torch leaves them out."""
+    for path in pathlib.Path(__file__).parent.glob("*.py"):
+        if path.name.startswith(("test_torch", "test_examples")) or not path.name.startswith("test_"):
+            continue
+        for node in ast.parse(path.read_text()).body:
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            assert not [n for n in names if n.startswith(("torch", "turnout.torch", "test_torch"))], path.name

@@ -21,35 +21,51 @@ const char* name_of(Isa isa) {
 
 #if defined(__x86_64__)
 namespace {
-bool has_f16c() {  // clang 14's __builtin_cpu_supports does not know "f16c"
-  unsigned a = 0, b = 0, c = 0, d = 0;
-  return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+
+struct Registers {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+};
+
+// Zeros if the CPU does not have the leaf.
+Registers cpuid(unsigned leaf) {
+  Registers r;
+  __get_cpuid_count(leaf, 0, &r.eax, &r.ebx, &r.ecx, &r.edx);
+  return r;
 }
+
+// The registers that the system saves when it switches threads. Only for CPUs with OSXSAVE.
+unsigned saved_registers() {
+  unsigned low = 0, high = 0;
+  __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  return low;
+}
+
+constexpr bool has(unsigned value, unsigned bits) { return (value & bits) == bits; }
+
+// The last of the sets that this CPU has and the system saves; -1: not even the first. By cpuid and xgetbv,
+// because __builtin_cpu_supports needs a runtime library that not every toolchain links.
+int detect() {
+  constexpr unsigned kSavesYmm = 0x06, kSavesZmm = 0xe6;
+  const Registers basic = cpuid(1), extended = cpuid(7);
+  if (!has(basic.ecx, bit_SSSE3 | bit_SSE4_1 | bit_SSE4_2 | bit_POPCNT | bit_PCLMUL | bit_AES)) return -1;
+  if (!has(basic.ecx, bit_OSXSAVE | bit_AVX | bit_FMA | bit_F16C) ||
+      !has(extended.ebx, bit_AVX2 | bit_BMI | bit_BMI2) || !has(saved_registers(), kSavesYmm))
+    return static_cast<int>(Isa::sse4);
+  if (!has(extended.ebx, bit_AVX512F | bit_AVX512BW | bit_AVX512DQ | bit_AVX512VL | bit_AVX512CD) ||
+      !has(saved_registers(), kSavesZmm))
+    return static_cast<int>(Isa::avx2);
+  if (!has(extended.ecx, bit_AVX512VNNI | bit_VPCLMULQDQ | bit_AVX512VBMI | bit_AVX512VBMI2 |
+                             bit_AVX512BITALG | bit_AVX512VPOPCNTDQ | bit_GFNI | bit_VAES))
+    return static_cast<int>(Isa::avx512);
+  return static_cast<int>(Isa::avx512_dl);
+}
+
 }  // namespace
 
 bool is_supported(Isa isa) {
-  if (static_cast<int>(isa) > TURNOUT_MOST_ISA) return false;
-  __builtin_cpu_init();
-  switch (isa) {
-    case Isa::sse4:
-      return __builtin_cpu_supports("ssse3") && __builtin_cpu_supports("sse4.1") &&
-             __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("popcnt") &&
-             __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("aes");
-    case Isa::avx2:
-      return is_supported(Isa::sse4) && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-             __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") && has_f16c();
-    case Isa::avx512:
-      return is_supported(Isa::avx2) && __builtin_cpu_supports("avx512f") &&
-             __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-             __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512cd");
-    case Isa::avx512_dl:
-      return is_supported(Isa::avx512) && __builtin_cpu_supports("avx512vnni") &&
-             __builtin_cpu_supports("vpclmulqdq") && __builtin_cpu_supports("avx512vbmi") &&
-             __builtin_cpu_supports("avx512vbmi2") && __builtin_cpu_supports("avx512bitalg") &&
-             __builtin_cpu_supports("avx512vpopcntdq") && __builtin_cpu_supports("gfni");
-    default:
-      return false;
-  }
+  static const int last = detect();  // once: under a hypervisor cpuid takes microseconds
+  const int i = static_cast<int>(isa);
+  return i <= last && i <= TURNOUT_MOST_ISA;
 }
 #else
 bool is_supported(Isa isa) { return isa == Isa::neon; }

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs the library by the README's own commands, into an empty folder that is then moved. Builds a C++ and a
 # C99 program against that copy, through CMake and through pkg-config, shared and static, and runs them, as well as
-# the programs of the documentation; then checks the symbols that the libraries export. Argument: the source tree.
+# the programs of the documentation; builds them with the library as a subdirectory; checks the symbols that the
+# libraries export, and what the build refuses. Argument: the source tree.
 set -euo pipefail
 source=$1
 here=$source/tests/installed
@@ -12,6 +13,9 @@ passed=0
 run() { LD_LIBRARY_PATH=${libdir:-} "$1"; passed=$((passed + 1)); }
 
 commands=$(grep -E '^cmake .*--prefix /opt/turnout$' "$source/README.md") || fail "README.md has no cmake command with --prefix /opt/turnout"
+# With these the build finds in ccache what the tests have compiled; users need none of them.
+cached=(-G Ninja -DTURNOUT_WERROR=ON -DCMAKE_C_COMPILER_LAUNCHER=ccache -DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
+commands=${commands/--preset release/--preset release ${cached[*]}}
 (cd "$source" && eval "${commands//\/opt\/turnout/$work/first}") >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
 mv "$work/first" "$work/prefix"
 
@@ -62,7 +66,7 @@ for file in "$work"/snippets/*.c; do
 done
 
 # The symbols that a file defines and exports.
-exports() { nm -DC --defined-only "$1" | cut -d' ' -f3-; }
+exports() { nm -DC --defined-only "$1" | grep -v ' A ' | cut -d' ' -f3-; }  # A: the name of a version
 expect_none() { [ -z "$2" ] || fail "$1: $2"; passed=$((passed + 1)); }
 expect_none "libturnout_mluop.so exports more than the C interface" \
   "$(exports "$libdir/libturnout_mluop.so" | grep -vE '^(mluOp|mluop|turnoutLastError)' || true)"
@@ -85,4 +89,51 @@ for library in turnout turnout_mluop turnout_aclnn; do
   [ "$soname" = "lib$library.so.$soversion" ] || fail "lib$library.so has the SONAME $soname"
   passed=$((passed + 1))
 done
+
+# Every symbol that a library exports has the version of the SONAME.
+for library in turnout turnout_mluop turnout_aclnn; do
+  expect_none "lib$library.so has symbols without the version TURNOUT_$soversion" \
+    "$(exports "$libdir/lib$library.so" | grep -vF "@@TURNOUT_$soversion" || true)"
+done
+
+# The components of the installation: the shared libraries alone, and the rest.
+(cd "$source" && cmake --install build/release --prefix "$work/runtime" --component runtime &&
+  cmake --install build/release --prefix "$work/development" --component development) >"$work/log"
+expect_none "the component runtime has more than shared libraries" \
+  "$(find "$work/runtime" ! -type d ! -name 'libturnout*.so.*' || true)"
+expect_none "the component development has a shared library" \
+  "$(find "$work/development" -type f -name '*.so*' || true)"
+expect_none "the components are not all of the installation" \
+  "$(diff <(cd "$work/prefix" && find . ! -type d | sort) \
+    <(cd "$work" && (cd runtime && find . ! -type d; cd ../development && find . ! -type d) | sort) || true)"
+
+# The library as a subdirectory of another project, which installs nothing of it. In build/, for ccache.
+subdirectory=$source/build/subdirectory
+rm -rf "$subdirectory"
+cmake -S "$here" -B "$subdirectory" "${cached[@]}" -DCMAKE_BUILD_TYPE=Release -DTURNOUT_SOURCE="$source" >"$work/log"
+cmake --build "$subdirectory" -- --quiet
+run "$subdirectory/client_cpp" && run "$subdirectory/client_c_static"
+expect_none "a project installs the libraries that it has as a subdirectory" \
+  "$(cmake --install "$subdirectory" --prefix "$work/none" >/dev/null; find "$work/none" -type f 2>/dev/null || true)"
+
+# The preset release as a user has it.
+cmake --preset release -S "$source" -B "$work/plain" >"$work/log"
+expect_none "the preset release uses ccache or -Werror" "$(grep -rlE -- 'ccache|-Werror' "$work/plain" --include=*.make --include=*.ninja || true)"
+
+# Without Highway, or with one that is too old, CMake says what to do.
+refused() {  # options of CMake; then --, and words that it must say
+  local options=() said
+  while [ "$1" != -- ]; do options+=("$1"); shift; done
+  if said=$(cmake -S "$source" -B "$work/refused" "${options[@]}" 2>&1); then fail "CMake accepts ${options[*]}"; fi
+  for words in "${@:2}"; do
+    grep -q -- "$words" <<<"$(tr -s ' \n' ' ' <<<"$said")" || fail "CMake does not say '$words' but $said"
+    passed=$((passed + 1))
+  done
+  rm -rf "$work/refused"
+}
+refused "-DCMAKE_IGNORE_PATH=/usr/include;/usr/local/include;/include" -- \
+  "apt install libhwy-dev" "dnf install highway-devel" "conda-forge libhwy" "vcpkg install highway" "brew install highway"
+mkdir -p "$work/old/hwy"
+printf '#define HWY_MAJOR 1\n#define HWY_MINOR 0\n#define HWY_PATCH 2\n' >"$work/old/hwy/highway.h"
+refused -DHWY_INCLUDE_DIR="$work/old" -- "is version 1.0.2, expected 1.0.3 or later"
 echo "$passed passed, 0 failed"

@@ -5,6 +5,7 @@
 #include <nanobind/nanobind.h>
 #include <unistd.h>
 
+#include <exception>
 #include <utility>
 
 namespace turnout::doors {
@@ -18,9 +19,16 @@ template <class F>
 decltype(auto) staying_at_exit(F&& f) {
   try {
     return std::forward<F>(f)();
+#if defined(_LIBCPP_VERSION)  // has no type for the unwinding, which is the only exception that is not of C++
+  } catch (...) {
+    if (std::current_exception() != nullptr) throw;
+    for (;;) pause();
+  }
+#else
   } catch (abi::__forced_unwind&) {
     for (;;) pause();
   }
+#endif
 }
 
 class WithoutGil {

@@ -88,7 +88,6 @@ def test_sentences(rng):
         turnout.indice_convolution_index(pairs, num, rows, out_rows)
 
 
-@pytest.mark.torch
 def test_gradients_of_any_order(rng):
     indices, out_indices, pairs, num = scene(rng, rows=12, **MODES[1])
     rows, out_rows = len(indices), len(out_indices)
@@ -104,7 +103,6 @@ def test_gradients_of_any_order(rng):
     assert torch.autograd.gradgradcheck(convolve, inputs)
 
 
-@pytest.mark.torch
 def test_gradients_use_the_index(rng):
     """One that is not right is refused by the gradient, which therefore has read it."""
     indices, out_indices, pairs, num = scene(rng, **MODES[1])
@@ -118,7 +116,6 @@ def test_gradients_use_the_index(rng):
         out.sum().backward()
 
 
-@pytest.mark.torch
 def test_compiled_and_exported(rng):
     indices, _, pairs, num = scene(rng, **MODES[0])
     rows = len(indices)
@@ -150,7 +147,6 @@ def test_compiled_and_exported(rng):
         torch.testing.assert_close(exported.module()(features, filters, pairs, num), eager)
 
 
-@pytest.mark.torch
 def test_opcheck(rng):
     indices, out_indices, pairs, num = scene(rng, **MODES[1])
     rows, out_rows = len(indices), len(out_indices)

@@ -1,0 +1,7 @@
+# For toolchains whose system headers are not the host's: a folder that has Highway's headers and no others.
+if(NOT TURNOUT_HIGHWAY)
+  set(TURNOUT_HIGHWAY /usr/include/hwy)
+endif()
+file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/include)
+file(CREATE_LINK ${TURNOUT_HIGHWAY} ${CMAKE_BINARY_DIR}/include/hwy SYMBOLIC)
+set(HWY_INCLUDE_DIR ${CMAKE_BINARY_DIR}/include)
