@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import datetime
 import itertools
 import json
 import os
@@ -251,24 +252,18 @@ def from_cpp(family: str, arguments: str, seconds: float, only: str = ".") -> No
     )
 
 
-def fma_peak() -> float | None:
-    """The most floating-point operations per second of this thread now, if the library of that is built."""
-    library = Path("build/dev/bench/libturnout_fma_peak.so")
-    if not library.exists():
-        return None
-    function = ctypes.CDLL(str(library.resolve())).turnout_fma_peak_f32
-    function.restype = ctypes.c_double
-    return function()
+def fma_peak() -> float:
+    """The most floating-point operations per second of this thread now."""
+    return turnout._core.fma_peak()
 
 
-def record(comparisons: list[Comparison], path: Path) -> None:
-    """Writes all numbers and a description of the machine as JSON, from which the plots are made."""
+def record(comparisons: list[Comparison], path: Path, command: str) -> None:
+    """Writes all numbers with machine, date and command as JSON, from which the plots are made."""
     path.parent.mkdir(parents=True, exist_ok=True)
     machine = {"cpu": _cpu(), "cpus": os.cpu_count(), "python": platform.python_version()}
     machine |= {key: str(value) for key, value in turnout._core.info().items()}
-    path.write_text(
-        json.dumps({"machine": machine, "comparisons": [asdict(c) for c in comparisons]}, indent=1)
-    )
+    made = {"machine": machine, "date": datetime.date.today().isoformat(), "command": command}
+    path.write_text(json.dumps(made | {"comparisons": [asdict(c) for c in comparisons]}, indent=1))
     console.print(f"recorded in {path}")
 
 

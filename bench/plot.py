@@ -11,22 +11,33 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
+# SVG without a background, in a grey that is readable on white and on black.
+INK = "#808080"
+COLORS = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color", "grid.color")
+matplotlib.rcParams |= dict.fromkeys(COLORS, INK) | {
+    "savefig.transparent": True,
+    "legend.framealpha": 0,
+    "svg.hashsalt": "turnout",
+}
+
 
 def plot(path: Path) -> list[Path]:
     data = json.loads(path.read_text())
     growing = [comparison for comparison in data["comparisons"] if comparison.get("series")]
+    if growing and all(comparison.get("scratch_bytes") is None for comparison in growing):
+        return [save(panels(growing), data, path.with_suffix(".svg"))]
     others = [comparison for comparison in data["comparisons"] if not comparison.get("series")]
     made = []
     if others:
-        made.append(save(bars(others), data, path.with_suffix(".png")))
+        made.append(save(bars(others), data, path.with_suffix(".svg")))
     if growing:
-        made.append(save(lines(growing), data, path.with_name(f"{path.stem}_growth.png")))
+        made.append(save(lines(growing), data, path.with_name(f"{path.stem}_growth.svg")))
     return made
 
 
 def save(figure: plt.Figure, data: dict, target: Path) -> Path:
-    figure.suptitle(data["machine"]["cpu"], fontsize=9)
-    figure.savefig(target, dpi=120)
+    figure.suptitle(f"{data['machine']['cpu']}, {data['date']}", fontsize=9)
+    figure.savefig(target, metadata={"Date": None})
     plt.close(figure)
     print(f"plotted in {target}")
     return target
@@ -52,6 +63,30 @@ def bars(comparisons: list[dict]) -> plt.Figure:
         panel.tick_params(labelsize=8)
         panel.spines[["top", "right"]].set_visible(False)
         panel.margins(x=0.12)
+    return figure
+
+
+def panels(comparisons: list[dict]) -> plt.Figure:
+    """Nanoseconds per element over the number of elements: a panel for each series, a line per program."""
+    series = list(dict.fromkeys(comparison["series"] for comparison in comparisons))
+    columns = 3
+    rows = -(-len(series) // columns)
+    figure, grid = plt.subplots(rows, columns, figsize=(11, 2.4 * rows), squeeze=False, layout="constrained")
+    for panel in grid.flat[len(series) :]:
+        panel.set_axis_off()
+    for panel, one in zip(grid.flat, series, strict=False):
+        points = [comparison for comparison in comparisons if comparison["series"] == one]
+        sizes = [point["sites"] for point in points]
+        for number, name in enumerate(row["name"] for row in points[0]["rows"]):
+            each = [point["rows"][number]["median_us"] * 1e3 / point["sites"] for point in points]
+            panel.plot(sizes, each, label=name, color=f"C{number}", marker="o", markersize=3)
+        panel.set(xscale="log", ylim=0)
+        panel.set_title(one, loc="left", fontsize=9)
+        panel.grid(alpha=0.3)
+        panel.spines[["top", "right"]].set_visible(False)
+    figure.supxlabel("elements: tokens, sites, cells or points", fontsize=9)
+    figure.supylabel("nanoseconds per element", fontsize=9)
+    grid[0, 0].legend(fontsize=8)
     return figure
 
 

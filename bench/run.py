@@ -1,4 +1,8 @@
-"""Runs the benchmarks of the families and of their peers: python bench/run.py [family ...] [--seconds S]."""
+"""Runs the benchmarks of the families and of their peers.
+
+Every program is verified first, then all of a comparison take turns in bursts of about 20 ms. Tables are
+printed; numbers and plots go to bench/results as JSON and SVG.
+"""
 
 from __future__ import annotations
 
@@ -9,30 +13,62 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-import harness
-import plot
-
 FAMILIES = [
     *("moe_dispatch", "moe_re_routing", "sparse_conv", "mutual_information", "dynamic_scatter", "rnnt_loss")
 ]
 # Parts of a family that can be run alone: modules beside its scenes.py, which has the rest.
 PARTS = ["moe_dispatch.movements", "sparse_conv.convolutions", "sparse_conv.encoders", "sparse_conv.workers"]
+# Time over size and threads, of all families.
+SCALING = "scaling"
+EXAMPLES = """examples:
+  ./dev bench                                 everything; takes about half an hour
+  ./dev bench moe_dispatch --seconds 0.5      one family, quickly
+  ./dev bench --against HEAD~5                this build beside that revision; fails above 5 %
+  ./dev bench --against v0.1.0 sparse_conv    the same for one family
+"""
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="./dev bench",
+        description=__doc__,
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    known = [*FAMILIES, *PARTS, SCALING]
+    parser.add_argument("names", nargs="*", help=f"some of {', '.join(known)}; default: all")
+    parser.add_argument("--seconds", type=float, default=2.0, help="time for each comparison")
+    parser.add_argument("--results", type=Path, default=Path("bench/results"), help="where JSON and plots go")
+    parser.add_argument(
+        "--against",
+        metavar="REV",
+        help="a git revision; compares its build with this one, in turns, and fails if a call is slower by "
+        "more than 5 %%",
+    )
+    parser.add_argument("--build", type=Path, help=argparse.SUPPRESS)  # ./dev says where it has built REV
+    arguments = parser.parse_args()
+    allowed = FAMILIES if arguments.against else known
+    for name in arguments.names:
+        if name not in allowed:
+            parser.error(f"there is no {name!r}; there is {', '.join(allowed)}")
+    arguments.names = arguments.names or allowed
+    return arguments
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    known = FAMILIES + PARTS
-    parser.add_argument("names", nargs="*", default=known, help=f"some of {', '.join(known)}")
-    parser.add_argument("--seconds", type=float, default=2.0, help="time for each comparison")
-    parser.add_argument("--results", type=Path, default=Path("bench/results"), help="where JSON and plots go")
-    arguments = parser.parse_args()
+    arguments = parse()  # before the imports, so that --help needs nothing installed
+    if arguments.against:
+        import against
+
+        raise SystemExit(against.compare(arguments.build, arguments.names, arguments.seconds) > 0)
+    import harness
+    import plot
+
     for name in arguments.names:
-        if name not in known:
-            parser.error(f"there is no {name!r}; there is {', '.join(known)}")
-        module = importlib.import_module(name if name in PARTS else f"{name}.scenes")
+        module = importlib.import_module(f"{name}.scenes" if name in FAMILIES else name)
         comparisons = module.run(arguments.seconds)
         path = arguments.results / f"{name}.json"
-        harness.record(comparisons, path)
+        harness.record(comparisons, path, f"./dev bench {name} --seconds {arguments.seconds:g}")
         plot.plot(path)
 
 

@@ -185,6 +185,7 @@ TEST(CGenCase, DirectoryIsKept) {
   EXPECT_STREQ(mluOpGetGenCaseDirectory(), "elsewhere");
   EXPECT_STREQ(first, "somewhere");  // the earlier pointer is still valid
   EXPECT_EQ(mluOpSetGenCaseDirectory(""), kOk);
+  mluOpSetGenCaseMode(0);
 }
 
 }  // namespace

@@ -152,9 +152,20 @@ struct BrokenCall {
 
   // required: the workspace_size() of the call before it was broken.
   mluOpStatus_t invoke(const COperator& op, mluOpHandle_t handle, std::size_t required) const {
+    return invoke(op, handle, required, [](const auto& call) { return call(); });
+  }
+  // around(call) calls the C function by call(); all that the test needs for it is allocated before.
+  template <class Around>
+  mluOpStatus_t invoke(const COperator& op, mluOpHandle_t handle, std::size_t required,
+                       const Around& around) const {
     std::vector<std::byte> memory(required - missing_workspace + more_workspace);
-    return op.invoke(has_handle ? handle : nullptr, Descriptors(*this).given.data(), data().data(),
-                     scalars().data(), {has_workspace ? memory.data() : nullptr, memory.size()});
+    const Descriptors descriptors(*this);
+    const auto pointers = data();
+    const auto values = scalars();
+    return around([&] {
+      return op.invoke(has_handle ? handle : nullptr, descriptors.given.data(), pointers.data(),
+                       values.data(), {has_workspace ? memory.data() : nullptr, memory.size()});
+    });
   }
 
  private:

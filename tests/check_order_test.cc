@@ -91,7 +91,7 @@ TEST(Order, RulesAndDataChecksMayBePicked) {
 
 TEST(Order, NegativeExtentsAreNotEmpty) {
   constexpr std::int64_t kNone[1] = {};
-  const auto is_empty = [](std::initializer_list<std::int64_t> shape) {
+  const auto is_empty = [](std::initializer_list<Size> shape) {
     return Slot(Tensor(nullptr, DType::f32, shape)).is_empty();
   };
   EXPECT_FALSE(is_empty({}));

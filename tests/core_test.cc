@@ -1,9 +1,12 @@
 // Tensors, the names of a caller in errors, the log, the observer.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
+#include <span>
 #include <string>
 #include <thread>
+#include <type_traits>
 #include <vector>
 
 #include "core/draft.h"
@@ -31,6 +34,48 @@ TEST(Tensor, ViewsAreContiguous) {
   for (int i = 0; i < kDTypeCount; ++i) EXPECT_STRNE(name_of(static_cast<DType>(i)), "unknown");
   EXPECT_STREQ(name_of(DType::bf16), "bf16");
   EXPECT_EQ(size_of(DType::f8_e8m0), 1);
+}
+
+TEST(Tensor, ViewsOfContainers) {
+  std::vector<float> values(6);
+  const std::vector<std::int32_t> fixed(3);
+  std::array<double, 4> four = {};
+  const std::size_t rows = 2;
+  const unsigned columns = 3;
+  const Tensor matrix = view(values, {rows, columns});
+  EXPECT_EQ(matrix.data, values.data());
+  EXPECT_EQ(matrix.shape[0], 2);
+  EXPECT_EQ(matrix.stride[0], 3);
+  const ConstTensor line = view(fixed);
+  EXPECT_EQ(line.dtype, DType::i32);
+  EXPECT_EQ(line.rank, 1);
+  EXPECT_EQ(line.shape[0], 3);
+  EXPECT_EQ(view(four, {2, 2}).dtype, DType::f64);
+  EXPECT_EQ(view(std::span(values).subspan(2), {4, 1}).data, values.data() + 2);
+  EXPECT_EQ(view(std::span<const double>(four)).shape[0], 4);
+  const float plain[5] = {};
+  EXPECT_EQ(view(plain).shape[0], 5);
+  static_assert(std::is_same_v<decltype(view(fixed, {3})), ConstTensor>);
+  static_assert(std::is_same_v<decltype(view(four)), Tensor>);
+}
+
+TEST(Tensor, ViewsOfContainersHaveTheirElements) {
+  const std::vector<float> values(6);
+  const auto sentence = [&](std::initializer_list<Size> shape) -> std::string {
+    try {
+      view(values, shape);
+      return "";
+    } catch (const Error& error) {
+      return error.what();
+    }
+  };
+  EXPECT_EQ(sentence({6}), "");
+  EXPECT_EQ(sentence({2, 4}), "view: the container has 6 elements, expected those of the shape [2, 4]");
+  EXPECT_NE(sentence({-2, -3}), "");
+  EXPECT_NE(sentence({std::int64_t{1} << 62, 4}), "");
+  EXPECT_NE(sentence({std::int64_t{1} << 62, 4, 0}), "");
+  const std::vector<float> none;
+  EXPECT_EQ(view(none, {std::int64_t{1} << 62, 4, 0}).rank, 3);
 }
 
 // If the frame of a call has a caller, errors and records have the caller's names; only whole words are

@@ -1,23 +1,65 @@
 // A plain main for a fuzzer: one second of random inputs from a fixed seed, so that every test run runs it.
+// It fails if an operator of the fuzzer's list, TURNOUT_FUZZED_OPERATORS, has not computed anything by then;
+// where inputs are slow, as with a sanitizer, it goes on for up to a minute.
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <random>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
 #include <vector>
+
+#include "registry.h"
+#include "turnout/context.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
 
+namespace TURNOUT_FUZZED_OPERATORS {
+std::span<const turnout::core::Operator> operators();
+}
+
+namespace {
+
+// Takes the names of operators out of the lines of the log for calls that computed something.
+void note_call(int /*level*/, const char* line, void* user) {
+  constexpr std::string_view kStart = "[turnout] ", kFailed = "failed: ";
+  std::string_view text(line);
+  if (!text.starts_with(kStart)) return;
+  text.remove_prefix(kStart.size());
+  const auto end = text.find('(');
+  if (text.starts_with(kFailed) || end == text.npos) return;
+  static_cast<std::set<std::string, std::less<>>*>(user)->emplace(text.substr(0, end));
+}
+
+}  // namespace
+
 int main() {
   constexpr unsigned kSeed = 20240607;
+  std::set<std::string, std::less<>> seen;
+  turnout::set_log(1, note_call, &seen);
+  const auto is_seen = [&](const turnout::core::Operator& op) { return seen.contains(op.signature->op); };
+  const auto operators = TURNOUT_FUZZED_OPERATORS::operators();
   std::mt19937 random(kSeed);
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+  const auto start = std::chrono::steady_clock::now();
+  const auto lasts = [&](int seconds) {
+    return std::chrono::steady_clock::now() - start < std::chrono::seconds(seconds);
+  };
   std::vector<std::uint8_t> bytes;
   long runs = 0;
-  for (; std::chrono::steady_clock::now() < end; ++runs) {
+  for (; lasts(1) || (lasts(60) && !std::ranges::all_of(operators, is_seen)); ++runs) {
     bytes.resize(random() % 4096);
     for (std::uint8_t& b : bytes) b = static_cast<std::uint8_t>(random());
     LLVMFuzzerTestOneInput(bytes.data(), bytes.size());
   }
   std::printf("%ld inputs, seed %u\n", runs, kSeed);
-  return runs > 0 ? 0 : 1;
+  int missed = 0;
+  for (const turnout::core::Operator& op : operators)
+    if (!is_seen(op)) {
+      std::printf("%s: no input reached it, expected one\n", std::string(op.signature->op).c_str());
+      ++missed;
+    }
+  return missed > 0 ? 1 : 0;
 }

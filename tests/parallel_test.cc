@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "control_register.h"
+#include "runtime/interrupt.h"
 #include "sanitizer.h"
 #include "turnout/error.h"
 
@@ -171,6 +172,111 @@ TEST(ParallelFor, SetsTheFloatingPointEnvironmentAndRestoresIt) {
   EXPECT_EQ(wrong, 0);
   EXPECT_EQ(test::control_register(), odd);
   test::set_control_register(before);
+}
+
+// Asked at most every 50 ms, from the calling thread; true from the second time on.
+struct SecondTime {
+  std::thread::id caller = std::this_thread::get_id();
+  int asked = 0, elsewhere = 0;
+  static bool ask(void* user) {
+    auto& self = *static_cast<SecondTime*>(user);
+    self.elsewhere += std::this_thread::get_id() != self.caller;
+    return ++self.asked >= 2;
+  }
+};
+
+void sleep_a_millisecond() { std::this_thread::sleep_for(std::chrono::milliseconds(1)); }
+
+TEST(Interruption, EndsACallBetweenItsRanges) {
+  for (int threads : {1, 2, 5}) {
+    Context context({.threads = threads});
+    std::atomic<int> ranges{0};
+    const auto call = [&](int count) {
+      parallel_for(context, count, 1, [&](std::int64_t, std::int64_t) {
+        sleep_a_millisecond();
+        ++ranges;
+      });
+    };
+    SecondTime user;
+    {
+      const Interruption interruption(&SecondTime::ask, &user);
+      EXPECT_THROW(call(1'000'000), Interrupted);
+    }
+    EXPECT_EQ(user.asked, 2);
+    EXPECT_EQ(user.elsewhere, 0);
+    EXPECT_GT(ranges, 0);
+    EXPECT_LT(ranges, 100'000);
+    ranges = 0;
+    call(20);  // the pool works on
+    EXPECT_EQ(ranges, 20);
+  }
+}
+
+// A worker has one long range, and the calling thread waits for it.
+TEST(Interruption, EndsLoopsWithinARange) {
+  Context context({.threads = 2});
+  SecondTime user;
+  const Interruption interruption(&SecondTime::ask, &user);
+  const Stop stop;
+  std::atomic<bool> has_started{false};
+  std::atomic<int> ended{0};
+  const auto wait_until_asked = [&](std::int64_t, std::int64_t) {
+    if (std::this_thread::get_id() == user.caller) {
+      while (!has_started) sleep_a_millisecond();
+    } else {
+      has_started = true;
+      while (!stop.is_asked()) sleep_a_millisecond();
+    }
+    ++ended;
+  };
+  EXPECT_THROW(parallel_for(context, 2, 1, wait_until_asked), Interrupted);
+  EXPECT_EQ(ended, 2);
+  EXPECT_EQ(user.elsewhere, 0);
+}
+
+TEST(Interruption, EndsSerialLoopsAndSortsOutsideOfRangesOnly) {
+  SecondTime user;
+  const Interruption interruption(&SecondTime::ask, &user);
+  std::int64_t steps = 0;
+  const auto loop = [&] {
+    serial_for(0, 1'000'000 * Stop::kGrain, [&](std::int64_t begin, std::int64_t end) {
+      sleep_a_millisecond();
+      steps += end - begin;
+    });
+  };
+  EXPECT_THROW(loop(), Interrupted);
+  EXPECT_GT(steps, 0);
+  EXPECT_LT(steps, 100'000 * Stop::kGrain);
+  EXPECT_THROW(throw_if_interrupted(), Interrupted);
+  // Within a range nothing is thrown, and nothing is left out: the range may rely on it.
+  Context context({.threads = 1});
+  steps = 0;
+  const auto nested = [&](std::int64_t, std::int64_t) {
+    serial_for(0, 3 * Stop::kGrain, [&](std::int64_t begin, std::int64_t end) { steps += end - begin; });
+    parallel_for(context, 1, 1, [&](std::int64_t, std::int64_t) { ++steps; });
+  };
+  EXPECT_THROW(parallel_for(context, 1, 1, nested), Interrupted);
+  EXPECT_EQ(steps, 3 * Stop::kGrain + 1);
+}
+
+// A signal handler may make calls of its own.
+TEST(Interruption, OfACallWithinAnAsk) {
+  struct Nested {
+    Context context{{.threads = 2}};
+    std::atomic<int> ranges{0};
+    static bool ask(void* user) {
+      auto& self = *static_cast<Nested*>(user);
+      const Interruption inner([](void*) { return false; }, nullptr);
+      parallel_for(self.context, 100, 1, [&](std::int64_t, std::int64_t) { ++self.ranges; });
+      return true;
+    }
+  } user;
+  const Interruption interruption(&Nested::ask, &user);
+  const auto call = [&] {
+    parallel_for(user.context, 1'000'000, 1, [](std::int64_t, std::int64_t) { sleep_a_millisecond(); });
+  };
+  EXPECT_THROW(call(), Interrupted);
+  EXPECT_EQ(user.ranges, 100);
 }
 
 class Serial : public Executor {

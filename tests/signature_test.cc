@@ -180,7 +180,7 @@ constexpr const Signature& kRowsFirst = signature([] {
 });
 
 TEST(SignatureBlame, TransposedAfterRows) {
-  const auto sentence = [](std::initializer_list<std::int64_t> indices, bool gated) -> std::string {
+  const auto sentence = [](std::initializer_list<Size> indices, bool gated) -> std::string {
     const ConstTensor x(nullptr, DType::f32, {7, 3}), i(nullptr, DType::i32, indices),
         g(nullptr, DType::f32, indices);
     const Slot slots[] = {x, i, gated ? Slot(g) : Slot()};

@@ -66,8 +66,7 @@ def one_thread(layer: Layer, spconv: bool, seconds: float, summary: Summary) -> 
         where, ours = f"{what}, {layer.channels} channels, {layer.sites.order}", median(comparison, "turnout")
         for row in comparison.rows[1:]:
             summary.add(where, f"{row.name} / turnout", row.median_us / ours)
-        if None not in peaks:
-            summary.add(where, "% of the FMA peak", 1e8 * operations / ours / max(peaks))
+        summary.add(where, "% of the FMA peak", 1e8 * operations / ours / max(peaks))
         done.append(comparison)
     for name, scratch in entries.scratch_bytes(layer).items():
         console.print(
@@ -85,15 +84,13 @@ def two_threads(layer: Layer, seconds: float, summary: Summary) -> list[Comparis
     programs = {"forward": entries.forward(layer)[0], "both gradients": entries.gradients(layer)[0]}
     for what, program in programs.items():
         listed = [with_threads(count, program) for count in (1, 2)]
-        if fma_peak() is not None:
-            listed += [peak_entry(count) for count in (1, 2)]
+        listed += [peak_entry(count) for count in (1, 2)]
         comparison = compare(f"{what}, {layer.name}, threads", listed, seconds=2 * seconds, settle=SETTLE)
         where = f"{what}, {layer.channels} channels"
         one, two = (median(comparison, entry.name) for entry in listed[:2])
         summary.add(where, "one thread / two threads", one / two)
-        if len(listed) == 4:
-            one, two = (median(comparison, entry.name) for entry in listed[2:])
-            summary.add(where, "FMA peak of two threads / of one", 2 * one / two)
+        one, two = (median(comparison, entry.name) for entry in listed[2:])
+        summary.add(where, "FMA peak of two threads / of one", 2 * one / two)
         done.append(comparison)
     return done
 

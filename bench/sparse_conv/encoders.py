@@ -215,9 +215,6 @@ def show_layers(scene: Scene, summary: Summary) -> None:
         for _ in range(4):
             network(x)
             peaks.append(fma_peak())
-    if None in peaks:
-        console.print("the library of the FMA peak is not built: the layers are left out")
-        return
     table = Table(title="CenterPoint's encoder, one thread, pairs kept", title_justify="left")
     for column in ("layer", "channels", "sites", "pairs", "ms", "% of the FMA peak"):
         table.add_column(column, justify="left" if column == "layer" else "right")

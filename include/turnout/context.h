@@ -42,8 +42,8 @@ struct CallRecord {
 using Observer = void (*)(const CallRecord& record, void* user);
 
 struct Options {
-  // The most threads that a call uses. 0: TURNOUT_NUM_THREADS, or the CPUs this process may use. With an
-  // executor: the most of its threads; 0: all of them.
+  // The most threads that a call uses. 0: TURNOUT_NUM_THREADS, or the CPUs this process may use by its
+  // affinity mask and the CPU quota of its container. With an executor: the most of its threads; 0: all.
   int threads = 0;
   Isa isa = Isa::best;
   Executor* executor = nullptr;  // nullptr: the library's own pool; an executor must outlive the context

@@ -1,6 +1,7 @@
 // Sparse convolution: the pairs of input and output sites for each kernel offset.
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
@@ -11,17 +12,22 @@
 
 namespace turnout {
 
-// One value per spatial dimension. Empty Dims stand for the default of the field they are assigned to.
+// One value per spatial dimension: {3, 3, 1}, or one integer for all of them: 3. Empty Dims stand for the
+// default of the field they are assigned to.
 class TURNOUT_API Dims {
  public:
   static constexpr int kMax = 4;
 
   Dims() = default;
-  Dims(std::initializer_list<std::int64_t> values) : Dims(values.begin(), static_cast<int>(values.size())) {}
-  Dims(const std::int64_t* values, int count);        // throws Error(bad_param) if count > kMax
+  Dims(std::initializer_list<Size> values);  // throws Error(bad_param) if there are more than kMax
+  template <std::integral Integer>
+  Dims(Integer each)  // NOLINT: implicit by intent
+      : values_{static_cast<std::int64_t>(each)}, count_(1), each_(true) {}
+  Dims(const std::int64_t* values, int count);        // likewise
   static Dims filled(int count, std::int64_t value);  // likewise
 
   int count() const { return count_; }
+  bool is_each() const { return each_; }  // made from one integer: count() is 1 until the dimensions are known
   const std::int64_t* data() const { return values_; }
   std::int64_t operator[](int d) const { return values_[d]; }
   std::int64_t& operator[](int d) { return values_[d]; }
@@ -29,6 +35,7 @@ class TURNOUT_API Dims {
  private:
   std::int64_t values_[kMax] = {};
   int count_ = 0;
+  bool each_ = false;
 };
 
 enum class ConvMode : std::uint8_t { sparse, submanifold, transposed };
@@ -72,7 +79,7 @@ inline std::int64_t get_indice_pairs(const ConstTensor& indices, const Tensor& o
 // The pairs of a sparse convolution, in two steps because the number of outputs depends on the data:
 //
 //   IndicePairs pairs(context, indices, {.batch_size = 4, .spatial_shape = {41, 1440, 1440},
-//                                        .kernel_size = {3, 3, 3}, .mode = ConvMode::submanifold});
+//                                        .kernel_size = 3, .mode = ConvMode::submanifold});
 //   ... room for pairs.num_act_out() rows ...
 //   pairs.write(out_indices, indice_pairs, indice_num);
 //

@@ -1,9 +1,13 @@
 // Tensors: non-owning views of the caller's memory.
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <iterator>
+#include <span>
+#include <type_traits>
 
 #include "turnout/export.h"
 
@@ -73,6 +77,13 @@ TURNOUT_DTYPE_OF(bool, boolean);
 template <class T>
 inline constexpr DType dtype_of = dtype_of_t<T>::value;
 
+// An element of a shape, from an integer of any type: {rows.size(), 4} needs no casts.
+struct Size {
+  template <std::integral Integer>
+  constexpr Size(Integer value_) : value(static_cast<std::int64_t>(value_)) {}  // NOLINT: implicit by intent
+  std::int64_t value;
+};
+
 // A view. Data is void* (Tensor) or const void* (ConstTensor). Strides are in elements.
 template <class Data>
 struct BasicTensor {
@@ -88,15 +99,14 @@ struct BasicTensor {
   // error.
   BasicTensor(Data data_, DType dtype_, const std::int64_t* shape_, int rank_)
       : data(data_), dtype(dtype_), rank(rank_) {
-    std::uint64_t step = 1;  // unsigned: huge shapes wrap here, and the operators' checks reject them
-    for (int d = (rank_ < kMaxRank ? rank_ : kMaxRank) - 1; d >= 0; --d) {
-      shape[d] = shape_[d];
-      stride[d] = static_cast<std::int64_t>(step);
-      step *= static_cast<std::uint64_t>(shape_[d]);
-    }
+    for (int d = 0; d < rank && d < kMaxRank; ++d) shape[d] = shape_[d];
+    set_strides();
   }
-  BasicTensor(Data data_, DType dtype_, std::initializer_list<std::int64_t> shape_)
-      : BasicTensor(data_, dtype_, shape_.begin(), static_cast<int>(shape_.size())) {}
+  BasicTensor(Data data_, DType dtype_, std::initializer_list<Size> shape_)
+      : data(data_), dtype(dtype_), rank(static_cast<std::int32_t>(shape_.size())) {
+    for (int d = 0; d < rank && d < kMaxRank; ++d) shape[d] = shape_.begin()[d].value;
+    set_strides();
+  }
 
   template <class Other>
   requires(!__is_same(Other, Data))
@@ -107,19 +117,52 @@ struct BasicTensor {
       stride[d] = other.stride[d];
     }
   }
+
+ private:
+  void set_strides() {
+    std::uint64_t step = 1;  // unsigned: huge shapes wrap here, and the operators' checks reject them
+    for (int d = (rank < kMaxRank ? rank : kMaxRank) - 1; d >= 0; --d) {
+      stride[d] = static_cast<std::int64_t>(step);
+      step *= static_cast<std::uint64_t>(shape[d]);
+    }
+  }
 };
 
 using Tensor = BasicTensor<void*>;
 using ConstTensor = BasicTensor<const void*>;
 
-// view(ptr, {rows, columns}): a contiguous tensor over typed memory.
+// view(pointer, {rows, columns}): a contiguous tensor over typed memory. A const pointer gives a ConstTensor.
 template <class T>
-Tensor view(T* data, std::initializer_list<std::int64_t> shape) {
-  return {data, dtype_of<T>, shape};
-}
+using TensorOf = std::conditional_t<std::is_const_v<T>, ConstTensor, Tensor>;
 template <class T>
-ConstTensor view(const T* data, std::initializer_list<std::int64_t> shape) {
-  return {data, dtype_of<T>, shape};
+TensorOf<T> view(T* data, std::initializer_list<Size> shape) {
+  return {data, dtype_of<std::remove_const_t<T>>, shape};
 }
+
+// view(values, {rows, columns}): of a vector, span or std::array, which must have as many elements as the
+// shape, or Error(bad_param) is thrown. view(values): of one dimension, arrays included. Temporary containers
+// are refused by the compiler; spans may be temporary.
+template <class C>
+concept Container = !std::is_array_v<C> && requires(C& c) {
+  { *std::data(c) };
+  { std::size(c) } -> std::integral;
+};
+TURNOUT_API void expect_elements(std::size_t count, std::initializer_list<Size> shape);
+
+template <Container C>
+auto view(C& values, std::initializer_list<Size> shape) {
+  expect_elements(std::size(values), shape);
+  return view(std::data(values), shape);
+}
+template <class T, std::size_t extent>
+TensorOf<T> view(std::span<T, extent> values, std::initializer_list<Size> shape) {
+  expect_elements(values.size(), shape);
+  return view(values.data(), shape);
+}
+template <class C>
+requires(Container<C> || std::is_array_v<C>)
+auto view(C& values) { return view(std::data(values), {std::size(values)}); }
+template <class T, std::size_t extent>
+TensorOf<T> view(std::span<T, extent> values) { return view(values.data(), {values.size()}); }
 
 }  // namespace turnout

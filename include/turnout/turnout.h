@@ -5,6 +5,7 @@
 #include "turnout/dynamic_scatter.h"
 #include "turnout/error.h"
 #include "turnout/moe_dispatch.h"
+#include "turnout/moe_experts.h"
 #include "turnout/moe_re_routing.h"
 #include "turnout/mutual_information.h"
 #include "turnout/rnnt_loss.h"

@@ -55,6 +55,41 @@ def test_ops_have_the_arguments_of_python():
     assert seen == set(turnout.__all__) - library
 
 
+def test_ops_of_one_name(capsys):
+    text = output_of(capsys, "ops", "voxelize")
+    assert text.startswith("voxelize(points, voxel_size, point_cloud_range, *, max_points=-1")
+    assert "scatter" not in text
+    assert cli.main(["ops", "voxelize_hard"]) == 2
+    assert capsys.readouterr().err == (
+        "turnout: ops: there is no operator voxelize_hard for python; `turnout ops` lists them\n"
+    )
+
+
+def test_ops_of_c_and_cpp(capsys):
+    """The prototypes of C functions, and of all operators of C++, with the arguments of their signatures."""
+    text = output_of(capsys, "ops", "--language", "c", "mluOpMoeDispatchForward")
+    assert text.startswith("mluOpStatus_t mluOpMoeDispatchForward(\n  mluOpHandle_t handle,\n")
+    assert "aclnnStatus aclnnMoeReRouting(\n" in output_of(capsys, "ops", "--language", "c")
+    text = output_of(capsys, "ops", "--language", "cpp")
+    for signature in _core.signatures():
+        _, found, rest = text.partition(f" {signature['op']}(\n  Context& context,")
+        assert found, signature["op"]
+        prototype = rest[: rest.index(")\n")]
+        for argument in signature["arguments"]:
+            assert f" {argument['name']}" in prototype
+    assert "std::int64_t voxelize_hard(" in text
+
+
+@pytest.mark.torch
+def test_ops_of_torch(capsys):
+    pytest.importorskip("torch")
+    text = output_of(capsys, "ops", "--language", "torch")
+    assert "\nvoxelize(points, voxel_size, point_cloud_range, *, max_points=-1" in text
+    assert "voxelize_hard" not in text
+    row = next(line for line in text.splitlines() if line.startswith("  delay_penalty "))
+    assert row.split() == ["delay_penalty", "float"]
+
+
 def test_a_reader_that_goes(tmp_path):
     """turnout ops | head"""
     command = f"{sys.executable} -m turnout ops | head -n 1"
@@ -85,7 +120,7 @@ def test_as_a_module():
 
 
 def test_check(capsys):
-    lines = output_of(capsys, "check").splitlines()
+    lines = output_of(capsys, "check", "--quick").splitlines()
     assert lines == [f"{signature['op']}: ok" for signature in _core.signatures()]
 
 
@@ -94,8 +129,40 @@ def test_check_reports_failure(capsys, monkeypatch):
         raise AssertionError("not equal")
 
     monkeypatch.setitem(check.CHECKS, "moe_dispatch_forward", wrong)
-    assert cli.main(["check"]) == 1
-    assert "moe_dispatch_forward: not equal" in capsys.readouterr().out
+    assert cli.main(["check", "--quick", "moe_dispatch_forward"]) == 1
+    assert capsys.readouterr().out == "moe_dispatch_forward: not equal\n"
+
+
+def test_check_of_what_is_no_operator(capsys):
+    assert cli.main(["check", "moe_dispach"]) == 2
+    assert capsys.readouterr().err.startswith("turnout: there is no operator 'moe_dispach'; there is moe_")
+
+
+def test_help_has_examples_and_exit_codes(capsys):
+    for command in ("", "info", "ops", "check", "bench", "run", "replay"):
+        with pytest.raises(SystemExit) as left:
+            cli.main([*command.split(), "--help"])
+        assert left.value.code == 0
+        text = capsys.readouterr().out
+        assert f"turnout {command}" in text.partition("examples:")[2]
+    with pytest.raises(SystemExit):
+        cli.main(["--help"])
+    assert "exit codes: 0 all is well; 1 a check failed" in capsys.readouterr().out
+
+
+def test_without_rich(tmp_path):
+    """rich draws tables on a terminal; everything works without it, and a file never has its colours."""
+    (tmp_path / "rich.py").write_text("raise ImportError('hidden')")
+    done = subprocess.run(
+        [sys.executable, "-m", "turnout", "check", "moe_re_routing_inverse"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("moe_re_routing_inverse: ok\n")
+    assert "\x1b" not in done.stdout
 
 
 def test_version_and_usage(capsys):
@@ -109,7 +176,7 @@ def test_version_and_usage(capsys):
 
 
 def test_log_goes_to_stderr():
-    program = "import turnout.cli as c; c.main(['check'])"
+    program = "import turnout.cli as c; c.main(['check', '--quick', 'moe_dispatch_forward'])"
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, env={"TURNOUT_LOG": "1"}, timeout=120
     )

@@ -13,6 +13,7 @@ import headers
 import links
 import numbers_page
 import snippets
+import stage
 
 del sys.path[:2]
 
@@ -74,6 +75,27 @@ def test_a_header_becomes_a_page(tmp_path):
         "Also without `context`: with `default_context()`.\n`````\n\n"
         "`````{cpp:function} bool is(int a)\nBy now.\n`````"
     )
+
+
+def test_links_lead_to_pages(tmp_path):
+    text = "[a](#here) [b](../src/matrix/README.md#speed) [c](guides/c.md) [d](../README.md#c) [e](../tests)"
+    staged = stage.Stage(tmp_path).text(Path("docs/page.md"), text)
+    assert staged == "[a](#here) [b](families/matrix.md#speed) [c](guides/c.md) [d](index.md) e"
+
+
+def test_links_to_sources_lead_to_copies(tmp_path):
+    staged = stage.Stage(tmp_path).text(
+        Path("docs/guides/c.md"), "[x](../../dev#L3) ![y](../images/demo.png)"
+    )
+    assert staged == "[x](../files/dev) ![y](../images/demo.png)"
+    assert (tmp_path / "files/dev").read_text() == (stage.ROOT / "dev").read_text()
+    assert (tmp_path / "images/demo.png").exists()
+
+
+def test_a_link_to_nothing_is_an_error(tmp_path):
+    made = stage.Stage(tmp_path)
+    made.text(Path("docs/page.md"), "[x](missing.md)")
+    assert made.errors == ["docs/page.md: the link to missing.md leads to nothing"]
 
 
 def test_every_function_of_the_headers_is_documented():

@@ -27,7 +27,7 @@ turnout.moe_dispatch_forward(one, np.int32([0]), np.int32([0]), np.ones((1, 2), 
 
 def run(program, *arguments, **variables):
     """A Python program in its own process, with these variables and no others of ours."""
-    ours = ("TURNOUT_LOG", "TURNOUT_ISA", "TURNOUT_NUM_THREADS")
+    ours = ("TURNOUT_LOG", "TURNOUT_ISA", "TURNOUT_NUM_THREADS", "TURNOUT_RECORD")
     environment = {name: value for name, value in os.environ.items() if name not in ours} | variables
     return subprocess.run(
         [sys.executable, "-c", program, *map(str, arguments)],
@@ -121,7 +121,7 @@ def test_bad_variables_in_the_shell(name, value, sentence):
     assert (done.returncode, done.stdout, done.stderr) == (2, "", f"turnout: {sentence}\n")
 
 
-@pytest.mark.parametrize("name", ["TURNOUT_LOG", "TURNOUT_ISA", "TURNOUT_NUM_THREADS"])
+@pytest.mark.parametrize("name", ["TURNOUT_LOG", "TURNOUT_ISA", "TURNOUT_NUM_THREADS", "TURNOUT_RECORD"])
 def test_empty_variables_are_none(name):
     done = run(CALL, **{name: ""})
     assert (done.returncode, done.stderr) == (0, "")

@@ -10,6 +10,7 @@ from turnout import dynamic_scatter as _dynamic_scatter
 from turnout import global_pool as _global_pool
 from turnout import indice_convolution as _indice_convolution
 from turnout import moe_dispatch as _moe_dispatch
+from turnout import moe_experts as _moe_experts
 from turnout import moe_permute as _moe_permute
 from turnout import moe_re_routing as _moe_re_routing
 from turnout import moe_routing as _moe_routing
@@ -31,6 +32,7 @@ from turnout.library import (
     trim,
 )
 from turnout.moe_dispatch import *
+from turnout.moe_experts import *
 from turnout.moe_permute import *
 from turnout.moe_re_routing import *
 from turnout.moe_routing import *
@@ -53,6 +55,7 @@ __all__ += _dynamic_scatter.__all__
 __all__ += _global_pool.__all__
 __all__ += _indice_convolution.__all__
 __all__ += _moe_dispatch.__all__
+__all__ += _moe_experts.__all__
 __all__ += _moe_permute.__all__
 __all__ += _moe_re_routing.__all__
 __all__ += _moe_routing.__all__

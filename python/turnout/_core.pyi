@@ -1,6 +1,21 @@
 # Types of the extension module; src/doors/python/module.cc and src/*/python.cc are its sources.
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any, SupportsIndex, TypedDict
+
+from turnout.typing import (
+    R2,
+    R3,
+    Activation,
+    Array,
+    Int,
+    Ints,
+    Numbers,
+    PoolInit,
+    PruneScore,
+    R,
+    ReduceType,
+    Source,
+)
 
 __version__: str
 
@@ -52,477 +67,483 @@ def trim() -> None: ...
 def use_torch_threads(parallel_for: int, get_num_threads: int, /) -> None: ...
 def torch_runs() -> int: ...
 def stream_copy(to: Any, source: Any, /) -> None: ...
+def fma_peak() -> float: ...
+def invoke(op: str, arguments: list[tuple[Any, ...] | None], scalars: list[int | list[int]], /) -> None: ...
 def check_descriptions(
     op: str,
-    arguments: dict[str, tuple[str, tuple[int | None, ...]] | None],
-    scalars: dict[str, int | tuple[int | None, ...] | None],
+    arguments: Mapping[str, tuple[str, tuple[int | None, ...]] | None],
+    scalars: Mapping[str, int | tuple[int | None, ...] | None],
     /,
 ) -> None: ...
 def moe_dispatch_forward(
-    gates: Any,
-    indices: Any,
-    locations: Any,
-    input: Any,
-    capacity: SupportsIndex,
-    num_experts: SupportsIndex,
-    out: Any | None,
+    gates: Array,
+    indices: Array,
+    locations: Array,
+    input: Source[R],
+    capacity: Int,
+    num_experts: Int,
+    out: R | None,
     torch_team: bool,
     /,
-) -> Any: ...
+) -> R: ...
 def moe_dispatch_backward_data(
-    gates: Any | None,
-    indices: Any,
-    locations: Any,
-    dispatch: Any,
-    capacity: SupportsIndex,
-    num_experts: SupportsIndex,
-    out: Any | None,
+    gates: Array | None,
+    indices: Array,
+    locations: Array,
+    dispatch: Source[R],
+    capacity: Int,
+    num_experts: Int,
+    out: R | None,
     torch_team: bool,
     /,
-) -> Any: ...
+) -> R: ...
 def moe_dispatch_backward_gate(
-    indices: Any,
-    locations: Any,
-    input: Any,
-    dispatch: Any,
-    capacity: SupportsIndex,
-    num_experts: SupportsIndex,
-    out: Any | None,
+    indices: Array,
+    locations: Array,
+    input: Source[R],
+    dispatch: Array,
+    capacity: Int,
+    num_experts: Int,
+    out: R | None,
     torch_team: bool,
     /,
-) -> Any: ...
+) -> R: ...
 def moe_dispatch_backward(
-    gates: Any,
-    indices: Any,
-    locations: Any,
-    input: Any,
-    dispatch: Any,
-    capacity: SupportsIndex,
-    num_experts: SupportsIndex,
-    out: tuple[Any | None, Any | None] | None,
+    gates: Source[R2],
+    indices: Array,
+    locations: Array,
+    input: Source[R],
+    dispatch: Array,
+    capacity: Int,
+    num_experts: Int,
+    out: tuple[R | None, R2 | None] | None,
     torch_team: bool,
     /,
-) -> tuple[Any, Any]: ...
+) -> tuple[R, R2]: ...
 def moe_locations(
-    indices: Any,
-    num_experts: SupportsIndex,
-    priority: Any | None,
-    out: tuple[Any | None, Any | None] | None,
+    indices: Source[R],
+    num_experts: Int,
+    priority: Array | None,
+    out: tuple[R | None, R | None] | None,
     torch_team: bool,
     /,
-) -> tuple[Any, Any]: ...
+) -> tuple[R, R]: ...
 def moe_dispatch(
-    input: Any,
-    indices: Any,
-    locations: Any | None,
-    capacity: SupportsIndex,
-    num_experts: SupportsIndex,
-    gates: Any | None,
-    out: Any | None,
+    input: Source[R],
+    indices: Array,
+    locations: Array | None,
+    capacity: Int,
+    num_experts: Int,
+    gates: Array | None,
+    out: R | None,
     torch_team: bool,
     /,
-) -> Any: ...
+) -> R: ...
 def moe_combine(
-    expert_output: Any,
-    indices: Any,
-    locations: Any | None,
-    capacity: SupportsIndex,
-    gates: Any | None,
-    out: Any | None,
+    expert_output: Source[R],
+    indices: Array,
+    locations: Array | None,
+    capacity: Int,
+    gates: Array | None,
+    out: R | None,
     torch_team: bool,
     /,
-) -> Any: ...
+) -> R: ...
 def moe_combine_backward(
-    grad_output: Any,
-    expert_output: Any,
-    indices: Any,
-    locations: Any | None,
-    capacity: SupportsIndex,
-    gates: Any,
-    out: tuple[Any | None, Any | None] | None,
+    grad_output: Source[R],
+    expert_output: Array,
+    indices: Array,
+    locations: Array | None,
+    capacity: Int,
+    gates: Source[R2],
+    out: tuple[R | None, R2 | None] | None,
     torch_team: bool,
     /,
-) -> tuple[Any, Any]: ...
+) -> tuple[R, R2]: ...
 def moe_token_permute(
-    tokens: Any,
-    indices: Any,
-    num_out_tokens: SupportsIndex | None,
-    out: tuple[Any | None, Any | None] | None,
+    tokens: Source[R],
+    indices: Array,
+    num_out_tokens: Int | None,
+    out: tuple[R | None, R | None] | None,
     torch_team: bool,
     /,
-) -> tuple[Any, Any]: ...
+) -> tuple[R, R]: ...
 def moe_token_unpermute(
-    permuted_tokens: Any, sorted_indices: Any, probs: Any | None, out: Any | None, torch_team: bool, /
-) -> Any: ...
+    permuted_tokens: Source[R], sorted_indices: Array, probs: Array | None, out: R | None, torch_team: bool, /
+) -> R: ...
 def moe_re_routing(
-    tokens: Any,
-    expert_token_num_per_rank: Any,
-    per_token_scales: Any | None,
-    expert_token_num_type: SupportsIndex,
-    idx_type: SupportsIndex,
-    out: tuple[Any | None, Any | None, Any | None, Any | None] | None,
+    tokens: Source[R],
+    expert_token_num_per_rank: Source[R3],
+    per_token_scales: Source[R2] | None,
+    expert_token_num_type: Int,
+    idx_type: Int,
+    out: tuple[R | None, R2 | None, R | None, R3 | None] | None,
     torch_team: bool,
     /,
-) -> tuple[Any, Any | None, Any, Any]: ...
+) -> tuple[R, R2 | None, R, R3]: ...
 def moe_re_routing_inverse(
-    permute_tokens: Any,
-    permute_token_idx: Any,
-    idx_type: SupportsIndex,
-    out: Any | None,
+    permute_tokens: Source[R],
+    permute_token_idx: Array,
+    idx_type: Int,
+    out: R | None,
     torch_team: bool,
     /,
-) -> Any: ...
+) -> R: ...
 def sort_chunks_by_idxs(
-    input: Any,
-    split_sizes: Any,
-    sorted_idxs: Any,
-    probs: Any | None,
-    out: tuple[Any | None, Any | None] | None,
+    input: Source[R],
+    split_sizes: Array,
+    sorted_idxs: Array,
+    probs: Source[R2] | None,
+    out: tuple[R | None, R2 | None] | None,
     torch_team: bool,
     /,
-) -> tuple[Any, Any | None]: ...
+) -> tuple[R, R2 | None]: ...
 def mutual_information_forward(
-    px: Any,
-    py: Any,
-    boundary: Any | None,
-    out: tuple[Any | None, Any | None] | None,
+    px: Source[R],
+    py: Array,
+    boundary: Array | None,
+    out: tuple[R | None, R | None] | None,
     torch_team: bool,
     /,
-) -> tuple[Any, Any]: ...
+) -> tuple[R, R]: ...
 def mutual_information_backward(
-    px: Any,
-    py: Any,
-    p: Any,
-    ans_grad: Any,
-    boundary: Any | None,
+    px: Source[R],
+    py: Array,
+    p: Array,
+    ans_grad: Array,
+    boundary: Array | None,
     overwrite_ans_grad: bool,
-    out: tuple[Any | None, Any | None] | None,
+    out: tuple[R | None, R | None] | None,
     torch_team: bool,
     /,
-) -> tuple[Any, Any]: ...
+) -> tuple[R, R]: ...
 def mutual_information_forward_backward(
-    px: Any,
-    py: Any,
-    boundary: Any | None,
-    out: tuple[Any | None, Any | None, Any | None] | None,
+    px: Source[R],
+    py: Array,
+    boundary: Array | None,
+    out: tuple[R | None, R | None, R | None] | None,
     torch_team: bool,
     /,
-) -> tuple[Any, Any, Any]: ...
+) -> tuple[R, R, R]: ...
 def rnnt_logprobs_joint_forward(
-    logits: Any,
-    symbols: Any,
-    termination_symbol: SupportsIndex,
-    boundary: Any | None,
+    logits: Source[R],
+    symbols: Array,
+    termination_symbol: Int,
+    boundary: Array | None,
     modified: bool,
-    out: tuple[Any | None, ...] | None,
+    out: tuple[R | None, R | None, R | None, R | None] | None,
     torch_team: bool,
     /,
-) -> tuple[Any, Any, Any, Any]: ...
+) -> tuple[R, R, R, R]: ...
 def rnnt_logprobs_joint_backward(
-    logits: Any,
-    symbols: Any,
-    normalizer: Any,
-    px_grad: Any,
-    py_grad: Any,
-    termination_symbol: SupportsIndex,
-    boundary: Any | None,
-    out: Any | None,
+    logits: Source[R],
+    symbols: Array,
+    normalizer: Array,
+    px_grad: Array,
+    py_grad: Array,
+    termination_symbol: Int,
+    boundary: Array | None,
+    out: R | None,
     torch_team: bool,
     /,
-) -> Any: ...
+) -> R: ...
 def rnnt_logprobs_pruned_forward(
-    logits: Any,
-    symbols: Any,
-    ranges: Any,
-    termination_symbol: SupportsIndex,
-    boundary: Any | None,
+    logits: Source[R],
+    symbols: Array,
+    ranges: Array,
+    termination_symbol: Int,
+    boundary: Array | None,
     modified: bool,
     use_hat_loss: bool,
-    out: tuple[Any | None, ...] | None,
+    out: tuple[R | None, R | None, R | None, R | None] | None,
     torch_team: bool,
     /,
-) -> tuple[Any, Any, Any, Any]: ...
+) -> tuple[R, R, R, R]: ...
 def rnnt_logprobs_pruned_backward(
-    logits: Any,
-    symbols: Any,
-    ranges: Any,
-    normalizer: Any,
-    px_grad: Any,
-    py_grad: Any,
-    termination_symbol: SupportsIndex,
-    boundary: Any | None,
+    logits: Source[R],
+    symbols: Array,
+    ranges: Array,
+    normalizer: Array,
+    px_grad: Array,
+    py_grad: Array,
+    termination_symbol: Int,
+    boundary: Array | None,
     use_hat_loss: bool,
-    out: Any | None,
+    out: R | None,
     torch_team: bool,
     /,
-) -> Any: ...
+) -> R: ...
 def rnnt_logprobs_fused_forward(
-    am: Any,
-    lm: Any,
-    weight: Any,
-    bias: Any | None,
-    activation: str,
-    symbols: Any,
-    ranges: Any,
-    termination_symbol: SupportsIndex,
-    boundary: Any | None,
+    am: Source[R],
+    lm: Array,
+    weight: Array,
+    bias: Array | None,
+    activation: Activation,
+    symbols: Array,
+    ranges: Array,
+    termination_symbol: Int,
+    boundary: Array | None,
     modified: bool,
     use_hat_loss: bool,
-    out: tuple[Any | None, ...] | None,
+    out: tuple[R | None, R | None, R | None, R | None] | None,
     torch_team: bool,
     /,
-) -> tuple[Any, Any, Any, Any]: ...
+) -> tuple[R, R, R, R]: ...
 def rnnt_logprobs_fused_backward(
-    am: Any,
-    lm: Any,
-    weight: Any,
-    bias: Any | None,
-    activation: str,
-    symbols: Any,
-    ranges: Any,
-    normalizer: Any,
-    px_grad: Any,
-    py_grad: Any,
-    termination_symbol: SupportsIndex,
-    boundary: Any | None,
+    am: Source[R],
+    lm: Array,
+    weight: Array,
+    bias: Array | None,
+    activation: Activation,
+    symbols: Array,
+    ranges: Array,
+    normalizer: Array,
+    px_grad: Array,
+    py_grad: Array,
+    termination_symbol: Int,
+    boundary: Array | None,
     use_hat_loss: bool,
-    out: tuple[Any | None, ...] | None,
+    out: tuple[R | None, R | None, R | None, R | None] | None,
     torch_team: bool,
     /,
-) -> tuple[Any, Any, Any, Any | None]: ...
+) -> tuple[R, R, R, R | None]: ...
 def rnnt_logprobs_simple_forward(
-    lm: Any,
-    am: Any,
-    symbols: Any,
-    termination_symbol: SupportsIndex,
-    boundary: Any | None,
+    lm: Source[R],
+    am: Array,
+    symbols: Array,
+    termination_symbol: Int,
+    boundary: Array | None,
     modified: bool,
-    out: tuple[Any | None, ...] | None,
+    out: tuple[R | None, R | None, R | None, R | None] | None,
     torch_team: bool,
     /,
-) -> tuple[Any, Any, Any, Any]: ...
+) -> tuple[R, R, R, R]: ...
 def rnnt_logprobs_simple_backward(
-    lm: Any,
-    am: Any,
-    symbols: Any,
-    normalizer: Any,
-    px_grad: Any,
-    py_grad: Any,
-    termination_symbol: SupportsIndex,
-    boundary: Any | None,
-    out: tuple[Any | None, Any | None] | None,
+    lm: Source[R],
+    am: Array,
+    symbols: Array,
+    normalizer: Array,
+    px_grad: Array,
+    py_grad: Array,
+    termination_symbol: Int,
+    boundary: Array | None,
+    out: tuple[R | None, R | None] | None,
     torch_team: bool,
     /,
-) -> tuple[Any, Any]: ...
+) -> tuple[R, R]: ...
 def rnnt_prune_ranges(
-    px_grad: Any,
-    py_grad: Any,
-    boundary: Any,
-    s_range: SupportsIndex,
-    score: str,
-    out: Any | None,
+    px_grad: Source[R],
+    py_grad: Array,
+    boundary: Array,
+    s_range: Int,
+    score: PruneScore,
+    out: R | None,
     torch_team: bool,
     /,
-) -> Any: ...
-def rnnt_pruning_forward(lm: Any, ranges: Any, out: Any | None, torch_team: bool, /) -> Any: ...
+) -> R: ...
+def rnnt_pruning_forward(lm: Source[R], ranges: Array, out: R | None, torch_team: bool, /) -> R: ...
 def rnnt_pruning_backward(
-    pruned_grad: Any, ranges: Any, symbols: SupportsIndex, out: Any | None, torch_team: bool, /
-) -> Any: ...
+    pruned_grad: Source[R], ranges: Array, symbols: Int, out: R | None, torch_team: bool, /
+) -> R: ...
 def rnnt_align(
-    px: Any,
-    py: Any,
-    boundary: Any | None,
-    out: tuple[Any | None, Any | None] | None,
+    px: Source[R],
+    py: Array,
+    boundary: Array | None,
+    out: tuple[R | None, R | None] | None,
     torch_team: bool,
     /,
-) -> tuple[Any, Any]: ...
+) -> tuple[R, R]: ...
 def get_indice_pairs(
-    indices: Any,
-    batch_size: SupportsIndex,
-    spatial_shape: Sequence[SupportsIndex],
-    kernel_size: SupportsIndex | Sequence[SupportsIndex],
-    stride: SupportsIndex | Sequence[SupportsIndex],
-    padding: SupportsIndex | Sequence[SupportsIndex],
-    dilation: SupportsIndex | Sequence[SupportsIndex],
-    output_padding: SupportsIndex | Sequence[SupportsIndex],
+    indices: Source[R],
+    batch_size: Int,
+    spatial_shape: Ints,
+    kernel_size: Ints,
+    stride: Ints,
+    padding: Ints,
+    dilation: Ints,
+    output_padding: Ints,
     subm: bool,
     transpose: bool,
-    out: tuple[Any | None, Any | None, Any | None] | None,
+    out: tuple[R | None, R | None, R | None] | None,
     torch_team: bool,
     /,
-) -> tuple[Any, Any, Any]: ...
+) -> tuple[R, R, R]: ...
 def indice_pairs_output_shape(
-    spatial_shape: Sequence[SupportsIndex],
-    kernel_size: SupportsIndex | Sequence[SupportsIndex],
-    stride: SupportsIndex | Sequence[SupportsIndex],
-    padding: SupportsIndex | Sequence[SupportsIndex],
-    dilation: SupportsIndex | Sequence[SupportsIndex],
-    output_padding: SupportsIndex | Sequence[SupportsIndex],
+    spatial_shape: Ints,
+    kernel_size: Ints,
+    stride: Ints,
+    padding: Ints,
+    dilation: Ints,
+    output_padding: Ints,
     subm: bool,
     transpose: bool,
     /,
 ) -> tuple[int, ...]: ...
 def indice_convolution_forward(
-    features: Any,
-    filters: Any,
-    indice_pairs: Any,
-    indice_num: Any,
-    num_act_out: SupportsIndex,
-    bias: Any | None,
+    features: Source[R],
+    filters: Array,
+    indice_pairs: Array,
+    indice_num: Array,
+    num_act_out: Int,
+    bias: Array | None,
     inverse: bool,
     subm: bool,
-    index: Any | None,
-    out: Any | None,
+    index: Array | None,
+    out: R | None,
     torch_team: bool,
     /,
-) -> Any: ...
+) -> R: ...
 def indice_convolution_backward_data(
-    output_grad: Any,
-    filters: Any,
-    indice_pairs: Any,
-    indice_num: Any,
-    num_act_in: SupportsIndex,
+    output_grad: Source[R],
+    filters: Array,
+    indice_pairs: Array,
+    indice_num: Array,
+    num_act_in: Int,
     inverse: bool,
     subm: bool,
-    index: Any | None,
-    out: Any | None,
+    index: Array | None,
+    out: R | None,
     torch_team: bool,
     /,
-) -> Any: ...
+) -> R: ...
 def indice_convolution_index(
-    indice_pairs: Any,
-    indice_num: Any,
-    rows: SupportsIndex,
-    out_rows: SupportsIndex,
+    indice_pairs: Source[R],
+    indice_num: Array,
+    rows: Int,
+    out_rows: Int,
     inverse: bool,
     subm: bool,
-    out: Any | None,
+    out: R | None,
     torch_team: bool,
     /,
-) -> Any: ...
+) -> R: ...
 def indice_convolution_backward_filter(
-    features: Any,
-    output_grad: Any,
-    indice_pairs: Any,
-    indice_num: Any,
+    features: Source[R],
+    output_grad: Array,
+    indice_pairs: Array,
+    indice_num: Array,
     inverse: bool,
     subm: bool,
-    out: Any | None,
+    out: R | None,
     torch_team: bool,
     /,
-) -> Any: ...
+) -> R: ...
 def global_max_pool_forward(
-    features: Any, indices: Any, batch_size: SupportsIndex, out: Any | None, torch_team: bool, /
-) -> Any: ...
+    features: Source[R], indices: Array, batch_size: Int, out: R | None, torch_team: bool, /
+) -> R: ...
 def global_max_pool_backward(
-    features: Any,
-    features_out: Any,
-    output_grad: Any,
-    indices: Any,
-    out: Any | None,
+    features: Source[R],
+    features_out: Array,
+    output_grad: Array,
+    indices: Array,
+    out: R | None,
     torch_team: bool,
     /,
-) -> Any: ...
+) -> R: ...
 def global_avg_pool_forward(
-    features: Any, indices: Any, batch_size: SupportsIndex, out: Any | None, torch_team: bool, /
-) -> Any: ...
-def global_avg_pool_backward(output_grad: Any, indices: Any, out: Any | None, torch_team: bool, /) -> Any: ...
+    features: Source[R], indices: Array, batch_size: Int, out: R | None, torch_team: bool, /
+) -> R: ...
+def global_avg_pool_backward(
+    output_grad: Source[R], indices: Array, out: R | None, torch_team: bool, /
+) -> R: ...
 def indice_avg_pool_forward(
-    features: Any,
-    indice_pairs: Any,
-    indice_num: Any,
-    num_act_out: SupportsIndex,
-    out: Any | None,
+    features: Source[R],
+    indice_pairs: Array,
+    indice_num: Array,
+    num_act_out: Int,
+    out: R | None,
     torch_team: bool,
     /,
-) -> Any: ...
+) -> R: ...
 def indice_avg_pool_backward(
-    output_grad: Any,
-    indice_pairs: Any,
-    indice_num: Any,
-    num_act_in: SupportsIndex,
-    out: Any | None,
+    output_grad: Source[R],
+    indice_pairs: Array,
+    indice_num: Array,
+    num_act_in: Int,
+    out: R | None,
     torch_team: bool,
     /,
-) -> Any: ...
+) -> R: ...
 def indice_max_pool_forward(
-    features: Any,
-    indice_pairs: Any,
-    indice_num: Any,
-    num_act_out: SupportsIndex,
-    init: str,
-    out: Any | None,
+    features: Source[R],
+    indice_pairs: Array,
+    indice_num: Array,
+    num_act_out: Int,
+    init: PoolInit,
+    out: R | None,
     torch_team: bool,
     /,
-) -> Any: ...
+) -> R: ...
 def indice_max_pool_backward(
-    features: Any,
-    features_out: Any,
-    output_grad: Any,
-    indice_pairs: Any,
-    indice_num: Any,
-    out: Any | None,
+    features: Source[R],
+    features_out: Array,
+    output_grad: Array,
+    indice_pairs: Array,
+    indice_num: Array,
+    out: R | None,
     torch_team: bool,
     /,
-) -> Any: ...
+) -> R: ...
 def voxelize(
-    points: Any,
-    voxel_size: Any,
-    point_cloud_range: Any,
-    max_points: SupportsIndex,
-    max_voxels: SupportsIndex,
+    points: Source[R],
+    voxel_size: Numbers,
+    point_cloud_range: Numbers,
+    max_points: Int,
+    max_voxels: Int,
     return_map: bool,
-    out: Any | tuple[Any | None, ...] | None,
+    out: R | tuple[R | None, ...] | None,
     torch_team: bool,
     /,
-) -> Any | tuple[Any, ...]: ...
+) -> R | tuple[R, ...]: ...
 def dynamic_scatter_forward(
-    feats: Any,
-    coors: Any,
-    reduce_type: str,
-    out: tuple[Any | None, Any | None, Any | None, Any | None] | None,
+    feats: Source[R],
+    coors: Source[R2],
+    reduce_type: ReduceType,
+    out: tuple[R | None, R2 | None, R | None, R | None] | None,
     torch_team: bool,
     /,
-) -> tuple[Any, Any, Any, Any]: ...
+) -> tuple[R, R2, R, R]: ...
 def dynamic_scatter_backward(
-    grad_voxel_feats: Any,
-    feats: Any | None,
-    voxel_feats: Any | None,
-    point2voxel_map: Any,
-    voxel_points_count: Any | None,
-    reduce_type: str,
-    out: Any | None,
+    grad_voxel_feats: Source[R],
+    feats: Array | None,
+    voxel_feats: Array | None,
+    point2voxel_map: Array,
+    voxel_points_count: Array | None,
+    reduce_type: ReduceType,
+    out: R | None,
     torch_team: bool,
     /,
-) -> Any: ...
-def voxel_index(coors: Any, torch_team: bool, /) -> tuple[VoxelIndex, tuple[Any, Any, Any]]: ...
+) -> R: ...
+def voxel_index(coors: Source[R], torch_team: bool, /) -> tuple[VoxelIndex, tuple[R, R, R]]: ...
 def voxel_index_first_points(index: VoxelIndex, /) -> Any: ...
-def voxel_index_reduce(index: VoxelIndex, feats: Any, reduce_type: str, out: Any | None, /) -> Any: ...
+def voxel_index_reduce(
+    index: VoxelIndex, feats: Source[R], reduce_type: ReduceType, out: R | None, /
+) -> R: ...
 def voxel_index_reduce_backward(
     index: VoxelIndex,
-    grad_voxel_feats: Any,
-    feats: Any | None,
-    voxel_feats: Any | None,
-    reduce_type: str,
-    out: Any | None,
+    grad_voxel_feats: Source[R],
+    feats: Array | None,
+    voxel_feats: Array | None,
+    reduce_type: ReduceType,
+    out: R | None,
     /,
-) -> Any: ...
+) -> R: ...
 def scatter_sum(
-    src: Any, index: Any, dim_size: SupportsIndex | None, out: Any | None, torch_team: bool, /
-) -> Any: ...
+    src: Source[R], index: Array, dim_size: Int | None, out: R | None, torch_team: bool, /
+) -> R: ...
 def scatter_mean(
-    src: Any, index: Any, dim_size: SupportsIndex | None, out: Any | None, torch_team: bool, /
-) -> Any: ...
+    src: Source[R], index: Array, dim_size: Int | None, out: R | None, torch_team: bool, /
+) -> R: ...
 def scatter_max(
-    src: Any,
-    index: Any,
-    dim_size: SupportsIndex | None,
-    out: tuple[Any | None, Any | None] | None,
+    src: Source[R],
+    index: Array,
+    dim_size: Int | None,
+    out: tuple[R | None, R | None] | None,
     torch_team: bool,
     /,
-) -> tuple[Any, Any]: ...
-def scatter_sum_backward(grad_out: Any, index: Any, out: Any | None, torch_team: bool, /) -> Any: ...
-def scatter_mean_backward(grad_out: Any, index: Any, out: Any | None, torch_team: bool, /) -> Any: ...
+) -> tuple[R, R]: ...
+def scatter_sum_backward(grad_out: Source[R], index: Array, out: R | None, torch_team: bool, /) -> R: ...
+def scatter_mean_backward(grad_out: Source[R], index: Array, out: R | None, torch_team: bool, /) -> R: ...
 def scatter_max_backward(
-    grad_out: Any, index: Any, argmax: Any, out: Any | None, torch_team: bool, /
-) -> Any: ...
+    grad_out: Source[R], index: Array, argmax: Array, out: R | None, torch_team: bool, /
+) -> R: ...

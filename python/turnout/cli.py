@@ -1,12 +1,16 @@
-"""The shell command ``turnout``: what runs here, which operators there are, whether they are right."""
+"""The shell command ``turnout``: what runs here, which operators there are, how right and fast."""
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import inspect
 import os
+import re
 import sys
+from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter
+from pathlib import Path
 
 import turnout
 from turnout import _core
@@ -14,6 +18,8 @@ from turnout.library import __version__, show_config
 
 _LARGEST = 2**63 - 1
 _FLAG = "no yes"
+# An operator: its name, how it is called, and the rows of its arguments.
+Listed = tuple[str, str, Sequence[tuple[str, ...]]]
 
 
 def _info() -> int:
@@ -29,15 +35,15 @@ def _range_of(scalar: _core.ScalarRow) -> str:
     return f"{scalar['min']} or more" if scalar["max"] == _LARGEST else f"{scalar['min']} .. {scalar['max']}"
 
 
-def _print_table(rows: list[tuple[str, ...]]) -> None:
+def _print_table(rows: Sequence[tuple[str, ...]]) -> None:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         print("  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
-def _call_of(name: str) -> str:
+def _call_of(name: str, function: Callable[..., object]) -> str:
     """How the function is called: "voxelize(points, ..., *, max_points=-1, ...)"."""
-    signature = inspect.signature(attrgetter(name)(turnout))
+    signature = inspect.signature(function)
     parameters = [
         parameter.replace(annotation=parameter.empty)
         for parameter in signature.parameters.values()
@@ -46,9 +52,8 @@ def _call_of(name: str) -> str:
     return name + str(signature.replace(parameters=parameters, return_annotation=signature.empty))
 
 
-def _ops() -> int:
+def _python() -> Iterator[Listed]:
     for signature in _core.functions():
-        print(_call_of(signature["op"]))
         rows = [
             (a["name"], a["role"] + (", optional" if a["optional"] else ""), a["dims"], a["dtypes"])
             for a in signature["arguments"]
@@ -62,48 +67,229 @@ def _ops() -> int:
             )
             for s in signature["scalars"]
         ]
+        name = signature["op"]
+        yield name, _call_of(name, attrgetter(name)(turnout)), rows
+
+
+def _torch() -> Iterator[Listed]:
+    try:
+        import turnout.torch as functions
+    except ImportError as error:
+        raise ValueError(f"ops: turnout.torch cannot be imported: {error}") from None
+    for name in functions.__all__:
+        function = getattr(functions, name)
+        if not callable(function):
+            continue
+        parameters = inspect.signature(function).parameters.values()
+        yield name, _call_of(name, function), [(p.name, str(p.annotation)) for p in parameters]
+
+
+def _prototypes(folders: Sequence[str]) -> Iterator[Listed]:
+    """Those of the headers, which the package has for this."""
+    for path in sorted(path for folder in folders for path in (_HEADERS / folder).glob("*.h")):
+        for found in _PROTOTYPE.findall(path.read_text()):
+            text = " ".join(found.replace("MLUOP_WIN_API", "").split())
+            before, _, arguments = text.partition("(")
+            name = before.split()[-1]
+            yield name, before + "(", [(line,) for line in re.split(r"(?<=,) ", arguments.strip())]
+
+
+_HEADERS = Path(__file__).parent / "include" / "turnout"
+# From the macro that exports a function to the end of its declaration.
+_PROTOTYPE = re.compile(r"^TURNOUT_(?:MLUOP_|ACLNN_)?API ([^;]*?\));", re.MULTILINE)
+_LANGUAGES: dict[str, Callable[[], Iterator[Listed]]] = {
+    "python": _python,
+    "torch": _torch,
+    "cpp": lambda: _prototypes(["."]),
+    "c": lambda: _prototypes(["mluop", "aclnn"]),
+}
+
+
+def _ops(language: str, name: str | None) -> int:
+    listed = [one for one in _LANGUAGES[language]() if name in (None, one[0])]
+    if not listed:
+        raise ValueError(f"ops: there is no operator {name} for {language}; `turnout ops` lists them")
+    for _, call, rows in listed:
+        print(call)
         _print_table(rows)
     return 0
 
 
-def _check() -> int:
+def _check(arguments: argparse.Namespace) -> int:
     import numpy as np
 
-    from turnout.check import CHECKS
+    from turnout import terminal
+    from turnout.check import CHECKS, report
+    from turnout.check.scales import SCALES
 
+    operators = [signature["op"] for signature in _core.signatures()]
+    chosen = set(arguments.operators or operators)
+    if unknown := sorted(chosen - set(operators)):
+        raise ValueError(f"there is no operator {unknown[0]!r}; there is {', '.join(operators)}")
     failed = 0
-    for signature in _core.signatures():
-        op = signature["op"]
+    for op in operators:
+        if op not in chosen:
+            continue
         try:
             CHECKS[op](np.random.default_rng(0))
             print(f"{op}: ok")
         except Exception as error:
             failed = 1
             print(f"{op}: {error}")
-    return failed
+    if arguments.quick:
+        return failed
+    cases = [case for case in SCALES if case.op in chosen]
+    rows = [row for case in terminal.track(cases, "checking") for row in report.check_case(case)]
+    print()
+    terminal.print_table(report.COLUMNS, [row.cells() for row in rows], bad=report.FAILED)
+    if arguments.report is not None:
+        path = Path(arguments.report)
+        path.write_text(report.markdown(rows, path))
+        print(f"written to {path}")
+    return failed if all(row.passed for row in rows) else 1
 
 
-_COMMANDS = {
-    "info": (_info, "version, instruction sets, threads, output cache"),
-    "ops": (_ops, "the operators and their arguments"),
-    "check": (_check, "run each operator and compare it with its definition in NumPy"),
+def _bench(arguments: argparse.Namespace) -> int:
+    from turnout import bench
+
+    if arguments.peers and importlib.util.find_spec("torch") is None:
+        raise ValueError("--peers needs torch, which is not installed")
+    results = bench.run(arguments.family, peers=arguments.peers)
+    if arguments.json:
+        bench.print_json(results)
+    else:
+        bench.print_table(results, peers=arguments.peers)
+    if arguments.plot is not None:
+        bench.plot(results, Path(arguments.plot))
+        print(f"written to {arguments.plot}", file=sys.stderr)
+    return 0
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from turnout import cases
+
+    for line in cases.run(arguments.op, arguments.source, arguments.target):
+        print(line)
+    return 0
+
+
+def _replay(arguments: argparse.Namespace) -> int:
+    from turnout import cases
+
+    failed = 0
+    for path in arguments.cases:
+        done = cases.replay(path)
+        print(done.call.describe())
+        here = _core.info()
+        for what in ("version", "isa"):
+            recorded = getattr(done.call, what)
+            if recorded not in ("", "best", here[what]):
+                print(f"  note: recorded with {what} {recorded}, this is {here[what]}")
+        for line in done.lines:
+            print(f"  {line}")
+        if done.same is not None:
+            print(f"  {'as recorded' if done.same else 'NOT as recorded'}, {done.seconds * 1e3:.3f} ms")
+            failed |= not done.same
+    return int(failed)
+
+
+_EXAMPLES = """examples:
+  turnout info                                      what runs here
+  turnout ops | less                                the operators and their arguments
+  turnout check --report report.md                  the test report, as a table and as Markdown
+  turnout check --quick get_indice_pairs            one operator, on small arrays only
+  turnout bench moe_dispatch --peers                times of one family, beside torch
+  turnout run moe_re_routing --in a.npz --out b.npz call an operator with the arrays of a file
+  TURNOUT_RECORD=calls python train.py              record every call
+  TURNOUT_RECORD=on_error:calls python train.py     record the calls that are refused
+  turnout replay calls/*.npz                        run recorded calls again, and compare the results
+
+exit codes: 0 all is well; 1 a check failed, or a call is not as recorded; 2 the command line, the environment
+or a file cannot be understood, or a call was refused
+"""
+
+
+def _add_ops(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", nargs="?", help="one operator; all of them if there is no name")
+    parser.add_argument(
+        "--language", choices=[*_LANGUAGES], default="python", help="whose names and arguments are shown"
+    )
+
+
+def _add_check(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("operators", nargs="*", metavar="operator", help="only these; all if none is named")
+    parser.add_argument("--quick", action="store_true", help="small arrays only, not the named scales")
+    parser.add_argument(
+        "--report",
+        nargs="?",
+        const="turnout-report.md",
+        metavar="FILE",
+        help="write the test report as Markdown (default: turnout-report.md)",
+    )
+
+
+def _add_bench(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("family", nargs="?", help="one family, such as moe_dispatch; all if none is named")
+    parser.add_argument("--peers", action="store_true", help="time torch, too")
+    parser.add_argument("--json", action="store_true", help="print JSON in place of a table")
+    parser.add_argument(
+        "--plot", nargs="?", const="turnout-bench.svg", metavar="FILE", help="write a plot as SVG"
+    )
+
+
+def _add_run(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("op", help="a function of `turnout ops`")
+    parser.add_argument(
+        "--in", dest="source", required=True, metavar="FILE", help=".npz with arrays and scalars, by name"
+    )
+    parser.add_argument("--out", dest="target", required=True, metavar="FILE", help=".npz for the results")
+
+
+def _add_replay(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("cases", nargs="+", metavar="case", help="a file that TURNOUT_RECORD has made")
+
+
+# Name -> what runs, one line about it, its arguments.
+_Command = Callable[[argparse.Namespace], int]
+_COMMANDS: dict[str, tuple[_Command, str, Callable[[argparse.ArgumentParser], None] | None]] = {
+    "info": (lambda _: _info(), "version, instruction sets, threads, output cache", None),
+    "ops": (lambda chosen: _ops(chosen.language, chosen.name), "the operators and their arguments", _add_ops),
+    "check": (_check, "compare each operator with its definition in NumPy, and time it", _add_check),
+    "bench": (_bench, "time the operators beside what this machine can do", _add_bench),
+    "run": (_run, "call an operator with the arrays of a file", _add_run),
+    "replay": (_replay, "run recorded calls again, and compare the results", _add_replay),
 }
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="turnout", description="Index-driven operators on the CPU.")
+    layout = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(
+        prog="turnout",
+        description="Index-driven operators on the CPU.",
+        epilog=_EXAMPLES,
+        formatter_class=layout,
+    )
     parser.add_argument("--version", action="version", version=f"turnout {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
-    for name, (_, text) in _COMMANDS.items():
-        commands.add_parser(name, help=text, description=text)
-    command = _COMMANDS[parser.parse_args(arguments).command][0]
+    for name, (_, text, add_arguments) in _COMMANDS.items():
+        one = commands.add_parser(
+            name, help=text, description=text, epilog=_examples_of(name), formatter_class=layout
+        )
+        if add_arguments is not None:
+            add_arguments(one)
+    chosen = parser.parse_args(arguments)
     try:
-        status = command()
+        status = _COMMANDS[chosen.command][0](chosen)
         sys.stdout.flush()
     except BrokenPipeError:  # whoever reads has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is still to be flushed
         return 0
-    except ValueError as error:  # a variable of the environment that cannot be understood
+    except (ValueError, NotImplementedError, OSError) as error:  # of the environment, a file or an argument
         print(f"turnout: {error}", file=sys.stderr)
         return 2
     return status
+
+
+def _examples_of(command: str) -> str:
+    lines = [line for line in _EXAMPLES.splitlines() if f"turnout {command}" in line]
+    return "\n".join(["examples:", *lines])

@@ -3,27 +3,54 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from turnout import _core
 
+if TYPE_CHECKING:
+    from turnout.typing import R2, Array, Int, Numbers, R, ReduceType, Source
+else:
+    R = TypeVar("R")  # turnout.typing imports NumPy
+
 __all__ = ["VoxelIndex", "dynamic_scatter_backward", "dynamic_scatter_forward", "voxelize"]
 
-Array = Any  # of NumPy, torch, or any library that speaks DLPack
-Int = Any  # anything with __index__
-Numbers = Any  # a sequence of numbers, or an array of any dtype
 
-
+@overload
 def voxelize(
-    points: Array,
+    points: Source[R], voxel_size: Numbers, point_cloud_range: Numbers, *, out: R | None = None
+) -> R: ...
+@overload
+def voxelize(
+    points: Source[R],
+    voxel_size: Numbers,
+    point_cloud_range: Numbers,
+    *,
+    max_points: Int,
+    max_voxels: Int,
+    return_map: Literal[False] = False,
+    out: tuple[R | None, R | None, R | None] | None = None,
+) -> tuple[R, R, R]: ...
+@overload
+def voxelize(
+    points: Source[R],
+    voxel_size: Numbers,
+    point_cloud_range: Numbers,
+    *,
+    max_points: Int,
+    max_voxels: Int,
+    return_map: Literal[True],
+    out: tuple[R | None, R | None, R | None, R | None] | None = None,
+) -> tuple[R, R, R, R]: ...
+def voxelize(
+    points: Source[R],
     voxel_size: Numbers,
     point_cloud_range: Numbers,
     *,
     max_points: Int = -1,
     max_voxels: Int = -1,
     return_map: bool = False,
-    out: Array | tuple[Array | None, ...] | None = None,
-) -> Array | tuple[Array, ...]:
+    out: R | tuple[R | None, ...] | None = None,
+) -> R | tuple[R, ...]:
     """The voxel that each point is in; with two limits, the points themselves, voxel by voxel.
 
     ::
@@ -73,6 +100,15 @@ def voxelize(
     Raises:
         ValueError: arguments that do not fit together, with a sentence that names the first one.
         TypeError: something that is no array, no number, or no tuple.
+
+    Example:
+        >>> points = np.float32([[1.2, 0.3, 0.1], [1.9, 0.4, 0.2], [7.0, 2.5, 0.0], [99.0, 0.0, 0.0]])
+        >>> size, area = [2.0, 1.0, 4.0], [0.0, 0.0, -2.0, 8.0, 4.0, 2.0]  # metres
+        >>> turnout.voxelize(points, size, area).tolist()  # z, y, x; the last point is outside of the area
+        [[0, 0, 0], [0, 0, 0], [0, 2, 3], [-1, -1, -1]]
+        >>> voxels, coors, counts = turnout.voxelize(points, size, area, max_points=5, max_voxels=100)
+        >>> voxels.shape, coors.tolist(), counts.tolist()
+        ((2, 5, 3), [[0, 0, 0], [0, 2, 3]], [2, 1])
     """
     return _core.voxelize(
         points, voxel_size, point_cloud_range, max_points, max_voxels, return_map, out, False
@@ -80,12 +116,12 @@ def voxelize(
 
 
 def dynamic_scatter_forward(
-    feats: Array,
-    coors: Array,
-    reduce_type: str = "max",
+    feats: Source[R],
+    coors: Source[R2],
+    reduce_type: ReduceType = "max",
     *,
-    out: tuple[Array | None, Array | None, Array | None, Array | None] | None = None,
-) -> tuple[Array, Array, Array, Array]:
+    out: tuple[R | None, R2 | None, R | None, R | None] | None = None,
+) -> tuple[R, R2, R, R]:
     """Reduces the features of the points of each voxel to one row.
 
     ::
@@ -122,20 +158,29 @@ def dynamic_scatter_forward(
     Raises:
         ValueError: arguments that do not fit together, with a sentence that names the first one.
         TypeError: something that is no array, no string, or no tuple.
+
+    Example:
+        >>> feats = np.array([[1.0, 5.0], [3.0, 4.0], [10.0, 0.0]], np.float32)
+        >>> coors = np.array([[0, 7], [0, 7], [0, 2]], np.int32)  # the first two points share a voxel
+        >>> voxel_feats, voxel_coors, voxel_of, counts = turnout.dynamic_scatter_forward(feats, coors, "mean")
+        >>> voxel_coors.tolist(), voxel_feats.tolist()
+        ([[0, 2], [0, 7]], [[10.0, 0.0], [2.0, 4.5]])
+        >>> voxel_of.tolist(), counts.tolist()
+        ([1, 1, 0], [1, 2])
     """
     return _core.dynamic_scatter_forward(feats, coors, reduce_type, out, False)
 
 
 def dynamic_scatter_backward(
-    grad_voxel_feats: Array,
+    grad_voxel_feats: Source[R],
     feats: Array | None,
     voxel_feats: Array | None,
     point2voxel_map: Array,
     voxel_points_count: Array | None,
-    reduce_type: str = "max",
+    reduce_type: ReduceType = "max",
     *,
-    out: Array | None = None,
-) -> Array:
+    out: R | None = None,
+) -> R:
     """The gradient of :func:`dynamic_scatter_forward` with respect to ``feats``.
 
     ::
@@ -162,13 +207,21 @@ def dynamic_scatter_backward(
     Raises:
         ValueError: arguments that do not fit together, with a sentence that names the first one.
         TypeError: something that is no array, or no string.
+
+    Example:
+        >>> feats = np.array([[1.0, 5.0], [3.0, 4.0], [10.0, 0.0]], np.float32)
+        >>> coors = np.array([[0, 7], [0, 7], [0, 2]], np.int32)
+        >>> voxel_feats, _, voxel_of, counts = turnout.dynamic_scatter_forward(feats, coors, "max")
+        >>> grad = np.array([[0.5, 0.25], [2.0, 3.0]], np.float32)
+        >>> turnout.dynamic_scatter_backward(grad, feats, voxel_feats, voxel_of, counts, "max").tolist()
+        [[0.0, 3.0], [2.0, 0.0], [0.5, 0.25]]
     """
     return _core.dynamic_scatter_backward(
         grad_voxel_feats, feats, voxel_feats, point2voxel_map, voxel_points_count, reduce_type, out, False
     )
 
 
-class VoxelIndex:
+class VoxelIndex(Generic[R]):
     """The voxels of points, found once for many reductions and gradients.
 
     ::
@@ -189,31 +242,41 @@ class VoxelIndex:
         voxel_points_count: ``[voxels]``, int32.
         first_point: ``[voxels]``, int32: the first point of each voxel, that with the smallest number. Found
             when it is asked for.
+
+    Example:
+        >>> index = turnout.VoxelIndex(np.array([[0, 7], [0, 7], [0, 2]], np.int32))
+        >>> index
+        VoxelIndex(3 points in 2 voxels)
+        >>> index.reduce(np.array([[1.0], [3.0], [10.0]], np.float32), "mean").tolist()
+        [[10.0], [2.0]]
+        >>> index.first_point.tolist()
+        [2, 0]
     """
 
-    def __init__(self, coors: Array) -> None:
+    def __init__(self, coors: Source[R]) -> None:
         self._index, arrays = _core.voxel_index(coors, False)
         self.voxel_coors, self.point2voxel_map, self.voxel_points_count = arrays
-        self.points: int = len(self.point2voxel_map)
-        self.voxels: int = len(self.voxel_points_count)
+        sized: tuple[Any, Any, Any] = arrays
+        self.points, self.voxels = len(sized[1]), len(sized[2])
 
     @functools.cached_property
-    def first_point(self) -> Array:
-        return _core.voxel_index_first_points(self._index)
+    def first_point(self) -> R:
+        first_point: R = _core.voxel_index_first_points(self._index)
+        return first_point
 
-    def reduce(self, feats: Array, reduce_type: str = "max", *, out: Array | None = None) -> Array:
+    def reduce(self, feats: Source[R2], reduce_type: ReduceType = "max", *, out: R2 | None = None) -> R2:
         """``voxel_feats`` of ``feats``: ``out``, or a new array."""
         return _core.voxel_index_reduce(self._index, feats, reduce_type, out)
 
     def reduce_backward(
         self,
-        grad_voxel_feats: Array,
+        grad_voxel_feats: Source[R2],
         feats: Array | None = None,
         voxel_feats: Array | None = None,
-        reduce_type: str = "max",
+        reduce_type: ReduceType = "max",
         *,
-        out: Array | None = None,
-    ) -> Array:
+        out: R2 | None = None,
+    ) -> R2:
         """``grad_feats`` of ``grad_voxel_feats``: ``out``, or a new array. Max needs all three arrays."""
         return _core.voxel_index_reduce_backward(
             self._index, grad_voxel_feats, feats, voxel_feats, reduce_type, out

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from turnout import _core
+
+if TYPE_CHECKING:
+    from turnout.typing import Array, Int, R, Source
 
 __all__ = [
     "global_avg_pool_backward",
@@ -13,13 +16,10 @@ __all__ = [
     "global_max_pool_forward",
 ]
 
-Array = Any  # of NumPy, torch, or any library that speaks DLPack
-Int = Any  # anything with __index__
-
 
 def global_max_pool_forward(
-    features: Array, indices: Array, batch_size: Int, *, out: Array | None = None
-) -> Array:
+    features: Source[R], indices: Array, batch_size: Int, *, out: R | None = None
+) -> R:
     """The maximum of each channel over the rows of each batch element.
 
     ::
@@ -42,13 +42,19 @@ def global_max_pool_forward(
     Raises:
         ValueError: arguments that do not fit together, or a batch number out of range.
         TypeError: something that is no array, or no integer.
+
+    Example:
+        >>> features = np.array([[1.0, 2.0], [4.0, 0.0], [-3.0, 6.0]], np.float32)
+        >>> indices = np.array([[0, 5], [0, 9], [1, 5]], np.int32)  # batch number, coordinate
+        >>> turnout.global_max_pool_forward(features, indices, 2).tolist()
+        [[4.0, 2.0], [-3.0, 6.0]]
     """
     return _core.global_max_pool_forward(features, indices, batch_size, out, False)
 
 
 def global_max_pool_backward(
-    features: Array, features_out: Array, output_grad: Array, indices: Array, *, out: Array | None = None
-) -> Array:
+    features: Source[R], features_out: Array, output_grad: Array, indices: Array, *, out: R | None = None
+) -> R:
     """The gradient of ``features`` of :func:`global_max_pool_forward`, for that of its result.
 
     ::
@@ -57,13 +63,21 @@ def global_max_pool_backward(
         input_grad[i] = where(features[i] == features_out[b], output_grad[b], 0)
 
     Every input that equals the maximum gets the gradient.
+
+    Example:
+        >>> features = np.array([[1.0, 2.0], [4.0, 0.0], [-3.0, 6.0]], np.float32)
+        >>> indices = np.array([[0, 5], [0, 9], [1, 5]], np.int32)
+        >>> pooled = turnout.global_max_pool_forward(features, indices, 2)
+        >>> grad = np.array([[0.5, 0.25], [1.0, 2.0]], np.float32)
+        >>> turnout.global_max_pool_backward(features, pooled, grad, indices).tolist()
+        [[0.0, 0.25], [0.5, 0.0], [1.0, 2.0]]
     """
     return _core.global_max_pool_backward(features, features_out, output_grad, indices, out, False)
 
 
 def global_avg_pool_forward(
-    features: Array, indices: Array, batch_size: Int, *, out: Array | None = None
-) -> Array:
+    features: Source[R], indices: Array, batch_size: Int, *, out: R | None = None
+) -> R:
     """The mean of each channel over the rows of each batch element.
 
     ::
@@ -72,16 +86,28 @@ def global_avg_pool_forward(
 
     Sums are in float32 (float64 for float64), in ascending row, 512 rows of a batch element at a time; the
     result is rounded once. Arguments and errors are as for :func:`global_max_pool_forward`.
+
+    Example:
+        >>> features = np.array([[1.0, 2.0], [4.0, 0.0], [-3.0, 6.0]], np.float32)
+        >>> indices = np.array([[0, 5], [0, 9], [1, 5]], np.int32)  # batch number, coordinate
+        >>> turnout.global_avg_pool_forward(features, indices, 2).tolist()
+        [[2.5, 1.0], [-3.0, 6.0]]
     """
     return _core.global_avg_pool_forward(features, indices, batch_size, out, False)
 
 
-def global_avg_pool_backward(output_grad: Array, indices: Array, *, out: Array | None = None) -> Array:
+def global_avg_pool_backward(output_grad: Source[R], indices: Array, *, out: R | None = None) -> R:
     """The gradient of ``features`` of :func:`global_avg_pool_forward`, for that of its result.
 
     ::
 
         b = indices[i, 0]
         input_grad[i] = output_grad[b] / the number of rows of b
+
+    Example:
+        >>> indices = np.array([[0, 5], [0, 9], [1, 5]], np.int32)  # two rows in batch element 0
+        >>> grad = np.array([[0.5, 0.25], [1.0, 2.0]], np.float32)
+        >>> turnout.global_avg_pool_backward(grad, indices).tolist()
+        [[0.25, 0.125], [0.25, 0.125], [1.0, 2.0]]
     """
     return _core.global_avg_pool_backward(output_grad, indices, out, False)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from turnout import _core
+
+if TYPE_CHECKING:
+    from turnout.typing import Array, Int, PoolInit, R, Source
 
 __all__ = [
     "indice_avg_pool_backward",
@@ -17,12 +20,9 @@ __all__ = [
     "indice_max_pool_forward",
 ]
 
-Array = Any  # of NumPy, torch, or any library that speaks DLPack
-Int = Any  # anything with __index__
-
 
 def indice_convolution_forward(
-    features: Array,
+    features: Source[R],
     filters: Array,
     indice_pairs: Array,
     indice_num: Array,
@@ -32,8 +32,8 @@ def indice_convolution_forward(
     inverse: bool = False,
     subm: bool = False,
     index: Array | None = None,
-    out: Array | None = None,
-) -> Array:
+    out: R | None = None,
+) -> R:
     """A sparse convolution along the pairs of :func:`turnout.get_indice_pairs`.
 
     ::
@@ -73,6 +73,14 @@ def indice_convolution_forward(
     Raises:
         ValueError: arguments that do not fit together, with a sentence that names the first one.
         TypeError: something that is no array, or no integer.
+
+    Example:
+        >>> sites = np.array([[0, 0], [0, 1], [0, 5]], np.int32)  # batch number, x
+        >>> _, pairs, num = turnout.get_indice_pairs(sites, 1, [6], 3, subm=True)
+        >>> features = np.array([[1.0], [2.0], [3.0]], np.float32)
+        >>> filters = np.array([10.0, 1.0, 100.0], np.float32).reshape(3, 1, 1)  # left, centre, right
+        >>> turnout.indice_convolution_forward(features, filters, pairs, num, 3, subm=True).tolist()
+        [[201.0], [12.0], [3.0]]
     """
     return _core.indice_convolution_forward(
         features, filters, indice_pairs, indice_num, num_act_out, bias, inverse, subm, index, out, False
@@ -80,7 +88,7 @@ def indice_convolution_forward(
 
 
 def indice_convolution_backward_data(
-    output_grad: Array,
+    output_grad: Source[R],
     filters: Array,
     indice_pairs: Array,
     indice_num: Array,
@@ -89,8 +97,8 @@ def indice_convolution_backward_data(
     inverse: bool = False,
     subm: bool = False,
     index: Array | None = None,
-    out: Array | None = None,
-) -> Array:
+    out: R | None = None,
+) -> R:
     """The gradient of ``features`` of :func:`indice_convolution_forward`, for that of its result.
 
     ::
@@ -102,6 +110,14 @@ def indice_convolution_backward_data(
 
     Arguments, sums and errors are as there; ``num_act_in`` is the number of rows of ``features``. ``index``
     is for the opposite ``inverse``: it leads from the rows of ``output_grad`` to those of the result.
+
+    Example:
+        >>> sites = np.array([[0, 0], [0, 1], [0, 5]], np.int32)  # batch number, x
+        >>> _, pairs, num = turnout.get_indice_pairs(sites, 1, [6], 3, subm=True)
+        >>> filters = np.array([10.0, 1.0, 100.0], np.float32).reshape(3, 1, 1)  # left, centre, right
+        >>> grad = np.array([[1.0], [0.0], [1.0]], np.float32)
+        >>> turnout.indice_convolution_backward_data(grad, filters, pairs, num, 3, subm=True).tolist()
+        [[1.0], [100.0], [1.0]]
     """
     return _core.indice_convolution_backward_data(
         output_grad, filters, indice_pairs, indice_num, num_act_in, inverse, subm, index, out, False
@@ -109,15 +125,15 @@ def indice_convolution_backward_data(
 
 
 def indice_convolution_index(
-    indice_pairs: Array,
+    indice_pairs: Source[R],
     indice_num: Array,
     rows: Int,
     out_rows: Int,
     *,
     inverse: bool = False,
     subm: bool = False,
-    out: Array | None = None,
-) -> Array:
+    out: R | None = None,
+) -> R:
     """An index of the pairs by output row, to keep between convolutions along the same pairs.
 
     A convolution without ``index`` builds one in each call, which takes up to a fifth of its time. Results
@@ -146,20 +162,30 @@ def indice_convolution_index(
 
     Raises:
         ValueError: arguments that do not fit together, with a sentence that names the first one.
+
+    Example:
+        >>> sites = np.array([[0, 0], [0, 1], [0, 5]], np.int32)  # batch number, x
+        >>> _, pairs, num = turnout.get_indice_pairs(sites, 1, [6], 3, subm=True)
+        >>> index = turnout.indice_convolution_index(pairs, num, 3, 3, subm=True)
+        >>> features = np.array([[1.0], [2.0], [3.0]], np.float32)
+        >>> filters = np.array([10.0, 1.0, 100.0], np.float32).reshape(3, 1, 1)
+        >>> out = turnout.indice_convolution_forward(features, filters, pairs, num, 3, subm=True, index=index)
+        >>> out.tolist()
+        [[201.0], [12.0], [3.0]]
     """
     return _core.indice_convolution_index(indice_pairs, indice_num, rows, out_rows, inverse, subm, out, False)
 
 
 def indice_convolution_backward_filter(
-    features: Array,
+    features: Source[R],
     output_grad: Array,
     indice_pairs: Array,
     indice_num: Array,
     *,
     inverse: bool = False,
     subm: bool = False,
-    out: Array | None = None,
-) -> Array:
+    out: R | None = None,
+) -> R:
     """The gradient of ``filters`` of :func:`indice_convolution_forward`, for that of its result.
 
     ::
@@ -168,6 +194,14 @@ def indice_convolution_backward_filter(
 
     ``filters_grad`` is ``[offsets, in_channels, out_channels]``; 0 for an offset without pairs. Sums are made
     of 512 pairs at a time, and these added in order. All else is as there.
+
+    Example:
+        >>> sites = np.array([[0, 0], [0, 1], [0, 5]], np.int32)  # batch number, x
+        >>> _, pairs, num = turnout.get_indice_pairs(sites, 1, [6], 3, subm=True)
+        >>> features = np.array([[1.0], [2.0], [3.0]], np.float32)
+        >>> grad = np.array([[1.0], [0.0], [1.0]], np.float32)
+        >>> turnout.indice_convolution_backward_filter(features, grad, pairs, num, subm=True).tolist()
+        [[[0.0]], [[4.0]], [[2.0]]]
     """
     return _core.indice_convolution_backward_filter(
         features, output_grad, indice_pairs, indice_num, inverse, subm, out, False
@@ -175,14 +209,14 @@ def indice_convolution_backward_filter(
 
 
 def indice_max_pool_forward(
-    features: Array,
+    features: Source[R],
     indice_pairs: Array,
     indice_num: Array,
     num_act_out: Int,
     *,
-    init: str = "zero",
-    out: Array | None = None,
-) -> Array:
+    init: PoolInit = "zero",
+    out: R | None = None,
+) -> R:
     """The maximum of each window, along the pairs of :func:`turnout.get_indice_pairs`.
 
     ::
@@ -194,19 +228,26 @@ def indice_max_pool_forward(
 
     ``init`` is "zero", so that windows of negative numbers give 0, or "lowest": the lowest finite number. NaN
     never wins. Arguments and errors are as for :func:`indice_convolution_forward`.
+
+    Example:
+        >>> sites = np.array([[0, 0], [0, 1], [0, 5]], np.int32)  # batch number, x
+        >>> out_sites, pairs, num = turnout.get_indice_pairs(sites, 1, [6], 2, 2)  # windows of 2, stride 2
+        >>> features = np.array([[1.0], [2.0], [3.0]], np.float32)
+        >>> turnout.indice_max_pool_forward(features, pairs, num, len(out_sites)).tolist()
+        [[2.0], [3.0]]
     """
     return _core.indice_max_pool_forward(features, indice_pairs, indice_num, num_act_out, init, out, False)
 
 
 def indice_max_pool_backward(
-    features: Array,
+    features: Source[R],
     features_out: Array,
     output_grad: Array,
     indice_pairs: Array,
     indice_num: Array,
     *,
-    out: Array | None = None,
-) -> Array:
+    out: R | None = None,
+) -> R:
     """The gradient of ``features`` of :func:`indice_max_pool_forward`, for that of its result.
 
     ::
@@ -217,6 +258,15 @@ def indice_max_pool_backward(
             input_grad[i] += where(features[i] == features_out[o], output_grad[o], 0)
 
     Every input that equals the maximum gets the gradient.
+
+    Example:
+        >>> sites = np.array([[0, 0], [0, 1], [0, 5]], np.int32)  # batch number, x
+        >>> out_sites, pairs, num = turnout.get_indice_pairs(sites, 1, [6], 2, 2)  # windows of 2, stride 2
+        >>> features = np.array([[1.0], [2.0], [3.0]], np.float32)
+        >>> pooled = turnout.indice_max_pool_forward(features, pairs, num, len(out_sites))
+        >>> grad = np.array([[0.5], [0.25]], np.float32)
+        >>> turnout.indice_max_pool_backward(features, pooled, grad, pairs, num).tolist()
+        [[0.0], [0.5], [0.25]]
     """
     return _core.indice_max_pool_backward(
         features, features_out, output_grad, indice_pairs, indice_num, out, False
@@ -224,8 +274,8 @@ def indice_max_pool_backward(
 
 
 def indice_avg_pool_forward(
-    features: Array, indice_pairs: Array, indice_num: Array, num_act_out: Int, *, out: Array | None = None
-) -> Array:
+    features: Source[R], indice_pairs: Array, indice_num: Array, num_act_out: Int, *, out: R | None = None
+) -> R:
     """The mean of each window over the pairs it has, along the pairs of :func:`turnout.get_indice_pairs`.
 
     ::
@@ -234,13 +284,20 @@ def indice_avg_pool_forward(
 
     Sums are in float32 (float64 for float64), in ascending ``k`` and ``j``, and rounded once. Arguments and
     errors are as for :func:`indice_convolution_forward`.
+
+    Example:
+        >>> sites = np.array([[0, 0], [0, 1], [0, 5]], np.int32)  # batch number, x
+        >>> out_sites, pairs, num = turnout.get_indice_pairs(sites, 1, [6], 2, 2)  # windows of 2, stride 2
+        >>> features = np.array([[1.0], [2.0], [3.0]], np.float32)
+        >>> turnout.indice_avg_pool_forward(features, pairs, num, len(out_sites)).tolist()
+        [[1.5], [3.0]]
     """
     return _core.indice_avg_pool_forward(features, indice_pairs, indice_num, num_act_out, out, False)
 
 
 def indice_avg_pool_backward(
-    output_grad: Array, indice_pairs: Array, indice_num: Array, num_act_in: Int, *, out: Array | None = None
-) -> Array:
+    output_grad: Source[R], indice_pairs: Array, indice_num: Array, num_act_in: Int, *, out: R | None = None
+) -> R:
     """The gradient of ``features`` of :func:`indice_avg_pool_forward`, for that of its result.
 
     ::
@@ -248,5 +305,12 @@ def indice_avg_pool_backward(
         input_grad = zeros(num_act_in, channels)
         for each pair (i, o):
             input_grad[i] += output_grad[o] / the number of pairs of o
+
+    Example:
+        >>> sites = np.array([[0, 0], [0, 1], [0, 5]], np.int32)  # batch number, x
+        >>> out_sites, pairs, num = turnout.get_indice_pairs(sites, 1, [6], 2, 2)  # windows of 2, stride 2
+        >>> grad = np.array([[0.5], [0.25]], np.float32)
+        >>> turnout.indice_avg_pool_backward(grad, pairs, num, 3).tolist()
+        [[0.25], [0.25], [0.25]]
     """
     return _core.indice_avg_pool_backward(output_grad, indice_pairs, indice_num, num_act_in, out, False)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from turnout import _core
+
+if TYPE_CHECKING:
+    from turnout.typing import R2, Array, Int, R, Source
 
 __all__ = [
     "moe_dispatch_backward",
@@ -13,20 +16,17 @@ __all__ = [
     "moe_dispatch_forward",
 ]
 
-Array = Any  # of NumPy, torch, or any library that speaks DLPack
-Int = Any  # anything with __index__
-
 
 def moe_dispatch_forward(
     gates: Array,
     indices: Array,
     locations: Array,
-    input: Array,
+    input: Source[R],
     capacity: Int,
     num_experts: Int,
     *,
-    out: Array | None = None,
-) -> Array:
+    out: R | None = None,
+) -> R:
     """Copies each token, times its gate, to its slot in its expert's buffer.
 
     ::
@@ -59,6 +59,13 @@ def moe_dispatch_forward(
     Raises:
         ValueError: arguments that do not fit together, with a sentence that names the first one.
         TypeError: something that is no array, or no integer.
+
+    Example:
+        >>> tokens = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], np.float32)
+        >>> gates = np.array([1.0, 0.5, 2.0], np.float32)
+        >>> experts, slots = np.array([1, 0, 1]), np.array([0, 0, 1])
+        >>> turnout.moe_dispatch_forward(gates, experts, slots, tokens, capacity=2, num_experts=2).tolist()
+        [[1.5, 2.0], [0.0, 0.0], [1.0, 2.0], [10.0, 12.0]]
     """
     return _core.moe_dispatch_forward(gates, indices, locations, input, capacity, num_experts, out, False)
 
@@ -67,12 +74,12 @@ def moe_dispatch_backward_data(
     gates: Array | None,
     indices: Array,
     locations: Array,
-    dispatch: Array,
+    dispatch: Source[R],
     capacity: Int,
     num_experts: Int,
     *,
-    out: Array | None = None,
-) -> Array:
+    out: R | None = None,
+) -> R:
     """The gradient of :func:`moe_dispatch_forward` with respect to ``input``.
 
     ::
@@ -94,6 +101,13 @@ def moe_dispatch_backward_data(
 
     Returns:
         ``out``, or a new array of the kind of ``dispatch``.
+
+    Example:
+        >>> gates = np.array([1.0, 0.5, 2.0], np.float32)
+        >>> experts, slots = np.array([1, 0, 1]), np.array([0, 0, 1])
+        >>> grad = np.arange(8, dtype=np.float32).reshape(4, 2)  # of the rows of both experts
+        >>> turnout.moe_dispatch_backward_data(gates, experts, slots, grad, 2, 2).tolist()
+        [[4.0, 5.0], [0.0, 0.5], [12.0, 14.0]]
     """
     return _core.moe_dispatch_backward_data(
         gates, indices, locations, dispatch, capacity, num_experts, out, False
@@ -103,13 +117,13 @@ def moe_dispatch_backward_data(
 def moe_dispatch_backward_gate(
     indices: Array,
     locations: Array,
-    input: Array,
+    input: Source[R],
     dispatch: Array,
     capacity: Int,
     num_experts: Int,
     *,
-    out: Array | None = None,
-) -> Array:
+    out: R | None = None,
+) -> R:
     """The gradient of :func:`moe_dispatch_forward` with respect to ``gates``.
 
     ::
@@ -128,6 +142,13 @@ def moe_dispatch_backward_gate(
 
     Returns:
         ``out``, or a new array of the dtype of ``input``.
+
+    Example:
+        >>> tokens = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], np.float32)
+        >>> experts, slots = np.array([1, 0, 1]), np.array([0, 0, 1])
+        >>> grad = np.arange(8, dtype=np.float32).reshape(4, 2)
+        >>> turnout.moe_dispatch_backward_gate(experts, slots, tokens, grad, 2, 2).tolist()
+        [14.0, 4.0, 72.0]
     """
     return _core.moe_dispatch_backward_gate(
         indices, locations, input, dispatch, capacity, num_experts, out, False
@@ -135,20 +156,29 @@ def moe_dispatch_backward_gate(
 
 
 def moe_dispatch_backward(
-    gates: Array,
+    gates: Source[R2],
     indices: Array,
     locations: Array,
-    input: Array,
+    input: Source[R],
     dispatch: Array,
     capacity: Int,
     num_experts: Int,
     *,
-    out: tuple[Array | None, Array | None] | None = None,
-) -> tuple[Array, Array]:
+    out: tuple[R | None, R2 | None] | None = None,
+) -> tuple[R, R2]:
     """Both gradients of :func:`moe_dispatch_forward`, with one read of ``dispatch``.
 
     Returns grad_input and grad_gates: those of :func:`moe_dispatch_backward_data` and
     :func:`moe_dispatch_backward_gate`, of the dtypes of ``input`` and ``gates``.
+
+    Example:
+        >>> tokens = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], np.float32)
+        >>> gates = np.array([1.0, 0.5, 2.0], np.float32)
+        >>> experts, slots = np.array([1, 0, 1]), np.array([0, 0, 1])
+        >>> grad = np.arange(8, dtype=np.float32).reshape(4, 2)
+        >>> tokens_grad, gates_grad = turnout.moe_dispatch_backward(gates, experts, slots, tokens, grad, 2, 2)
+        >>> tokens_grad.tolist(), gates_grad.tolist()
+        ([[4.0, 5.0], [0.0, 0.5], [12.0, 14.0]], [14.0, 4.0, 72.0])
     """
     return _core.moe_dispatch_backward(
         gates, indices, locations, input, dispatch, capacity, num_experts, out, False

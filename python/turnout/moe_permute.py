@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from turnout import _core
 
-__all__ = ["moe_token_permute", "moe_token_unpermute", "sort_chunks_by_idxs"]
+if TYPE_CHECKING:
+    from turnout.typing import R2, Array, Int, R, Source
 
-Array = Any  # of NumPy, torch, or any library that speaks DLPack
-Int = Any  # anything with __index__
+__all__ = ["moe_token_permute", "moe_token_unpermute", "sort_chunks_by_idxs"]
 
 
 def moe_token_permute(
-    tokens: Array,
+    tokens: Source[R],
     indices: Array,
     num_out_tokens: Int | None = None,
     *,
-    out: tuple[Array | None, Array | None] | None = None,
-) -> tuple[Array, Array]:
+    out: tuple[R | None, R | None] | None = None,
+) -> tuple[R, R]:
     """Copies tokens into the order of their experts.
 
     ::
@@ -37,13 +37,22 @@ def moe_token_permute(
         permuted_tokens: ``[rows, hidden]``.
         sorted_indices: ``[samples * choices]``, int32: where each choice went. Choices that are not kept have
             values of ``rows`` and more.
+
+    Example:
+        >>> tokens = np.array([[1.0, 2.0], [3.0, 4.0]], np.float32)
+        >>> experts = np.array([[1, 0], [1, 2]])  # each token's first and second choice
+        >>> permuted, went_to = turnout.moe_token_permute(tokens, experts)
+        >>> permuted.tolist()  # expert 0: token 0; expert 1: tokens 0 and 1; expert 2: token 1
+        [[1.0, 2.0], [1.0, 2.0], [3.0, 4.0], [3.0, 4.0]]
+        >>> went_to.tolist()
+        [1, 0, 2, 3]
     """
     return _core.moe_token_permute(tokens, indices, num_out_tokens, out, False)
 
 
 def moe_token_unpermute(
-    permuted_tokens: Array, sorted_indices: Array, probs: Array | None = None, *, out: Array | None = None
-) -> Array:
+    permuted_tokens: Source[R], sorted_indices: Array, probs: Array | None = None, *, out: R | None = None
+) -> R:
     """The way back of :func:`moe_token_permute`: the weighted sum of the rows of each token.
 
     ::
@@ -62,18 +71,26 @@ def moe_token_unpermute(
 
     Returns:
         ``out``, or a new array of the kind of ``permuted_tokens``.
+
+    Example:
+        >>> tokens = np.array([[1.0, 2.0], [3.0, 4.0]], np.float32)
+        >>> experts = np.array([[1, 0], [1, 2]])  # each token's first and second choice
+        >>> permuted, went_to = turnout.moe_token_permute(tokens, experts)
+        >>> probs = np.array([[0.75, 0.25], [0.5, 0.5]], np.float32)
+        >>> turnout.moe_token_unpermute(permuted, went_to, probs).tolist()  # probs sum to 1: the tokens again
+        [[1.0, 2.0], [3.0, 4.0]]
     """
     return _core.moe_token_unpermute(permuted_tokens, sorted_indices, probs, out, False)
 
 
 def sort_chunks_by_idxs(
-    input: Array,
+    input: Source[R],
     split_sizes: Array,
     sorted_idxs: Array,
-    probs: Array | None = None,
+    probs: Source[R2] | None = None,
     *,
-    out: tuple[Array | None, Array | None] | None = None,
-) -> tuple[Array, Array | None]:
+    out: tuple[R | None, R2 | None] | None = None,
+) -> tuple[R, R2 | None]:
     """Cuts the rows of ``input`` into chunks and puts them into another order.
 
     ::
@@ -93,5 +110,11 @@ def sort_chunks_by_idxs(
     Returns:
         output: shape and dtype of ``input``.
         permuted_probs: shape and dtype of ``probs``, or None without it.
+
+    Example:
+        >>> rows = np.array([[0.0], [1.0], [2.0], [3.0], [4.0]], np.float32)
+        >>> output, _ = turnout.sort_chunks_by_idxs(rows, np.array([2, 1, 2]), np.array([2, 0, 1]))
+        >>> output.ravel().tolist()
+        [3.0, 4.0, 0.0, 1.0, 2.0]
     """
     return _core.sort_chunks_by_idxs(input, split_sizes, sorted_idxs, probs, out, False)

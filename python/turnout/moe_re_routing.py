@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from turnout import _core
 
-__all__ = ["moe_re_routing", "moe_re_routing_inverse"]
+if TYPE_CHECKING:
+    from turnout.typing import R2, R3, Array, Int, R, Source
 
-Array = Any  # of NumPy, torch, or any library that speaks DLPack
-Int = Any  # anything with __index__
+__all__ = ["moe_re_routing", "moe_re_routing_inverse"]
 
 
 def moe_re_routing(
-    tokens: Array,
-    expert_token_num_per_rank: Array,
+    tokens: Source[R],
+    expert_token_num_per_rank: Source[R3],
     *,
-    per_token_scales: Array | None = None,
+    per_token_scales: Source[R2] | None = None,
     expert_token_num_type: Int = 1,
     idx_type: Int = 0,
-    out: tuple[Array | None, Array | None, Array | None, Array | None] | None = None,
-) -> tuple[Array, Array | None, Array, Array]:
+    out: tuple[R | None, R2 | None, R | None, R3 | None] | None = None,
+) -> tuple[R, R2 | None, R, R3]:
     """Brings the tokens of each expert together, those of earlier ranks first.
 
     ::
@@ -63,6 +63,13 @@ def moe_re_routing(
     Raises:
         ValueError: arguments that do not fit together, with a sentence that names the first one.
         TypeError: something that is no array, no integer, or no tuple.
+
+    Example:
+        >>> tokens = np.array([[0.0], [1.0], [2.0], [3.0], [4.0]], np.float32)
+        >>> counts = np.array([[2, 1], [1, 1]])  # rank 0 sent two tokens to expert 0 and one to expert 1
+        >>> permuted, _, came_from, per_expert = turnout.moe_re_routing(tokens, counts)
+        >>> permuted.ravel().tolist(), per_expert.tolist()
+        ([0.0, 1.0, 3.0, 2.0, 4.0], [3, 2])
     """
     return _core.moe_re_routing(
         tokens, expert_token_num_per_rank, per_token_scales, expert_token_num_type, idx_type, out, False
@@ -70,8 +77,8 @@ def moe_re_routing(
 
 
 def moe_re_routing_inverse(
-    permute_tokens: Array, permute_token_idx: Array, *, idx_type: Int = 0, out: Array | None = None
-) -> Array:
+    permute_tokens: Source[R], permute_token_idx: Array, *, idx_type: Int = 0, out: R | None = None
+) -> R:
     """The way back of :func:`moe_re_routing`, by its index.
 
     ::
@@ -92,5 +99,11 @@ def moe_re_routing_inverse(
     Raises:
         ValueError: arguments that do not fit together, with a sentence that names the first one.
         TypeError: something that is no array, or no integer.
+
+    Example:
+        >>> tokens = np.array([[0.0], [1.0], [2.0], [3.0], [4.0]], np.float32)
+        >>> permuted, _, came_from, _ = turnout.moe_re_routing(tokens, np.array([[2, 1], [1, 1]]))
+        >>> turnout.moe_re_routing_inverse(permuted, came_from).ravel().tolist()
+        [0.0, 1.0, 2.0, 3.0, 4.0]
     """
     return _core.moe_re_routing_inverse(permute_tokens, permute_token_idx, idx_type, out, False)

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from turnout import _core
 
-__all__ = ["moe_combine", "moe_combine_backward", "moe_dispatch", "moe_locations"]
+if TYPE_CHECKING:
+    from turnout.typing import R2, Array, Int, R, Source
 
-Array = Any  # of NumPy, torch, or any library that speaks DLPack
-Int = Any  # anything with __index__
+__all__ = ["moe_combine", "moe_combine_backward", "moe_dispatch", "moe_locations"]
 
 
 def moe_locations(
-    indices: Array,
+    indices: Source[R],
     num_experts: Int,
     *,
     priority: Array | None = None,
-    out: tuple[Array | None, Array | None] | None = None,
-) -> tuple[Array, Array]:
+    out: tuple[R | None, R | None] | None = None,
+) -> tuple[R, R]:
     """The slot of each choice in its expert's buffer: first choices of all tokens before second ones.
 
     ::
@@ -38,20 +38,28 @@ def moe_locations(
     Returns:
         locations: shaped like ``indices``, int32. They may exceed any capacity.
         counts: ``[num_experts]``, int64: the choices of each expert, kept or not.
+
+    Example:
+        >>> experts = np.array([[1, 0], [1, 2], [0, 1]])  # each token's first and second choice
+        >>> locations, counts = turnout.moe_locations(experts, 3)
+        >>> locations.tolist()
+        [[0, 1], [1, 0], [0, 2]]
+        >>> counts.tolist()
+        [2, 3, 1]
     """
     return _core.moe_locations(indices, num_experts, priority, out, False)
 
 
 def moe_dispatch(
-    input: Array,
+    input: Source[R],
     indices: Array,
     locations: Array | None,
     capacity: Int,
     num_experts: Int,
     gates: Array | None = None,
     *,
-    out: Array | None = None,
-) -> Array:
+    out: R | None = None,
+) -> R:
     """Copies each token to its slots in its experts' buffers, times its gates; other slots are zero.
 
     ::
@@ -72,19 +80,28 @@ def moe_dispatch(
 
     Returns:
         ``out``, or a new array ``[num_experts, capacity, hidden]``.
+
+    Example:
+        >>> tokens = np.array([[1.0, 2.0], [3.0, 4.0]], np.float32)
+        >>> experts = np.array([[1, 0], [1, 2]])  # each token's first and second choice
+        >>> locations, _ = turnout.moe_locations(experts, 3)
+        >>> locations.tolist()  # token 1 would be second in expert 1, which has one slot
+        [[0, 0], [1, 0]]
+        >>> turnout.moe_dispatch(tokens, experts, locations, capacity=1, num_experts=3).tolist()
+        [[[1.0, 2.0]], [[1.0, 2.0]], [[3.0, 4.0]]]
     """
     return _core.moe_dispatch(input, indices, locations, capacity, num_experts, gates, out, False)
 
 
 def moe_combine(
-    expert_output: Array,
+    expert_output: Source[R],
     indices: Array,
     locations: Array | None,
     capacity: Int,
     gates: Array | None = None,
     *,
-    out: Array | None = None,
-) -> Array:
+    out: R | None = None,
+) -> R:
     """The weighted sum of what a token's experts gave for it.
 
     ::
@@ -103,20 +120,28 @@ def moe_combine(
 
     Returns:
         ``out``, or a new array of the kind of ``expert_output``.
+
+    Example:
+        >>> expert_output = np.array([[[10.0]], [[20.0]], [[30.0]]], np.float32)  # three experts, one slot
+        >>> experts = np.array([[1, 0], [1, 2]])
+        >>> slots = np.array([[0, 0], [1, 0]])  # slot 1 is beyond the capacity: that choice was dropped
+        >>> gates = np.array([[0.75, 0.25], [0.5, 0.5]], np.float32)
+        >>> turnout.moe_combine(expert_output, experts, slots, 1, gates).tolist()
+        [[17.5], [15.0]]
     """
     return _core.moe_combine(expert_output, indices, locations, capacity, gates, out, False)
 
 
 def moe_combine_backward(
-    grad_output: Array,
+    grad_output: Source[R],
     expert_output: Array,
     indices: Array,
     locations: Array | None,
     capacity: Int,
-    gates: Array,
+    gates: Source[R2],
     *,
-    out: tuple[Array | None, Array | None] | None = None,
-) -> tuple[Array, Array]:
+    out: tuple[R | None, R2 | None] | None = None,
+) -> tuple[R, R2]:
     """The gradients of :func:`moe_combine`, with one read of ``grad_output``.
 
     ::
@@ -127,6 +152,15 @@ def moe_combine_backward(
     Returns:
         grad_expert_output: shaped like ``expert_output``. Of several tokens on one row the last one wins.
         grad_gates: shape and dtype of ``gates``.
+
+    Example:
+        >>> expert_output = np.array([[[10.0]], [[20.0]], [[30.0]]], np.float32)
+        >>> experts, slots = np.array([[1, 0], [1, 2]]), np.array([[0, 0], [1, 0]])
+        >>> gates = np.array([[0.75, 0.25], [0.5, 0.5]], np.float32)
+        >>> grad = np.array([[1.0], [2.0]], np.float32)
+        >>> of_output, of_gates = turnout.moe_combine_backward(grad, expert_output, experts, slots, 1, gates)
+        >>> of_output.tolist(), of_gates.tolist()
+        ([[[0.25]], [[0.75]], [[1.0]]], [[20.0, 10.0], [0.0, 60.0]])
     """
     return _core.moe_combine_backward(
         grad_output, expert_output, indices, locations, capacity, gates, out, False

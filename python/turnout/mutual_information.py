@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from turnout import _core
 
-__all__ = ["mutual_information_backward", "mutual_information_forward", "mutual_information_forward_backward"]
+if TYPE_CHECKING:
+    from turnout.typing import Array, R, Source
 
-Array = Any  # of NumPy, torch, or any library that speaks DLPack
+__all__ = ["mutual_information_backward", "mutual_information_forward", "mutual_information_forward_backward"]
 
 
 def mutual_information_forward(
-    px: Array,
+    px: Source[R],
     py: Array,
     *,
     boundary: Array | None = None,
-    out: tuple[Array | None, Array | None] | None = None,
-) -> tuple[Array, Array]:
+    out: tuple[R | None, R | None] | None = None,
+) -> tuple[R, R]:
     """Sums over all ways through a lattice of symbols and frames, in log space.
 
     ::
@@ -53,20 +54,28 @@ def mutual_information_forward(
     Raises:
         ValueError: arguments that do not fit together, with a sentence that names the first one.
         TypeError: something that is no array, or no tuple.
+
+    Example:
+        >>> half = np.log(np.float32(0.5))
+        >>> px = np.array([[[half, half, -np.inf]]], np.float32)  # one symbol, two frames
+        >>> py = np.full((1, 2, 2), half, np.float32)
+        >>> p, ans = turnout.mutual_information_forward(px, py)
+        >>> np.exp(ans).round(4).tolist()  # two ways of three steps: 2 / 2**3
+        [0.25]
     """
     return _core.mutual_information_forward(px, py, boundary, out, False)
 
 
 def mutual_information_backward(
-    px: Array,
+    px: Source[R],
     py: Array,
     p: Array,
     ans_grad: Array,
     *,
     boundary: Array | None = None,
     overwrite_ans_grad: bool = False,
-    out: tuple[Array | None, Array | None] | None = None,
-) -> tuple[Array, Array]:
+    out: tuple[R | None, R | None] | None = None,
+) -> tuple[R, R]:
     """The gradients of :func:`mutual_information_forward`.
 
     ::
@@ -94,17 +103,28 @@ def mutual_information_backward(
     Raises:
         ValueError: arguments that do not fit together, with a sentence that names the first one.
         TypeError: something that is no array, no flag, or no tuple.
+
+    Example:
+        >>> half = np.log(np.float32(0.5))
+        >>> px = np.array([[[half, half, -np.inf]]], np.float32)  # one symbol, two frames
+        >>> py = np.full((1, 2, 2), half, np.float32)
+        >>> p, ans = turnout.mutual_information_forward(px, py)
+        >>> px_grad, py_grad = turnout.mutual_information_backward(px, py, p, np.ones_like(ans))
+        >>> px_grad.round(4).tolist()  # the symbol is in either frame with probability 1/2
+        [[[0.5, 0.5, 0.0]]]
+        >>> py_grad.round(4).tolist()
+        [[[0.5, 0.0], [0.5, 1.0]]]
     """
     return _core.mutual_information_backward(px, py, p, ans_grad, boundary, overwrite_ans_grad, out, False)
 
 
 def mutual_information_forward_backward(
-    px: Array,
+    px: Source[R],
     py: Array,
     *,
     boundary: Array | None = None,
-    out: tuple[Array | None, Array | None, Array | None] | None = None,
-) -> tuple[Array, Array, Array]:
+    out: tuple[R | None, R | None, R | None] | None = None,
+) -> tuple[R, R, R]:
     """Both in one pass, with ``ans_grad`` 1 and without a ``p`` in memory: what training needs.
 
     The gradients come from the shares of the two ways into each cell, which sum to one, and are more precise
@@ -121,5 +141,13 @@ def mutual_information_forward_backward(
     Raises:
         ValueError: arguments that do not fit together, with a sentence that names the first one.
         TypeError: something that is no array, or no tuple.
+
+    Example:
+        >>> half = np.log(np.float32(0.5))
+        >>> px = np.array([[[half, half, -np.inf]]], np.float32)  # one symbol, two frames
+        >>> py = np.full((1, 2, 2), half, np.float32)
+        >>> ans, px_grad, py_grad = turnout.mutual_information_forward_backward(px, py)
+        >>> np.exp(ans).round(4).tolist(), px_grad.round(4).tolist()
+        ([0.25], [[[0.5, 0.5, 0.0]]])
     """
     return _core.mutual_information_forward_backward(px, py, boundary, out, False)

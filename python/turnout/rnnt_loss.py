@@ -5,9 +5,12 @@ The losses themselves are in ``turnout.torch``; these are their parts, for NumPy
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from turnout import _core
+
+if TYPE_CHECKING:
+    from turnout.typing import Activation, Array, Int, PruneScore, R, Source
 
 __all__ = [
     "rnnt_align",
@@ -24,18 +27,16 @@ __all__ = [
     "rnnt_pruning_forward",
 ]
 
-Array = Any  # of NumPy, torch, or any library that speaks DLPack
-
 
 def rnnt_logprobs_joint_forward(
-    logits: Array,
+    logits: Source[R],
     symbols: Array,
-    termination_symbol: int,
+    termination_symbol: Int,
     *,
     boundary: Array | None = None,
     modified: bool = False,
-    out: tuple[Array | None, Array | None, Array | None, Array | None] | None = None,
-) -> tuple[Array, Array, Array, Array]:
+    out: tuple[R | None, R | None, R | None, R | None] | None = None,
+) -> tuple[R, R, R, R]:
     """The steps of the RNN-T lattice, for :func:`turnout.mutual_information_forward`.
 
     ::
@@ -66,6 +67,15 @@ def rnnt_logprobs_joint_forward(
     Raises:
         ValueError: arguments that do not fit together, with a sentence that names the first one.
         TypeError: something that is no array, no integer, no flag, or no tuple.
+
+    Example:
+        >>> logits = np.zeros((1, 2, 2, 4), np.float32)  # two frames, one symbol, four equally likely classes
+        >>> symbols = np.array([[3]])
+        >>> px, py, normalizer, nan_at = turnout.rnnt_logprobs_joint_forward(logits, symbols, 0)
+        >>> np.exp(px).round(4).tolist(), np.exp(py).round(4).tolist()
+        ([[[0.25, 0.25, 0.0]]], [[[0.25, 0.25], [0.25, 0.25]]])
+        >>> nan_at.tolist()
+        [-1]
     """
     return _core.rnnt_logprobs_joint_forward(
         logits, symbols, termination_symbol, boundary, modified, out, False
@@ -73,16 +83,16 @@ def rnnt_logprobs_joint_forward(
 
 
 def rnnt_logprobs_joint_backward(
-    logits: Array,
+    logits: Source[R],
     symbols: Array,
     normalizer: Array,
     px_grad: Array,
     py_grad: Array,
-    termination_symbol: int,
+    termination_symbol: Int,
     *,
     boundary: Array | None = None,
-    out: Array | None = None,
-) -> Array:
+    out: R | None = None,
+) -> R:
     """The gradient of :func:`rnnt_logprobs_joint_forward` for the logits, from those for px and py.
 
     ::
@@ -92,6 +102,15 @@ def rnnt_logprobs_joint_backward(
 
     Outside the boundary it is 0. ``normalizer`` is what the forward call gave. ``out`` may be ``logits``
     itself, which is overwritten then.
+
+    Example:
+        >>> logits = np.zeros((1, 2, 2, 4), np.float32)  # two frames, one symbol, four equally likely classes
+        >>> symbols = np.array([[3]])
+        >>> px, py, normalizer, _ = turnout.rnnt_logprobs_joint_forward(logits, symbols, 0)
+        >>> _, px_grad, py_grad = turnout.mutual_information_forward_backward(px, py)
+        >>> grad = turnout.rnnt_logprobs_joint_backward(logits, symbols, normalizer, px_grad, py_grad, 0)
+        >>> grad[0, 0, 0].round(4).tolist()  # frame 0 takes class 0 or 3, each with probability 1/2
+        [0.25, -0.25, -0.25, 0.25]
     """
     return _core.rnnt_logprobs_joint_backward(
         logits, symbols, normalizer, px_grad, py_grad, termination_symbol, boundary, out, False
@@ -99,16 +118,16 @@ def rnnt_logprobs_joint_backward(
 
 
 def rnnt_logprobs_pruned_forward(
-    logits: Array,
+    logits: Source[R],
     symbols: Array,
     ranges: Array,
-    termination_symbol: int,
+    termination_symbol: Int,
     *,
     boundary: Array | None = None,
     modified: bool = False,
     use_hat_loss: bool = False,
-    out: tuple[Array | None, Array | None, Array | None, Array | None] | None = None,
-) -> tuple[Array, Array, Array, Array]:
+    out: tuple[R | None, R | None, R | None, R | None] | None = None,
+) -> tuple[R, R, R, R]:
     """:func:`rnnt_logprobs_joint_forward` of a lattice of which each frame keeps a few positions.
 
     Args:
@@ -125,6 +144,13 @@ def rnnt_logprobs_pruned_forward(
         px, py: as in the joint form; -inf for positions that a frame does not have.
         normalizer: ``[batch, frames, rows]``.
         nan_at: the first ``t * rows + r``.
+
+    Example:
+        >>> logits = np.zeros((1, 2, 2, 4), np.float32)  # two frames that keep two positions, four classes
+        >>> symbols, ranges = np.array([[3]]), np.array([[[0, 1], [0, 1]]])
+        >>> px, py, normalizer, nan_at = turnout.rnnt_logprobs_pruned_forward(logits, symbols, ranges, 0)
+        >>> np.exp(px).round(4).tolist()
+        [[[0.25, 0.25, 0.0]]]
     """
     return _core.rnnt_logprobs_pruned_forward(
         logits, symbols, ranges, termination_symbol, boundary, modified, use_hat_loss, out, False
@@ -132,19 +158,30 @@ def rnnt_logprobs_pruned_forward(
 
 
 def rnnt_logprobs_pruned_backward(
-    logits: Array,
+    logits: Source[R],
     symbols: Array,
     ranges: Array,
     normalizer: Array,
     px_grad: Array,
     py_grad: Array,
-    termination_symbol: int,
+    termination_symbol: Int,
     *,
     boundary: Array | None = None,
     use_hat_loss: bool = False,
-    out: Array | None = None,
-) -> Array:
-    """The gradient of :func:`rnnt_logprobs_pruned_forward`; ``out`` may be ``logits`` itself."""
+    out: R | None = None,
+) -> R:
+    """The gradient of :func:`rnnt_logprobs_pruned_forward`; ``out`` may be ``logits`` itself.
+
+    Example:
+        >>> logits = np.zeros((1, 2, 2, 4), np.float32)  # two frames that keep two positions, four classes
+        >>> symbols, ranges = np.array([[3]]), np.array([[[0, 1], [0, 1]]])
+        >>> px, py, normalizer, _ = turnout.rnnt_logprobs_pruned_forward(logits, symbols, ranges, 0)
+        >>> _, px_grad, py_grad = turnout.mutual_information_forward_backward(px, py)
+        >>> grads = normalizer, px_grad, py_grad
+        >>> grad = turnout.rnnt_logprobs_pruned_backward(logits, symbols, ranges, *grads, 0)
+        >>> grad[0, 0, 0].round(4).tolist()
+        [0.25, -0.25, -0.25, 0.25]
+    """
     return _core.rnnt_logprobs_pruned_backward(
         *(logits, symbols, ranges, normalizer, px_grad, py_grad, termination_symbol, boundary),
         *(use_hat_loss, out, False),
@@ -152,20 +189,20 @@ def rnnt_logprobs_pruned_backward(
 
 
 def rnnt_logprobs_fused_forward(
-    am: Array,
+    am: Source[R],
     lm: Array,
     weight: Array,
     bias: Array | None,
-    activation: str,
+    activation: Activation,
     symbols: Array,
     ranges: Array,
-    termination_symbol: int,
+    termination_symbol: Int,
     *,
     boundary: Array | None = None,
     modified: bool = False,
     use_hat_loss: bool = False,
-    out: tuple[Array | None, Array | None, Array | None, Array | None] | None = None,
-) -> tuple[Array, Array, Array, Array]:
+    out: tuple[R | None, R | None, R | None, R | None] | None = None,
+) -> tuple[R, R, R, R]:
     """A joiner and :func:`rnnt_logprobs_pruned_forward` in one, whose logits are never stored as a whole.
 
     ::
@@ -180,6 +217,16 @@ def rnnt_logprobs_fused_forward(
         activation: "tanh", "relu" or "none".
 
     The other arguments and the results are those of the pruned form.
+
+    Example:
+        >>> am, lm = np.zeros((1, 2, 5), np.float32), np.zeros((1, 2, 5), np.float32)
+        >>> weight = np.ones((4, 5), np.float32)
+        >>> symbols, ranges = np.array([[3]]), np.array([[[0, 1], [0, 1]]])
+        >>> px, py, normalizer, nan_at = turnout.rnnt_logprobs_fused_forward(
+        ...     am, lm, weight, None, "tanh", symbols, ranges, termination_symbol=0
+        ... )
+        >>> np.exp(px).round(4).tolist()  # tanh(0) gives equal logits for all four classes
+        [[[0.25, 0.25, 0.0]]]
     """
     return _core.rnnt_logprobs_fused_forward(
         *(am, lm, weight, bias, activation, symbols, ranges, termination_symbol, boundary, modified),
@@ -188,23 +235,38 @@ def rnnt_logprobs_fused_forward(
 
 
 def rnnt_logprobs_fused_backward(
-    am: Array,
+    am: Source[R],
     lm: Array,
     weight: Array,
     bias: Array | None,
-    activation: str,
+    activation: Activation,
     symbols: Array,
     ranges: Array,
     normalizer: Array,
     px_grad: Array,
     py_grad: Array,
-    termination_symbol: int,
+    termination_symbol: Int,
     *,
     boundary: Array | None = None,
     use_hat_loss: bool = False,
-    out: tuple[Array | None, Array | None, Array | None, Array | None] | None = None,
-) -> tuple[Array, Array, Array, Array | None]:
-    """The gradients of :func:`rnnt_logprobs_fused_forward`: of am, lm, weight and bias, None without bias."""
+    out: tuple[R | None, R | None, R | None, R | None] | None = None,
+) -> tuple[R, R, R, R | None]:
+    """The gradients of :func:`rnnt_logprobs_fused_forward`: of am, lm, weight and bias, None without bias.
+
+    Example:
+        >>> am, lm = np.zeros((1, 2, 5), np.float32), np.zeros((1, 2, 5), np.float32)
+        >>> weight = np.ones((4, 5), np.float32)
+        >>> symbols, ranges = np.array([[3]]), np.array([[[0, 1], [0, 1]]])
+        >>> px, py, normalizer, nan_at = turnout.rnnt_logprobs_fused_forward(
+        ...     am, lm, weight, None, "tanh", symbols, ranges, termination_symbol=0
+        ... )
+        >>> _, px_grad, py_grad = turnout.mutual_information_forward_backward(px, py)
+        >>> am_grad, lm_grad, weight_grad, bias_grad = turnout.rnnt_logprobs_fused_backward(
+        ...     am, lm, weight, None, "tanh", symbols, ranges, normalizer, px_grad, py_grad, 0
+        ... )
+        >>> am_grad.shape, weight_grad.shape, bias_grad
+        ((1, 2, 5), (4, 5), None)
+    """
     return _core.rnnt_logprobs_fused_backward(
         *(am, lm, weight, bias, activation, symbols, ranges, normalizer, px_grad, py_grad),
         *(termination_symbol, boundary, use_hat_loss, out, False),
@@ -212,15 +274,15 @@ def rnnt_logprobs_fused_backward(
 
 
 def rnnt_logprobs_simple_forward(
-    lm: Array,
+    lm: Source[R],
     am: Array,
     symbols: Array,
-    termination_symbol: int,
+    termination_symbol: Int,
     *,
     boundary: Array | None = None,
     modified: bool = False,
-    out: tuple[Array | None, Array | None, Array | None, Array | None] | None = None,
-) -> tuple[Array, Array, Array, Array]:
+    out: tuple[R | None, R | None, R | None, R | None] | None = None,
+) -> tuple[R, R, R, R]:
     """:func:`rnnt_logprobs_joint_forward` of ``logits[b, t, s] = am[b, t] + lm[b, s]``, never stored.
 
     The sums over the classes are a product of matrices of exponentials; where one underflows, the sum is
@@ -236,6 +298,12 @@ def rnnt_logprobs_simple_forward(
         px, py: as in the joint form.
         normalizer: ``[batch, symbols + 1, frames]``.
         nan_at: the first ``s * frames + t``.
+
+    Example:
+        >>> lm = am = np.zeros((1, 2, 4), np.float32)  # one symbol, two frames, four classes
+        >>> px, py, normalizer, nan_at = turnout.rnnt_logprobs_simple_forward(lm, am, np.array([[3]]), 0)
+        >>> np.exp(px).round(4).tolist()
+        [[[0.25, 0.25, 0.0]]]
     """
     return _core.rnnt_logprobs_simple_forward(
         lm, am, symbols, termination_symbol, boundary, modified, out, False
@@ -243,32 +311,43 @@ def rnnt_logprobs_simple_forward(
 
 
 def rnnt_logprobs_simple_backward(
-    lm: Array,
+    lm: Source[R],
     am: Array,
     symbols: Array,
     normalizer: Array,
     px_grad: Array,
     py_grad: Array,
-    termination_symbol: int,
+    termination_symbol: Int,
     *,
     boundary: Array | None = None,
-    out: tuple[Array | None, Array | None] | None = None,
-) -> tuple[Array, Array]:
-    """The gradients of :func:`rnnt_logprobs_simple_forward`: ``(lm_grad, am_grad)``."""
+    out: tuple[R | None, R | None] | None = None,
+) -> tuple[R, R]:
+    """The gradients of :func:`rnnt_logprobs_simple_forward`: ``(lm_grad, am_grad)``.
+
+    Example:
+        >>> lm = am = np.zeros((1, 2, 4), np.float32)  # one symbol, two frames, four classes
+        >>> symbols = np.array([[3]])
+        >>> px, py, normalizer, _ = turnout.rnnt_logprobs_simple_forward(lm, am, symbols, 0)
+        >>> _, px_grad, py_grad = turnout.mutual_information_forward_backward(px, py)
+        >>> grads = normalizer, px_grad, py_grad
+        >>> lm_grad, am_grad = turnout.rnnt_logprobs_simple_backward(lm, am, symbols, *grads, 0)
+        >>> am_grad[0, 0].round(4).tolist()
+        [0.625, -0.375, -0.375, 0.125]
+    """
     return _core.rnnt_logprobs_simple_backward(
         lm, am, symbols, normalizer, px_grad, py_grad, termination_symbol, boundary, out, False
     )
 
 
 def rnnt_prune_ranges(
-    px_grad: Array,
+    px_grad: Source[R],
     py_grad: Array,
     boundary: Array,
-    s_range: int,
+    s_range: Int,
     *,
-    score: str = "flow",
-    out: Array | None = None,
-) -> Array:
+    score: PruneScore = "flow",
+    out: R | None = None,
+) -> R:
     """Which positions each frame of a lattice keeps: ``[batch, frames, rows]``, int64.
 
     Each frame starts at the window of ``rows`` positions with the largest score, the first of equal ones.
@@ -283,32 +362,51 @@ def rnnt_prune_ranges(
             regular px no fewer than the longest text needs.
         score: ``"flow"``, the blanks of the window less the symbol that leads into it; or ``"steps"``, all
             steps of the window.
+
+    Example:
+        >>> px = np.log(np.full((1, 3, 5), 0.5, np.float32))  # three symbols, four frames
+        >>> py = np.log(np.full((1, 4, 4), 0.5, np.float32))
+        >>> _, px_grad, py_grad = turnout.mutual_information_forward_backward(px, py)
+        >>> ranges = turnout.rnnt_prune_ranges(px_grad, py_grad, np.array([[0, 0, 3, 4]]), s_range=2)
+        >>> ranges.tolist()  # two of four positions in each frame, from the first to the last
+        [[[0, 1], [0, 1], [1, 2], [2, 3]]]
     """
     return _core.rnnt_prune_ranges(px_grad, py_grad, boundary, s_range, score, out, False)
 
 
-def rnnt_pruning_forward(lm: Array, ranges: Array, *, out: Array | None = None) -> Array:
+def rnnt_pruning_forward(lm: Source[R], ranges: Array, *, out: R | None = None) -> R:
     """``pruned[b, t, r] = lm[b, ranges[b, t, r]]``: ``[batch, frames, rows, width]``.
 
     ``lm`` is ``[batch, symbols + 1, width]``; every row of ``ranges [batch, frames, rows]`` is consecutive.
+
+    Example:
+        >>> lm = np.array([[[0.0], [10.0], [20.0]]], np.float32)  # a row for each position
+        >>> ranges = np.array([[[0, 1], [1, 2]]])  # two positions in each of two frames
+        >>> turnout.rnnt_pruning_forward(lm, ranges).tolist()
+        [[[[0.0], [10.0]], [[10.0], [20.0]]]]
     """
     return _core.rnnt_pruning_forward(lm, ranges, out, False)
 
 
-def rnnt_pruning_backward(
-    pruned_grad: Array, ranges: Array, symbols: int, *, out: Array | None = None
-) -> Array:
-    """The gradient of :func:`rnnt_pruning_forward`: ``[batch, symbols + 1, width]``, summed over frames."""
+def rnnt_pruning_backward(pruned_grad: Source[R], ranges: Array, symbols: Int, *, out: R | None = None) -> R:
+    """The gradient of :func:`rnnt_pruning_forward`: ``[batch, symbols + 1, width]``, summed over frames.
+
+    Example:
+        >>> ranges = np.array([[[0, 1], [1, 2]]])
+        >>> grad = np.array([[[[1.0], [2.0]], [[3.0], [4.0]]]], np.float32)
+        >>> turnout.rnnt_pruning_backward(grad, ranges, symbols=2).tolist()  # position 1 is in both frames
+        [[[1.0], [5.0], [4.0]]]
+    """
     return _core.rnnt_pruning_backward(pruned_grad, ranges, symbols, out, False)
 
 
 def rnnt_align(
-    px: Array,
+    px: Source[R],
     py: Array,
     *,
     boundary: Array | None = None,
-    out: tuple[Array | None, Array | None] | None = None,
-) -> tuple[Array, Array]:
+    out: tuple[R | None, R | None] | None = None,
+) -> tuple[R, R]:
     """The best way through each lattice: ``(symbol_frames, score)``.
 
     The recursion is that of :func:`turnout.mutual_information_forward` with the larger of the two terms, the
@@ -318,5 +416,12 @@ def rnnt_align(
         symbol_frames: ``[batch, symbols]``, int64: the frame in which each symbol is taken; -1 outside the
             boundary, and where no way leads through.
         score: ``[batch]``, float64 beside float64, else float32.
+
+    Example:
+        >>> px = np.log(np.array([[[0.1, 0.8, 0.1]]], np.float32))  # one symbol, most likely in frame 1
+        >>> py = np.log(np.array([[[0.9, 0.2], [0.5, 0.9]]], np.float32))
+        >>> frames, score = turnout.rnnt_align(px, py)
+        >>> frames.tolist(), round(float(np.exp(score[0])), 4)  # 0.9 * 0.8 * 0.9
+        ([[1]], 0.648)
     """
     return _core.rnnt_align(px, py, boundary, out, False)

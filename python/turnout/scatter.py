@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import operator
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from turnout import _core
+
+if TYPE_CHECKING:
+    from turnout.typing import Array, Int, R, Source
 
 __all__ = [
     "scatter_max",
@@ -16,13 +20,10 @@ __all__ = [
     "scatter_sum_backward",
 ]
 
-Array = Any  # of NumPy, torch, or any library that speaks DLPack
-Int = Any  # anything with __index__
-
 
 def scatter_sum(
-    src: Array, index: Array, dim: Int = 0, dim_size: Int | None = None, *, out: Array | None = None
-) -> Array:
+    src: Source[R], index: Array, dim: Int = 0, dim_size: Int | None = None, *, out: R | None = None
+) -> R:
     """The sum of the rows of each group.
 
     ::
@@ -51,28 +52,42 @@ def scatter_sum(
         ValueError: arguments that do not fit together, or an index that names no group, with a sentence that
             names the first one.
         TypeError: something that is no array, or no integer.
+
+    Example:
+        >>> src = np.array([[1.0, 9.0], [2.0, 8.0], [4.0, 0.0]], np.float32)
+        >>> index = np.array([0, 2, 0])
+        >>> turnout.scatter_sum(src, index).tolist()  # group 1 has no rows
+        [[5.0, 9.0], [0.0, 0.0], [2.0, 8.0]]
     """
-    return _reduced("scatter_sum", _core.scatter_sum, src, index, dim, dim_size, out)
+    result: R = _reduced("scatter_sum", _core.scatter_sum, src, index, dim, dim_size, out)
+    return result
 
 
 def scatter_mean(
-    src: Array, index: Array, dim: Int = 0, dim_size: Int | None = None, *, out: Array | None = None
-) -> Array:
+    src: Source[R], index: Array, dim: Int = 0, dim_size: Int | None = None, *, out: R | None = None
+) -> R:
     """The mean of the rows of each group: :func:`scatter_sum`, divided by how many they are.
 
     A group without rows is 0. ``src`` is float32, float64, float16 or bfloat16.
+
+    Example:
+        >>> src = np.array([[1.0, 9.0], [2.0, 8.0], [4.0, 0.0]], np.float32)
+        >>> index = np.array([0, 2, 0])
+        >>> turnout.scatter_mean(src, index, dim_size=4).tolist()
+        [[2.5, 4.5], [0.0, 0.0], [2.0, 8.0], [0.0, 0.0]]
     """
-    return _reduced("scatter_mean", _core.scatter_mean, src, index, dim, dim_size, out)
+    result: R = _reduced("scatter_mean", _core.scatter_mean, src, index, dim, dim_size, out)
+    return result
 
 
 def scatter_max(
-    src: Array,
+    src: Source[R],
     index: Array,
     dim: Int = 0,
     dim_size: Int | None = None,
     *,
-    out: tuple[Array | None, Array | None] | None = None,
-) -> tuple[Array, Array]:
+    out: tuple[R | None, R | None] | None = None,
+) -> tuple[R, R]:
     """The maximum of the rows of each group, element by element, and the rows that it comes from.
 
     ::
@@ -90,11 +105,21 @@ def scatter_max(
     Returns:
         out: as that of :func:`scatter_sum`.
         argmax: the same shape, int64.
+
+    Example:
+        >>> src = np.array([[1.0, 9.0], [2.0, 8.0], [4.0, 0.0]], np.float32)
+        >>> index = np.array([0, 2, 0])
+        >>> out, argmax = turnout.scatter_max(src, index)
+        >>> out.tolist(), argmax.tolist()  # 3, the number of rows, stands for none
+        ([[4.0, 9.0], [0.0, 0.0], [2.0, 8.0]], [[2, 0], [3, 3], [1, 1]])
     """
-    return _reduced("scatter_max", _core.scatter_max, src, index, dim, dim_size, out)
+    result: tuple[R, R] = _reduced("scatter_max", _core.scatter_max, src, index, dim, dim_size, out)
+    return result
 
 
-def _reduced(name, function, src, index, dim, dim_size, out):
+def _reduced(
+    name: str, function: Callable[..., Any], src: Any, index: Array, dim: Int, dim_size: Int | None, out: Any
+) -> Any:
     if type(dim) is int and dim == 0:
         return function(src, index, dim_size, out, False)
     try:
@@ -116,7 +141,7 @@ def _reduced(name, function, src, index, dim, dim_size, out):
     return _moved(results, 0, wanted)
 
 
-def _moved(array: Array, source: int, destination: int) -> Array:
+def _moved(array: Any, source: int, destination: int) -> Any:
     if hasattr(array, "movedim"):  # a tensor of torch
         return array.movedim(source, destination)
     import numpy as np  # here, so that to import turnout is to import nothing else
@@ -124,26 +149,43 @@ def _moved(array: Array, source: int, destination: int) -> Array:
     return np.moveaxis(np.asarray(array), source, destination)
 
 
-def scatter_sum_backward(grad_out: Array, index: Array, *, out: Array | None = None) -> Array:
+def scatter_sum_backward(grad_out: Source[R], index: Array, *, out: R | None = None) -> R:
     """The gradient of :func:`scatter_sum` with respect to ``src``, for ``dim`` 0.
 
     ``grad_src[i] = grad_out[index[i]]``, with the rows of ``index``. ``grad_out`` is float32, float64,
     float16 or bfloat16.
+
+    Example:
+        >>> grad = np.array([[0.5], [0.25], [2.0]], np.float32)
+        >>> turnout.scatter_sum_backward(grad, np.array([0, 2, 0])).tolist()
+        [[0.5], [2.0], [0.5]]
     """
     return _core.scatter_sum_backward(grad_out, index, out, False)
 
 
-def scatter_mean_backward(grad_out: Array, index: Array, *, out: Array | None = None) -> Array:
+def scatter_mean_backward(grad_out: Source[R], index: Array, *, out: R | None = None) -> R:
     """The gradient of :func:`scatter_mean` with respect to ``src``, for ``dim`` 0.
 
     ``grad_src[i] = grad_out[g] / n``, where g is ``index[i]`` and n is how many rows that group has.
+
+    Example:
+        >>> grad = np.array([[0.5], [0.25], [2.0]], np.float32)
+        >>> turnout.scatter_mean_backward(grad, np.array([0, 2, 0])).tolist()
+        [[0.25], [2.0], [0.25]]
     """
     return _core.scatter_mean_backward(grad_out, index, out, False)
 
 
-def scatter_max_backward(grad_out: Array, index: Array, argmax: Array, *, out: Array | None = None) -> Array:
+def scatter_max_backward(grad_out: Source[R], index: Array, argmax: Array, *, out: R | None = None) -> R:
     """The gradient of :func:`scatter_max` with respect to ``src``, for ``dim`` 0.
 
     ``grad_src[i, c] = grad_out[g, c]`` where g is ``index[i]`` and ``argmax[g, c]`` is i, else 0.
+
+    Example:
+        >>> src = np.array([[1.0, 9.0], [2.0, 8.0], [4.0, 0.0]], np.float32)
+        >>> index = np.array([0, 2, 0])
+        >>> _, argmax = turnout.scatter_max(src, index)
+        >>> turnout.scatter_max_backward(np.ones((3, 2), np.float32), index, argmax).tolist()
+        [[0.0, 1.0], [1.0, 1.0], [1.0, 0.0]]
     """
     return _core.scatter_max_backward(grad_out, index, argmax, out, False)

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from turnout import _core
 
-__all__ = ["get_indice_pairs", "indice_pairs_output_shape"]
+if TYPE_CHECKING:
+    from turnout.typing import Int, Ints, R, Source
 
-Array = Any  # of NumPy, torch, or any library that speaks DLPack
-Int = Any  # anything with __index__
-Ints = Any  # a sequence of them, one for each spatial dimension; or one for all
+__all__ = ["get_indice_pairs", "indice_pairs_output_shape"]
 
 
 def get_indice_pairs(
-    indices: Array,
+    indices: Source[R],
     batch_size: Int,
     spatial_shape: Ints,
     kernel_size: Ints = 3,
@@ -25,8 +24,8 @@ def get_indice_pairs(
     *,
     subm: bool = False,
     transpose: bool = False,
-    out: tuple[Array | None, Array | None, Array | None] | None = None,
-) -> tuple[Array, Array, Array]:
+    out: tuple[R | None, R | None, R | None] | None = None,
+) -> tuple[R, R, R]:
     """The pairs of input and output sites of a sparse convolution, for each offset of its kernel.
 
     ::
@@ -78,6 +77,16 @@ def get_indice_pairs(
     Raises:
         ValueError: arguments that do not fit together, with a sentence that names the first one.
         TypeError: something that is no array, no integer, or no tuple.
+
+    Example:
+        >>> sites = np.array([[0, 0], [0, 1], [0, 5]], np.int32)  # batch number, x
+        >>> out_sites, pairs, num = turnout.get_indice_pairs(sites, 1, [6], kernel_size=2, stride=2)
+        >>> out_sites.tolist()
+        [[0, 0], [0, 2]]
+        >>> num.tolist()  # one pair with the kernel's first offset, two with its second
+        [1, 2]
+        >>> pairs[1, :, :2].tolist()  # input rows 1 and 2 meet output rows 0 and 1
+        [[1, 2], [0, 1]]
     """
     return _core.get_indice_pairs(
         indices,
@@ -115,6 +124,10 @@ def indice_pairs_output_shape(
         spatial_shape                                                                    # subm
 
     and 1 where ``kernel_size`` is -1.
+
+    Example:
+        >>> turnout.indice_pairs_output_shape([41, 1600, 1408], 3, 2, 1)  # a layer that halves the grid
+        (21, 800, 704)
     """
     return _core.indice_pairs_output_shape(
         spatial_shape, kernel_size, stride, padding, dilation, output_padding, subm, transpose

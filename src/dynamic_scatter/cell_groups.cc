@@ -134,6 +134,7 @@ VoxelGroups group_by_cells(Context& context, const ConstTensor& coors, const Pac
   const std::int64_t worth =
       std::min({points / kPointGrain, kWords * points / words, std::int64_t{context.threads()}});
   const Chunks chunks(points, std::clamp<std::int64_t>(worth, 1, kMaxParts));
+  const Stop stop;
   auto* cells = passing.take<std::uint32_t>(points);
 
   const BitRanks blocks{passing.take<std::uint64_t>(kWords * points),
@@ -144,7 +145,9 @@ VoxelGroups group_by_cells(Context& context, const ConstTensor& coors, const Pac
   chunks.run(context, [&](std::int64_t part, std::int64_t begin, std::int64_t end) {
     const BitRanks own{blocks.bits + part * words, nullptr};
     std::fill_n(own.bits, words, std::uint64_t{0});
-    mark_blocks_of(coors, packing, begin, end, cells, own);
+    static_cast<void>(stop.blocks(begin, end, [&](std::int64_t first, std::int64_t last) {
+      mark_blocks_of(coors, packing, first, last, cells, own);
+    }));
   });
   const std::int64_t full_blocks = number(blocks, words, chunks.parts);
 
@@ -153,7 +156,9 @@ VoxelGroups group_by_cells(Context& context, const ConstTensor& coors, const Pac
   marking.run(context, [&](std::int64_t part, std::int64_t begin, std::int64_t end) {
     const BitRanks own{marked.bits + part * full_blocks, nullptr};
     std::fill_n(own.bits, full_blocks, std::uint64_t{0});
-    mark_cells(begin, end, cells, blocks, own);
+    static_cast<void>(stop.blocks(begin, end, [&](std::int64_t first, std::int64_t last) {
+      mark_cells(first, last, cells, blocks, own);
+    }));
   });
   const std::int64_t ranks = number(marked, full_blocks, marking.parts);
   const std::int64_t voxels =
@@ -161,7 +166,10 @@ VoxelGroups group_by_cells(Context& context, const ConstTensor& coors, const Pac
 
   const CountTables tables{voxels, passing.take<std::int32_t>(CountTables::size(voxels, chunks.parts))};
   chunks.run(context, [&](std::int64_t part, std::int64_t begin, std::int64_t end) {
-    count_points(begin, end, cells, marked, static_cast<std::int32_t>(voxels), to.map, tables.clear(part));
+    std::int32_t* counts = tables.clear(part);
+    static_cast<void>(stop.blocks(begin, end, [&](std::int64_t first, std::int64_t last) {
+      count_points(first, last, cells, marked, static_cast<std::int32_t>(voxels), to.map, counts);
+    }));
   });
   put_in_order(context, chunks, tables, to.map, to.starts, to.order);
   return {points, voxels, to.map, to.order, to.starts, "ranked cells"};

@@ -65,15 +65,20 @@ void put_in_order(Context& context, const Chunks& chunks, const CountTables& tab
     for (std::int64_t part = 0; part < chunks.parts; ++part)
       sum += std::exchange(tables.of(part)[voxel], sum);
   };
-  for (std::int64_t v = 0; v < tables.voxels; ++v) {
-    starts[v] = sum;
-    count_to_offset(v);
-  }
+  serial_for(0, tables.voxels, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t v = begin; v < end; ++v) {
+      starts[v] = sum;
+      count_to_offset(v);
+    }
+  });
   starts[tables.voxels] = sum;
   count_to_offset(-1);
+  const Stop stop;
   chunks.run(context, [=](std::int64_t part, std::int64_t begin, std::int64_t end) {
     std::int32_t* next = tables.of(part);
-    for (std::int64_t x = begin; x < end; ++x) order[next[map[x]]++] = static_cast<std::int32_t>(x);
+    static_cast<void>(stop.blocks(begin, end, [=](std::int64_t first, std::int64_t last) {
+      for (std::int64_t x = first; x < last; ++x) order[next[map[x]]++] = static_cast<std::int32_t>(x);
+    }));
   });
 }
 
@@ -110,9 +115,12 @@ VoxelGroups MapGrouping::run(Context& context, const std::int32_t* map, Scratch&
   auto* order = scratch.take<std::int32_t>(points_);
   auto* starts = scratch.take<std::int32_t>(voxels_ + 1);
   const CountTables tables{voxels_, scratch.take<std::int32_t>(CountTables::size(voxels_, parts_))};
+  const Stop stop;
   chunks.run(context, [=](std::int64_t part, std::int64_t begin, std::int64_t end) {
     std::int32_t* counts = tables.clear(part);
-    for (std::int64_t x = begin; x < end; ++x) ++counts[map[x]];
+    static_cast<void>(stop.blocks(begin, end, [=](std::int64_t first, std::int64_t last) {
+      for (std::int64_t x = first; x < last; ++x) ++counts[map[x]];
+    }));
   });
   put_in_order(context, chunks, tables, map, starts, order);
   return {points_, voxels_, map, order, starts, "counted map"};

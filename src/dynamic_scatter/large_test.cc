@@ -58,8 +58,8 @@ class DynamicScatterLarge : public testing::Test {
 
   static bf16* in() { return reinterpret_cast<bf16*>(in_); }
   static bf16* out() { return reinterpret_cast<bf16*>(out_); }
-  static ConstTensor in_view(std::initializer_list<std::int64_t> shape) { return {in_, DType::bf16, shape}; }
-  static Tensor out_view(std::initializer_list<std::int64_t> shape) { return {out_, DType::bf16, shape}; }
+  static ConstTensor in_view(std::initializer_list<Size> shape) { return {in_, DType::bf16, shape}; }
+  static Tensor out_view(std::initializer_list<Size> shape) { return {out_, DType::bf16, shape}; }
 
  private:
   static inline std::byte *in_ = nullptr, *out_ = nullptr;
@@ -69,7 +69,7 @@ bf16 bf(float v) { return core::from_float<bf16>(v); }
 float value(bf16 v) { return core::to_float(v); }
 
 template <class T>
-ConstTensor const_view(const std::vector<T>& values, std::initializer_list<std::int64_t> shape) {
+ConstTensor const_view(const std::vector<T>& values, std::initializer_list<Size> shape) {
   return view(values.data(), shape);
 }
 

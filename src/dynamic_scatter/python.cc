@@ -2,10 +2,13 @@
 #include "doors/python/call.h"
 
 #include <algorithm>
+#include <iterator>
+#include <optional>
 
 #include "core/check.h"
 #include "dynamic_scatter/dynamic_scatter.h"
 #include "dynamic_scatter/signature.h"
+#include "runtime/record.h"
 
 namespace turnout::families::dynamic_scatter {
 
@@ -135,11 +138,20 @@ nb::object forward(nb::handle feats, nb::handle coors, nb::handle reduce_type, n
   fit(call, 3, count, "voxel_points_count", voxels);
   // All of it before the first write, which is not of all results.
   call.check(kDynamicScatterForward, {x, rows, voxel_feats, voxel_coors, map, count}, {reduce});
+  // A record of the whole call: its steps cannot be replayed without the index.
+  std::optional<CallFile> file;
+  if (recorded() == Recorded::calls) {
+    const Slot slots[] = {x, rows, voxel_feats, voxel_coors, map, count};
+    const ScalarValue scalars[] = {reduce};
+    file.emplace(Arguments(kDynamicScatterForward, slots, std::size(slots), scalars, 1),
+                 kDynamicScatterForward.op, default_context().isa());
+  }
   call.run([&](const Frame& frame) {
     index->write(frame, voxel_coors, map, count);
     index->reduce(frame, x, voxel_feats, reduce);
     index.reset();
   });
+  if (file) file->end(nullptr);
   return call.result();
 }
 

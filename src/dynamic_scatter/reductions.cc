@@ -25,7 +25,8 @@ void fill_rows(const Tensor& rows, std::int64_t first, Reduce reduce_type) {
         value = -std::numeric_limits<T>::infinity();
       }
     }
-    std::fill_n(static_cast<T*>(rows.data) + begin, count, value);
+    auto* const to = static_cast<T*>(rows.data) + begin;
+    serial_for(0, count, [&](std::int64_t at, std::int64_t end) { std::fill(to + at, to + end, value); });
   });
 }
 

@@ -72,8 +72,10 @@ template <class CountOf>
 const void* lane_counts(DType feats, std::int64_t voxels, Scratch& scratch, const CountOf& count_of) {
   const FpEnvironment environment;  // the caller's rounding mode may be another
   const auto fill = [&](auto* to) -> const void* {
-    for (std::int64_t v = 0; v < voxels; ++v)
-      to[v] = static_cast<std::remove_reference_t<decltype(*to)>>(count_of(v));
+    serial_for(0, voxels, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t v = begin; v < end; ++v)
+        to[v] = static_cast<std::remove_reference_t<decltype(*to)>>(count_of(v));
+    });
     return to;
   };
   return feats == DType::f64 ? fill(scratch.take<double>(voxels)) : fill(scratch.take<float>(voxels));

@@ -161,7 +161,9 @@ void scatter_mean_backward(const Frame& frame, const ConstTensor& grad_out, cons
   read_index(frame.context, call, kScatterMeanBackward, index, groups, map);
   auto* counts = scratch.take<std::int32_t>(groups);
   std::fill_n(counts, groups, 0);
-  for (std::int64_t x = 0; x < rows; ++x) ++counts[map[x]];
+  serial_for(0, rows, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t x = begin; x < end; ++x) ++counts[map[x]];
+  });
   BackwardTask task{};
   task.groups = {.points = rows, .voxels = groups, .map = map};
   task.counts = lane_counts(grad_src.dtype, groups, scratch, [&](std::int64_t g) { return counts[g]; });

@@ -96,25 +96,27 @@ class Sorting {
   }
 
   // Coordinates too far apart to be packed: rows are compared. Then the elements have the voxels' numbers.
-  // The rows are those of a copy: std::sort may leave its array when comparisons contradict each other, which
+  // The rows are those of a copy: the sort may leave its array when comparisons contradict each other, which
   // rows that another thread changes would make them do.
   void sort_rows() {
     const std::int64_t count = packing_.valid;
-    std::sort(elements_, elements_ + count, [&](std::uint64_t a, std::uint64_t b) {
+    sort_by(elements_, elements_ + count, [&](std::uint64_t a, std::uint64_t b) {
       const Index *row_a = coors_ + a * kDims, *row_b = coors_ + b * kDims;
       for (int d = 0; d < kDims; ++d)
         if (row_a[d] != row_b[d]) return row_a[d] < row_b[d];
       return a < b;
     });
     std::uint64_t voxel = 0;
-    for (std::int64_t i = 0; i < count; ++i) {
-      const std::uint64_t x = elements_[i];
-      if (i > 0) {
-        const auto before = elements_[i - 1] & 0xFFFFFFFFu;
-        voxel += !std::equal(coors_ + x * kDims, coors_ + (x + 1) * kDims, coors_ + before * kDims);
+    serial_for(0, count, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) {
+        const std::uint64_t x = elements_[i];
+        if (i > 0) {
+          const auto before = elements_[i - 1] & 0xFFFFFFFFu;
+          voxel += !std::equal(coors_ + x * kDims, coors_ + (x + 1) * kDims, coors_ + before * kDims);
+        }
+        elements_[i] = voxel << 32 | x;
       }
-      elements_[i] = voxel << 32 | x;
-    }
+    });
   }
 
   // Numbers the voxels: each run of equal keys is one. Returns how many there are.

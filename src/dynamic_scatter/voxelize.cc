@@ -72,11 +72,14 @@ void write_coordinates(Context& context, Call& call, std::string_view op, const 
 std::int64_t order_by_first_point(const VoxelGroups& groups, std::int64_t room, std::int32_t* voxels,
                                   std::int32_t* passing) {
   std::fill_n(passing, groups.points, -1);
-  for (std::int64_t v = 0; v < groups.voxels; ++v)
-    passing[groups.first_point(v)] = static_cast<std::int32_t>(v);
+  serial_for(0, groups.voxels, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t v = begin; v < end; ++v) passing[groups.first_point(v)] = static_cast<std::int32_t>(v);
+  });
   std::int64_t count = 0;
-  for (std::int64_t x = 0; x < groups.points && count < room; ++x)
-    if (passing[x] >= 0) voxels[count++] = passing[x];
+  serial_for(0, groups.points, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t x = begin; x < end && count < room; ++x)
+      if (passing[x] >= 0) voxels[count++] = passing[x];
+  });
   return count;
 }
 
@@ -125,8 +128,10 @@ struct HardTask {
 void write_slots(Context& context, const HardTask& task, std::int32_t* slot_of, const Tensor& map) {
   const VoxelGroups& groups = task.groups;
   std::fill_n(slot_of, groups.voxels, -1);
-  for (std::int64_t slot = 0; slot < task.used; ++slot)
-    slot_of[task.voxels[slot]] = static_cast<std::int32_t>(slot);
+  serial_for(0, task.used, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t slot = begin; slot < end; ++slot)
+      slot_of[task.voxels[slot]] = static_cast<std::int32_t>(slot);
+  });
   visit_index(map.dtype, [&](auto type) {
     auto* to = static_cast<typename decltype(type)::type*>(map.data);
     parallel_for(context, groups.points, kPointGrain, [&](std::int64_t begin, std::int64_t end) {

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "core/check.h"
+#include "runtime/interrupt.h"
 #include "turnout/error.h"
 
 namespace turnout::core {
@@ -30,16 +31,20 @@ bool in_range(Index value, std::int64_t limit) {
 // equal to an earlier one; `what` names the argument. Each entry is read once.
 template <class Index>
 void invert_permutation(std::string_view what, const Index* index, std::int64_t n, std::int64_t* position) {
-  std::fill_n(position, n, std::int64_t{-1});
-  for (std::int64_t i = 0; i < n; ++i) {
-    const std::int64_t value = load_once(index + i);
-    if (!in_range(value, n))
-      throw Error(ErrorCode::bad_param, concat(what, "[", i, "] is ", value, ", expected 0 .. ", n - 1));
-    if (position[value] >= 0)
-      throw Error(ErrorCode::bad_param, concat(what, "[", i, "] is ", value, ", which [", position[value],
-                                               "] is already, expected a permutation"));
-    position[value] = i;
-  }
+  serial_for(0, n, [&](std::int64_t begin, std::int64_t end) {
+    std::fill(position + begin, position + end, std::int64_t{-1});
+  });
+  serial_for(0, n, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const std::int64_t value = load_once(index + i);
+      if (!in_range(value, n))
+        throw Error(ErrorCode::bad_param, concat(what, "[", i, "] is ", value, ", expected 0 .. ", n - 1));
+      if (position[value] >= 0)
+        throw Error(ErrorCode::bad_param, concat(what, "[", i, "] is ", value, ", which [", position[value],
+                                                 "] is already, expected a permutation"));
+      position[value] = i;
+    }
+  });
 }
 
 }  // namespace turnout::core

@@ -47,12 +47,15 @@ std::int64_t SortedLeaves::number() {
   const std::uint64_t size = table_size(count_);
   mask_ = size - 1;
   shift_ = 64 - std::countr_zero(size);
-  std::fill_n(table_, size, 0u);
-  for (std::int64_t i = 0; i < count_; ++i) {
-    std::uint64_t slot = keys_[i] * kSpread >> shift_;
-    while (table_[slot] != 0) slot = (slot + 1) & mask_;
-    table_[slot] = static_cast<std::uint32_t>(i + 1);
-  }
+  serial_for(0, static_cast<std::int64_t>(size),
+             [&](std::int64_t begin, std::int64_t end) { std::fill(table_ + begin, table_ + end, 0u); });
+  serial_for(0, count_, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      std::uint64_t slot = keys_[i] * kSpread >> shift_;
+      while (table_[slot] != 0) slot = (slot + 1) & mask_;
+      table_[slot] = static_cast<std::uint32_t>(i + 1);
+    }
+  });
   return count_;
 }
 

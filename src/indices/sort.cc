@@ -27,9 +27,11 @@ std::int64_t most_chunks(std::int64_t count) { return std::min<std::int64_t>(cou
 
 int passes_for(int bits, std::int64_t count) { return (bits + digit_bits(count) - 1) / digit_bits(count); }
 
-// `passes` passes over the bits low .. low + bits - 1, from the lowest digit up.
+// `passes` passes over the bits low .. low + bits - 1, from the lowest digit up. It may return with the work
+// undone when `stop` is asked for.
 template <class Counter>
-SortArrays sort_digits(SortArrays arrays, std::int64_t count, int low, int bits, int passes) {
+SortArrays sort_digits(SortArrays arrays, std::int64_t count, int low, int bits, int passes,
+                       const Stop& stop) {
   for (int pass = 0; pass < passes; ++pass) {
     const int first = bits * pass / passes, width = bits * (pass + 1) / passes - first;
     const int shift = low + first;
@@ -38,10 +40,16 @@ SortArrays sort_digits(SortArrays arrays, std::int64_t count, int low, int bits,
     std::uint64_t* to = arrays.spare;
     Counter next[kMaxDigits];
     std::fill_n(next, mask + 1, Counter{0});
-    for (std::int64_t i = 0; i < count; ++i) ++next[from[i] >> shift & mask];
+    const bool is_counted = stop.blocks(0, count, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) ++next[from[i] >> shift & mask];
+    });
+    if (!is_counted) return arrays;
     Counter sum = 0;
     for (std::uint64_t digit = 0; digit <= mask; ++digit) sum += std::exchange(next[digit], sum);
-    for (std::int64_t i = 0; i < count; ++i) to[next[from[i] >> shift & mask]++] = from[i];
+    const bool is_moved = stop.blocks(0, count, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) to[next[from[i] >> shift & mask]++] = from[i];
+    });
+    if (!is_moved) return arrays;
     std::swap(arrays.sorted, arrays.spare);
   }
   return arrays;
@@ -58,10 +66,10 @@ void insert_in_order(std::uint64_t* elements, std::int64_t count, int low, std::
 
 // Few elements are sorted in place, and copied if `passes` is odd: the parts of one array must all end in the
 // same one of the two arrays.
-SortArrays sort_part(SortArrays arrays, std::int64_t count, int low, int bits, int passes) {
+SortArrays sort_part(SortArrays arrays, std::int64_t count, int low, int bits, int passes, const Stop& stop) {
   if (count > std::int64_t{std::numeric_limits<std::uint32_t>::max()})
-    return sort_digits<std::uint64_t>(arrays, count, low, bits, passes);
-  if (count > kFew) return sort_digits<std::uint32_t>(arrays, count, low, bits, passes);
+    return sort_digits<std::uint64_t>(arrays, count, low, bits, passes, stop);
+  if (count > kFew) return sort_digits<std::uint32_t>(arrays, count, low, bits, passes, stop);
   const std::uint64_t mask = bits == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << bits) - 1;
   insert_in_order(arrays.sorted, count, low, mask);
   if (passes % 2 == 0) return arrays;
@@ -72,7 +80,9 @@ SortArrays sort_part(SortArrays arrays, std::int64_t count, int low, int bits, i
 }  // namespace
 
 SortArrays sort_bits(SortArrays arrays, std::int64_t count, int low, int bits) {
-  return sort_part(arrays, count, low, bits, passes_for(bits, count));
+  const SortArrays result = sort_part(arrays, count, low, bits, passes_for(bits, count), Stop());
+  if (count > Stop::kGrain) throw_if_interrupted();
+  return result;
 }
 
 std::int64_t sort_counters(std::int64_t count) { return most_chunks(count) * kParts; }
@@ -86,12 +96,15 @@ SortArrays sort_bits(Context& context, SortArrays arrays, std::int64_t count, in
   // First a cut into kParts parts by the highest digit. Each chunk of the elements counts its digits; from
   // all counts follows where its elements of each digit go.
   const int rest = bits - kCutBits, shift = low + rest;
+  const Stop stop;
   const auto chunk_begin = [&](std::int64_t chunk) { return count * chunk / chunks; };
   parallel_for(context, chunks, 1, [&](std::int64_t chunk, std::int64_t) {
     std::int64_t* counter = counters + chunk * kParts;
     std::fill_n(counter, kParts, std::int64_t{0});
-    for (std::int64_t i = chunk_begin(chunk); i < chunk_begin(chunk + 1); ++i)
-      ++counter[elements[i] >> shift];
+    static_cast<void>(
+        stop.blocks(chunk_begin(chunk), chunk_begin(chunk + 1), [&](std::int64_t begin, std::int64_t end) {
+          for (std::int64_t i = begin; i < end; ++i) ++counter[elements[i] >> shift];
+        }));
   });
   std::int64_t sum = 0;
   for (std::int64_t part = 0; part < kParts; ++part)
@@ -99,8 +112,10 @@ SortArrays sort_bits(Context& context, SortArrays arrays, std::int64_t count, in
       sum += std::exchange(counters[chunk * kParts + part], sum);
   parallel_for(context, chunks, 1, [&](std::int64_t chunk, std::int64_t) {
     std::int64_t* next = counters + chunk * kParts;
-    for (std::int64_t i = chunk_begin(chunk); i < chunk_begin(chunk + 1); ++i)
-      cut[next[elements[i] >> shift]++] = elements[i];
+    static_cast<void>(
+        stop.blocks(chunk_begin(chunk), chunk_begin(chunk + 1), [&](std::int64_t begin, std::int64_t end) {
+          for (std::int64_t i = begin; i < end; ++i) cut[next[elements[i] >> shift]++] = elements[i];
+        }));
   });
 
   // Then the parts, by the other digits. The counters of the last chunk are now where each part ends.
@@ -109,7 +124,7 @@ SortArrays sort_bits(Context& context, SortArrays arrays, std::int64_t count, in
   parallel_for(context, kParts, 8, [&](std::int64_t first, std::int64_t last) {
     for (std::int64_t part = first; part < last; ++part) {
       const std::int64_t begin = part == 0 ? 0 : ends[part - 1], size = ends[part] - begin;
-      if (size > 0) sort_part({cut + begin, elements + begin}, size, low, rest, passes);
+      if (size > 0) sort_part({cut + begin, elements + begin}, size, low, rest, passes, stop);
     }
   });
   return passes % 2 == 0 ? SortArrays{cut, elements} : SortArrays{elements, cut};
@@ -117,10 +132,12 @@ SortArrays sort_bits(Context& context, SortArrays arrays, std::int64_t count, in
 
 SortArrays sort_keys(SortArrays arrays, std::int64_t count) {
   std::uint64_t any = 0, all = ~std::uint64_t{0};
-  for (std::int64_t i = 0; i < count; ++i) {
-    any |= arrays.sorted[i];
-    all &= arrays.sorted[i];
-  }
+  serial_for(0, count, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      any |= arrays.sorted[i];
+      all &= arrays.sorted[i];
+    }
+  });
   const std::uint64_t differing = any & ~all;
   if (differing == 0) return arrays;
   const int low = std::countr_zero(differing);

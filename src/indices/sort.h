@@ -2,9 +2,11 @@
 // the lower ones along.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "runtime/context.h"
+#include "runtime/interrupt.h"
 
 namespace turnout::core {
 
@@ -22,6 +24,16 @@ SortArrays sort_bits(SortArrays arrays, std::int64_t count, int low, int bits);
 std::int64_t sort_counters(std::int64_t count);
 SortArrays sort_bits(Context& context, SortArrays arrays, std::int64_t count, int low, int bits,
                      std::int64_t* counters);
+
+// std::sort for comparisons that take more than bits, on this thread.
+template <class T, class IsLess>
+void sort_by(T* begin, T* end, const IsLess& is_less) {
+  std::int64_t compared = 0;
+  std::sort(begin, end, [&](const T& a, const T& b) {
+    if (++compared % Stop::kGrain == 0) throw_if_interrupted();
+    return is_less(a, b);
+  });
+}
 
 // Ascending by all bits.
 SortArrays sort_keys(SortArrays arrays, std::int64_t count);

@@ -8,8 +8,8 @@
 #include <random>
 #include <vector>
 
-#include "fma_peak.h"
 #include "matrix/matrix.h"
+#include "simd/fma_peak.h"
 
 namespace {
 

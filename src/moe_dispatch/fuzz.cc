@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <vector>
 
 #include "fuzz.h"
@@ -60,6 +61,71 @@ void run(FuzzInput& in) {
   }
 }
 
+// The gradients of moe_dispatch_forward, of a routing [choices, samples]. Sums are exact, as above.
+template <class T, class Index>
+void run_gradients(FuzzInput& in, const reference::RoutingShape& shape, const std::vector<std::int64_t>& map,
+                   const std::vector<T>& tokens, const std::vector<T>& routed_rows,
+                   const std::vector<float>& gates, const std::vector<Index>& indices,
+                   const std::vector<std::int32_t>& locations, const MoeBuffers& buffers,
+                   std::int64_t hidden) {
+  const std::int64_t samples = shape.samples, choices = shape.choices;
+  std::vector<T> sums(tokens.size()), plain_sums(tokens.size());
+  std::vector<double> products(gates.size()), sizes(gates.size());
+  const float* no_gates = nullptr;
+  reference::gather_rows(shape, map, gates.data(), routed_rows.data(), sums.data(), hidden);
+  reference::gather_rows(shape, map, no_gates, routed_rows.data(), plain_sums.data(), hidden);
+  reference::dot_rows(shape, map, tokens.data(), routed_rows.data(), products.data(), sizes.data(), hidden);
+  const ConstTensor experts = view(indices.data(), {choices, samples});
+  const ConstTensor slots = view(locations.data(), {choices, samples});
+  const ConstTensor weights = view(gates.data(), {choices, samples});
+  const ConstTensor input = view(tokens.data(), {samples, hidden});
+  const ConstTensor dispatch = view(routed_rows.data(), {buffers.capacity * buffers.num_experts, hidden});
+  const bool is_gated = in.flag();
+  for (Isa isa : supported_isas()) {
+    Context context({.threads = 2, .isa = isa});
+    std::vector<T> grad_input(tokens.size(), T{7});
+    std::vector<float> grad_gates(gates.size(), 7);
+    const Tensor to_input = view(grad_input.data(), {samples, hidden});
+    const Tensor to_gates = view(grad_gates.data(), {choices, samples});
+    const auto require_products = [&] {
+      for (std::size_t q = 0; q < products.size(); ++q)
+        require(static_cast<double>(grad_gates[q]) == products[q]);
+    };
+    moe_dispatch_backward_data(context, is_gated ? &weights : nullptr, experts, slots, dispatch, to_input,
+                               buffers);
+    require(grad_input == (is_gated ? sums : plain_sums));
+    moe_dispatch_backward_gate(context, experts, slots, input, dispatch, to_gates, buffers);
+    require_products();
+    std::fill(grad_gates.begin(), grad_gates.end(), 7.0f);
+    moe_dispatch_backward(context, weights, experts, slots, input, dispatch, to_input, to_gates, buffers);
+    require(grad_input == sums);
+    require_products();
+  }
+}
+
+// Slots of experts in the order of tokens, or of their priorities, of which some are equal or NaN.
+template <class T, class Index>
+void run_locations(FuzzInput& in, const std::vector<Index>& indices, std::int64_t samples,
+                   std::int64_t choices, std::int64_t num_experts) {
+  const bool by_priority = in.flag();
+  std::vector<double> priority(static_cast<std::size_t>(samples));
+  for (double& p : priority)
+    p = in.one_in(9) ? std::numeric_limits<double>::quiet_NaN() : static_cast<double>(in.between(-3, 3));
+  std::vector<T> given(priority.begin(), priority.end());
+  std::vector<std::int32_t> expected(indices.size()), actual(indices.size(), 7);
+  std::vector<std::int64_t> expected_counts(static_cast<std::size_t>(num_experts)),
+      counts(expected_counts.size(), 7);
+  reference::moe_locations(indices.data(), by_priority ? priority.data() : nullptr, expected.data(),
+                           expected_counts.data(), samples, choices, num_experts);
+  const ConstTensor order = view(given.data(), {samples});
+  for (int threads : {1, 2}) {
+    Context context({.threads = threads});
+    moe_locations(context, view(indices.data(), {samples, choices}), by_priority ? &order : nullptr,
+                  view(actual.data(), {samples, choices}), view(counts.data(), {num_experts}), num_experts);
+    require(actual == expected && counts == expected_counts);
+  }
+}
+
 // Weighted sums, dot products and dispatch of a routing [samples, choices], and the order of its experts.
 template <class T, class Index>
 void run_movements(FuzzInput& in) {
@@ -108,7 +174,14 @@ void run_movements(FuzzInput& in) {
     moe_token_permute(context, view(tokens.data(), {samples, hidden}), experts,
                       Tensor(nullptr, dtype_of<T>, {0, hidden}), view(actual_order.data(), {routed}));
     if (actual_order != order) std::abort();
+    std::fill(actual_rows.begin(), actual_rows.end(), T{7});
+    moe_dispatch(context, view(tokens.data(), {samples, hidden}), experts, &slots, &weights,
+                 view(actual_rows.data(), {rows, hidden}), buffers);
+    require(actual_rows == scattered);
   }
+  run_gradients<T>(in, {samples, choices, true}, map, tokens, routed_rows, gates, indices, locations, buffers,
+                   hidden);
+  run_locations<T>(in, indices, samples, choices, buffers.num_experts);
 }
 
 }  // namespace

@@ -39,7 +39,7 @@ const std::uint64_t* rank_tokens(const ConstTensor& priority, Scratch& scratch) 
     const auto* from = static_cast<const double*>(priority.data);
     for (std::int64_t i = 0; i < samples; ++i) first[i] = descending_key<std::uint64_t>(from[i]);
     std::iota(second, second + samples, std::uint64_t{0});
-    std::sort(second, second + samples, [&](std::uint64_t a, std::uint64_t b) {
+    sort_by(second, second + samples, [&](std::uint64_t a, std::uint64_t b) {
       return first[a] != first[b] ? first[a] < first[b] : a < b;
     });
     return second;
@@ -47,10 +47,12 @@ const std::uint64_t* rank_tokens(const ConstTensor& priority, Scratch& scratch) 
   visit_float(priority.dtype, [&](auto type) {
     using T = typename decltype(type)::type;
     const auto* from = static_cast<const T*>(priority.data);
-    for (std::int64_t i = 0; i < samples; ++i) {
-      const auto number = static_cast<float>(to_float(from[i]));
-      first[i] = std::uint64_t{descending_key<std::uint32_t>(number)} << 32 | static_cast<std::uint64_t>(i);
-    }
+    serial_for(0, samples, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) {
+        const auto number = static_cast<float>(to_float(from[i]));
+        first[i] = std::uint64_t{descending_key<std::uint32_t>(number)} << 32 | static_cast<std::uint64_t>(i);
+      }
+    });
   });
   std::uint64_t* sorted = sort_bits(SortArrays{first, second}, samples, 32, 32).sorted;
   for (std::int64_t i = 0; i < samples; ++i) sorted[i] &= 0xFFFFFFFFu;
@@ -72,11 +74,13 @@ void moe_locations(const Frame& frame, const ConstTensor& indices, const ConstTe
   std::fill_n(next, num_experts, std::int64_t{0});
   rows::with_row_of(routing, [&](auto expert_of) {
     for (std::int64_t k = 0; k < routing.choices; ++k) {
-      for (std::int64_t p = 0; p < routing.tokens; ++p) {
-        const std::int64_t token = order == nullptr ? p : static_cast<std::int64_t>(order[p]);
-        const std::int64_t q = token * routing.choices + k, expert = expert_of(q);
-        to[q] = expert < 0 ? -1 : static_cast<std::int32_t>(next[expert]++);
-      }
+      serial_for(0, routing.tokens, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t p = begin; p < end; ++p) {
+          const std::int64_t token = order == nullptr ? p : static_cast<std::int64_t>(order[p]);
+          const std::int64_t q = token * routing.choices + k, expert = expert_of(q);
+          to[q] = expert < 0 ? -1 : static_cast<std::int32_t>(next[expert]++);
+        }
+      });
     }
   });
 }

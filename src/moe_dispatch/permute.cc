@@ -4,6 +4,7 @@
 
 #include "core/padding.h"
 #include "indices/indices.h"
+#include "indices/sort.h"
 #include "moe_dispatch/moe_dispatch.h"
 #include "moe_dispatch/signature.h"
 #include "moe_dispatch/views.h"
@@ -28,19 +29,25 @@ void sort_by_counting(const Index* experts, std::int64_t count, std::int64_t lea
         static_cast<std::uint64_t>(load_once(experts + q)) - static_cast<std::uint64_t>(least);
     return static_cast<std::int64_t>(std::min(offset, static_cast<std::uint64_t>(span - 1)));
   };
-  for (std::int64_t q = 0; q < count; ++q) ++starts[bin(q) + 1];
+  serial_for(0, count, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t q = begin; q < end; ++q) ++starts[bin(q) + 1];
+  });
   std::partial_sum(starts, starts + span + 1, starts);
-  for (std::int64_t q = 0; q < count; ++q) place[q] = static_cast<std::int32_t>(starts[bin(q)]++);
+  serial_for(0, count, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t q = begin; q < end; ++q) place[q] = static_cast<std::int32_t>(starts[bin(q)]++);
+  });
 }
 
 template <class Index>
 void sort_experts(Call& call, const Index* experts, std::int64_t count, std::int32_t* place) {
   std::int64_t least = load_once(experts), most = least;
-  for (std::int64_t q = 1; q < count; ++q) {
-    const std::int64_t expert = load_once(experts + q);
-    least = std::min(least, expert);
-    most = std::max(most, expert);
-  }
+  serial_for(1, count, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t q = begin; q < end; ++q) {
+      const std::int64_t expert = load_once(experts + q);
+      least = std::min(least, expert);
+      most = std::max(most, expert);
+    }
+  });
   const std::uint64_t span = static_cast<std::uint64_t>(most) - static_cast<std::uint64_t>(least);
   if (span < std::max(kCounted, static_cast<std::uint64_t>(count))) {
     const auto values = static_cast<std::int64_t>(span) + 1;
@@ -53,9 +60,11 @@ void sort_experts(Call& call, const Index* experts, std::int64_t count, std::int
   auto* order = scratch.take<std::int64_t>(count);
   for (std::int64_t q = 0; q < count; ++q) keys[q] = load_once(experts + q);
   std::iota(order, order + count, std::int64_t{0});
-  std::sort(order, order + count,
-            [&](std::int64_t a, std::int64_t b) { return keys[a] != keys[b] ? keys[a] < keys[b] : a < b; });
-  for (std::int64_t p = 0; p < count; ++p) place[order[p]] = static_cast<std::int32_t>(p);
+  sort_by(order, order + count,
+          [&](std::int64_t a, std::int64_t b) { return keys[a] != keys[b] ? keys[a] < keys[b] : a < b; });
+  serial_for(0, count, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t p = begin; p < end; ++p) place[order[p]] = static_cast<std::int32_t>(p);
+  });
 }
 
 }  // namespace

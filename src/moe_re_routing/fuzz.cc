@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <cstring>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "fuzz.h"
@@ -67,15 +68,70 @@ void run(FuzzInput& in) {
   }
 }
 
+// Chunks in any order, of which some are empty; a size or a position that is not legal is refused whole.
+template <class Index>
+void run_chunks(FuzzInput& in) {
+  const std::int64_t chunks = in.between(1, 12), hidden = in.between(1, 150);
+  std::vector<std::int64_t> sizes(static_cast<std::size_t>(chunks)), order(sizes.size());
+  for (std::int64_t& size : sizes) size = in.one_in(3) ? 0 : in.between(0, 6);
+  const std::int64_t rows = std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0});
+  std::iota(order.begin(), order.end(), std::int64_t{0});
+  for (std::int64_t i = chunks - 1; i > 0; --i)
+    std::swap(order[static_cast<std::size_t>(i)], order[static_cast<std::size_t>(in.between(0, i))]);
+  const bool with_probs = in.flag(), legal = !in.one_in(8);
+  std::vector<Index> given_sizes(sizes.begin(), sizes.end()), given_order(order.begin(), order.end());
+  if (!legal) {
+    Index& one = (in.flag() ? given_sizes : given_order)[static_cast<std::size_t>(in.between(0, chunks - 1))];
+    const Index before = one;
+    one = in.flag() ? in.value<Index>() : static_cast<Index>(in.between(-1, chunks));
+    if (one == before) return;
+  }
+  std::vector<std::uint8_t> input(static_cast<std::size_t>(rows * hidden)),
+      probs(static_cast<std::size_t>(rows));
+  for (auto* values : {&input, &probs})
+    for (std::uint8_t& v : *values) v = in.value<std::uint8_t>();
+  std::vector<std::uint8_t> expected(input.size(), 7), expected_probs(probs.size(), 7);
+  const auto define = [&](const auto& from, auto& to, std::int64_t width) {
+    reference::sort_chunks_by_idxs(reinterpret_cast<const char*>(from.data()), sizes.data(), order.data(),
+                                   chunks, width, reinterpret_cast<char*>(to.data()));
+  };
+  if (legal) define(input, expected, hidden);
+  if (legal && with_probs) define(probs, expected_probs, 1);
+  const ConstTensor from_probs = view(probs.data(), {rows});
+  for (Isa isa : supported_isas()) {
+    Context context({.threads = 2, .isa = isa});
+    std::vector<std::uint8_t> output(input.size(), 7), output_probs(probs.size(), 7);
+    const Tensor to_probs = view(output_probs.data(), {rows});
+    bool refused = false;
+    try {
+      sort_chunks_by_idxs(context, view(input.data(), {rows, hidden}), view(given_sizes.data(), {chunks}),
+                          view(given_order.data(), {chunks}), with_probs ? &from_probs : nullptr,
+                          view(output.data(), {rows, hidden}), with_probs ? &to_probs : nullptr);
+    } catch (const Error&) {
+      refused = true;
+    }
+    require(refused == !legal || rows == 0);
+    require(output == expected && output_probs == expected_probs);
+  }
+}
+
 }  // namespace
 }  // namespace turnout::test
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   turnout::test::FuzzInput in(data, size);
-  if (in.flag()) {
-    turnout::test::run<std::int32_t>(in);
-  } else {
-    turnout::test::run<std::int64_t>(in);
+  switch (in.between(0, 3)) {
+    case 0:
+      turnout::test::run<std::int32_t>(in);
+      break;
+    case 1:
+      turnout::test::run<std::int64_t>(in);
+      break;
+    case 2:
+      turnout::test::run_chunks<std::int32_t>(in);
+      break;
+    default:
+      turnout::test::run_chunks<std::int64_t>(in);
   }
   return 0;
 }

@@ -150,7 +150,7 @@ struct Engine {
       const std::int64_t item = wave.next_item.fetch_add(1, std::memory_order_relaxed);
       const std::int64_t batch_rows = wave.row_end - wave.row_begin;
       // The first item of a lattice is its first row, the others are strips.
-      if (item >= batch_rows * (wave.strips + 1)) return false;
+      if (item >= batch_rows * (wave.strips + 1) || lattice.stop.is_asked()) return false;
       s.row = wave.row_begin + item % batch_rows;
       s.strip = item / batch_rows - 1;
       s.box = box_of(lattice, s.row);

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "mutual_information/ring.h"
+#include "runtime/interrupt.h"
 #include "simd/isa.h"
 #include "turnout/tensor.h"
 
@@ -20,6 +21,7 @@ struct LatticeTask {
   const std::int64_t* boundary;  // a checked copy, which no other thread changes; nullptr: none
   DType dtype;                   // dtype of px, py and the gradients
   std::int64_t symbols, frames, columns;
+  Stop stop = {};  // once it is asked for, no strip is begun
 
   bool is_modified() const { return columns == frames; }
 };

@@ -49,7 +49,7 @@ void gradients(const BackwardTask& task, std::int64_t batch_row, const LatticeBo
   auto& ans_grad = static_cast<Real*>(task.ans_grad)[batch_row];
   const auto cell = [&](std::int64_t s, std::int64_t t) { return clamped(p[s * (lattice.frames + 1) + t]); };
 
-  for (std::int64_t s = box.s_end; s >= box.s_begin; --s) {
+  for (std::int64_t s = box.s_end; s >= box.s_begin && !lattice.stop.is_asked(); --s) {
     Real below_right = 0;  // g of the row below, one column further right
     for (std::int64_t t = box.t_end; t >= box.t_begin; --t) {
       const Real below = g[t];  // g of the row below; overwritten by this cell at the end

@@ -48,9 +48,9 @@ class LatticePlan {
       });
     const std::int64_t waves = (batch_ + rows_ - 1) / rows_;
     parallel_for(
-        context, waves, workers_ > 1 ? 1 : waves,
-        [&](std::int64_t begin, std::int64_t end, int worker) {
-          for (std::int64_t w = begin; w < end; ++w) run_wave(w, worker, [](const auto& work) { work(); });
+        context, waves, 1,
+        [&](std::int64_t w, std::int64_t, int worker) {
+          run_wave(w, worker, [](const auto& work) { work(); });
         },
         workers_);
   }

@@ -244,7 +244,7 @@ struct RowStrips {
     const std::int64_t rows = wave.row_end - wave.row_begin;
     for (;;) {
       const std::int64_t item = wave.next_item.fetch_add(1, std::memory_order_relaxed);
-      if (item >= rows * wave.strips) return;
+      if (item >= rows * wave.strips || lattice.stop.is_asked()) return;
       // Lattice by lattice, so that the threads work on consecutive strips of one lattice.
       const std::int64_t row = wave.row_begin + item / wave.strips, strip = item % wave.strips;
       const LatticeBox box = box_of(lattice, row);

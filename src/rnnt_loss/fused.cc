@@ -248,7 +248,7 @@ class FusedBackward {
       std::fill_n(am_sum, lattice.frames * width, Lane{0});
       std::fill_n(lm_sum, positions * width, Lane{0});
       const auto flush = [&](const Row* rows, std::int64_t count) {
-        add_tile(rows, count, tile, hidden_grad, sums, am_sum, lm_sum);
+        if (!stop_.is_asked()) add_tile(rows, count, tile, hidden_grad, sums, am_sum, lm_sum);
       };
       RowQueue queue(flush);
       const JointRange<Lane> range(shape_.joint, lattices_, b);
@@ -300,6 +300,7 @@ class FusedBackward {
   const Lattices& lattices_;
   const Lane* normalizer_;
   const void *px_grad_, *py_grad_;
+  const Stop stop_;
   Lane* packed_ = nullptr;
 };
 
@@ -326,13 +327,12 @@ void backward(Context& context, Call& call, const FusedShape& shape, const RnntJ
   auto* memory = scratch.take<std::byte>(static_cast<std::int64_t>(worker_bytes) * workers);
   call.chose("tiles of rows, in groups", workers);
   parallel_for(
-      context, groups, workers > 1 ? 1 : groups,
-      [&](std::int64_t begin, std::int64_t end, int worker) {
+      context, groups, 1,
+      [&](std::int64_t g, std::int64_t, int worker) {
         const FpEnvironment environment(Denormals::flushed);
-        for (std::int64_t g = begin; g < end; ++g)
-          plan.group(batch * g / groups, batch * (g + 1) / groups, sums + g * sum_size,
-                     memory + worker_bytes * static_cast<std::size_t>(worker),
-                     static_cast<T*>(to.am_grad.data), static_cast<T*>(to.lm_grad.data));
+        plan.group(batch * g / groups, batch * (g + 1) / groups, sums + g * sum_size,
+                   memory + worker_bytes * static_cast<std::size_t>(worker), static_cast<T*>(to.am_grad.data),
+                   static_cast<T*>(to.lm_grad.data));
       },
       workers);
   const auto add = joiner.rows().add(dtype_of<Lane>);

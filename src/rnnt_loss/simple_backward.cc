@@ -225,14 +225,14 @@ void rnnt_logprobs_simple_backward(const Frame& frame, const ConstTensor& lm, co
     auto* memory = scratch.take<std::byte>(static_cast<std::int64_t>(worker_bytes) * workers);
     call.chose("tiles of classes", workers);
     parallel_for(
-        context, batch, workers > 1 ? 1 : batch,
+        context, batch, shape.is_parallel() ? 1 : batch,
         [&](std::int64_t begin, std::int64_t end) {
           const FpEnvironment environment(Denormals::flushed);
           for (std::int64_t b = begin; b < end; ++b) plan.weigh(b);
         },
         workers);
     parallel_for(
-        context, batch * tiles, workers > 1 ? 1 : batch * tiles,
+        context, batch * tiles, shape.is_parallel() ? 1 : batch * tiles,
         [&](std::int64_t begin, std::int64_t end, int worker) {
           const FpEnvironment environment(Denormals::flushed);
           for (std::int64_t i = begin; i < end; ++i)

@@ -182,14 +182,14 @@ void rnnt_logprobs_simple_forward(const Frame& frame, const ConstTensor& lm, con
                                            static_cast<Lane*>(px.data), static_cast<Lane*>(py.data),
                                            static_cast<Lane*>(normalizer.data)};
     parallel_for(
-        context, rows, workers > 1 ? kTileFrames : rows,
+        context, rows, shape.is_parallel() ? kTileFrames : rows,
         [&](std::int64_t begin, std::int64_t end) {
           const FpEnvironment environment(Denormals::flushed);
           for (std::int64_t i = begin; i < end; ++i) plan.shift_row(operands, i);
         },
         workers);
     parallel_for(
-        context, batch * tiles, workers > 1 ? 1 : batch * tiles,
+        context, batch * tiles, shape.is_parallel() ? 1 : batch * tiles,
         [&](std::int64_t begin, std::int64_t end, int worker) {
           const FpEnvironment environment(Denormals::flushed);
           for (std::int64_t i = begin; i < end; ++i)

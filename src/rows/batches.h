@@ -6,6 +6,7 @@
 
 #include "core/padding.h"
 #include "rows/rows.h"
+#include "runtime/interrupt.h"
 
 namespace turnout::rows {
 
@@ -25,7 +26,9 @@ class Batches {
       : routing_(routing), row_of_(row_of) {
     if (map_bytes(routing) == 0) return;
     map_ = scratch.take<std::int64_t>(routing.routed());
-    fill(map_, 0, routing.tokens);
+    serial_for(0, routing.tokens, [&](std::int64_t begin, std::int64_t end) {
+      fill(map_ + begin * routing.choices, begin, end - begin);
+    });
   }
 
   // work(rows, token, count) for tokens [first, end), some at a time; rows[token][choice].

@@ -41,15 +41,19 @@ void move_in_order(const Move& m, const RowOf& row_of) {
 // how many rows have a writer.
 template <class RowOf>
 std::int64_t fill_last_writers(const Routing& r, const RowOf& row_of, std::int64_t* last, std::int64_t rows) {
-  std::fill_n(last, rows, std::int64_t{-1});
+  serial_for(0, rows, [&](std::int64_t begin, std::int64_t end) {
+    std::fill(last + begin, last + end, std::int64_t{-1});
+  });
   std::int64_t named = 0;
   for (std::int64_t k = 0; k < r.choices; ++k) {
-    for (std::int64_t t = 0; t < r.tokens; ++t) {
-      const std::int64_t row = row_of(t * r.layout.token + k * r.layout.choice);
-      if (row < 0) continue;
-      named += last[row] < 0;
-      last[row] = k * r.tokens + t;
-    }
+    serial_for(0, r.tokens, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t t = begin; t < end; ++t) {
+        const std::int64_t row = row_of(t * r.layout.token + k * r.layout.choice);
+        if (row < 0) continue;
+        named += last[row] < 0;
+        last[row] = k * r.tokens + t;
+      }
+    });
   }
   return named;
 }

@@ -108,6 +108,8 @@ bool check_and_log(Arguments& arguments) {
     if (arguments.check()) return true;
   } catch (const Error& error) {
     if (logged_lines() & kFailures) log_failure(error.what(), arguments.describe());
+    if (recorded() != Recorded::none)
+      CallFile(arguments, arguments.signature().op, Isa::best).end(error.what());
     throw;
   }
   if (logged_lines() & kSkippedCalls) log_skipped(arguments.signature().op, arguments.describe());
@@ -124,13 +126,17 @@ Call::Call(const Frame& frame, const Signature& signature, std::initializer_list
     start_ = std::chrono::steady_clock::now();
     described_ = frame_.caller == nullptr ? arguments_.describe() : frame_.caller->describe(arguments_);
   }
+  if (recorded() != Recorded::none)
+    file_ = std::make_unique<CallFile>(arguments_, called(), frame_.context.isa());
   check([&] { skipped_ = !arguments_.check(); });
 }
 
 Call::~Call() {
-  if (!watched_) return;
+  if (!watched_ && file_ == nullptr) return;
   try {
-    report(std::uncaught_exceptions() > exceptions_ ? "turnout: the call was given up" : nullptr);
+    const char* error = std::uncaught_exceptions() > exceptions_ ? "turnout: the call was given up" : nullptr;
+    if (file_ != nullptr) file_->end(error);
+    if (watched_) report(error);
   } catch (...) {  // a line that cannot be written is no reason to end the process
   }
 }
@@ -151,12 +157,17 @@ Scratch Call::lease(std::size_t bytes) {
 void Call::fail(const Error& error) {
   const Error named(error.code(),
                     frame_.caller == nullptr ? error.what() : frame_.caller->in_own_words(error.what()));
+  if (const auto file = std::exchange(file_, nullptr)) file->end(named.what());
   if (std::exchange(watched_, false)) report(named.what());  // one line per call
   throw named;
 }
 
+std::string_view Call::called() const {
+  return frame_.caller == nullptr ? arguments_.signature().op : frame_.caller->op();
+}
+
 void Call::report(const char* error) {
-  const std::string op(frame_.caller == nullptr ? arguments_.signature().op : frame_.caller->op());
+  const std::string op(called());
   const std::chrono::duration<double, std::micro> spent = std::chrono::steady_clock::now() - start_;
   const Isa isa = frame_.context.isa();
   const CallRecord record{op.c_str(),   described_.c_str(),

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <exception>
 #include <initializer_list>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -12,6 +13,7 @@
 #include "core/check.h"
 #include "runtime/context.h"
 #include "runtime/frame.h"
+#include "runtime/record.h"
 
 namespace turnout::core {
 
@@ -56,8 +58,9 @@ class Call {
   }
 
  private:
-  // Logs the error and throws it again, with the names of the caller.
+  // Logs and records the error, and throws it again, with the names of the caller.
   [[noreturn]] void fail(const Error& error);
+  std::string_view called() const;  // the name of the function that was called
   void report(const char* error);
 
   const Frame frame_;
@@ -70,7 +73,8 @@ class Call {
   bool uses_dl_ = false;
   std::size_t scratch_bytes_ = 0;
   std::optional<Scratch> scratch_;
-  std::string described_;  // if watched; made by the constructor, which the slots do not outlive
+  std::unique_ptr<CallFile> file_;  // if the call is recorded
+  std::string described_;           // if watched; made by the constructor, which the slots do not outlive
   std::chrono::steady_clock::time_point start_;
 };
 
@@ -89,8 +93,8 @@ void set_default_log(unsigned lines);
 // Arguments::describe().
 void log_failure(const char* sentence, const std::string& arguments);
 void log_skipped(std::string_view op, const std::string& arguments);
-// Arguments::check() of such a door. The operator behind the door writes the log line of a call that gets
-// that far; a call that ends here is logged here.
+// Arguments::check() of such a door. The operator behind the door logs and records a call that gets that far;
+// a call that ends here is logged here, and recorded if it fails.
 bool check_and_log(Arguments& arguments);
 
 }  // namespace turnout::core

@@ -11,6 +11,7 @@
 
 #include "runtime/call.h"
 #include "runtime/parallel.h"
+#include "runtime/record.h"
 #include "simd/isa.h"
 #include "turnout/error.h"
 
@@ -20,6 +21,7 @@ Executor::~Executor() = default;
 
 Context::Context(const Options& options) : state_(new State) {
   core::check_log_environment();
+  core::check_record_environment();
   state_->isa = core::resolve_isa(options.isa);
   state_->executor = options.executor;
   set_threads(options.threads);

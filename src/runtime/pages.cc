@@ -1,3 +1,4 @@
+// Memory in whole pages, from the system and back.
 #include "runtime/pages.h"
 
 #include <sys/mman.h>

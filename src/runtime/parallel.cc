@@ -13,6 +13,7 @@
 #include <string>
 #include <thread>
 
+#include "runtime/cpu_quota.h"
 #include "runtime/thread_pointer.h"
 #include "turnout/error.h"
 
@@ -74,7 +75,14 @@ class Pool {
     // The last range of a worker usually ends within microseconds of ours.
     spin_until([&] { return job.unfinished.load(std::memory_order_acquire) == 0; });
     lock.lock();
-    job.done.wait(lock, [&] { return job.inside == 0; });
+    const auto is_done = [&] { return job.inside == 0; };
+    Interruption* const stop = Interruption::of_this_thread();
+    if (stop == nullptr) return job.done.wait(lock, is_done);
+    while (!job.done.wait_for(lock, Interruption::kInterval, is_done)) {  // a worker has a long range
+      lock.unlock();
+      stop->look();
+      lock.lock();
+    }
   }
 
  private:
@@ -179,8 +187,11 @@ int automatic_threads() {
   }
   cpu_set_t cpus;
   CPU_ZERO(&cpus);
-  if (sched_getaffinity(0, sizeof(cpus), &cpus) == 0) return std::clamp(CPU_COUNT(&cpus), 1, kMaxThreads);
-  return std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, kMaxThreads);
+  const int allowed = sched_getaffinity(0, sizeof(cpus), &cpus) == 0
+                          ? CPU_COUNT(&cpus)
+                          : static_cast<int>(std::thread::hardware_concurrency());
+  const int quota = cpu_quota();
+  return std::clamp(quota > 0 ? std::min(allowed, quota) : allowed, 1, kMaxThreads);
 }
 
 void run_on_pool(int threads, void (*work)(void*), void* argument) {

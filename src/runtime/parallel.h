@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "runtime/context.h"
+#include "runtime/interrupt.h"
 #include "simd/fp_environment.h"
 
 namespace turnout::core {
@@ -17,7 +18,8 @@ inline constexpr int kMaxThreads = 1024;
 // moves about a megabyte.
 inline constexpr std::int64_t kParallelBytes = std::int64_t{3} << 19;
 
-int automatic_threads();  // TURNOUT_NUM_THREADS, or the CPUs this process may use
+// TURNOUT_NUM_THREADS, or the CPUs this process may use: by its affinity mask and the quota of its container.
+int automatic_threads();
 
 // Runs work(argument) on the calling thread and on up to threads - 1 workers of the process-wide pool. If no
 // thread can be started, there are fewer workers.
@@ -43,7 +45,7 @@ class InsideParallel {
 // thread that loses its core delays one range. A parallel_for inside a body runs inline. body must not throw.
 // It may also be body(begin, end, worker), where workers that run at the same time have different numbers
 // below `limit`. The caller has memory for `limit` workers; the context's number of threads may change at any
-// time.
+// time. Throws Interrupted, when no range runs any more, if the call is to end early.
 template <class Body>
 void parallel_for(Context& context, std::int64_t n, std::int64_t grain, const Body& body,
                   int limit = kMaxThreads) {
@@ -53,6 +55,7 @@ void parallel_for(Context& context, std::int64_t n, std::int64_t grain, const Bo
     std::int64_t n, grain;
     int limit;
     const Body* body;
+    Interruption* stop;
 
     static void work(void* argument) noexcept {
       auto& job = *static_cast<Job*>(argument);
@@ -61,7 +64,7 @@ void parallel_for(Context& context, std::int64_t n, std::int64_t grain, const Bo
       if (worker >= job.limit) return;
       for (;;) {
         const std::int64_t begin = job.next.fetch_add(job.grain, std::memory_order_relaxed);
-        if (begin >= job.n) return;
+        if (begin >= job.n || (begin > 0 && job.stop != nullptr && job.stop->look())) return;
         const std::int64_t end = std::min(begin + job.grain, job.n);
         if constexpr (std::is_invocable_v<const Body&, std::int64_t, std::int64_t, int>) {
           (*job.body)(begin, end, worker);
@@ -77,19 +80,25 @@ void parallel_for(Context& context, std::int64_t n, std::int64_t grain, const Bo
   job.grain = std::max<std::int64_t>(grain, 1);
   job.limit = limit;
   job.body = &body;
+  job.stop = Interruption::of_this_thread();
+  const Interruption::Ranges interruptible(job.stop);
 
   const std::int64_t ranges = (n - 1) / job.grain + 1;
   const auto threads =
       static_cast<int>(std::min({std::int64_t{context.threads()}, std::int64_t{limit}, ranges}));
-  if (threads <= 1) return Job::work(&job);
-  const InsideParallel mark;
-  if (!mark.is_marked()) {
-    Job::work(&job);
-  } else if (Executor* executor = context.state().executor) {
-    executor->run(threads, &Job::work, &job);
-  } else {
-    run_on_pool(threads, &Job::work, &job);
-  }
+  const auto run = [&] {
+    if (threads <= 1) return Job::work(&job);
+    const InsideParallel mark;
+    if (!mark.is_marked()) {
+      Job::work(&job);
+    } else if (Executor* executor = context.state().executor) {
+      executor->run(threads, &Job::work, &job);
+    } else {
+      run_on_pool(threads, &Job::work, &job);
+    }
+  };
+  run();
+  interruptible.finish();
 }
 
 }  // namespace turnout::core

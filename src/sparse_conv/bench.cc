@@ -12,7 +12,7 @@
 #include <set>
 #include <vector>
 
-#include "fma_peak.h"
+#include "simd/fma_peak.h"
 #include "turnout/turnout.h"
 
 namespace {

@@ -1,12 +1,12 @@
 // What a call does beside finding pairs: defaults, room for outputs, two steps, and its sentences.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
-#include <thread>
-
 #include <limits>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "sparse_conv/test_cases.h"
@@ -132,6 +132,35 @@ TEST(IndicePairsCalls, ParametersThatDoNotFitAreNamed) {
     EXPECT_EQ(error.code(), ErrorCode::bad_param);
     EXPECT_STREQ(error.what(), "Dims: 5 values, expected at most 4");
   }
+}
+
+// One integer stands for every dimension, as in Python; a list is taken as it is.
+TEST(IndicePairsCalls, OneIntegerForAllDimensions) {
+  const std::vector<std::int32_t> indices = {0, 1, 1, 1, 0, 2, 1, 3};
+  const std::size_t three = 3;
+  const IndicePairsParams lists{.spatial_shape = {5, 6, 7},
+                                .kernel_size = {3, 3, 3},
+                                .stride = {2, 2, 2},
+                                .padding = {1, 1, 1},
+                                .dilation = {1, 1, 1}};
+  const IndicePairsParams integers{
+      .spatial_shape = {5, 6, 7}, .kernel_size = three, .stride = 2, .padding = 1, .dilation = 1};
+  for (int d = 0; d < 3; ++d)
+    EXPECT_EQ(indice_pairs_output_shape(integers)[d], indice_pairs_output_shape(lists)[d]);
+  Results<std::int32_t> expected(16, 3, 27, 2), actual(16, 3, 27, 2);
+  const auto run = [&](Results<std::int32_t>& results, const IndicePairsParams& p) {
+    return get_indice_pairs(view(indices, {2, 4}), results.out_view(), results.pairs_view(),
+                            results.num_view(), p);
+  };
+  EXPECT_EQ(run(actual, integers), run(expected, lists));
+  const auto same = [](auto& a, auto& b) { return std::equal(a.data(), a.data() + a.size(), b.data()); };
+  EXPECT_TRUE(same(actual.out, expected.out));
+  EXPECT_TRUE(same(actual.pairs, expected.pairs));
+  EXPECT_TRUE(same(actual.num, expected.num));
+  EXPECT_EQ(sentence_of<std::int32_t>({0, 0, 0}, 3, {.spatial_shape = {4, 4}, .kernel_size = {3}}),
+            "get_indice_pairs: kernel_size has 1 elements, expected dims = 2");
+  EXPECT_EQ(sentence_of<std::int32_t>({0, 0, 0}, 3, {.spatial_shape = {4, 4}, .kernel_size = 0}),
+            "get_indice_pairs: kernel_size[0] is 0, expected 1 .. 2147483647");
 }
 
 // The number of threads may change while a call runs: what a call decided stays as it was.

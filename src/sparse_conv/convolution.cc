@@ -79,17 +79,17 @@ std::size_t ConvolutionPlan<Lane>::scratch_bytes() const {
 template <class Lane>
 void ConvolutionPlan<Lane>::pack(Context& context, const ConvolutionOperands& operands) {
   const std::int64_t size = kernels_.packed_size(shape_.depth, shape_.columns);
-  const std::int64_t grain = threads_ == 1 ? pairs_.offsets : 1;
-  parallel_for(context, pairs_.offsets, grain, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t k = begin; k < end; ++k) {
-      if (pairs_.counts[k] == 0 && !kept_) continue;  // a kept index may have it even so
-      const auto* from = static_cast<const std::byte*>(operands.filters) +
-                         k * operands.offset_stride * size_of(shape_.dtype);
-      kernels_.pack(
-          {from, shape_.dtype, shape_.depth, shape_.columns, operands.depth_stride, operands.column_stride},
-          packed_ + k * size);
-    }
-  });
+  parallel_for(
+      context, pairs_.offsets, 1,
+      [&](std::int64_t k, std::int64_t) {
+        if (pairs_.counts[k] == 0 && !kept_) return;  // a kept index may have it even so
+        const auto* from = static_cast<const std::byte*>(operands.filters) +
+                           k * operands.offset_stride * size_of(shape_.dtype);
+        kernels_.pack(
+            {from, shape_.dtype, shape_.depth, shape_.columns, operands.depth_stride, operands.column_stride},
+            packed_ + k * size);
+      },
+      threads_);
   if (operands.bias != nullptr)
     kernels_.widen(&operands.bias, shape_.dtype, 1, shape_.columns, bias_, padded_columns_);
 }
@@ -162,12 +162,12 @@ void ConvolutionPlan<Lane>::run(Context& context, Call& call, std::string_view o
   pack(context, operands);
   const std::int64_t blocks = PairsByRow{pairs_.to_rows, block_bits_}.blocks();
   parallel_for(
-      context, blocks, threads_ == 1 ? blocks : 1,
-      [&](std::int64_t begin, std::int64_t end, int number) {
+      context, blocks, 1,
+      [&](std::int64_t block, std::int64_t, int number) {
         std::byte* own = memory + static_cast<std::size_t>(number) * worker_bytes;
         const Worker worker{reinterpret_cast<Lane*>(own),
                             reinterpret_cast<Lane*>(own + array_bytes<Lane>(sums))};
-        for (std::int64_t block = begin; block < end; ++block) add_block(block, operands, worker);
+        add_block(block, operands, worker);
       },
       threads_);
 }

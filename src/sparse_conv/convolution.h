@@ -7,6 +7,7 @@
 
 #include "matrix/matrix.h"
 #include "runtime/call.h"
+#include "runtime/interrupt.h"
 #include "sparse_conv/kept_index.h"
 #include "sparse_conv/pair_lists.h"
 
@@ -94,6 +95,7 @@ class FilterGradientPlan {
   const matrix::Kernels<Lane>& kernels_;
   const std::int64_t padded_columns_;
   const int threads_;
+  const Stop stop_;
   std::int64_t groups_, slices_;  // of offsets, of rows of the result
   Lane* sums_ = nullptr;          // [offsets, depth, padded_columns]
 };

@@ -129,6 +129,7 @@ void FilterGradientPlan<Lane>::sum_task(const Task& task, const Operands& operan
   }
   for (std::int64_t step = 0; step < steps; ++step) {
     for (std::int64_t k = task.first; k < task.last; ++k) {
+      if (stop_.is_asked()) return;
       const std::int64_t chunks = chunks_of(pairs_.counts[k]);
       for (std::int64_t c = chunks * step / steps; c < chunks * (step + 1) / steps; ++c)
         add_chunk(k, c, task, operands, worker);
@@ -151,12 +152,12 @@ void FilterGradientPlan<Lane>::run(Context& context, const Operands& operands, S
   const std::size_t with_bytes = widens ? array_bytes<Lane>(kBatch * shape_.columns) : 0;
   const std::int64_t tasks = groups_ * slices_;
   parallel_for(
-      context, tasks, threads_ == 1 ? tasks : 1,
-      [&](std::int64_t begin, std::int64_t end, int number) {
+      context, tasks, 1,
+      [&](std::int64_t i, std::int64_t, int number) {
         std::byte* own = memory + static_cast<std::size_t>(number) * (sum_bytes + from_bytes + with_bytes);
         const Worker worker{reinterpret_cast<Lane*>(own), reinterpret_cast<Lane*>(own + sum_bytes),
                             reinterpret_cast<Lane*>(own + sum_bytes + from_bytes)};
-        for (std::int64_t i = begin; i < end; ++i) sum_task(task(i), operands, worker);
+        sum_task(task(i), operands, worker);
       },
       threads_);
 }

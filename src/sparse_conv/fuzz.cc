@@ -1,6 +1,8 @@
 // Differential fuzzer: any geometry and any sites, any pairs; a legal call equals the definition on every
 // instruction set, a site or a pair out of range is refused whole.
+#include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "fuzz.h"
@@ -88,6 +90,38 @@ void run(FuzzInput& in) {
   }
 }
 
+// Any pairs of rows, as lists and as the operators take them; inverse: with inputs and outputs exchanged.
+template <class Index>
+struct FuzzedPairs {
+  reference::Pairs lists;
+  std::vector<std::int32_t> entries;
+  std::vector<Index> num;
+
+  FuzzedPairs(FuzzInput& in, std::int64_t offsets, std::int64_t columns, std::int64_t rows,
+              std::int64_t out_rows, bool inverse)
+      : entries(static_cast<std::size_t>(offsets * 2 * columns), -1) {
+    for (std::int64_t k = 0; k < offsets; ++k) {
+      lists.in.emplace_back();
+      lists.out.emplace_back();
+      const std::int64_t count = rows == 0 || out_rows == 0 ? 0 : in.between(0, columns);
+      for (std::int64_t j = 0; j < count; ++j) {
+        lists.in.back().push_back(static_cast<std::int32_t>(in.between(0, rows - 1)));
+        lists.out.back().push_back(static_cast<std::int32_t>(in.between(0, out_rows - 1)));
+        entries[static_cast<std::size_t>((2 * k + inverse) * columns + j)] = lists.in.back().back();
+        entries[static_cast<std::size_t>((2 * k + !inverse) * columns + j)] = lists.out.back().back();
+      }
+      num.push_back(static_cast<Index>(count));
+    }
+  }
+};
+
+// Rows of small integers, so that all sums are exact.
+reference::Rows<float> small_numbers(std::int64_t rows, std::int64_t width) {
+  reference::Rows<float> made(static_cast<std::size_t>(rows), static_cast<std::size_t>(width));
+  for (std::size_t i = 0; i < made.values.size(); ++i) made.values[i] = static_cast<float>(i * 37 % 17) - 8;
+  return made;
+}
+
 // Convolutions along any pairs. SSE4 rounds products, so numbers are small integers: all sums are exact.
 template <class Index>
 void run_convolution(FuzzInput& in) {
@@ -96,21 +130,8 @@ void run_convolution(FuzzInput& in) {
                      out_channels = in.between(0, 35);
   const IndiceConvolutionParams params{.inverse = in.flag(), .subm = rows == out_rows && in.flag()};
   const int threads = static_cast<int>(in.between(1, 3));
-  reference::Pairs given;
-  std::vector<std::int32_t> entries(static_cast<std::size_t>(offsets * 2 * columns), -1);
-  std::vector<Index> num;
-  for (std::int64_t k = 0; k < offsets; ++k) {
-    given.in.emplace_back();
-    given.out.emplace_back();
-    const std::int64_t count = rows == 0 || out_rows == 0 ? 0 : in.between(0, columns);
-    for (std::int64_t j = 0; j < count; ++j) {
-      given.in.back().push_back(static_cast<std::int32_t>(in.between(0, rows - 1)));
-      given.out.back().push_back(static_cast<std::int32_t>(in.between(0, out_rows - 1)));
-      entries[static_cast<std::size_t>((2 * k + params.inverse) * columns + j)] = given.in.back().back();
-      entries[static_cast<std::size_t>((2 * k + !params.inverse) * columns + j)] = given.out.back().back();
-    }
-    num.push_back(static_cast<Index>(count));
-  }
+  FuzzedPairs<Index> made(in, offsets, columns, rows, out_rows, params.inverse);
+  auto& [given, entries, num] = made;
   std::size_t centre = 0;
   for (std::size_t k = 1; k < num.size(); ++k)
     if (num[k] > num[centre]) centre = k;
@@ -129,13 +150,8 @@ void run_convolution(FuzzInput& in) {
       legal = params.subm && k == centre;
     }
   }
-  const auto numbers = [&](std::int64_t n, std::int64_t width) {
-    reference::Rows<float> made(static_cast<std::size_t>(n), static_cast<std::size_t>(width));
-    for (std::size_t i = 0; i < made.values.size(); ++i) made.values[i] = static_cast<float>(i * 37 % 17) - 8;
-    return made;
-  };
-  const auto features = numbers(rows, channels), grad = numbers(out_rows, out_channels);
-  const auto filters = numbers(offsets * channels, out_channels), bias = numbers(1, out_channels);
+  const auto features = small_numbers(rows, channels), grad = small_numbers(out_rows, out_channels);
+  const auto filters = small_numbers(offsets * channels, out_channels), bias = small_numbers(1, out_channels);
   const reference::Pairs pairs =
       params.subm && offsets > 0 ? reference::with_centre(given, static_cast<std::size_t>(rows)) : given;
   const ConstTensor pairs_view = view(entries.data(), {offsets, 2, columns}),
@@ -171,17 +187,17 @@ void run_convolution(FuzzInput& in) {
             });
     // Along a kept index, which may have a word that is not right: refused, or the sum of other pairs.
     std::vector<std::int64_t> index;
-    bool made = true;
+    bool is_made = true;
     try {
       const IndiceConvolutionIndex by_row(context, pairs_view, num_view,
                                           {rows, out_rows, params.inverse, params.subm});
       index.resize(static_cast<std::size_t>(by_row.size()));
       by_row.write(view(index.data(), {by_row.size()}));
     } catch (const Error&) {
-      made = false;
+      is_made = false;
     }
-    require(made == legal);
-    if (made) {
+    require(is_made == legal);
+    if (is_made) {
       const bool corrupt = in.one_in(4);
       if (corrupt)
         index[static_cast<std::size_t>(in.between(0, static_cast<std::int64_t>(index.size()) - 1))] ^=
@@ -206,6 +222,56 @@ void run_convolution(FuzzInput& in) {
   }
 }
 
+// Pooling along any pairs, of which one may be out of range.
+template <class Index>
+void run_pool(FuzzInput& in) {
+  const std::int64_t offsets = in.between(1, 5), rows = in.between(1, 40), out_rows = in.between(1, 40);
+  const std::int64_t columns = in.between(0, 30), channels = in.between(1, 35);
+  FuzzedPairs<Index> made(in, offsets, columns, rows, out_rows, false);
+  auto& [pairs, entries, num] = made;
+  const auto k = static_cast<std::size_t>(in.between(0, offsets - 1));
+  const bool legal = !in.one_in(6) || num[k] == 0;
+  if (!legal) {
+    const std::int64_t side = in.between(0, 1), j = in.between(0, static_cast<std::int64_t>(num[k]) - 1);
+    entries[static_cast<std::size_t>((2 * static_cast<std::int64_t>(k) + side) * columns + j)] =
+        in.flag() ? -1 : static_cast<std::int32_t>(side == 0 ? rows : out_rows);
+  }
+  const auto features = small_numbers(rows, channels), grad = small_numbers(out_rows, channels);
+  const PoolInit init = in.flag() ? PoolInit::zero : PoolInit::lowest;
+  const auto most = reference::indice_max_pool_forward(
+      features, pairs, static_cast<std::size_t>(out_rows),
+      init == PoolInit::zero ? 0.0f : std::numeric_limits<float>::lowest());
+  const ConstTensor pairs_view = view(entries.data(), {offsets, 2, columns}),
+                    num_view = view(num.data(), {offsets});
+  const ConstTensor x = view(features.values.data(), {rows, channels}),
+                    y = view(most.values.data(), {out_rows, channels}),
+                    dy = view(grad.values.data(), {out_rows, channels});
+  const int threads = static_cast<int>(in.between(1, 3));
+  for (Isa isa : supported_isas()) {
+    Context context({.threads = threads, .isa = isa});
+    const auto compare = [&](const reference::Rows<float>& expected, const auto& call) {
+      const auto height = static_cast<std::int64_t>(expected.count());
+      std::vector<float> actual(expected.values.size(), 7);
+      bool refused = false;
+      try {
+        call(view(actual.data(), {height, channels}));
+      } catch (const Error&) {
+        refused = true;
+      }
+      require(refused == !legal);
+      require(actual == (refused ? std::vector<float>(actual.size(), 7) : expected.values));
+    };
+    compare(most,
+            [&](const Tensor& to) { indice_max_pool_forward(context, x, pairs_view, num_view, to, init); });
+    compare(reference::indice_max_pool_backward(features, most, grad, pairs),
+            [&](const Tensor& to) { indice_max_pool_backward(context, x, y, dy, pairs_view, num_view, to); });
+    compare(reference::indice_avg_pool_forward(features, pairs, static_cast<std::size_t>(out_rows)),
+            [&](const Tensor& to) { indice_avg_pool_forward(context, x, pairs_view, num_view, to); });
+    compare(reference::indice_avg_pool_backward(grad, pairs, static_cast<std::size_t>(rows)),
+            [&](const Tensor& to) { indice_avg_pool_backward(context, dy, pairs_view, num_view, to); });
+  }
+}
+
 // Pooling of whole batch elements. Features are small integers, so that all sums are exact.
 template <class Index>
 void run_global_pool(FuzzInput& in) {
@@ -227,11 +293,11 @@ void run_global_pool(FuzzInput& in) {
   const ConstTensor x = view(features.values.data(), {rows, channels});
   const ConstTensor sites = view(indices.data(), {rows, columns});
   Context context({.threads = threads});
-  const auto compare = [&](const auto& operate, const auto& define) {
-    std::vector<float> out(static_cast<std::size_t>(batches * channels), 7);
+  const auto compare = [&](std::int64_t height, const auto& operate, const auto& define) {
+    std::vector<float> out(static_cast<std::size_t>(height * channels), 7);
     const std::vector<float> untouched = out;
     try {
-      operate(view(out.data(), {batches, channels}));
+      operate(view(out.data(), {height, channels}));
       require(legal || out.empty());
       if (legal) require(out == define().values);
     } catch (const Error&) {
@@ -239,10 +305,23 @@ void run_global_pool(FuzzInput& in) {
     }
   };
   const auto size = static_cast<std::size_t>(batches);
-  compare([&](const Tensor& out) { global_max_pool_forward(context, x, sites, out); },
-          [&] { return reference::global_max_pool_forward(features, numbers, size); });
-  compare([&](const Tensor& out) { global_avg_pool_forward(context, x, sites, out); },
-          [&] { return reference::global_avg_pool_forward(features, numbers, size); });
+  const auto most =
+      legal ? reference::global_max_pool_forward(features, numbers, size) : small_numbers(batches, channels);
+  const auto grad = small_numbers(batches, channels);
+  const ConstTensor y = view(most.values.data(), {batches, channels}),
+                    dy = view(grad.values.data(), {batches, channels});
+  compare(
+      batches, [&](const Tensor& out) { global_max_pool_forward(context, x, sites, out); },
+      [&] { return most; });
+  compare(
+      batches, [&](const Tensor& out) { global_avg_pool_forward(context, x, sites, out); },
+      [&] { return reference::global_avg_pool_forward(features, numbers, size); });
+  compare(
+      rows, [&](const Tensor& out) { global_max_pool_backward(context, x, y, dy, sites, out); },
+      [&] { return reference::global_max_pool_backward(features, most, grad, numbers); });
+  compare(
+      rows, [&](const Tensor& out) { global_avg_pool_backward(context, dy, sites, out); },
+      [&] { return reference::global_avg_pool_backward(grad, numbers); });
 }
 
 }  // namespace
@@ -254,6 +333,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const bool is_pairs = in.flag(), is_narrow = in.flag();
   if (is_pairs) {
     is_narrow ? run<std::int32_t>(in) : run<std::int64_t>(in);
+  } else if (in.one_in(3)) {
+    is_narrow ? run_pool<std::int32_t>(in) : run_pool<std::int64_t>(in);
   } else if (in.one_in(4)) {
     is_narrow ? run_global_pool<std::int32_t>(in) : run_global_pool<std::int64_t>(in);
   } else {

@@ -16,7 +16,8 @@ namespace {
 // Rows that are summed on their own before they are added to the total, as in the gradient of filters: the
 // error of a mean does not grow with the number of rows. Part of the definition.
 constexpr std::int64_t kChunk = 512;
-constexpr std::int64_t kSlice = 16;  // channels: threads do not write to the same cache line
+constexpr std::int64_t kSlice = 16;       // channels: threads do not write to the same cache line
+constexpr std::int64_t kMostRows = 4096;  // of a range, and between looks whether the call is to end
 
 // The batch number of each row, checked and copied: the caller's may change while the call runs.
 class Batches {
@@ -34,12 +35,14 @@ class Batches {
     call.check([&] {
       visit_index(indices.dtype, [&](auto type) {
         const auto* given = static_cast<const typename decltype(type)::type*>(indices.data);
-        for (std::int64_t row = 0; row < rows_; ++row) {
-          const std::int64_t number = given[row * columns];
-          if (!in_range(number, size_)) refuse(op, row, number);
-          numbers[row] = static_cast<std::int32_t>(number);
-          ++counts[number];
-        }
+        serial_for(0, rows_, [&](std::int64_t begin, std::int64_t end) {
+          for (std::int64_t row = begin; row < end; ++row) {
+            const std::int64_t number = given[row * columns];
+            if (!in_range(number, size_)) refuse(op, row, number);
+            numbers[row] = static_cast<std::int32_t>(number);
+            ++counts[number];
+          }
+        });
       });
     });
     numbers_ = numbers;
@@ -134,6 +137,7 @@ class GlobalPoolPlan {
 
   void maximum(std::int64_t first, std::int64_t count, Lane* wide) const {
     for (std::int64_t row = 0; row < batches_.rows(); ++row) {
+      if (row % kMostRows == 0 && stop_.is_asked()) return;
       const Lane* in = features_(row, first, count, wide);
       Lane* to = totals_ + batches_[row] * channels_ + first;
       for (std::int64_t c = 0; c < count; ++c) to[c] = in[c] > to[c] ? in[c] : to[c];
@@ -148,6 +152,7 @@ class GlobalPoolPlan {
     };
     std::fill_n(seen, batches_.size(), 0);
     for (std::int64_t row = 0; row < batches_.rows(); ++row) {
+      if (row % kMostRows == 0 && stop_.is_asked()) return;
       const std::int64_t batch = batches_[row];
       const Lane* in = features_(row, first, count, wide);
       Lane* to = partial_ + batch * channels_ + first;
@@ -173,6 +178,7 @@ class GlobalPoolPlan {
 
   const Reduction reduction_;
   const LaneRows<Lane> features_;
+  const Stop stop_;
   Batches batches_;
   const std::int64_t channels_, slices_;
   Lane *totals_ = nullptr, *partial_ = nullptr;  // [batch_size, channels]
@@ -194,7 +200,7 @@ void pool(const Frame& frame, const Signature& op, const ConstTensor& features, 
 // Calls f(begin, end, number) for ranges of rows; `number` is that of the thread.
 template <class F>
 void for_rows(Context& context, int threads, std::int64_t rows, const F& f) {
-  const std::int64_t grain = threads == 1 ? rows : std::max<std::int64_t>(1, rows / (4 * threads));
+  const std::int64_t grain = std::clamp<std::int64_t>(rows / (4 * threads), 1, kMostRows);
   parallel_for(context, rows, grain, f, threads);
 }
 int threads_for(const Context& context, const Tensor& rows) {

@@ -127,7 +127,10 @@ bool all_in_range(const ConstTensor& indices, const std::int64_t* limits) {
   visit_dims(static_cast<int>(indices.shape[1]) - 1, [&](auto dims) {
     visit_index(indices.dtype, [&](auto type) {
       const auto* data = static_cast<const typename decltype(type)::type*>(indices.data);
-      fits = columns_in_range<dims() + 1>(data, indices.shape[0], limits);
+      fits = true;
+      serial_for(0, indices.shape[0], [&](std::int64_t begin, std::int64_t end) {
+        fits &= columns_in_range<dims() + 1>(data + begin * (dims() + 1), end - begin, limits);
+      });
     });
   });
   return fits;
@@ -346,16 +349,20 @@ void PairIndex::mark_homes(const Cell* cells, Leaves& leaves) const {
   if (g.submanifold) {
     const Cell* self = cells + self_slot_ * rows_;
     const auto overlap = static_cast<Cell>(g.width - 1), leaf_cells = static_cast<Cell>(g.leaf_cells);
-    for (std::int64_t i = 0; i < rows_; ++i) {
-      const Cell leaf = self[i] >> 5, bit = (self[i] & 31) + self_bit_;
-      leaves.mark(leaf);
-      if (bit < overlap) leaves.mark(leaf - 1);
-      if (bit >= leaf_cells) leaves.mark(leaf + 1);
-    }
+    serial_for(0, rows_, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) {
+        const Cell leaf = self[i] >> 5, bit = (self[i] & 31) + self_bit_;
+        leaves.mark(leaf);
+        if (bit < overlap) leaves.mark(leaf - 1);
+        if (bit >= leaf_cells) leaves.mark(leaf + 1);
+      }
+    });
   }
   for_each_list([&](std::int32_t slot, std::int64_t begin, std::int64_t end) {
     if (g.submanifold && slot == self_slot_) return;
-    for (std::int64_t i = slot * rows_ + begin; i < slot * rows_ + end; ++i) leaves.mark(cells[i] >> 5);
+    serial_for(slot * rows_ + begin, slot * rows_ + end, [&](std::int64_t first, std::int64_t last) {
+      for (std::int64_t i = first; i < last; ++i) leaves.mark(cells[i] >> 5);
+    });
   });
 }
 

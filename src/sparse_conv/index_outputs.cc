@@ -72,6 +72,7 @@ void PairIndex::rank_sites(Context& context, Call& call) {
   Scratch memory = call.lease(array_bytes<std::uint32_t>(parts * stride));
   auto* marks = memory.take<std::uint32_t>(parts * stride);
   bool is_ascending[kMarkParts] = {};
+  const Stop stop;
   parallel_for(context, parts, 1, [&](std::int64_t part, std::int64_t) {
     std::uint32_t* own = marks + part * stride;
     std::fill_n(own, stride, 0u);
@@ -79,17 +80,19 @@ void PairIndex::rank_sites(Context& context, Call& call) {
     const auto cell_of = [&](std::int64_t i) { return std::uint64_t{home[i]} * 32 + bit[i]; };
     std::uint64_t before = begin > 0 ? cell_of(begin - 1) : 0;  // below every cell: the first home is 1
     bool ascending = true;
-    for (std::int64_t i = begin; i < end; ++i) {
-      const std::uint32_t position = bit[i] + self_bit_;
-      std::uint32_t* word = own + home[i];
-      *word |= 1u << position;
-      // mark_homes() has marked these neighbouring leaves, so their numbers are the neighbouring ones.
-      if (position < overlap) word[-1] |= 1u << (position + leaf_cells);
-      if (position >= leaf_cells) word[1] |= 1u << (position - leaf_cells);
-      const std::uint64_t cell = cell_of(i);
-      ascending &= cell > before;
-      before = cell;
-    }
+    static_cast<void>(stop.blocks(begin, end, [&](std::int64_t from, std::int64_t to) {
+      for (std::int64_t i = from; i < to; ++i) {
+        const std::uint32_t position = bit[i] + self_bit_;
+        std::uint32_t* word = own + home[i];
+        *word |= 1u << position;
+        // mark_homes() has marked these neighbouring leaves, so their numbers are the neighbouring ones.
+        if (position < overlap) word[-1] |= 1u << (position + leaf_cells);
+        if (position >= leaf_cells) word[1] |= 1u << (position - leaf_cells);
+        const std::uint64_t cell = cell_of(i);
+        ascending &= cell > before;
+        before = cell;
+      }
+    }));
     is_ascending[part] = ascending;
   });
   const std::uint32_t own = low_bits(g.leaf_cells);
@@ -108,8 +111,10 @@ void PairIndex::rank_sites(Context& context, Call& call) {
   // Of equal sites the last one wins, so they are written in order. If all differ, the order does not matter.
   const bool parallel = base == rows_ && in_parts;
   parallel_for(context, rows_, parallel ? kSiteGrain : rows_, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i)
-      row_of_[words_[home[i]].rank(bit[i] + self_bit_)] = static_cast<std::int32_t>(i);
+    static_cast<void>(stop.blocks(begin, end, [&](std::int64_t from, std::int64_t to) {
+      for (std::int64_t i = from; i < to; ++i)
+        row_of_[words_[home[i]].rank(bit[i] + self_bit_)] = static_cast<std::int32_t>(i);
+    }));
   });
 }
 
@@ -128,12 +133,15 @@ void PairIndex::for_each_output(const Key* keys, std::uint32_t* starts, const F&
     const std::int64_t first = class_start_[c], last = class_start_[c + 1], x_class = c % g.last().classes;
     if (first == last) continue;
     for (std::int32_t w = g.class_windows[x_class]; w < g.class_windows[x_class + 1]; ++w) {
+      throw_if_interrupted();
       const Window& window = g.windows[w];
       const std::uint32_t* home = homes(window.slot);
       const std::uint8_t* bit = bits(window.slot);
       std::int64_t count = 0;
       if (home_count_ / kHomesForASite <= last - first) {
-        for (std::int64_t i = first; i < last; ++i) starts[home[i]] |= 1u << bit[i];
+        serial_for(first, last, [&](std::int64_t begin, std::int64_t end) {
+          for (std::int64_t i = begin; i < end; ++i) starts[home[i]] |= 1u << bit[i];
+        });
         for (std::int64_t h = 1; h <= home_count_; ++h) {
           named[count] = static_cast<std::uint32_t>(h);
           count += starts[h] != 0;
@@ -154,8 +162,10 @@ void PairIndex::for_each_output(const Key* keys, std::uint32_t* starts, const F&
       for (std::int64_t o = 0; o < g.offset_count; ++o) {
         if (g.offsets[o].cls != c / g.last().classes) continue;
         const auto delta = static_cast<Key>(g.offsets[o].leaf_delta);
-        for (std::int64_t n = 0; n < count; ++n)
-          f(static_cast<Key>(keys[named[n]] + delta), starts[named[n]]);
+        serial_for(0, count, [&](std::int64_t begin, std::int64_t end) {
+          for (std::int64_t n = begin; n < end; ++n)
+            f(static_cast<Key>(keys[named[n]] + delta), starts[named[n]]);
+        });
       }
       for (std::int64_t n = 0; n < count; ++n) starts[named[n]] = 0;
     }

@@ -209,6 +209,7 @@ void PairLists::count(std::int64_t chunk, std::atomic<std::int64_t>& bad) {
   std::int64_t* counts = next_ + chunk * blocks_;
   std::fill_n(counts, blocks_, 0);
   each_run(chunk, [&](const Run& run) {
+    if (stop_.is_asked()) return;
     const std::int64_t at = first_bad(pairs_, run.offset, run.first, run.last);
     if (at < run.last) return keep_least(bad, run.position + at - run.first);
     *run.ascending = run.offset == pairs_.identity ||
@@ -227,6 +228,7 @@ bool PairLists::place(std::int64_t chunk) {
   const std::int64_t* ends = ends_ + chunk * blocks_;
   const auto last_from = static_cast<std::uint32_t>(std::max<std::int64_t>(pairs_.from_rows - 1, 0));
   each_run(chunk, [&](const Run& run) {
+    if (stop_.is_asked()) return;
     const bool is_identity = run.offset == pairs_.identity;
     const std::int32_t *from = pairs_.from(run.offset), *to = pairs_.to(run.offset);
     each_block_of(run, [&](std::int64_t block, std::int64_t first, std::int64_t last) {

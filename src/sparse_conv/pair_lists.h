@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "runtime/call.h"
+#include "runtime/interrupt.h"
 #include "turnout/sparse_conv.h"
 
 namespace turnout::families::sparse_conv {
@@ -131,6 +132,7 @@ class PairLists {
   bool place(std::int64_t chunk);
 
   const Pairs& pairs_;
+  const Stop stop_;
   PairsByRow by_row_;
   std::int64_t blocks_, chunks_;
   ListedPair* list_ = nullptr;

@@ -60,6 +60,7 @@ void PairWriter::find_pairs(Context& context, std::int32_t* pairs, std::int64_t*
   const std::int64_t block_count = blocks_, taps = g.last_taps(), rows = indices_.shape[0];
   const ProbeKernels& kernels = probe_kernels(context.isa());
   const std::int64_t tasks = g.offset_count * block_count;
+  const Stop stop;
   parallel_for(
       context, tasks, parallel_ ? 1 : tasks,
       [&](std::int64_t first, std::int64_t last, int worker) {
@@ -68,6 +69,7 @@ void PairWriter::find_pairs(Context& context, std::int32_t* pairs, std::int64_t*
           const RowOffset& offset = g.offsets[task / block_count];
           index_.look_up(offset.leaf_delta, met);
           for (std::int32_t w = 0; w < g.window_count; ++w) {
+            if (stop.is_asked()) return;
             const Window& window = g.windows[w];
             const std::int64_t cls = std::int64_t{offset.cls} * g.last().classes + window.cls;
             const std::int64_t start = index_.class_start(cls), sites = index_.class_start(cls + 1) - start;
@@ -154,8 +156,10 @@ void PairWriter::write_sites(Context& context, const Tensor& out_indices) const 
     index_.write_outputs(context, out_indices);
   }
   const std::int64_t left = (out_indices.shape[0] - active) * columns * size_of(out_indices.dtype);
-  if (left > 0)
-    std::memset(static_cast<std::byte*>(out_indices.data) + bytes, 0xFF, static_cast<std::size_t>(left));
+  serial_for(0, left, [&](std::int64_t begin, std::int64_t end) {
+    std::memset(static_cast<std::byte*>(out_indices.data) + bytes + begin, 0xFF,
+                static_cast<std::size_t>(end - begin));
+  });
 }
 
 }  // namespace turnout::families::sparse_conv

@@ -25,10 +25,18 @@ std::int64_t output_size(const IndicePairsParams& p, int d) {
   return p.stride[d] > 0 ? floor_divide(reach, p.stride[d]) + 1 : 0;
 }
 
+// `given` with one value per dimension where it has one integer for all of them.
+IndicePairsParams spread(const IndicePairsParams& given) {
+  IndicePairsParams p = given;
+  for (Dims* values : {&p.kernel_size, &p.stride, &p.padding, &p.dilation, &p.output_shape, &p.output_padding})
+    if (values->is_each()) *values = Dims::filled(p.spatial_shape.count(), (*values)[0]);
+  return p;
+}
+
 }  // namespace
 
 IndicePairsParams resolved(const IndicePairsParams& given) {
-  IndicePairsParams p = given;
+  IndicePairsParams p = spread(given);
   const int dims = p.spatial_shape.count();
   const auto fill = [&](Dims& values, std::int64_t value) {
     if (values.count() == 0) values = Dims::filled(dims, value);
@@ -54,7 +62,8 @@ IndicePairsParams resolved(const IndicePairsParams& given) {
   return p;
 }
 
-void check_given(Call& call, const IndicePairsParams& given) {
+void check_given(Call& call, const IndicePairsParams& params) {
+  const IndicePairsParams given = spread(params);
   const Dims &kernel = given.kernel_size, &beyond = given.output_padding;
   const std::int64_t dims = given.spatial_shape.count();
   const auto refuse = [](const std::string& what) {
@@ -151,6 +160,11 @@ void check_count(int count) {
 Dims::Dims(const std::int64_t* values, int count) : count_(count) {
   check_count(count);
   std::copy(values, values + count, values_);
+}
+
+Dims::Dims(std::initializer_list<Size> values) : count_(static_cast<int>(values.size())) {
+  check_count(count_);
+  std::transform(values.begin(), values.end(), values_, [](Size size) { return size.value; });
 }
 
 Dims Dims::filled(int count, std::int64_t value) {

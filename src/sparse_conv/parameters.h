@@ -22,7 +22,7 @@ std::int64_t kernel_volume(const IndicePairsParams& p);
 Dims checked_output_shape(const IndicePairsParams& params);
 
 // Checks what the signature does not see, because resolved() has turned it into other arguments.
-void check_given(Call& call, const IndicePairsParams& given);
+void check_given(Call& call, const IndicePairsParams& params);
 
 // The scalars in the order of the signature. They point into `p`.
 std::array<ScalarValue, 8> scalars_of(const IndicePairsParams& p);

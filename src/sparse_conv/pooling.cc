@@ -44,8 +44,10 @@ void count_pairs(const Pairs& pairs, int side, std::int64_t rows, std::int64_t* 
   for (std::int64_t k = 0; k < pairs.offsets; ++k) {
     const std::int32_t* of = pairs.entries + (2 * k + side) * pairs.columns;
     // Checked; what the caller may have written since must not lead elsewhere.
-    for (std::int64_t j = 0; j < pairs.counts[k]; ++j)
-      if (in_range(of[j], rows)) ++counts[of[j]];
+    serial_for(0, pairs.counts[k], [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t j = begin; j < end; ++j)
+        if (in_range(of[j], rows)) ++counts[of[j]];
+    });
   }
 }
 
@@ -80,10 +82,10 @@ class PoolingPlan {
     auto* memory = scratch.take<std::byte>(0);
     const auto pooling = make(matrix::kernels<Lane>(context.isa()), counts);
     parallel_for(
-        context, by_row.blocks(), threads_ == 1 ? by_row.blocks() : 1,
-        [&](std::int64_t begin, std::int64_t end, int number) {
+        context, by_row.blocks(), 1,
+        [&](std::int64_t block, std::int64_t, int number) {
           auto* values = reinterpret_cast<Lane*>(memory + static_cast<std::size_t>(number) * worker_bytes());
-          for (std::int64_t block = begin; block < end; ++block) pool_block(pooling, by_row, block, values);
+          pool_block(pooling, by_row, block, values);
         },
         threads_);
   }

@@ -25,6 +25,16 @@ for program in client_cpp client_cpp_static client_c client_c_static client_acln
   run "$work/client/$program"
 done
 
+for door in cpp c; do
+  cmake -S "$source/examples/$door" -B "$work/examples_$door" -G Ninja -DCMAKE_PREFIX_PATH="$work/prefix" \
+    -DCMAKE_C_FLAGS="-Wall -Wextra -Werror -pedantic-errors" -DCMAKE_CXX_FLAGS="-Wall -Wextra -Wconversion -Werror" >/dev/null
+  cmake --build "$work/examples_$door" -- --quiet
+  for source_file in "$source/examples/$door"/*.c*; do
+    program=$(basename "${source_file%.*}")
+    run "$work/examples_$door/$program" >/dev/null || fail "examples/$door/$program failed"
+  done
+done
+
 PKG_CONFIG_PATH=$(dirname "$(find "$work/prefix" -name turnout.pc)")
 export PKG_CONFIG_PATH
 libdir=$(dirname "$PKG_CONFIG_PATH")

@@ -25,7 +25,7 @@ from figures import DRAWING, ROOT
 
 from turnout import _core
 
-_LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^()\s:]+?)(#[^()\s]*)?\)")
+_LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^()\s:#]+)(#[^()\s]*)?\)")
 _OTHERS = {
     "README.md": "index.md",  # which takes its place
     "CONTRIBUTING.md": "contributing.md",

@@ -6,6 +6,7 @@ from turnout.check import dynamic_scatter as _dynamic_scatter
 from turnout.check import global_pool as _global_pool
 from turnout.check import indice_convolution as _indice_convolution
 from turnout.check import moe_dispatch as _moe_dispatch
+from turnout.check import moe_experts as _moe_experts
 from turnout.check import moe_permute as _moe_permute
 from turnout.check import moe_re_routing as _moe_re_routing
 from turnout.check import moe_routing as _moe_routing
@@ -17,6 +18,7 @@ from turnout.check.dynamic_scatter import *
 from turnout.check.global_pool import *
 from turnout.check.indice_convolution import *
 from turnout.check.moe_dispatch import *
+from turnout.check.moe_experts import *
 from turnout.check.moe_permute import *
 from turnout.check.moe_re_routing import *
 from turnout.check.moe_routing import *
@@ -30,6 +32,7 @@ CHECKS = {
     **_global_pool.CHECKS,
     **_indice_convolution.CHECKS,
     **_moe_dispatch.CHECKS,
+    **_moe_experts.CHECKS,
     **_moe_permute.CHECKS,
     **_moe_re_routing.CHECKS,
     **_moe_routing.CHECKS,
@@ -44,6 +47,7 @@ __all__ += _dynamic_scatter.__all__
 __all__ += _global_pool.__all__
 __all__ += _indice_convolution.__all__
 __all__ += _moe_dispatch.__all__
+__all__ += _moe_experts.__all__
 __all__ += _moe_permute.__all__
 __all__ += _moe_re_routing.__all__
 __all__ += _moe_routing.__all__

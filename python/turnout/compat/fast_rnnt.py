@@ -3,6 +3,13 @@
 They are those of k2 with ``return_grad`` as the last argument of every loss, and with another order in
 :func:`get_rnnt_logprobs_joint`. Texts without symbols are not refused, and gradients that ``return_grad``
 gives are not changed by ``backward()``.
+
+Example:
+    >>> from turnout.compat import fast_rnnt
+    >>> logits, symbols = torch.zeros(1, 2, 2, 4), torch.tensor([[3]])  # two frames, one symbol, four classes
+    >>> loss = fast_rnnt.rnnt_loss(logits, symbols, termination_symbol=0)
+    >>> round(loss.neg().exp().item(), 5)  # two ways of three steps: 2 / 4**3
+    0.03125
 """
 
 from __future__ import annotations

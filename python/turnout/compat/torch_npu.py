@@ -1,4 +1,12 @@
-"""The names of torch_npu: ``turnout.compat.torch_npu``."""
+"""The names of torch_npu: ``turnout.compat.torch_npu``.
+
+Example:
+    >>> from turnout.compat import torch_npu
+    >>> tokens, experts = torch.tensor([[1.0], [2.0]]), torch.tensor([[1, 0], [1, 2]])
+    >>> permuted, went_to = torch_npu.npu_moe_token_permute(tokens, experts)
+    >>> permuted.tolist(), went_to.tolist()
+    ([[1.0], [1.0], [2.0], [2.0]], [1, 0, 2, 3])
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,11 @@
-"""The names of torch_scatter: ``turnout.compat.torch_scatter``."""
+"""The names of torch_scatter: ``turnout.compat.torch_scatter``.
+
+Example:
+    >>> from turnout.compat.torch_scatter import scatter_max
+    >>> out, argmax = scatter_max(torch.tensor([[1.0], [2.0], [4.0]]), torch.tensor([0, 2, 0]), dim=0)
+    >>> out.tolist(), argmax.tolist()  # group 1 has no rows; 3 stands for none
+    ([[4.0], [0.0], [2.0]], [[2], [3], [1]])
+"""
 
 from __future__ import annotations
 

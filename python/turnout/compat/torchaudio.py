@@ -1,4 +1,12 @@
-"""The RNN-T loss of torchaudio: ``turnout.compat.torchaudio``."""
+"""The RNN-T loss of torchaudio: ``turnout.compat.torchaudio``.
+
+Example:
+    >>> from turnout.compat import torchaudio
+    >>> logits, targets = torch.zeros(1, 2, 2, 4), torch.tensor([[3]])  # two frames, one symbol, four classes
+    >>> loss = torchaudio.rnnt_loss(logits, targets, torch.tensor([2]), torch.tensor([1]), blank=0)
+    >>> round(loss.neg().exp().item(), 5)  # two ways of three steps: 2 / 4**3
+    0.03125
+"""
 
 from __future__ import annotations
 

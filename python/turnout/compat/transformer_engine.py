@@ -3,6 +3,13 @@
 A ``row_id_map`` says where each choice went: ``[tokens, experts]`` for a mask, ``[tokens, choices]`` for
 indices, with -1 for none. It has another form than Transformer Engine's own, which is for its kernels alone:
 hand over what the same module gave.
+
+Example:
+    >>> from turnout.compat import transformer_engine as te
+    >>> mask = torch.tensor([[1, 0], [1, 1]])  # token 0 goes to expert 0, token 1 to both
+    >>> permuted, row_id_map = te.moe_permute(torch.tensor([[1.0], [2.0]]), mask, map_type="mask")
+    >>> permuted.tolist()
+    [[1.0], [2.0], [2.0]]
 """
 
 from __future__ import annotations

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 
 from turnout import _core
 from turnout.torch.library import define
 from turnout.torch.tracing import unknown_size
+
+if TYPE_CHECKING:
+    from turnout.typing import PoolInit
 
 __all__ = ["indice_avg_pool", "indice_convolution", "indice_convolution_index", "indice_max_pool"]
 
@@ -207,6 +212,16 @@ def indice_convolution_index(
         grad_index = indice_convolution_index(pairs, num, out_rows, rows, inverse=not inverse)
 
     Tensors may be strided. Under ``torch.compile`` the size of the result depends on data.
+
+    Example:
+        >>> sites = torch.tensor([[0, 0], [0, 1], [0, 5]], dtype=torch.int32)  # batch number, x
+        >>> _, pairs, num = turnout.torch.get_indice_pairs(sites, 1, [6], 3, subm=True)
+        >>> index = turnout.torch.indice_convolution_index(pairs, num, 3, 3, subm=True)
+        >>> features = torch.tensor([[1.0], [2.0], [3.0]])
+        >>> filters = torch.tensor([10.0, 1.0, 100.0]).reshape(3, 1, 1)
+        >>> out = turnout.torch.indice_convolution(features, filters, pairs, num, 3, subm=True, index=index)
+        >>> out.tolist()
+        [[201.0], [12.0], [3.0]]
     """
     return _index(indice_pairs, indice_num, rows, out_rows, inverse, subm)
 
@@ -233,6 +248,18 @@ def indice_convolution(
 
     ``index`` and ``grad_index`` are from :func:`indice_convolution_index`; they save the time to build one in
     this call and in its gradient of ``features``.
+
+    Example:
+        >>> sites = torch.tensor([[0, 0], [0, 1], [0, 5]], dtype=torch.int32)  # batch number, x
+        >>> _, pairs, num = turnout.torch.get_indice_pairs(sites, 1, [6], 3, subm=True)
+        >>> features = torch.tensor([[1.0], [2.0], [3.0]], requires_grad=True)
+        >>> filters = torch.tensor([10.0, 1.0, 100.0]).reshape(3, 1, 1)  # left, centre, right
+        >>> out = turnout.torch.indice_convolution(features, filters, pairs, num, 3, subm=True)
+        >>> out.tolist()
+        [[201.0], [12.0], [3.0]]
+        >>> out.sum().backward()
+        >>> features.grad.tolist()
+        [[11.0], [101.0], [1.0]]
     """
     if filters.dim() > 3:
         filters = filters.flatten(0, -3)
@@ -308,12 +335,23 @@ def indice_max_pool(
     indice_num: torch.Tensor,
     num_act_out: int,
     *,
-    init: str = "zero",
+    init: PoolInit = "zero",
 ) -> torch.Tensor:
     """The maximum of each window, along the pairs of :func:`turnout.get_indice_pairs`.
 
     The definition is that of :func:`turnout.indice_max_pool_forward`. Tensors may be strided. ``features``
     has a gradient: every input that equals the maximum of its window gets all of it.
+
+    Example:
+        >>> sites = torch.tensor([[0, 0], [0, 1], [0, 5]], dtype=torch.int32)  # batch number, x
+        >>> out_sites, pairs, num = turnout.torch.get_indice_pairs(sites, 1, [6], 2, 2)  # windows of 2
+        >>> features = torch.tensor([[1.0], [2.0], [3.0]], requires_grad=True)
+        >>> pooled = turnout.torch.indice_max_pool(features, pairs, num, len(out_sites))
+        >>> pooled.tolist()
+        [[2.0], [3.0]]
+        >>> pooled.sum().backward()
+        >>> features.grad.tolist()
+        [[0.0], [1.0], [1.0]]
     """
     return _pool(features, indice_pairs, indice_num, num_act_out, init)
 
@@ -380,5 +418,16 @@ def indice_avg_pool(
 
     The definition is that of :func:`turnout.indice_avg_pool_forward`. Tensors may be strided. ``features``
     has gradients of any order.
+
+    Example:
+        >>> sites = torch.tensor([[0, 0], [0, 1], [0, 5]], dtype=torch.int32)  # batch number, x
+        >>> out_sites, pairs, num = turnout.torch.get_indice_pairs(sites, 1, [6], 2, 2)  # windows of 2
+        >>> features = torch.tensor([[1.0], [2.0], [3.0]], requires_grad=True)
+        >>> pooled = turnout.torch.indice_avg_pool(features, pairs, num, len(out_sites))
+        >>> pooled.tolist()
+        [[1.5], [3.0]]
+        >>> pooled.sum().backward()
+        >>> features.grad.tolist()
+        [[0.5], [0.5], [1.0]]
     """
     return _avg(features, indice_pairs, indice_num, num_act_out)

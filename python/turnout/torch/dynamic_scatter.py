@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import torch
 
@@ -11,9 +11,10 @@ from turnout.torch.library import define
 from turnout.torch.sentences import own_sentences
 from turnout.torch.tracing import unknown_size, value_of
 
-__all__ = ["dynamic_scatter", "voxelize"]
+if TYPE_CHECKING:
+    from turnout.typing import Numbers, ReduceType
 
-Numbers = Any  # a sequence of numbers, an array or a tensor
+__all__ = ["dynamic_scatter", "voxelize"]
 
 
 def _contiguous(tensor):
@@ -157,7 +158,7 @@ _forward = define(
 # -- functions ---------------------------------------------------------------------------------------------
 
 
-def _numbers(name: str, values: Numbers, count: int) -> list[float]:
+def _numbers(name: str, values: Any, count: int) -> list[float]:
     plain = values.tolist() if hasattr(values, "tolist") else values
     if isinstance(plain, str) or not hasattr(plain, "__iter__"):
         raise TypeError(
@@ -166,6 +167,28 @@ def _numbers(name: str, values: Numbers, count: int) -> list[float]:
     return [float(value) for value in plain]
 
 
+@overload
+def voxelize(points: torch.Tensor, voxel_size: Numbers, point_cloud_range: Numbers) -> torch.Tensor: ...
+@overload
+def voxelize(
+    points: torch.Tensor,
+    voxel_size: Numbers,
+    point_cloud_range: Numbers,
+    *,
+    max_points: int,
+    max_voxels: int,
+    return_map: Literal[False] = False,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]: ...
+@overload
+def voxelize(
+    points: torch.Tensor,
+    voxel_size: Numbers,
+    point_cloud_range: Numbers,
+    *,
+    max_points: int,
+    max_voxels: int,
+    return_map: Literal[True],
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]: ...
 @own_sentences()
 def voxelize(
     points: torch.Tensor,
@@ -182,6 +205,15 @@ def voxelize(
     ``[voxels, 3]`` and num_points_per_voxel, and with ``return_map`` point2voxel_map ``[points]``. The
     definition is that of :func:`turnout.voxelize`. ``points`` may be strided. There is no gradient: with
     limits, points that require grad are refused while grad mode is on.
+
+    Example:
+        >>> points = torch.tensor([[1.2, 0.3, 0.1], [1.9, 0.4, 0.2], [7.0, 2.5, 0.0], [99.0, 0.0, 0.0]])
+        >>> size, area = [2.0, 1.0, 4.0], [0.0, 0.0, -2.0, 8.0, 4.0, 2.0]  # metres
+        >>> turnout.torch.voxelize(points, size, area).tolist()  # z, y, x; the last point is outside
+        [[0, 0, 0], [0, 0, 0], [0, 2, 3], [-1, -1, -1]]
+        >>> voxels, coors, counts = turnout.torch.voxelize(points, size, area, max_points=5, max_voxels=100)
+        >>> coors.tolist(), counts.tolist()
+        ([[0, 0, 0], [0, 2, 3]], [2, 1])
     """
     size, range_ = _numbers("voxel_size", voxel_size, 3), _numbers("point_cloud_range", point_cloud_range, 6)
     if max_points == -1 and max_voxels == -1:
@@ -192,9 +224,21 @@ def voxelize(
     return results if return_map else results[:3]
 
 
+@overload
+def dynamic_scatter(
+    feats: torch.Tensor,
+    coors: torch.Tensor,
+    reduce_type: ReduceType = "max",
+    *,
+    return_map: Literal[False] = False,
+) -> tuple[torch.Tensor, torch.Tensor]: ...
+@overload
+def dynamic_scatter(
+    feats: torch.Tensor, coors: torch.Tensor, reduce_type: ReduceType = "max", *, return_map: Literal[True]
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]: ...
 @own_sentences()
 def dynamic_scatter(
-    feats: torch.Tensor, coors: torch.Tensor, reduce_type: str = "max", *, return_map: bool = False
+    feats: torch.Tensor, coors: torch.Tensor, reduce_type: ReduceType = "max", *, return_map: bool = False
 ) -> tuple[torch.Tensor, ...]:
     """Reduces the features of the points of each voxel to one row: 'max', 'mean' or 'sum'.
 
@@ -208,6 +252,16 @@ def dynamic_scatter(
 
     Under ``torch.compile`` the number of voxels is a size that depends on data; some releases of torch want
     ``torch._dynamo.config.capture_dynamic_output_shape_ops = True`` for that.
+
+    Example:
+        >>> feats = torch.tensor([[1.0, 5.0], [3.0, 4.0], [10.0, 0.0]], requires_grad=True)
+        >>> coors = torch.tensor([[0, 7], [0, 7], [0, 2]])  # the first two points share a voxel
+        >>> voxel_feats, voxel_coors = turnout.torch.dynamic_scatter(feats, coors, "mean")
+        >>> voxel_coors.tolist(), voxel_feats.tolist()
+        ([[0, 2], [0, 7]], [[10.0, 0.0], [2.0, 4.5]])
+        >>> voxel_feats.sum().backward()
+        >>> feats.grad.tolist()
+        [[0.5, 0.5], [0.5, 0.5], [1.0, 1.0]]
     """
     voxel_feats, voxel_coors, point2voxel_map, _ = _forward(feats, coors, reduce_type)
     return (voxel_feats, voxel_coors, point2voxel_map) if return_map else (voxel_feats, voxel_coors)

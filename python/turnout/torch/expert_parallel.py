@@ -53,6 +53,16 @@ def expert_parallel(
 
     Raises:
         RuntimeError: another process failed, stayed away or sent something else; the sentence names its rank.
+
+    Example:
+        >>> def experts(rows, counts):  # the two experts of this process: times 10, and times 100
+        ...     return rows * torch.tensor([10.0, 100.0]).repeat_interleave(counts).unsqueeze(1)
+        ...
+        >>> tokens = torch.tensor([[1.0], [2.0], [3.0]])
+        >>> chosen = torch.tensor([1, 0, 1])
+        >>> output = turnout.torch.expert_parallel(tokens, chosen, None, experts, num_experts=2)
+        >>> output.tolist()
+        [[100.0], [20.0], [300.0]]
     """
     exchange = _Exchange(group, timeout)
     if num_experts % exchange.world != 0:

@@ -57,6 +57,12 @@ def global_max_pool(features: torch.Tensor, indices: torch.Tensor, batch_size: i
 
     The definition is that of :func:`turnout.global_max_pool_forward`. Tensors may be strided. ``features``
     has a gradient: every input that equals the maximum gets all of it.
+
+    Example:
+        >>> features = torch.tensor([[1.0, 2.0], [4.0, 0.0], [-3.0, 6.0]])
+        >>> indices = torch.tensor([[0, 5], [0, 9], [1, 5]])  # batch number, coordinate
+        >>> turnout.torch.global_max_pool(features, indices, 2).tolist()
+        [[4.0, 2.0], [-3.0, 6.0]]
     """
     return _max(features, indices, batch_size)
 
@@ -115,5 +121,11 @@ def global_avg_pool(features: torch.Tensor, indices: torch.Tensor, batch_size: i
 
     The definition is that of :func:`turnout.global_avg_pool_forward`. Tensors may be strided. ``features``
     has gradients of any order.
+
+    Example:
+        >>> features = torch.tensor([[1.0, 2.0], [4.0, 0.0], [-3.0, 6.0]])
+        >>> indices = torch.tensor([[0, 5], [0, 9], [1, 5]])  # batch number, coordinate
+        >>> turnout.torch.global_avg_pool(features, indices, 2).tolist()
+        [[2.5, 1.0], [-3.0, 6.0]]
     """
     return _avg(features, indices, batch_size)

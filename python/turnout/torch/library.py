@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import pathlib
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch._functorch.utils import enable_single_level_autograd_function
@@ -50,7 +51,7 @@ def define(
     _library.impl(name, refusing(op), "CompositeExplicitAutograd")
     if hasattr(torch.library, "register_vmap"):  # torch 2.5; before it torch loops by itself
         torch.library.register_vmap(f"turnout::{name}", _vmap_rule(op), lib=_library)
-    if backward is not None:
+    if save is not None and backward is not None:
         _library.impl(name, _autograd_kernel(op, cpu, save, backward), "Autograd", with_keyset=True)
     elif refuse:
         _library.impl(name, _refusing_kernel(op, cpu, refuse), "Autograd", with_keyset=True)
@@ -96,7 +97,7 @@ def _autograd_kernel(op, cpu: Callable, save: Callable, backward: Callable) -> C
     # The node of the graph has this name, and Backward behind it.
     node = "".join(part.capitalize() for part in op._opname.split("_"))
     methods = {"forward": staticmethod(forward), "backward": staticmethod(backward_of_all)}
-    differentiable = type(node, (torch.autograd.Function,), methods)
+    differentiable: Any = type(node, (torch.autograd.Function,), methods)
 
     def forward_on_one_level(ctx, *arguments_and_keyset):
         with torch.enable_grad():  # which the levels below this one look at
@@ -104,7 +105,7 @@ def _autograd_kernel(op, cpu: Callable, save: Callable, backward: Callable) -> C
 
     # Inside of torch.func a kernel is called for one level of transforms, and below() goes on to the next.
     # A torch.autograd.Function would start again at the first.
-    on_one_level = type(
+    on_one_level: Any = type(
         node, (_SingleLevelFunction,), {**methods, "forward": staticmethod(forward_on_one_level)}
     )
 
@@ -150,7 +151,7 @@ def _stacked(op, parts: Sequence[torch.Tensor]) -> torch.Tensor:
                 f"{op._opname}: a result has shape {list(parts[0].shape)} for the first sample of torch.vmap "
                 f"and {list(part.shape)} for sample {i}, expected one shape; call it for each sample"
             )
-    return torch.stack(parts)
+    return torch.stack(list(parts))
 
 
 def _refusing_kernel(op, cpu: Callable, refuse: Sequence[str]) -> Callable:
@@ -200,7 +201,8 @@ def _use_torch_threads() -> None:
         functions = (libtorch.torch_parallel_for, libtorch.torch_get_num_threads)
     except (OSError, AttributeError):
         return
-    _core.use_torch_threads(*(ctypes.cast(f, ctypes.c_void_p).value for f in functions))
+    parallel_for, get_num_threads = (ctypes.cast(f, ctypes.c_void_p).value or 0 for f in functions)
+    _core.use_torch_threads(parallel_for, get_num_threads)
 
 
 _use_torch_threads()

@@ -182,6 +182,17 @@ def moe_dispatch_forward(
     The definition is that of :func:`turnout.moe_dispatch_forward`, with routings ``[choices, samples]``.
     Tensors may be strided. Differentiable in ``gates`` and ``input``. :func:`moe_dispatch` takes routings as
     ``torch.topk`` gives them.
+
+    Example:
+        >>> tokens = torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], requires_grad=True)
+        >>> gates = torch.tensor([1.0, 0.5, 2.0])
+        >>> experts, slots = torch.tensor([1, 0, 1]), torch.tensor([0, 0, 1])
+        >>> rows = turnout.torch.moe_dispatch_forward(gates, experts, slots, tokens, 2, num_experts=2)
+        >>> rows.tolist()
+        [[1.5, 2.0], [0.0, 0.0], [1.0, 2.0], [10.0, 12.0]]
+        >>> rows.sum().backward()
+        >>> tokens.grad.tolist()
+        [[1.0, 1.0], [0.5, 0.5], [2.0, 2.0]]
     """
     return _forward(gates, indices, locations, input, capacity, num_experts)
 
@@ -199,6 +210,13 @@ def moe_dispatch_backward_data(
 
     The definition is that of :func:`turnout.moe_dispatch_backward_data`. Differentiable in ``gates`` and
     ``dispatch``.
+
+    Example:
+        >>> gates = torch.tensor([1.0, 0.5, 2.0])
+        >>> experts, slots = torch.tensor([1, 0, 1]), torch.tensor([0, 0, 1])
+        >>> grad = torch.arange(8.0).reshape(4, 2)  # of the rows of both experts
+        >>> turnout.torch.moe_dispatch_backward_data(gates, experts, slots, grad, 2, 2).tolist()
+        [[4.0, 5.0], [0.0, 0.5], [12.0, 14.0]]
     """
     return _backward_data(gates, indices, locations, dispatch, capacity, num_experts)
 
@@ -216,6 +234,13 @@ def moe_dispatch_backward_gate(
 
     The definition is that of :func:`turnout.moe_dispatch_backward_gate`. Differentiable in ``input`` and
     ``dispatch``.
+
+    Example:
+        >>> tokens = torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+        >>> experts, slots = torch.tensor([1, 0, 1]), torch.tensor([0, 0, 1])
+        >>> grad = torch.arange(8.0).reshape(4, 2)
+        >>> turnout.torch.moe_dispatch_backward_gate(experts, slots, tokens, grad, 2, 2).tolist()
+        [14.0, 4.0, 72.0]
     """
     return _backward_gate(indices, locations, input, dispatch, capacity, num_experts)
 
@@ -233,5 +258,14 @@ def moe_dispatch_backward(
     """Both gradients of :func:`moe_dispatch_forward`, with one read of ``dispatch``.
 
     Without a gradient of its own: tensors that require grad are refused while grad mode is on.
+
+    Example:
+        >>> tokens = torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+        >>> gates = torch.tensor([1.0, 0.5, 2.0])
+        >>> experts, slots = torch.tensor([1, 0, 1]), torch.tensor([0, 0, 1])
+        >>> grad = torch.arange(8.0).reshape(4, 2)
+        >>> grads = turnout.torch.moe_dispatch_backward(gates, experts, slots, tokens, grad, 2, 2)
+        >>> [grad.tolist() for grad in grads]
+        [[[4.0, 5.0], [0.0, 0.5], [12.0, 14.0]], [14.0, 4.0, 72.0]]
     """
     return _backward(gates, indices, locations, input, dispatch, capacity, num_experts)

@@ -121,6 +121,13 @@ def moe_token_permute(
     :func:`turnout.moe_token_permute`. With ``padded_mode``, ``indices [experts, capacity]`` are numbers of
     tokens, ``permuted_tokens[e * capacity + c] = tokens[indices[e, c]]``, and sorted_indices is ``indices``.
     Differentiable in ``tokens``.
+
+    Example:
+        >>> tokens = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+        >>> experts = torch.tensor([[1, 0], [1, 2]])  # each token's first and second choice
+        >>> permuted, went_to = turnout.torch.moe_token_permute(tokens, experts)
+        >>> permuted.tolist(), went_to.tolist()
+        ([[1.0, 2.0], [1.0, 2.0], [3.0, 4.0], [3.0, 4.0]], [1, 0, 2, 3])
     """
     if padded_mode:
         return tokens.index_select(0, indices.reshape(-1)), indices
@@ -140,6 +147,14 @@ def moe_token_unpermute(
     The definition is that of :func:`turnout.moe_token_unpermute`. With ``padded_mode`` the rows are added to
     a result of the shape ``restore_shape``, times ``probs [experts, capacity]``; else ``restore_shape`` is
     not used. Differentiable in ``permuted_tokens`` and ``probs``.
+
+    Example:
+        >>> tokens = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+        >>> experts = torch.tensor([[1, 0], [1, 2]])  # each token's first and second choice
+        >>> permuted, went_to = turnout.torch.moe_token_permute(tokens, experts)
+        >>> probs = torch.tensor([[0.75, 0.25], [0.5, 0.5]])
+        >>> turnout.torch.moe_token_unpermute(permuted, went_to, probs).tolist()  # the tokens again
+        [[1.0, 2.0], [3.0, 4.0]]
     """
     if padded_mode:
         return _added_rows(permuted_tokens, sorted_indices, probs, restore_shape)
@@ -175,6 +190,13 @@ def sort_chunks_by_idxs(
 
     The definition is that of :func:`turnout.sort_chunks_by_idxs`. ``fused`` is accepted and changes nothing.
     Differentiable in ``input`` and ``probs``.
+
+    Example:
+        >>> rows = torch.arange(5.0).unsqueeze(1)
+        >>> sizes, order = torch.tensor([2, 1, 2]), torch.tensor([2, 0, 1])
+        >>> output, _ = turnout.torch.sort_chunks_by_idxs(rows, sizes, order)
+        >>> output.flatten().tolist()
+        [3.0, 4.0, 0.0, 1.0, 2.0]
     """
     del fused
     output, permuted_probs = _sort(input, split_sizes, sorted_idxs, probs)

@@ -113,6 +113,13 @@ def moe_re_routing(
     Returns permute_tokens, permute_per_token_scales (None without scales), permute_token_idx and
     expert_token_num. The definition is that of :func:`turnout.moe_re_routing`. Tensors may be strided.
     Floating tokens and scales have gradients: those of the results, brought back by the index.
+
+    Example:
+        >>> counts = torch.tensor([[2, 1], [1, 1]])  # rank 0 sent 2 tokens to expert 0 and 1 to expert 1
+        >>> tokens = torch.arange(5.0).unsqueeze(1)
+        >>> permuted, _, came_from, per_expert = turnout.torch.moe_re_routing(tokens, counts)
+        >>> permuted.flatten().tolist(), per_expert.tolist()
+        ([0.0, 1.0, 3.0, 2.0, 4.0], [3, 2])
     """
     permuted, scales, idx, num = _forward(
         tokens, expert_token_num_per_rank, per_token_scales, expert_token_num_type, idx_type
@@ -128,5 +135,11 @@ def moe_re_routing_inverse(
 
     The definition is that of :func:`turnout.moe_re_routing_inverse`. Tensors may be strided. Differentiable:
     the gradient is re-ordered by the index.
+
+    Example:
+        >>> tokens = torch.arange(5.0).unsqueeze(1)
+        >>> permuted, _, came_from, _ = turnout.torch.moe_re_routing(tokens, torch.tensor([[2, 1], [1, 1]]))
+        >>> turnout.torch.moe_re_routing_inverse(permuted, came_from).flatten().tolist()
+        [0.0, 1.0, 2.0, 3.0, 4.0]
     """
     return _inverse(permute_tokens, permute_token_idx, idx_type)

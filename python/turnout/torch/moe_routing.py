@@ -183,6 +183,12 @@ def moe_locations(
     The definition is that of :func:`turnout.moe_locations`: first choices of all tokens before second ones,
     tokens in descending order of ``priority``. Returns locations, int32 and shaped like ``indices``, and
     counts ``[num_experts]``, int64. There is no gradient.
+
+    Example:
+        >>> experts = torch.tensor([[1, 0], [1, 2], [0, 1]])  # each token's first and second choice
+        >>> locations, counts = turnout.torch.moe_locations(experts, 3)
+        >>> locations.tolist(), counts.tolist()
+        ([[0, 1], [1, 0], [0, 2]], [2, 3, 1])
     """
     return _locations(indices, num_experts, None if priority is None else priority.detach())
 
@@ -202,6 +208,13 @@ def moe_dispatch(
     routings are ``[samples]`` or ``[samples, choices]``. Tensors may be strided.
     Differentiable in ``input`` and ``gates``. Where several tokens share a row, the ones that were
     overwritten still get its gradient.
+
+    Example:
+        >>> tokens = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+        >>> experts = torch.tensor([[1, 0], [1, 2]])  # each token's first and second choice
+        >>> locations, _ = turnout.torch.moe_locations(experts, 3)
+        >>> turnout.torch.moe_dispatch(tokens, experts, locations, capacity=1, num_experts=3).tolist()
+        [[[1.0, 2.0]], [[1.0, 2.0]], [[3.0, 4.0]]]
     """
     dispatch = _dispatch(input, indices, locations, gates, capacity, num_experts)
     return dispatch.reshape(num_experts, capacity, dispatch.shape[1])
@@ -221,6 +234,18 @@ def moe_combine(
     hidden]`` or ``[num_experts * capacity, hidden]``. Tensors may be strided.
     Differentiable in ``expert_output`` and ``gates``. Where several tokens read one row, its gradient is that
     of the last one.
+
+    Example:
+        >>> expert_output = torch.tensor([[[10.0]], [[20.0]], [[30.0]]])  # three experts with one slot
+        >>> experts = torch.tensor([[1, 0], [1, 2]])
+        >>> slots = torch.tensor([[0, 0], [1, 0]])  # slot 1 is beyond the capacity: that choice was dropped
+        >>> gates = torch.tensor([[0.75, 0.25], [0.5, 0.5]], requires_grad=True)
+        >>> output = turnout.torch.moe_combine(expert_output, experts, slots, 1, gates)
+        >>> output.tolist()
+        [[17.5], [15.0]]
+        >>> output.sum().backward()
+        >>> gates.grad.tolist()
+        [[20.0, 10.0], [0.0, 30.0]]
     """
     if expert_output.dim() == 3:
         if expert_output.shape[1] != capacity:

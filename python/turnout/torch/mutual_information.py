@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal, overload
 
 import torch
 
@@ -150,6 +151,21 @@ _both = define(
 # -- the signatures that users of k2 know ------------------------------------------------------------------
 
 
+@overload
+def mutual_information_recursion(
+    px: torch.Tensor,
+    py: torch.Tensor,
+    boundary: torch.Tensor | None = None,
+    return_grad: Literal[False] = False,
+) -> torch.Tensor: ...
+@overload
+def mutual_information_recursion(
+    px: torch.Tensor, py: torch.Tensor, boundary: torch.Tensor | None = None, *, return_grad: Literal[True]
+) -> tuple[torch.Tensor, tuple[torch.Tensor, torch.Tensor]]: ...
+@overload
+def mutual_information_recursion(
+    px: torch.Tensor, py: torch.Tensor, boundary: torch.Tensor | None, return_grad: bool
+) -> torch.Tensor | tuple[torch.Tensor, tuple[torch.Tensor, torch.Tensor]]: ...
 @own_sentences()
 def mutual_information_recursion(
     px: torch.Tensor, py: torch.Tensor, boundary: torch.Tensor | None = None, return_grad: bool = False
@@ -163,6 +179,15 @@ def mutual_information_recursion(
 
     Differentiable, once: when a gradient will be needed it is computed together with the scores, while the
     lattice is in the cache, and only multiplied by the upstream gradient later.
+
+    Example:
+        >>> px = torch.tensor([[[0.5, 0.5, 0.0]]]).log()  # one symbol, two frames
+        >>> py = torch.full((1, 2, 2), 0.5).log()
+        >>> scores, (px_grad, py_grad) = turnout.torch.mutual_information_recursion(px, py, return_grad=True)
+        >>> scores.exp().tolist()  # two ways of three steps: 2 / 2**3
+        [0.25]
+        >>> px_grad.tolist()  # the symbol is in either frame with probability 1/2
+        [[[0.5, 0.5, 0.0]]]
     """
     if return_grad or (torch.is_grad_enabled() and (px.requires_grad or py.requires_grad)):
         scores, px_grad, py_grad = _both(px, py, boundary)
@@ -208,6 +233,13 @@ def joint_mutual_information_recursion(
     Returns ``[len(px), batch]``, whose sum over the first dimension is the score. Row i is the expectation of
     term i over the ways through the lattice; the first row also has what the score has beyond all of them, so
     the main term goes first. The gradient of row i is how often each step is taken; there is no second one.
+
+    Example:
+        >>> px = torch.tensor([[[0.5, 0.5, 0.0]]]).log()  # one symbol, two frames
+        >>> py = torch.full((1, 2, 2), 0.5).log()
+        >>> terms = turnout.torch.joint_mutual_information_recursion([px / 2, px / 2], [py / 2, py / 2])
+        >>> terms.sum(0).exp().tolist()  # the score of px and py
+        [0.25]
     """
     if len(px) != len(py) or len(px) == 0:
         raise ValueError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 
@@ -17,6 +17,7 @@ __all__ = [
     "get_rnnt_logprobs_smoothed",
 ]
 
+RnntType = Literal["regular", "modified", "constrained"]
 RNNT_TYPES = ("regular", "modified", "constrained")
 _is_in_torch_func = torch._C._are_functorch_transforms_active
 
@@ -530,10 +531,18 @@ def get_rnnt_logprobs(
     am: torch.Tensor,
     symbols: torch.Tensor,
     termination_symbol: int,
-    rnnt_type: str = "regular",
+    rnnt_type: RnntType = "regular",
     boundary: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """The steps ``(px, py)`` of :func:`rnnt_loss_simple`."""
+    """The steps ``(px, py)`` of :func:`rnnt_loss_simple`.
+
+    Example:
+        >>> lm, am = torch.zeros(1, 2, 4), torch.zeros(1, 2, 4)  # one symbol, two frames, four classes
+        >>> symbols = torch.tensor([[3]])
+        >>> px, py = turnout.torch.get_rnnt_logprobs(lm, am, symbols, termination_symbol=0)
+        >>> px.exp().tolist(), py.exp().tolist()
+        ([[[0.25, 0.25, 0.0]]], [[[0.25, 0.25], [0.25, 0.25]]])
+    """
     steps = simple_steps("get_rnnt_logprobs", lm, am, symbols, termination_symbol, boundary, rnnt_type)
     return steps.px, steps.py
 
@@ -543,10 +552,18 @@ def get_rnnt_logprobs_joint(
     logits: torch.Tensor,
     symbols: torch.Tensor,
     termination_symbol: int,
-    rnnt_type: str = "regular",
+    rnnt_type: RnntType = "regular",
     boundary: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """The steps ``(px, py)`` of :func:`rnnt_loss`."""
+    """The steps ``(px, py)`` of :func:`rnnt_loss`.
+
+    Example:
+        >>> logits = torch.zeros(1, 2, 2, 4)  # two frames, one symbol, four equally likely classes
+        >>> symbols = torch.tensor([[3]])
+        >>> px, py = turnout.torch.get_rnnt_logprobs_joint(logits, symbols, termination_symbol=0)
+        >>> px.exp().tolist(), py.exp().tolist()
+        ([[[0.25, 0.25, 0.0]]], [[[0.25, 0.25], [0.25, 0.25]]])
+    """
     steps = joint_steps("get_rnnt_logprobs_joint", logits, symbols, termination_symbol, boundary, rnnt_type)
     return steps.px, steps.py
 
@@ -560,9 +577,17 @@ def get_rnnt_logprobs_smoothed(
     lm_only_scale: float = 0.1,
     am_only_scale: float = 0.1,
     boundary: torch.Tensor | None = None,
-    rnnt_type: str = "regular",
+    rnnt_type: RnntType = "regular",
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """The steps ``(px, py)`` of :func:`rnnt_loss_smoothed`."""
+    """The steps ``(px, py)`` of :func:`rnnt_loss_smoothed`.
+
+    Example:
+        >>> lm, am = torch.zeros(1, 2, 4), torch.zeros(1, 2, 4)  # one symbol, two frames, four classes
+        >>> symbols = torch.tensor([[3]])
+        >>> px, py = turnout.torch.get_rnnt_logprobs_smoothed(lm, am, symbols, 0, lm_only_scale=0.25)
+        >>> [round(x, 4) for x in px.exp().flatten().tolist()]  # all parts have equally likely classes
+        [0.25, 0.25, 0.0]
+    """
     steps = smoothed_steps(
         *("get_rnnt_logprobs_smoothed", lm, am, symbols, termination_symbol),
         *(lm_only_scale, am_only_scale, boundary, rnnt_type),
@@ -577,9 +602,17 @@ def get_rnnt_logprobs_pruned(
     ranges: torch.Tensor,
     termination_symbol: int,
     boundary: torch.Tensor | None,
-    rnnt_type: str = "regular",
+    rnnt_type: RnntType = "regular",
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """The steps ``(px, py)`` of :func:`rnnt_loss_pruned`."""
+    """The steps ``(px, py)`` of :func:`rnnt_loss_pruned`.
+
+    Example:
+        >>> logits = torch.zeros(1, 2, 2, 4)  # two frames that keep two positions, four classes
+        >>> symbols, ranges = torch.tensor([[3]]), torch.tensor([[[0, 1], [0, 1]]])
+        >>> px, py = turnout.torch.get_rnnt_logprobs_pruned(logits, symbols, ranges, 0, None)
+        >>> px.exp().tolist()
+        [[[0.25, 0.25, 0.0]]]
+    """
     steps = pruned_steps(
         *("get_rnnt_logprobs_pruned", logits, symbols, ranges, termination_symbol, boundary, rnnt_type)
     )

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Literal, overload
+
 import torch
 
 from turnout.torch.mutual_information import mutual_information_recursion
 from turnout.torch.rnnt_logprobs import (
+    RnntType,
     Steps,
     fused_steps,
     is_modified,
@@ -25,6 +28,7 @@ __all__ = [
 ]
 
 Grads = tuple[torch.Tensor, torch.Tensor]
+Reduction = Literal["none", "mean", "sum"]
 _REDUCTIONS = ("none", "mean", "sum")
 
 
@@ -70,8 +74,11 @@ def _loss(
         px = px + delay_penalty * ((frames.to(px.dtype).reshape(-1, 1, 1) - 1) / 2 - t)
     if fastemit_lambda != 0:
         px = ScaledGradient.apply(px, 1 + fastemit_lambda)
-    result = mutual_information_recursion(px, py, boundary, return_grad)
-    scores, grads = result if return_grad else (result, None)
+    grads = None
+    if return_grad:
+        scores, grads = mutual_information_recursion(px, py, boundary, return_grad=True)
+    else:
+        scores = mutual_information_recursion(px, py, boundary)
     # The recursion drops some NaN. A factor makes the gradients NaN too.
     factor = torch.ones_like(scores).masked_fill(steps.is_bad, torch.nan)
     loss = -scores * factor
@@ -81,18 +88,48 @@ def _loss(
         loss = loss.mean()
     elif reduction == "sum":
         loss = loss.sum()
-    return (loss, grads) if return_grad else loss
+    return loss if grads is None else (loss, grads)
 
 
+@overload
+def rnnt_loss(
+    logits: torch.Tensor,
+    symbols: torch.Tensor,
+    termination_symbol: int,
+    boundary: torch.Tensor | None = None,
+    rnnt_type: RnntType = "regular",
+    delay_penalty: float = 0.0,
+    reduction: Reduction = "mean",
+    *,
+    return_grad: Literal[False] = False,
+    zero_infinity: bool = False,
+    overwrite_logits: bool = False,
+    fastemit_lambda: float = 0.0,
+) -> torch.Tensor: ...
+@overload
+def rnnt_loss(
+    logits: torch.Tensor,
+    symbols: torch.Tensor,
+    termination_symbol: int,
+    boundary: torch.Tensor | None = None,
+    rnnt_type: RnntType = "regular",
+    delay_penalty: float = 0.0,
+    reduction: Reduction = "mean",
+    *,
+    return_grad: Literal[True],
+    zero_infinity: bool = False,
+    overwrite_logits: bool = False,
+    fastemit_lambda: float = 0.0,
+) -> tuple[torch.Tensor, Grads]: ...
 @own_sentences()
 def rnnt_loss(
     logits: torch.Tensor,
     symbols: torch.Tensor,
     termination_symbol: int,
     boundary: torch.Tensor | None = None,
-    rnnt_type: str = "regular",
+    rnnt_type: RnntType = "regular",
     delay_penalty: float = 0.0,
-    reduction: str = "mean",
+    reduction: Reduction = "mean",
     *,
     return_grad: bool = False,
     zero_infinity: bool = False,
@@ -132,6 +169,17 @@ def rnnt_loss(
             else needs the logits for its gradient then says that they were modified.
         fastemit_lambda: FastEmit regularisation: gradients of symbols times ``1 + fastemit_lambda``. The
             loss stays.
+
+    Example:
+        >>> logits = torch.zeros(1, 2, 2, 4)  # two frames, one symbol, four equally likely classes
+        >>> symbols = torch.tensor([[3]])
+        >>> logits = logits.requires_grad_()
+        >>> loss = turnout.torch.rnnt_loss(logits, symbols, termination_symbol=0)
+        >>> round(loss.neg().exp().item(), 5)  # two ways of three steps: 2 / 4**3
+        0.03125
+        >>> loss.backward()
+        >>> [round(x, 4) for x in logits.grad[0, 0, 0].tolist()]
+        [-0.25, 0.25, 0.25, -0.25]
     """
     _check_options("rnnt_loss", rnnt_type, reduction)
     steps = joint_steps(
@@ -140,6 +188,36 @@ def rnnt_loss(
     return _loss(steps, boundary, delay_penalty, reduction, return_grad, zero_infinity, fastemit_lambda)
 
 
+@overload
+def rnnt_loss_simple(
+    lm: torch.Tensor,
+    am: torch.Tensor,
+    symbols: torch.Tensor,
+    termination_symbol: int,
+    boundary: torch.Tensor | None = None,
+    rnnt_type: RnntType = "regular",
+    delay_penalty: float = 0.0,
+    reduction: Reduction = "mean",
+    return_grad: Literal[False] = False,
+    *,
+    zero_infinity: bool = False,
+    fastemit_lambda: float = 0.0,
+) -> torch.Tensor: ...
+@overload
+def rnnt_loss_simple(
+    lm: torch.Tensor,
+    am: torch.Tensor,
+    symbols: torch.Tensor,
+    termination_symbol: int,
+    boundary: torch.Tensor | None = None,
+    rnnt_type: RnntType = "regular",
+    delay_penalty: float = 0.0,
+    reduction: Reduction = "mean",
+    *,
+    return_grad: Literal[True],
+    zero_infinity: bool = False,
+    fastemit_lambda: float = 0.0,
+) -> tuple[torch.Tensor, Grads]: ...
 @own_sentences()
 def rnnt_loss_simple(
     lm: torch.Tensor,
@@ -147,9 +225,9 @@ def rnnt_loss_simple(
     symbols: torch.Tensor,
     termination_symbol: int,
     boundary: torch.Tensor | None = None,
-    rnnt_type: str = "regular",
+    rnnt_type: RnntType = "regular",
     delay_penalty: float = 0.0,
-    reduction: str = "mean",
+    reduction: Reduction = "mean",
     return_grad: bool = False,
     *,
     zero_infinity: bool = False,
@@ -163,12 +241,55 @@ def rnnt_loss_simple(
         return_grad: as for :func:`rnnt_loss`; the gradients say what :func:`get_rnnt_prune_ranges` keeps.
 
     The other arguments are those of :func:`rnnt_loss`.
+
+    Example:
+        >>> lm, am = torch.zeros(1, 2, 4), torch.zeros(1, 2, 4)  # one symbol, two frames, four classes
+        >>> symbols = torch.tensor([[3]])
+        >>> loss, (px_grad, py_grad) = turnout.torch.rnnt_loss_simple(lm, am, symbols, 0, return_grad=True)
+        >>> round(loss.neg().exp().item(), 5)  # two ways of three steps: 2 / 4**3
+        0.03125
+        >>> [round(x, 4) for x in px_grad.flatten().tolist()]
+        [0.5, 0.5, 0.0]
     """
     _check_options("rnnt_loss_simple", rnnt_type, reduction)
     steps = simple_steps("rnnt_loss_simple", lm, am, symbols, termination_symbol, boundary, rnnt_type)
     return _loss(steps, boundary, delay_penalty, reduction, return_grad, zero_infinity, fastemit_lambda)
 
 
+@overload
+def rnnt_loss_smoothed(
+    lm: torch.Tensor,
+    am: torch.Tensor,
+    symbols: torch.Tensor,
+    termination_symbol: int,
+    lm_only_scale: float = 0.1,
+    am_only_scale: float = 0.1,
+    boundary: torch.Tensor | None = None,
+    rnnt_type: RnntType = "regular",
+    delay_penalty: float = 0.0,
+    reduction: Reduction = "mean",
+    return_grad: Literal[False] = False,
+    *,
+    zero_infinity: bool = False,
+    fastemit_lambda: float = 0.0,
+) -> torch.Tensor: ...
+@overload
+def rnnt_loss_smoothed(
+    lm: torch.Tensor,
+    am: torch.Tensor,
+    symbols: torch.Tensor,
+    termination_symbol: int,
+    lm_only_scale: float = 0.1,
+    am_only_scale: float = 0.1,
+    boundary: torch.Tensor | None = None,
+    rnnt_type: RnntType = "regular",
+    delay_penalty: float = 0.0,
+    reduction: Reduction = "mean",
+    *,
+    return_grad: Literal[True],
+    zero_infinity: bool = False,
+    fastemit_lambda: float = 0.0,
+) -> tuple[torch.Tensor, Grads]: ...
 @own_sentences()
 def rnnt_loss_smoothed(
     lm: torch.Tensor,
@@ -178,9 +299,9 @@ def rnnt_loss_smoothed(
     lm_only_scale: float = 0.1,
     am_only_scale: float = 0.1,
     boundary: torch.Tensor | None = None,
-    rnnt_type: str = "regular",
+    rnnt_type: RnntType = "regular",
     delay_penalty: float = 0.0,
-    reduction: str = "mean",
+    reduction: Reduction = "mean",
     return_grad: bool = False,
     *,
     zero_infinity: bool = False,
@@ -197,6 +318,13 @@ def rnnt_loss_smoothed(
 
     each at the symbol, and ``py`` likewise at the termination symbol. Rows of a batch depend on each other
     through the mean, and so do their gradients.
+
+    Example:
+        >>> lm, am = torch.zeros(1, 2, 4), torch.zeros(1, 2, 4)  # one symbol, two frames, four classes
+        >>> symbols = torch.tensor([[3]])
+        >>> loss = turnout.torch.rnnt_loss_smoothed(lm, am, symbols, 0, lm_only_scale=0.25, am_only_scale=0.0)
+        >>> round(loss.neg().exp().item(), 5)
+        0.03125
     """
     _check_options("rnnt_loss_smoothed", rnnt_type, reduction)
     steps = smoothed_steps(
@@ -206,6 +334,40 @@ def rnnt_loss_smoothed(
     return _loss(steps, boundary, delay_penalty, reduction, return_grad, zero_infinity, fastemit_lambda)
 
 
+@overload
+def rnnt_loss_pruned(
+    logits: torch.Tensor,
+    symbols: torch.Tensor,
+    ranges: torch.Tensor,
+    termination_symbol: int,
+    boundary: torch.Tensor | None = None,
+    rnnt_type: RnntType = "regular",
+    delay_penalty: float = 0.0,
+    reduction: Reduction = "mean",
+    use_hat_loss: bool = False,
+    *,
+    return_grad: Literal[False] = False,
+    zero_infinity: bool = False,
+    overwrite_logits: bool = False,
+    fastemit_lambda: float = 0.0,
+) -> torch.Tensor: ...
+@overload
+def rnnt_loss_pruned(
+    logits: torch.Tensor,
+    symbols: torch.Tensor,
+    ranges: torch.Tensor,
+    termination_symbol: int,
+    boundary: torch.Tensor | None = None,
+    rnnt_type: RnntType = "regular",
+    delay_penalty: float = 0.0,
+    reduction: Reduction = "mean",
+    use_hat_loss: bool = False,
+    *,
+    return_grad: Literal[True],
+    zero_infinity: bool = False,
+    overwrite_logits: bool = False,
+    fastemit_lambda: float = 0.0,
+) -> tuple[torch.Tensor, Grads]: ...
 @own_sentences()
 def rnnt_loss_pruned(
     logits: torch.Tensor,
@@ -213,9 +375,9 @@ def rnnt_loss_pruned(
     ranges: torch.Tensor,
     termination_symbol: int,
     boundary: torch.Tensor | None = None,
-    rnnt_type: str = "regular",
+    rnnt_type: RnntType = "regular",
     delay_penalty: float = 0.0,
-    reduction: str = "mean",
+    reduction: Reduction = "mean",
     use_hat_loss: bool = False,
     *,
     return_grad: bool = False,
@@ -233,6 +395,13 @@ def rnnt_loss_pruned(
             ``py = logsigmoid(logits[0])``, and the other classes share the rest.
 
     The other arguments are those of :func:`rnnt_loss`.
+
+    Example:
+        >>> logits = torch.zeros(1, 2, 2, 4)  # two frames that keep two positions, four classes
+        >>> symbols, ranges = torch.tensor([[3]]), torch.tensor([[[0, 1], [0, 1]]])
+        >>> loss = turnout.torch.rnnt_loss_pruned(logits, symbols, ranges, termination_symbol=0)
+        >>> round(loss.neg().exp().item(), 5)  # nothing is pruned here: 2 / 4**3, as that of rnnt_loss
+        0.03125
     """
     _check_options("rnnt_loss_pruned", rnnt_type, reduction)
     refuse_single_rows("rnnt_loss_pruned", ranges, symbols, rnnt_type)
@@ -243,20 +412,60 @@ def rnnt_loss_pruned(
     return _loss(steps, boundary, delay_penalty, reduction, return_grad, zero_infinity, fastemit_lambda)
 
 
+@overload
+def rnnt_loss_pruned_fused(
+    am: torch.Tensor,
+    lm: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None,
+    activation: Literal["tanh", "relu"] | None,
+    symbols: torch.Tensor,
+    ranges: torch.Tensor,
+    termination_symbol: int,
+    boundary: torch.Tensor | None = None,
+    rnnt_type: RnntType = "regular",
+    delay_penalty: float = 0.0,
+    reduction: Reduction = "mean",
+    use_hat_loss: bool = False,
+    *,
+    return_grad: Literal[False] = False,
+    zero_infinity: bool = False,
+    fastemit_lambda: float = 0.0,
+) -> torch.Tensor: ...
+@overload
+def rnnt_loss_pruned_fused(
+    am: torch.Tensor,
+    lm: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None,
+    activation: Literal["tanh", "relu"] | None,
+    symbols: torch.Tensor,
+    ranges: torch.Tensor,
+    termination_symbol: int,
+    boundary: torch.Tensor | None = None,
+    rnnt_type: RnntType = "regular",
+    delay_penalty: float = 0.0,
+    reduction: Reduction = "mean",
+    use_hat_loss: bool = False,
+    *,
+    return_grad: Literal[True],
+    zero_infinity: bool = False,
+    fastemit_lambda: float = 0.0,
+) -> tuple[torch.Tensor, Grads]: ...
 @own_sentences()
 def rnnt_loss_pruned_fused(
     am: torch.Tensor,
     lm: torch.Tensor,
     weight: torch.Tensor,
     bias: torch.Tensor | None,
-    activation: str | None,
+    activation: Literal["tanh", "relu"] | None,
     symbols: torch.Tensor,
     ranges: torch.Tensor,
     termination_symbol: int,
     boundary: torch.Tensor | None = None,
-    rnnt_type: str = "regular",
+    rnnt_type: RnntType = "regular",
     delay_penalty: float = 0.0,
-    reduction: str = "mean",
+    reduction: Reduction = "mean",
     use_hat_loss: bool = False,
     *,
     return_grad: bool = False,
@@ -282,6 +491,13 @@ def rnnt_loss_pruned_fused(
         activation: 'tanh', 'relu' or None.
 
     The other arguments are those of :func:`rnnt_loss_pruned`.
+
+    Example:
+        >>> am, lm, weight = torch.zeros(1, 2, 5), torch.zeros(1, 2, 5), torch.ones(4, 5)
+        >>> symbols, ranges = torch.tensor([[3]]), torch.tensor([[[0, 1], [0, 1]]])
+        >>> loss = turnout.torch.rnnt_loss_pruned_fused(am, lm, weight, None, "tanh", symbols, ranges, 0)
+        >>> round(loss.neg().exp().item(), 5)  # tanh(0) gives equal logits: 2 / 4**3
+        0.03125
     """
     _check_options("rnnt_loss_pruned_fused", rnnt_type, reduction)
     refuse_single_rows("rnnt_loss_pruned_fused", ranges, symbols, rnnt_type)

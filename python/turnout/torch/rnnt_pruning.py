@@ -54,6 +54,13 @@ def get_rnnt_prune_ranges(
     fall and rise by at most ``rows - 1`` (1 unless the type is regular). ``rows`` is ``s_range``, but no more
     than there are positions, and for the regular type no fewer than the longest text needs: a warning says
     so.
+
+    Example:
+        >>> lm, am = torch.zeros(1, 4, 5), torch.zeros(1, 4, 5)  # three symbols, four frames, five classes
+        >>> symbols, boundary = torch.tensor([[1, 2, 3]]), torch.tensor([[0, 0, 3, 4]])
+        >>> _, grads = turnout.torch.rnnt_loss_simple(lm, am, symbols, 0, boundary, return_grad=True)
+        >>> turnout.torch.get_rnnt_prune_ranges(*grads, boundary, s_range=2).tolist()
+        [[[0, 1], [1, 2], [2, 3], [2, 3]]]
     """
     ranges = _ranges(px_grad.detach(), py_grad.detach(), boundary, s_range)
     if not torch.compiler.is_compiling() and ranges.shape[2] != s_range:
@@ -76,6 +83,13 @@ def get_rnnt_prune_ranges_deprecated(
     """:func:`get_rnnt_prune_ranges` by the sum of all steps of a window, as k2 had it before.
 
     ``s_range`` is never raised.
+
+    Example:
+        >>> lm, am = torch.zeros(1, 4, 5), torch.zeros(1, 4, 5)  # three symbols, four frames, five classes
+        >>> symbols, boundary = torch.tensor([[1, 2, 3]]), torch.tensor([[0, 0, 3, 4]])
+        >>> _, grads = turnout.torch.rnnt_loss_simple(lm, am, symbols, 0, boundary, return_grad=True)
+        >>> turnout.torch.get_rnnt_prune_ranges_deprecated(*grads, boundary, s_range=2).tolist()
+        [[[0, 1], [1, 2], [2, 3], [2, 3]]]
     """
     return _ranges(px_grad.detach(), py_grad.detach(), boundary, s_range, "steps")
 
@@ -146,6 +160,13 @@ def do_rnnt_pruning(
     Returns:
         am: ``[batch, frames, rows, am_width]``, a view that repeats its rows and cannot be written to.
         lm: ``[batch, frames, rows, lm_width]``: row ``ranges[b, t, r]`` of ``lm``.
+
+    Example:
+        >>> am, lm = torch.tensor([[[1.0], [2.0]]]), torch.tensor([[[0.0], [10.0], [20.0]]])
+        >>> ranges = torch.tensor([[[0, 1], [1, 2]]])  # two positions in each of two frames
+        >>> am_rows, lm_rows = turnout.torch.do_rnnt_pruning(am, lm, ranges)
+        >>> (am_rows + lm_rows).tolist()
+        [[[[1.0], [11.0]], [[12.0], [22.0]]]]
     """
     pruned = _pruning(lm, ranges)
     if am.dim() != 3 or am.shape[:2] != ranges.shape[:2]:
@@ -178,7 +199,14 @@ _align = define(
 
 
 class RnntAlignment(NamedTuple):
-    """What :func:`rnnt_align` returns."""
+    """What :func:`rnnt_align` returns.
+
+    Example:
+        >>> px = torch.tensor([[[0.1, 0.8, 0.1]]]).log()  # one symbol, most likely in frame 1
+        >>> py = torch.tensor([[[0.9, 0.2], [0.5, 0.9]]]).log()
+        >>> turnout.torch.rnnt_align(px, py).frames.tolist()
+        [[1]]
+    """
 
     frames: torch.Tensor  # [batch, symbols], int64: where each symbol is emitted; -1 outside the boundary
     score: torch.Tensor  # [batch]: the log-probability of this way alone
@@ -191,6 +219,15 @@ def rnnt_align(px: torch.Tensor, py: torch.Tensor, boundary: torch.Tensor | None
 
     Of two equally good ways into a cell the one that takes a symbol is chosen. The confidence is the share of
     all ways that take the symbol in this frame. There is no gradient.
+
+    Example:
+        >>> px = torch.tensor([[[0.1, 0.8, 0.1]]]).log()  # one symbol, most likely in frame 1
+        >>> py = torch.tensor([[[0.9, 0.2], [0.5, 0.9]]]).log()
+        >>> frames, score, confidence = turnout.torch.rnnt_align(px, py)
+        >>> frames.tolist(), round(score.exp().item(), 4)  # 0.9 * 0.8 * 0.9
+        ([[1]], 0.648)
+        >>> round(confidence.item(), 4)  # 0.648 of 0.648 + 0.1 * 0.5 * 0.9 + 0.9 * 0.2 * 0.1
+        0.9114
     """
     px, py = px.detach(), py.detach()
     frames, score = _align(px, py, boundary)
@@ -208,6 +245,11 @@ def rnnt_emission_delay(px_grad: torch.Tensor, frames: torch.Tensor) -> torch.Te
     ``px_grad`` is how often each step is taken, from a loss with ``return_grad=True``; ``frames [batch,
     symbols]`` is where the symbols are, -1 where there is none: such a delay is NaN. It is an average over
     all ways through the lattice.
+
+    Example:
+        >>> px_grad = torch.tensor([[[0.25, 0.25, 0.5]]])  # how often the symbol is emitted in each frame
+        >>> turnout.torch.rnnt_emission_delay(px_grad, torch.tensor([[1]])).tolist()  # 0.25 + 2 * 0.5 - 1
+        [[0.25]]
     """
     if px_grad.dim() != 3 or frames.shape != px_grad.shape[:2]:
         raise ValueError(

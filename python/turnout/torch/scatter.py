@@ -251,6 +251,12 @@ def scatter_sum(
 
     Without ``dim_size`` the number of groups is a size that depends on data; some releases of torch want
     ``torch._dynamo.config.capture_dynamic_output_shape_ops = True`` to compile that.
+
+    Example:
+        >>> src = torch.tensor([[1.0, 9.0], [2.0, 8.0], [4.0, 0.0]], requires_grad=True)
+        >>> index = torch.tensor([0, 2, 0])
+        >>> turnout.torch.scatter_sum(src, index).tolist()  # group 1 has no rows
+        [[5.0, 9.0], [0.0, 0.0], [2.0, 8.0]]
     """
     return _reduced("scatter_sum", _sum, src, index, dim, dim_size)
 
@@ -262,6 +268,16 @@ def scatter_mean(
     """The mean of the rows of each group; arguments and gradients are those of :func:`scatter_sum`.
 
     The definition is that of :func:`turnout.scatter_mean`; a group without rows is 0.
+
+    Example:
+        >>> src = torch.tensor([[1.0, 9.0], [2.0, 8.0], [4.0, 0.0]], requires_grad=True)
+        >>> index = torch.tensor([0, 2, 0])
+        >>> mean = turnout.torch.scatter_mean(src, index, dim_size=4)
+        >>> mean.tolist()
+        [[2.5, 4.5], [0.0, 0.0], [2.0, 8.0], [0.0, 0.0]]
+        >>> mean.sum().backward()
+        >>> src.grad.tolist()
+        [[0.5, 0.5], [1.0, 1.0], [0.5, 0.5]]
     """
     return _reduced("scatter_mean", _mean, src, index, dim, dim_size)
 
@@ -275,5 +291,12 @@ def scatter_max(
     Returns out and argmax, int64. The definition is that of :func:`turnout.scatter_max`: the first of equal
     rows counts; where nothing is larger than the least finite number, as in a group without rows, out is 0
     and argmax is ``src.shape[dim]``. The whole gradient goes to the row of argmax.
+
+    Example:
+        >>> src = torch.tensor([[1.0, 9.0], [2.0, 8.0], [4.0, 0.0]], requires_grad=True)
+        >>> index = torch.tensor([0, 2, 0])
+        >>> out, argmax = turnout.torch.scatter_max(src, index)
+        >>> out.tolist(), argmax.tolist()  # 3, the number of rows, stands for none
+        ([[4.0, 9.0], [0.0, 0.0], [2.0, 8.0]], [[2, 0], [3, 3], [1, 1]])
     """
     return _reduced("scatter_max", _max, src, index, dim, dim_size)

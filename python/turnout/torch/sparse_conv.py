@@ -74,9 +74,12 @@ def _scalars(bound: Scalars) -> Scalars:
         return {"spatial_shape": space, **dict.fromkeys((*_VECTORS[:-1], "output_shape"), ())}
     vectors = {name: bound[name] * dims if len(bound[name]) == 1 else bound[name] for name in _VECTORS}
     output_shape: tuple[int | None, ...] = (None,) * dims
-    if None not in space:
+    known = [extent for extent in space if extent is not None]
+    if len(known) == dims:
+        kernel_size, stride, padding, dilation, output_padding = vectors.values()
         output_shape = _core.indice_pairs_output_shape(
-            space, *vectors.values(), bound["subm"], bound["transpose"]
+            *(known, kernel_size, stride, padding, dilation, output_padding),
+            *(bound["subm"], bound["transpose"]),
         )
     kernel = [extent if k == -1 else k for k, extent in zip(vectors["kernel_size"], space, strict=True)]
     if bound["subm"]:
@@ -126,6 +129,14 @@ def get_indice_pairs(
 
     Under ``torch.compile`` the number of outputs is a size that depends on data, except with ``subm``; some
     releases of torch want ``torch._dynamo.config.capture_dynamic_output_shape_ops = True`` for that.
+
+    Example:
+        >>> sites = torch.tensor([[0, 0], [0, 1], [0, 5]], dtype=torch.int32)  # batch number, x
+        >>> out_sites, pairs, num = turnout.torch.get_indice_pairs(sites, 1, [6], kernel_size=2, stride=2)
+        >>> out_sites.tolist(), num.tolist()
+        ([[0, 0], [0, 2]], [1, 2])
+        >>> pairs[1, :, :2].tolist()  # input rows 1 and 2 meet output rows 0 and 1
+        [[1, 2], [0, 1]]
     """
     vectors = (
         _plain(values) for values in (spatial_shape, kernel_size, stride, padding, dilation, output_padding)

@@ -52,7 +52,8 @@ def value_of(number: int | torch.SymInt) -> int | None:
     No guard is made: what one example refuses is refused for it alone, and the call itself checks again.
     """
     if isinstance(number, torch.SymInt):
-        return number.node.hint if number.node.has_hint() else None
+        node: Any = number.node
+        return node.hint if node.has_hint() else None
     return number
 
 
@@ -95,7 +96,7 @@ def _check(op: str, bound: Scalars, scalars: Callable[[Scalars], Scalars] | None
 
 
 def _plain_scalars(op: str, given: Scalars) -> Scalars:
-    plain = {}
+    plain: Scalars = {}
     for name, value in given.items():
         if isinstance(value, (int, torch.SymInt)):
             plain[name] = value_of(value)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch.autograd import forward_ad
 
@@ -9,6 +11,9 @@ from turnout import _core
 from turnout.torch.dynamic_scatter import _forward
 from turnout.torch.library import refuse_tangents
 from turnout.torch.sentences import own_sentences
+
+if TYPE_CHECKING:
+    from turnout.typing import ReduceType
 
 __all__ = ["VoxelIndex"]
 
@@ -102,6 +107,15 @@ class VoxelIndex:
         voxel_points_count: ``[voxels]``, int32.
         first_point: ``[voxels]``, int32: the first point of each voxel, that with the smallest number. Found
             when it is asked for.
+
+    Example:
+        >>> index = turnout.torch.VoxelIndex(torch.tensor([[0, 7], [0, 7], [0, 2]]))
+        >>> index
+        VoxelIndex(3 points in 2 voxels)
+        >>> feats = torch.tensor([[1.0], [3.0], [10.0]], requires_grad=True)
+        >>> index.reduce(feats, "max").sum().backward()
+        >>> feats.grad.tolist()
+        [[0.0], [1.0], [1.0]]
     """
 
     @own_sentences("VoxelIndex")
@@ -137,7 +151,7 @@ class VoxelIndex:
         return -largest.squeeze(1).to(torch.int32)
 
     @own_sentences("VoxelIndex.reduce", coors="point2voxel_map")
-    def reduce(self, feats: torch.Tensor, reduce_type: str = "max") -> torch.Tensor:
+    def reduce(self, feats: torch.Tensor, reduce_type: ReduceType = "max") -> torch.Tensor:
         """voxel_feats ``[voxels, channels]``, the first of the results of ``dynamic_scatter_forward``.
 
         Differentiable with respect to ``feats``, as often as needed; no gradient sorts anything. With 'max'

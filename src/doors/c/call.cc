@@ -16,6 +16,7 @@
 
 #include "doors/last_error.h"
 #include "runtime/call.h"
+#include "runtime/record.h"
 
 namespace turnout::doors {
 
@@ -112,6 +113,17 @@ void fill(Tensor& tensor, const Slot& slot) {
 }
 
 std::atomic<const char*> gen_case_directory{""};
+std::atomic<int> gen_case_mode{0};
+
+// Records calls as the two functions of generated cases say; mode 0 leaves it to TURNOUT_RECORD.
+void record_gen_cases() noexcept {
+  const char* directory = gen_case_directory;
+  if (*directory == '\0') directory = "gen_case";  // MLU-OPS's own
+  try {
+    record_in(gen_case_mode == 0 ? nullptr : directory);
+  } catch (...) {  // no memory for the name: calls are recorded as before
+  }
+}
 
 // Returns a copy that stays valid until the process ends. Equal texts share one copy.
 const char* kept_for_ever(const char* text) {
@@ -260,11 +272,16 @@ void mluOpGetLibVersion(int* major, int* minor, int* patch) {
   if (patch != nullptr) *patch = MLUOP_PATCHLEVEL;
 }
 
-void mluOpSetGenCaseMode(int) {}
+// As in MLU-OPS, 0 turns recording off; the other modes all record the data.
+void mluOpSetGenCaseMode(int mode) {
+  gen_case_mode = mode;
+  record_gen_cases();
+}
 mluOpStatus_t mluOpSetGenCaseDirectory(const char* directory) {
   if (directory == nullptr) return refuse_null(__func__, "directory");
   try {
     gen_case_directory = kept_for_ever(directory);
+    record_gen_cases();
     return succeed();
   } catch (...) {
     return fail_as_thrown();

@@ -8,6 +8,7 @@
 #include "doors/python/strided.h"
 #include "doors/python/text.h"
 #include "doors/python/workers.h"
+#include "runtime/record.h"
 #include "runtime/torch_executor.h"
 
 namespace turnout::doors {
@@ -80,10 +81,7 @@ void PythonCall::copy(ImportedArray& array, std::string_view name) {
               concat(" is strided, and ", bytes, " bytes for a copy of it are not available"));
   }
   void* plain = copies_.back().take<std::byte>(bytes);
-  {
-    const WithoutGil release;
-    copy_strided(where, tensor.data, tensor.shape, stride, tensor.rank, size, plain);
-  }
+  run_without_gil([&] { copy_strided(where, tensor.data, tensor.shape, stride, tensor.rank, size, plain); });
   tensor = Tensor(plain, tensor.dtype, tensor.shape, tensor.rank);
   copied_ += concat(copied_.empty() ? "copied " : " ", renames_(name));
 }
@@ -125,7 +123,8 @@ void PythonCall::kind(nb::handle object, DType dtype) {
 
 nb::object PythonCall::first_rows(int result, std::int64_t rows) const {
   const nb::object& whole = results_[result];
-  PyObject* first = PySequence_GetSlice(whole.ptr(), 0, static_cast<Py_ssize_t>(rows));
+  PyObject* first =
+      staying_at_exit([&] { return PySequence_GetSlice(whole.ptr(), 0, static_cast<Py_ssize_t>(rows)); });
   if (first == nullptr) {
     const std::string message = take_message();
     refuse(concat("out has an array of type ", type_text(whole),
@@ -180,12 +179,14 @@ nb::object PythonCall::result() const {
 
 void PythonCall::check(const Signature& signature, std::initializer_list<Slot> slots,
                        std::initializer_list<ScalarValue> scalars) const {
+  Arguments arguments(signature, slots.begin(), static_cast<int>(slots.size()), scalars.begin(),
+                      static_cast<int>(scalars.size()));
   try {
-    Arguments(signature, slots.begin(), static_cast<int>(slots.size()), scalars.begin(),
-              static_cast<int>(scalars.size()))
-        .check();
+    arguments.check();
   } catch (const Error& error) {
-    throw Error(error.code(), Caller(op_, renames_, "").in_own_words(error.what()));
+    const Error named(error.code(), Caller(op_, renames_, "").in_own_words(error.what()));
+    if (recorded() != Recorded::none) CallFile(arguments, op_, context().isa()).end(named.what());
+    throw named;
   }
 }
 
@@ -199,7 +200,7 @@ void PythonCall::refuse_type(nb::handle object, std::string_view name, std::stri
 }
 
 std::int64_t PythonCall::integer(nb::handle object, std::string_view name) const {
-  const nb::object number = nb::steal(PyNumber_Index(object.ptr()));
+  const nb::object number = nb::steal(staying_at_exit([&] { return PyNumber_Index(object.ptr()); }));
   if (!number.is_valid()) {
     expect_pending(PyExc_TypeError);
     refuse_type(object, name, "an integer");
@@ -208,6 +209,16 @@ std::int64_t PythonCall::integer(nb::handle object, std::string_view name) const
   const long long value = PyLong_AsLongLongAndOverflow(number.ptr(), &overflow);
   if (overflow != 0) refuse(concat(name, " is ", integer_text(number), ", expected an integer of 64 bits"));
   return value;
+}
+
+double PythonCall::number(nb::handle object, std::string_view name) const {
+  const double value = PyFloat_AsDouble(object.ptr());
+  if (PyErr_Occurred() == nullptr) return value;
+  if (PyErr_ExceptionMatches(PyExc_TypeError)) {
+    PyErr_Clear();
+    refuse_type(object, name, "a number");
+  }
+  refuse(concat(name, " is not to be had as a number: ", take_message()));
 }
 
 std::int64_t PythonCall::scalar(nb::handle object) {
@@ -227,7 +238,7 @@ std::vector<std::int64_t> PythonCall::integers(nb::handle object, std::string_vi
   };
   Py_ssize_t count = -1;
   if (PySequence_Check(object.ptr())) {
-    count = PySequence_Size(object.ptr());
+    count = staying_at_exit([&] { return PySequence_Size(object.ptr()); });
     if (count < 0 && PyErr_ExceptionMatches(PyExc_OverflowError)) {
       PyErr_Clear();
       refuse_count("too many");
@@ -244,7 +255,7 @@ std::vector<std::int64_t> PythonCall::integers(nb::handle object, std::string_vi
   if (count < length.least || count > length.most) refuse_count(concat(std::int64_t{count}));
   std::vector<std::int64_t> values;
   for (Py_ssize_t i = 0; i < count; ++i) {
-    const nb::object entry = nb::steal(PySequence_GetItem(object.ptr(), i));
+    const nb::object entry = nb::steal(staying_at_exit([&] { return PySequence_GetItem(object.ptr(), i); }));
     if (!entry.is_valid()) nb::raise_python_error();
     values.push_back(one(entry, concat(name, "[", std::int64_t{i}, "]")));
   }
@@ -273,7 +284,8 @@ std::vector<double> PythonCall::numbers(nb::handle object) {
   // Tensors of torch have elements but are no sequences; sets have them in no order.
   const bool is_ordered =
       PySequence_Check(object.ptr()) != 0 || array_type_of(object).protocol != Protocol::none;
-  const nb::object entries = nb::steal(is_ordered ? PyObject_GetIter(object.ptr()) : nullptr);
+  const nb::object entries =
+      nb::steal(is_ordered ? staying_at_exit([&] { return PyObject_GetIter(object.ptr()); }) : nullptr);
   if (!entries.is_valid()) {
     if (is_ordered) take_message();
     refuse_type(object, name, concat("a sequence of ", length, " numbers"));
@@ -282,10 +294,10 @@ std::vector<double> PythonCall::numbers(nb::handle object) {
   // Reads at most one element too many: a sequence may be endless.
   std::int64_t count = 0;
   for (; count <= length; ++count) {
-    const nb::object entry = nb::steal(PyIter_Next(entries.ptr()));
+    const nb::object entry = nb::steal(staying_at_exit([&] { return PyIter_Next(entries.ptr()); }));
     if (!entry.is_valid()) break;
     if (count == length) continue;
-    values.push_back(PyFloat_AsDouble(entry.ptr()));
+    values.push_back(staying_at_exit([&] { return PyFloat_AsDouble(entry.ptr()); }));
     if (PyErr_Occurred() == nullptr) continue;
     const std::string where = concat(name, "[", count, "]");
     if (PyErr_ExceptionMatches(PyExc_TypeError)) {
@@ -306,7 +318,7 @@ bool PythonCall::flag(nb::handle object, std::string_view name) const {
   if (PyBool_Check(object.ptr())) return object.is(Py_True);
   // NumPy's own bool is no integer; its type is called bool, or bool_ before NumPy 2.
   if (type_text(object).substr(0, 4) == "bool") {
-    const int is_true = PyObject_IsTrue(object.ptr());
+    const int is_true = staying_at_exit([&] { return PyObject_IsTrue(object.ptr()); });
     if (is_true < 0) nb::raise_python_error();
     return is_true == 1;
   }

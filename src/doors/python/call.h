@@ -25,6 +25,7 @@
 #include "doors/python/function.h"
 #include "doors/python/gil.h"
 #include "doors/python/import.h"
+#include "doors/python/signals.h"
 #include "runtime/context.h"
 #include "runtime/frame.h"
 
@@ -76,6 +77,7 @@ class PythonCall {
                                    std::string_view length_name) const;
   bool flag(nb::handle object, std::string_view name) const;             // True or False, also as 1 or 0
   std::int64_t integer(nb::handle object, std::string_view name) const;  // that the signature does not have
+  double number(nb::handle object, std::string_view name) const;         // likewise; any real number
 
   // An argument that is a vector of fixed length: a sequence of numbers, or an array of any dtype.
   std::vector<double> numbers(nb::handle object);
@@ -127,9 +129,10 @@ class PythonCall {
   template <class Body>
   void run(const Body& body) const {
     Context& where = context();
-    const WithoutGil release;
-    const Caller caller(op_, renames_, copied_);
-    body(Frame(where, {}, &caller));
+    run_without_gil([&] {
+      const Caller caller(op_, renames_, copied_);
+      body(Frame(where, {}, &caller));
+    });
   }
 
   nb::object result() const;  // what out() gave; several as a tuple

@@ -11,8 +11,10 @@
 namespace turnout::doors {
 
 // Returns f(). If f asks for the GIL after the interpreter has ended, Python ends the thread by unwinding its
-// stack. In functions that are noexcept, as some of nanobind's are, that would end the process with a
-// message, so the thread waits here until the process has ended.
+// stack. Destructors on the way would drop references without the GIL, while the interpreter is taken apart,
+// and functions that are noexcept, as some of nanobind's are, would end the process with a message. So the
+// thread waits here until the process has ended. Where Python code of the user may run, f is a call of
+// Python's C interface and nothing else.
 template <class F>
 decltype(auto) staying_at_exit(F&& f) {
   try {
@@ -37,6 +39,14 @@ class WithoutGil {
   }
   WithoutGil(const WithoutGil&) = delete;
   WithoutGil& operator=(const WithoutGil&) = delete;
+
+  // Takes the GIL for a moment. true: a handler has raised an exception, which stays pending.
+  bool run_signal_handlers() {
+    staying_at_exit([this] { PyEval_RestoreThread(state_); });
+    const bool has_raised = PyErr_CheckSignals() != 0;
+    state_ = PyEval_SaveThread();
+    return has_raised;
+  }
 
  private:
   PyThreadState* state_;

@@ -7,6 +7,7 @@
 
 #include "core/check.h"
 #include "core/dtypes.h"
+#include "doors/python/gil.h"
 #include "doors/python/text.h"
 
 namespace turnout::doors {
@@ -53,7 +54,7 @@ const Torch& torch() {
 
 // The attribute, or nothing; another exception than AttributeError passes through.
 nb::object attribute(nb::handle object, const nb::object& name) {
-  PyObject* found = PyObject_GetAttr(object.ptr(), name.ptr());
+  PyObject* found = staying_at_exit([&] { return PyObject_GetAttr(object.ptr(), name.ptr()); });
   if (found == nullptr) expect_pending(PyExc_AttributeError);
   return nb::steal(found);
 }
@@ -257,10 +258,11 @@ void read_capsule(nb::handle object, What what, ImportedArray& array) {
   if (!export_.is_valid()) refuse(what, " does not give access to its memory: it has no __dlpack__");
   nb::dict versioned;
   versioned["max_version"] = nb::make_tuple(dlpack::kMajor, 0);
-  PyObject* capsule = PyObject_Call(export_.ptr(), names().no_arguments.ptr(), versioned.ptr());
+  PyObject* capsule = staying_at_exit(
+      [&] { return PyObject_Call(export_.ptr(), names().no_arguments.ptr(), versioned.ptr()); });
   if (capsule == nullptr && PyErr_ExceptionMatches(PyExc_TypeError)) {  // a producer before DLPack 1.0
     PyErr_Clear();
-    capsule = PyObject_CallNoArgs(export_.ptr());
+    capsule = staying_at_exit([&] { return PyObject_CallNoArgs(export_.ptr()); });
   }
   if (capsule == nullptr) {
     const std::string message = take_message();

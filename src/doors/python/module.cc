@@ -8,6 +8,7 @@
 #include "core/draft.h"
 #include "doors/python/call.h"
 #include "doors/python/descriptions.h"
+#include "doors/python/invoke.h"
 #include "doors/python/listing.h"
 #include "doors/python/workers.h"
 #include "runtime/call.h"
@@ -16,6 +17,7 @@
 #include "runtime/stream_copy.h"
 #include "runtime/torch_executor.h"
 #include "simd/copy.h"
+#include "simd/fma_peak.h"
 #include "simd/isa.h"
 #include "turnout/version.h"
 
@@ -110,8 +112,7 @@ void copy_bytes(nb::handle to, nb::handle from) {
   if (bytes != source_bytes)
     throw Error(ErrorCode::bad_param,
                 concat("stream_copy: from has ", source_bytes, " bytes, expected ", bytes, " as to"));
-  const WithoutGil release;
-  stream_copy(default_context(), target.tensor.data, source.tensor.data, bytes);
+  run_without_gil([&] { stream_copy(default_context(), target.tensor.data, source.tensor.data, bytes); });
 }
 
 // Tables and caches of this door are guarded by the GIL. A free-threaded Python turns the GIL on when it
@@ -146,6 +147,12 @@ void bind_library(nb::module_& module) {
   });
   module.def("torch_runs", &torch_runs);
   define(module, "stream_copy", &copy_bytes);
+  // The floor of matrix products: floating-point operations per second of this thread.
+  module.def("fma_peak", [] {
+    const WithoutGil release;
+    return fma_peak(default_context().isa(), false);
+  });
+  module.def("invoke", &invoke);
   module.def("check_descriptions", &check_descriptions);
 }
 
@@ -159,6 +166,7 @@ NB_MODULE(_core, module) {
   nb::set_leak_warnings(false);  // nothing is printed unasked, not even about arrays alive at exit
   load_import();
   watch_forks();
+  watch_main_thread();
   register_errors();
   bind_library(module);
   bind_output_memory(module);

@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "core/check.h"
+#include "doors/python/gil.h"
 
 namespace turnout::doors {
 
@@ -36,9 +37,13 @@ std::string take_text(PyObject* text) {
 
 }  // namespace
 
-std::string str_of(nb::handle object) { return take_text(PyObject_Str(object.ptr())); }
+std::string str_of(nb::handle object) {
+  return take_text(staying_at_exit([&] { return PyObject_Str(object.ptr()); }));
+}
 
-std::string repr_of(nb::handle object) { return take_text(PyObject_Repr(object.ptr())); }
+std::string repr_of(nb::handle object) {
+  return take_text(staying_at_exit([&] { return PyObject_Repr(object.ptr()); }));
+}
 
 std::string type_text(nb::handle object) {
   const nb::object name = nb::steal(PyObject_GetAttrString(object.type().ptr(), "__name__"));

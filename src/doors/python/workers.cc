@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdlib>
 
+#include "doors/python/gil.h"
 #include "turnout/context.h"
 
 namespace turnout::doors {
@@ -14,7 +15,17 @@ std::atomic<bool> is_chosen{false};
 bool is_daemonic() {
   const nb::object modules = nb::module_::import_("sys").attr("modules");
   const nb::object process = modules.attr("get")("multiprocessing.process");
-  return !process.is_none() && nb::cast<bool>(process.attr("current_process")().attr("daemon"));
+  if (process.is_none()) return false;
+  const auto attribute = [](nb::handle of, const char* name) {
+    return nb::steal(staying_at_exit([&] { return PyObject_GetAttrString(of.ptr(), name); }));
+  };
+  const nb::object current = attribute(process, "current_process");
+  if (!current.is_valid()) nb::raise_python_error();
+  const nb::object own = nb::steal(staying_at_exit([&] { return PyObject_CallNoArgs(current.ptr()); }));
+  if (!own.is_valid()) nb::raise_python_error();
+  const nb::object is_daemon = attribute(own, "daemon");
+  if (!is_daemon.is_valid()) nb::raise_python_error();
+  return nb::cast<bool>(is_daemon);
 }
 
 }  // namespace

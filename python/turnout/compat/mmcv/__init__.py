@@ -1,4 +1,14 @@
-"""The names of mmcv, those of ``mmcv.ops``: ``turnout.compat.mmcv``."""
+"""The names of mmcv, those of ``mmcv.ops``: ``turnout.compat.mmcv``.
+
+Example:
+    >>> from turnout.compat.mmcv import DynamicScatter
+    >>> points = torch.tensor([[0.0, 0.0, 0.0, 1.0], [0.0, 0.0, 0.0, 3.0], [1.0, 0.0, 0.0, 5.0]])
+    >>> coors = torch.tensor([[0, 0, 0], [0, 0, 0], [0, 0, 1]], dtype=torch.int32)
+    >>> scatter = DynamicScatter([1, 1, 1], [0, 0, 0, 2, 1, 1], average_points=True)
+    >>> voxels, voxel_coors = scatter(points, coors)
+    >>> voxels[:, 3].tolist(), voxel_coors.tolist()
+    ([2.0, 5.0], [[0, 0, 0], [0, 0, 1]])
+"""
 
 from __future__ import annotations
 

@@ -14,6 +14,7 @@ class SparseModule(nn.SparseModule):
 
 
 def is_spconv_module(module: Any) -> bool:
+    """Whether a module takes a sparse tensor."""
     return isinstance(module, SparseModule)
 
 

@@ -1,4 +1,12 @@
-"""The names of spconv, those of ``spconv.pytorch``: ``import turnout.compat.spconv as spconv``."""
+"""The names of spconv, those of ``spconv.pytorch``: ``import turnout.compat.spconv as spconv``.
+
+Example:
+    >>> import turnout.compat.spconv as spconv
+    >>> sites = torch.tensor([[0, 0, 0], [0, 0, 1], [0, 5, 5]], dtype=torch.int32)  # batch number, y, x
+    >>> x = spconv.SparseConvTensor(torch.ones(3, 4), sites, [6, 6], batch_size=1)
+    >>> spconv.SubMConv2d(4, 16, 3)(x).features.shape
+    torch.Size([3, 16])
+"""
 
 from __future__ import annotations
 

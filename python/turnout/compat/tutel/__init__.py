@@ -3,6 +3,13 @@
 Programs written for Tutel run with that one line changed. Differences are on purpose: float64 is computed in
 float64, counts are true also with batch-prioritised routing, no tokens give empty results, and the
 dictionaries that a layer is made from stay as they are.
+
+Example:
+    >>> from turnout.compat.tutel import moe
+    >>> experts = {"type": "ffn", "num_experts_per_device": 2, "hidden_size_per_expert": 8}
+    >>> layer = moe.moe_layer({"type": "top", "k": 2}, model_dim=4, experts=experts)
+    >>> layer(torch.ones(3, 4)).shape
+    torch.Size([3, 4])
 """
 
 from turnout.compat._install import Installation

@@ -39,6 +39,13 @@ class SparseConvolution(SparseModule):
 
     A class of another package derives from this and says how it lays out its weight, and what it does with
     ``indice_key``.
+
+    Example:
+        >>> sites = torch.tensor([[0, 0], [0, 1], [0, 5]], dtype=torch.int32)  # batch number, x
+        >>> x = turnout.torch.nn.SparseTensor(torch.tensor([[1.0], [2.0], [3.0]]), sites, [6], 1)
+        >>> layer = turnout.torch.nn.SparseConvolution(1, 1, 16, kernel_size=2, stride=2)
+        >>> layer(x)
+        SparseTensor(rows=2, channels=16, spatial_shape=[3], batch_size=1, dtype=torch.float32)
     """
 
     # Where the output channels are in `weight`: last, [k..., in, out], or first, [out, k..., in]. The
@@ -201,8 +208,8 @@ class SparseConvolution(SparseModule):
             if needs_gradient
             else None,
         )
-        is_named = self.indice_key is not None and not self.inverse
-        named = x.named(self.indice_key, pairs) if is_named else x.indice_dict
+        key = None if self.inverse else self.indice_key
+        named = x.indice_dict if key is None else x.named(key, pairs)
         return x.at(features, *self.out_sites(x, pairs), named)
 
     def filters_along(self, pairs: Pairs) -> torch.Tensor:

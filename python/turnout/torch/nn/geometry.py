@@ -14,7 +14,13 @@ from turnout.torch.sparse_conv import get_indice_pairs
 
 
 class Geometry(NamedTuple):
-    """What of a layer decides its pairs; a tuple has one number for each spatial dimension."""
+    """What of a layer decides its pairs; a tuple has one number for each spatial dimension.
+
+    Example:
+        >>> halves = turnout.torch.nn.Geometry((3,), (2,), (1,), (1,), (0,), subm=False, transpose=False)
+        >>> halves.out_shape([41])
+        (21,)
+    """
 
     kernel_size: tuple[int, ...]
     stride: tuple[int, ...]
@@ -40,6 +46,14 @@ class Pairs:
 
     Layers share an object, so ``indices`` and ``out_indices`` are its own: sparse tensors get copies of them,
     which their users may change.
+
+    Example:
+        >>> sites = torch.tensor([[0, 0], [0, 1], [0, 5]], dtype=torch.int32)  # batch number, x
+        >>> x = turnout.torch.nn.SparseTensor(torch.tensor([[1.0], [2.0], [3.0]]), sites, [6], 1)
+        >>> halves = turnout.torch.nn.Geometry((2,), (2,), (0,), (1,), (0,), subm=False, transpose=False)
+        >>> pairs = x.find_pairs(halves)
+        >>> pairs.out_indices.tolist(), pairs.indice_num.tolist()
+        ([[0, 0], [0, 2]], [1, 2])
     """
 
     geometry: Geometry
@@ -112,6 +126,13 @@ class PairCache:
     Sites are known by their content: they are compared with a kept copy. At 248 thousand sites that takes
     0.4 ms, and the pairs 48 ms. Version counters would not do: tensors of ``torch.inference_mode`` have none,
     and writes through NumPy do not count.
+
+    Example:
+        >>> sites = torch.tensor([[0, 0], [0, 1], [0, 5]], dtype=torch.int32)  # batch number, x
+        >>> x = turnout.torch.nn.SparseTensor(torch.tensor([[1.0], [2.0], [3.0]]), sites, [6], 1)
+        >>> halves = turnout.torch.nn.Geometry((2,), (2,), (0,), (1,), (0,), subm=False, transpose=False)
+        >>> x.cache.find(sites, 1, (6,), halves) is x.find_pairs(halves)
+        True
     """
 
     def __init__(self) -> None:

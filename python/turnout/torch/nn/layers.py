@@ -7,7 +7,14 @@ from turnout.torch.sparse_conv import Ints
 
 
 class SparseConv(SparseConvolution):
-    """A sparse convolution: an output is active if any input is in its window."""
+    """A sparse convolution: an output is active if any input is in its window.
+
+    Example:
+        >>> sites = torch.tensor([[0, 0], [0, 1], [0, 5]], dtype=torch.int32)  # batch number, x
+        >>> x = turnout.torch.nn.SparseTensor(torch.tensor([[1.0], [2.0], [3.0]]), sites, [6], 1)
+        >>> turnout.torch.nn.SparseConv(1, 1, 16, kernel_size=2, stride=2)(x).indices.tolist()
+        [[0, 0], [0, 2]]
+    """
 
     def __init__(
         self,
@@ -30,7 +37,14 @@ class SparseConv(SparseConvolution):
 
 
 class SubMConv(SparseConvolution):
-    """A submanifold convolution: its outputs are at the input sites, around which the kernel is centred."""
+    """A submanifold convolution: its outputs are at the input sites, around which the kernel is centred.
+
+    Example:
+        >>> sites = torch.tensor([[0, 0], [0, 1], [0, 5]], dtype=torch.int32)  # batch number, x
+        >>> x = turnout.torch.nn.SparseTensor(torch.tensor([[1.0], [2.0], [3.0]]), sites, [6], 1)
+        >>> turnout.torch.nn.SubMConv(1, 1, 16, kernel_size=3)(x).indices.tolist()
+        [[0, 0], [0, 1], [0, 5]]
+    """
 
     def __init__(
         self,
@@ -53,7 +67,14 @@ class SubMConv(SparseConvolution):
 
 
 class SparseConvTranspose(SparseConvolution):
-    """A transposed convolution: an output is active if any input spreads to it."""
+    """A transposed convolution: an output is active if any input spreads to it.
+
+    Example:
+        >>> sites = torch.tensor([[0, 0], [0, 1], [0, 5]], dtype=torch.int32)  # batch number, x
+        >>> x = turnout.torch.nn.SparseTensor(torch.tensor([[1.0], [2.0], [3.0]]), sites, [6], 1)
+        >>> turnout.torch.nn.SparseConvTranspose(1, 1, 16, kernel_size=2, stride=2)(x).indices[:, 1].tolist()
+        [0, 1, 2, 3, 10, 11]
+    """
 
     def __init__(
         self,
@@ -82,6 +103,14 @@ class SparseInverseConv(SparseConvolution):
     """Goes back along the pairs of the layer that gave them the name ``indice_key``, to its input sites.
 
     An offset of the kernel has the pairs of the same offset there: the kernel is not flipped.
+
+    Example:
+        >>> sites = torch.tensor([[0, 0], [0, 1], [0, 5]], dtype=torch.int32)  # batch number, x
+        >>> x = turnout.torch.nn.SparseTensor(torch.tensor([[1.0], [2.0], [3.0]]), sites, [6], 1)
+        >>> down = turnout.torch.nn.SparseConv(1, 1, 16, kernel_size=2, stride=2, indice_key="down")
+        >>> up = turnout.torch.nn.SparseInverseConv(1, 16, 1, kernel_size=2, indice_key="down")
+        >>> up(down(x)).indices.tolist()
+        [[0, 0], [0, 1], [0, 5]]
     """
 
     def __init__(

@@ -12,7 +12,18 @@ from turnout.torch.nn.tensor import SparseTensor
 
 
 class SparseModule(torch.nn.Module):
-    """A module that takes a :class:`SparseTensor`. In a sequence, any other module takes its features."""
+    """A module that takes a :class:`SparseTensor`. In a sequence, any other module takes its features.
+
+    Example:
+        >>> sites = torch.tensor([[0, 0], [0, 1], [0, 5]], dtype=torch.int32)  # batch number, x
+        >>> x = turnout.torch.nn.SparseTensor(torch.tensor([[1.0], [2.0], [3.0]]), sites, [6], 1)
+        >>> class Double(turnout.torch.nn.SparseModule):
+        ...     def forward(self, x):
+        ...         return x.with_features(2 * x.features)
+        ...
+        >>> Double()(x).features.tolist()
+        [[2.0], [4.0], [6.0]]
+    """
 
 
 class SparseSequential(SparseModule):
@@ -23,6 +34,14 @@ class SparseSequential(SparseModule):
     zero gradients then, not missing ones. Once a module returns an ordinary tensor, those behind it get that.
 
     Under ``torch.compile`` there is no such branch, and a tensor needs two rows or more.
+
+    Example:
+        >>> sites = torch.tensor([[0, 0], [0, 1], [0, 5]], dtype=torch.int32)  # batch number, x
+        >>> x = turnout.torch.nn.SparseTensor(torch.tensor([[1.0], [2.0], [3.0]]), sites, [6], 1)
+        >>> convolution = turnout.torch.nn.SubMConv(1, 1, 16, 3)
+        >>> layers = turnout.torch.nn.SparseSequential(convolution, torch.nn.ReLU())
+        >>> layers(x).features.shape
+        torch.Size([3, 16])
     """
 
     def __init__(self, *args: Any, **kwargs: torch.nn.Module) -> None:
@@ -48,10 +67,13 @@ class SparseSequential(SparseModule):
     def __getitem__(self, index: int) -> torch.nn.Module:
         if not -len(self) <= index < len(self):
             raise IndexError(f"{type(self).__name__}: index {index} is out of range for {len(self)} modules")
-        return list(self._modules.values())[index]
+        return self._in_order()[index]
+
+    def _in_order(self) -> list[torch.nn.Module]:
+        return [module for module in self._modules.values() if module is not None]
 
     def forward(self, x: Any) -> Any:
-        for module in self._modules.values():
+        for module in self._in_order():
             if isinstance(x, SparseTensor) and not isinstance(module, SparseModule):
                 x = self.replace_features(x, features_of(module, x))
             else:

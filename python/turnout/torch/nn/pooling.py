@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 
 from turnout.torch.convolution import indice_avg_pool, indice_max_pool
@@ -12,6 +14,9 @@ from turnout.torch.nn.module import SparseModule
 from turnout.torch.nn.tensor import SparseTensor
 from turnout.torch.sentences import own_sentences
 from turnout.torch.sparse_conv import Ints
+
+if TYPE_CHECKING:
+    from turnout.typing import PoolInit
 
 
 class SparsePool(SparseModule):
@@ -78,9 +83,17 @@ class SparsePool(SparseModule):
 
 
 class SparseMaxPool(SparsePool):
-    """The maximum of each window over the active sites in it."""
+    """The maximum of each window over the active sites in it.
 
-    init = "lowest"  # or "zero": no maximum is below 0
+    Example:
+        >>> sites = torch.tensor([[0, 0], [0, 1], [0, 5]], dtype=torch.int32)  # batch number, x
+        >>> x = turnout.torch.nn.SparseTensor(torch.tensor([[1.0], [2.0], [3.0]]), sites, [6], 1)
+        >>> y = turnout.torch.nn.SparseMaxPool(1, kernel_size=2)(x)
+        >>> y.indices.tolist(), y.features.tolist()
+        ([[0, 0], [0, 2]], [[2.0], [3.0]])
+    """
+
+    init: PoolInit = "lowest"  # or "zero": no maximum is below 0
 
     def pool(self, features: torch.Tensor, pairs: Pairs) -> torch.Tensor:
         return indice_max_pool(
@@ -89,21 +102,43 @@ class SparseMaxPool(SparsePool):
 
 
 class SparseAvgPool(SparsePool):
-    """The mean of each window over the active sites in it."""
+    """The mean of each window over the active sites in it.
+
+    Example:
+        >>> sites = torch.tensor([[0, 0], [0, 1], [0, 5]], dtype=torch.int32)  # batch number, x
+        >>> x = turnout.torch.nn.SparseTensor(torch.tensor([[1.0], [2.0], [3.0]]), sites, [6], 1)
+        >>> y = turnout.torch.nn.SparseAvgPool(1, kernel_size=2)(x)
+        >>> y.indices.tolist(), y.features.tolist()
+        ([[0, 0], [0, 2]], [[1.5], [3.0]])
+    """
 
     def pool(self, features: torch.Tensor, pairs: Pairs) -> torch.Tensor:
         return indice_avg_pool(features, pairs.indice_pairs, pairs.indice_num, pairs.out_indices.shape[0])
 
 
 class SparseGlobalMaxPool(SparseModule):
-    """``[batch_size, channels]``: the maximum over the active sites of each batch element; 0 without any."""
+    """``[batch_size, channels]``: the maximum over the active sites of each batch element; 0 without any.
+
+    Example:
+        >>> sites = torch.tensor([[0, 0], [0, 1], [0, 5]], dtype=torch.int32)  # batch number, x
+        >>> x = turnout.torch.nn.SparseTensor(torch.tensor([[1.0], [2.0], [3.0]]), sites, [6], 1)
+        >>> turnout.torch.nn.SparseGlobalMaxPool()(x).tolist()
+        [[3.0]]
+    """
 
     def forward(self, x: SparseTensor) -> torch.Tensor:
         return global_max_pool(x.features, x.indices, int(x.batch_size))
 
 
 class SparseGlobalAvgPool(SparseModule):
-    """``[batch_size, channels]``: the mean over the active sites of each batch element; 0 without any."""
+    """``[batch_size, channels]``: the mean over the active sites of each batch element; 0 without any.
+
+    Example:
+        >>> sites = torch.tensor([[0, 0], [0, 1], [0, 5]], dtype=torch.int32)  # batch number, x
+        >>> x = turnout.torch.nn.SparseTensor(torch.tensor([[1.0], [2.0], [3.0]]), sites, [6], 1)
+        >>> turnout.torch.nn.SparseGlobalAvgPool()(x).tolist()
+        [[2.0]]
+    """
 
     def forward(self, x: SparseTensor) -> torch.Tensor:
         return global_avg_pool(x.features, x.indices, int(x.batch_size))

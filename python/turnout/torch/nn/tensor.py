@@ -31,6 +31,14 @@ class SparseTensor:
     ``features`` and ``indices`` may be assigned and changed in place. Tensors that layers make from this one
     have its ``indice_dict``, where pairs are kept under the names that layers give them, and its ``cache``,
     which has all pairs that were built for any of them. The pairs live as long as the last of the tensors.
+
+    Example:
+        >>> sites = torch.tensor([[0, 0], [0, 1], [0, 5]], dtype=torch.int32)  # batch number, x
+        >>> x = turnout.torch.nn.SparseTensor(torch.tensor([[1.0], [2.0], [3.0]]), sites, [6], 1)
+        >>> x
+        SparseTensor(rows=3, channels=1, spatial_shape=[6], batch_size=1, dtype=torch.float32)
+        >>> x.dense().tolist()
+        [[[1.0, 2.0, 0.0, 0.0, 0.0, 3.0]]]
     """
 
     def __init__(

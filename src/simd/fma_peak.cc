@@ -1,11 +1,11 @@
 // Independent chains of fused multiply-adds in registers, compiled once per instruction set.
-#include "fma_peak.h"
+#include "simd/fma_peak.h"
 
 #include <algorithm>
 #include <chrono>
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "fma_peak.cc"
+#define HWY_TARGET_INCLUDE "simd/fma_peak.cc"
 #include "simd/simd.h"
 
 #ifndef TURNOUT_FMA_PEAK_ONCE

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from demo_job import Job
 
 import turnout
 import turnout.check
+from demo.job import Job
 
 
 def moe_dispatch(dtype: str, fresh: bool) -> Job:
@@ -33,6 +33,11 @@ def moe_dispatch(dtype: str, fresh: bool) -> Job:
     def run() -> np.ndarray:
         return turnout.moe_dispatch_forward(gates, indices, locations, tokens, capacity, num_experts, out=out)
 
+    row_of, buffers = indices * capacity + locations, np.zeros((num_experts * capacity, hidden), dtype)
+
+    def plain() -> None:
+        (np.zeros_like(buffers) if fresh else buffers)[row_of] = gates[:, None] * tokens
+
     rows = num_experts * capacity if fresh else samples
     return Job(
         "moe_dispatch_forward" + (", other rows zeroed" if fresh else ""),
@@ -40,6 +45,7 @@ def moe_dispatch(dtype: str, fresh: bool) -> Job:
         run,
         definition,
         (samples + rows) * hidden * np.dtype(dtype).itemsize,
+        plain=plain,
     )
 
 

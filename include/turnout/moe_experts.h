@@ -1,0 +1,78 @@
+// Mixture of experts: products of groups of rows with a matrix each, and the whole expert block in one call.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+
+#include "turnout/context.h"
+#include "turnout/export.h"
+#include "turnout/tensor.h"
+
+namespace turnout {
+
+// With begin = offs[g-1] (0 for the first group) and end = offs[g]:
+//   out[s, :] = input[s, :] weight[g] + bias[g]    for begin <= s < end
+//   out[s, :] = 0                                  for s >= the last of offs
+//
+// input [rows, depth]; weight [groups, depth, columns] with any strides: a transposed view needs no copy;
+// offs [groups], int32 or int64, ascending, 0 .. rows; bias [groups, columns] or nullptr; out [rows,
+// columns]. All floats have one dtype. Sums are in f32 (f64 for f64) and rounded once, after the bias. The
+// bits of a row do not depend on threads, nor on the rows beside it.
+TURNOUT_API void grouped_mm(Context& context, const ConstTensor& input, const ConstTensor& weight,
+                            const ConstTensor& offs, const ConstTensor* bias, const Tensor& out);
+inline void grouped_mm(const ConstTensor& input, const ConstTensor& weight, const ConstTensor& offs,
+                       const ConstTensor* bias, const Tensor& out) {
+  grouped_mm(default_context(), input, weight, offs, bias, out);
+}
+
+// The gradients of grouped_mm for weight and bias, given the gradient of out:
+//   weight_grad[g] = sum over the rows s of group g of transpose(input[s, :]) out_grad[s, :]
+//   bias_grad[g, :] = sum over the rows s of group g of out_grad[s, :]
+// weight_grad [groups, depth, columns], bias_grad [groups, columns] or nullptr; 0 for an empty group. The
+// gradient of input is grouped_mm(out_grad, transpose(weight), offs). Sums go in ascending s.
+TURNOUT_API void grouped_mm_backward_weight(Context& context, const ConstTensor& input,
+                                            const ConstTensor& out_grad, const ConstTensor& offs,
+                                            const Tensor& weight_grad, const Tensor* bias_grad);
+inline void grouped_mm_backward_weight(const ConstTensor& input, const ConstTensor& out_grad,
+                                       const ConstTensor& offs, const Tensor& weight_grad,
+                                       const Tensor* bias_grad) {
+  grouped_mm_backward_weight(default_context(), input, out_grad, offs, weight_grad, bias_grad);
+}
+
+// gelu is x Phi(x), gelu_tanh its approximation with tanh. swigluoai is that of GPT-OSS:
+// (min(max(up, -limit), limit) + 1) g sigmoid(alpha g) with g = min(gate, limit); it is always gated.
+enum class ExpertActivation : std::uint8_t { silu, gelu, gelu_tanh, relu, swigluoai };
+
+struct MoeExpertsParams {
+  ExpertActivation activation = ExpertActivation::silu;
+  bool gated = true;         // w13 has two rows for each inner element: its gate and its up row
+  bool interleaved = false;  // gate and up rows alternate; else all gate rows come first
+  double alpha = 1.702;      // of swigluoai
+  double limit = std::numeric_limits<double>::infinity();  // of swigluoai
+};
+
+// For each token t, with e = topk_ids[t,k]:
+//   a = w13[e] hidden_states[t] + w13_bias[e]
+//   h = activation(gate of a) * (up of a), or activation(a) if not gated
+//   out[t] = sum over k of topk_weights[t,k] * (w2[e] h + w2_bias[e])
+//
+// hidden_states, out [tokens, hidden]; topk_ids [tokens, choices], int32 or int64; topk_weights [tokens,
+// choices]; w13 [experts, 2 inner, hidden] (inner if not gated) and w2 [experts, hidden, inner], with any
+// strides; biases [experts, 2 inner] and [experts, hidden], or nullptr. hidden_states are f32, f16 or bf16;
+// the weights have that dtype, or are f16 or bf16 beside f32 tokens; topk_weights have the dtype of the
+// tokens, or f32. An id outside of 0 .. experts-1 adds nothing: expert-parallel processes send such ids.
+// Everything between is f32. The sum over k goes in ascending k, product and sum rounded on their own; out is
+// rounded once. The bits of a token do not depend on threads, nor on the tokens beside it.
+TURNOUT_API void moe_experts(Context& context, const ConstTensor& hidden_states, const ConstTensor& topk_ids,
+                             const ConstTensor& topk_weights, const ConstTensor& w13, const ConstTensor& w2,
+                             const ConstTensor* w13_bias, const ConstTensor* w2_bias, const Tensor& out,
+                             const MoeExpertsParams& params = {});
+inline void moe_experts(const ConstTensor& hidden_states, const ConstTensor& topk_ids,
+                        const ConstTensor& topk_weights, const ConstTensor& w13, const ConstTensor& w2,
+                        const ConstTensor* w13_bias, const ConstTensor* w2_bias, const Tensor& out,
+                        const MoeExpertsParams& params = {}) {
+  moe_experts(default_context(), hidden_states, topk_ids, topk_weights, w13, w2, w13_bias, w2_bias, out,
+              params);
+}
+
+}  // namespace turnout

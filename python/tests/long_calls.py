@@ -1,0 +1,65 @@
+"""Calls that take a second or so, one of each kind of loop: arguments that need little memory for it.
+
+Each function returns a call without arguments. `scale` multiplies its time.
+"""
+
+import numpy as np
+
+import turnout
+
+
+def dot_products(scale):
+    """Ranges of tokens."""
+    choices, samples, hidden = 96 * scale, 12_000, 2048
+    slots = np.zeros((choices, samples), np.int32)
+    tokens, row = np.ones((samples, hidden), np.float32), np.ones((1, hidden), np.float32)
+    return lambda: turnout.moe_dispatch_backward_gate(slots, slots, tokens, row, 1, 1)
+
+
+def pairs(scale):
+    """Tasks of the pair search, many for each row offset of the kernel."""
+    rng = np.random.default_rng(1)
+    rows = 100_000 * scale
+    sites = np.concatenate([np.zeros((rows, 1), np.int32), rng.integers(0, 200, (rows, 3), np.int32)], 1)
+    return lambda: turnout.get_indice_pairs(sites, 1, [200, 200, 200], 9, 1, 4)
+
+
+def _convolution(scale):
+    rows, offsets, channels = 20_000 * scale, 27, 256
+    both = np.broadcast_to(np.arange(rows, dtype=np.int32), (offsets, 2, rows)).copy()
+    counts = np.full(offsets, rows, np.int32)
+    features = np.ones((rows, channels), np.float32)
+    filters = np.ones((offsets, channels, channels), np.float32)
+    return features, filters, both, counts, rows
+
+
+def convolution(scale):
+    """Blocks of output rows."""
+    features, filters, both, counts, rows = _convolution(scale)
+    return lambda: turnout.indice_convolution_forward(features, filters, both, counts, rows)
+
+
+def filter_gradient(scale):
+    """A long range for each group of offsets."""
+    features, _, both, counts, _ = _convolution(scale)
+    return lambda: turnout.indice_convolution_backward_filter(features, features, both, counts)
+
+
+def lattice(scale):
+    """One range for the whole of a lattice: what has a NaN is computed cell by cell."""
+    symbols, frames = 300 * scale, 40_000
+    px, py = np.zeros((1, symbols, frames + 1), np.float32), np.zeros((1, symbols + 1, frames), np.float32)
+    p = np.zeros((1, symbols + 1, frames + 1), np.float32)
+    return lambda: turnout.mutual_information_backward(px, py, p, np.float32([np.nan]))
+
+
+def sorted_rows(scale):
+    """A sort on one thread: coordinates too far apart to be packed into 64 bits."""
+    rng = np.random.default_rng(1)
+    points = 2_000_000 * scale
+    coordinates = rng.integers(0, 2**60, (points, 3), np.int64)
+    features = np.ones((points, 1), np.float32)
+    return lambda: turnout.dynamic_scatter_forward(features, coordinates, "sum")
+
+
+ALL = [dot_products, pairs, convolution, filter_gradient, lattice, sorted_rows]

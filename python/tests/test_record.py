@@ -1,0 +1,236 @@
+"""turnout run and turnout replay: calls in files, and calls that TURNOUT_RECORD has recorded."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+
+import turnout
+from turnout import cases, cli
+
+DISPATCH = """
+import numpy as np, turnout
+rng = np.random.default_rng(0)
+gates, tokens = rng.random(5, dtype=np.float32), rng.random((5, 7), dtype=np.float32)
+indices, locations = np.array([0, 1, 0, 9, 1], np.int32), np.array([0, 0, 2, 0, 1], np.int32)
+turnout.moe_dispatch_forward(gates, indices, locations, tokens, 3, 2)
+"""
+
+
+def record(where, program: str, *, fails: bool = False) -> list[Path]:
+    """Runs a program with TURNOUT_RECORD, and returns the files in the order of the calls."""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={"TURNOUT_RECORD": str(where)},
+    )
+    assert (done.returncode != 0) == fails, done.stderr
+    folder = Path(str(where).removeprefix("on_error:"))
+    return sorted(folder.glob("*.npz"), key=lambda path: path.name.split(".")[-2])
+
+
+def replayed(capsys, *paths) -> str:
+    assert cli.main(["replay", *map(str, paths)]) == 0
+    return capsys.readouterr().out
+
+
+# -- run -----------------------------------------------------------------------------------------------------
+
+
+def test_run(tmp_path, capsys):
+    source, target = tmp_path / "a.npz", tmp_path / "b.npz"
+    counts = np.array([[2, 1], [3, 2]], np.int32)
+    tokens = np.arange(128, dtype=np.int8).reshape(8, 16)
+    np.savez(source, tokens=tokens, expert_token_num_per_rank=counts, idx_type=1)
+    assert cli.main(["run", "moe_re_routing", "--in", str(source), "--out", str(target)]) == 0
+    assert "permute_tokens int8[8, 16]\n" in capsys.readouterr().out
+    expected = turnout.moe_re_routing(tokens, counts, idx_type=1)
+    with np.load(target) as results:
+        assert sorted(results) == ["expert_token_num", "permute_token_idx", "permute_tokens"]
+        np.testing.assert_array_equal(results["permute_tokens"], expected[0])
+        np.testing.assert_array_equal(results["permute_token_idx"], expected[2])
+
+
+def test_run_with_bfloat16_and_strings(tmp_path):
+    source, target = tmp_path / "a.npz", tmp_path / "b.npz"
+    feats = np.array([[1, 5], [3, 2], [4, 4]], ml_dtypes.bfloat16)
+    coors = np.array([[0, 0, 0], [0, 0, 0], [1, 0, 0]], np.int32)
+    np.savez(source, **{"feats.bf16": feats.view(np.uint16), "coors": coors, "reduce_type": "sum"})
+    cases.run("dynamic_scatter_forward", source, target)
+    with np.load(target) as results:
+        sums = results["voxel_feats.bf16"].view(ml_dtypes.bfloat16)
+        np.testing.assert_array_equal(sums, np.array([[4, 7], [4, 4]], ml_dtypes.bfloat16))
+        assert results["voxel_points_count"].tolist() == [2, 1]
+
+
+def test_run_saves_arguments_that_are_written(tmp_path):
+    source, target = tmp_path / "a.npz", tmp_path / "b.npz"
+    px, py = np.array([[[-1, -2]]], np.float32), np.array([[[-0.5], [-0.25]]], np.float32)
+    p, _ = turnout.mutual_information_forward(px, py)
+    np.savez(source, px=px, py=py, p=p, ans_grad=np.full(1, 2, np.float32), overwrite_ans_grad=True)
+    cases.run("mutual_information_backward", source, target)
+    with np.load(target) as results:
+        assert sorted(results) == ["ans_grad", "px_grad", "py_grad"]
+        np.testing.assert_allclose(results["ans_grad"], [2], rtol=1e-6)
+
+
+def test_run_refuses_in_one_sentence(tmp_path, capsys):
+    source, target = tmp_path / "a.npz", tmp_path / "b.npz"
+
+    def sentence(op: str, **arrays) -> str:
+        np.savez(source, **arrays)
+        assert cli.main(["run", op, "--in", str(source), "--out", str(target)]) == 2
+        assert not target.exists()
+        return capsys.readouterr().err
+
+    assert sentence("moe_rerouting") == (
+        "turnout: there is no operator 'moe_rerouting'; `turnout ops` lists them\n"
+    )
+    assert f"turnout: {source} has an array 'token', which is no argument of" in sentence(
+        "moe_re_routing", token=np.zeros(1)
+    )
+    assert "missing 2 required positional arguments" in sentence("moe_re_routing")
+    counts = np.array([[2, 1]], np.int32)
+    refused = sentence("moe_re_routing", tokens=np.zeros((4, 2), np.int8), expert_token_num_per_rank=counts)
+    assert refused.startswith("turnout: moe_re_routing: expert_token_num_per_rank sums to 3")
+    source.write_text("nothing")
+    assert cli.main(["run", "moe_re_routing", "--in", str(source), "--out", str(target)]) == 2
+    assert capsys.readouterr().err.startswith(f"turnout: {source} cannot be read as .npz: ")
+
+
+# -- recording -----------------------------------------------------------------------------------------------
+
+
+def test_a_recorded_call_is_replayed(tmp_path, capsys):
+    first, second = record(tmp_path / "new" / "folder", DISPATCH + DISPATCH)
+    assert first.name.startswith("moe_dispatch_forward.")
+    with np.load(first) as arrays:
+        assert arrays["call.op"].item() == b"moe_dispatch_forward"
+        assert arrays["scalar.capacity"] == 3
+        assert arrays["in.indices"].tolist() == [0, 1, 0, 9, 1]
+        rng = np.random.default_rng(0)
+        gates, tokens = rng.random(5, dtype=np.float32), rng.random((5, 7), dtype=np.float32)
+        np.testing.assert_array_equal(arrays["in.input"], tokens)
+        np.testing.assert_array_equal(arrays["out.dispatch"][0], gates[0] * tokens[0])
+    text = replayed(capsys, first, second)
+    assert text.startswith("moe_dispatch_forward(")
+    assert text.count("as recorded") == 2
+    assert "dispatch: same bits in 42 elements" in text
+
+
+def test_the_memory_of_a_replay_is_not_the_recorded_result(tmp_path, capsys):
+    """A result that differs is found: the recorded file is changed."""
+    (path,) = record(tmp_path, DISPATCH)
+    with np.load(path) as file:
+        arrays = dict(file)
+    arrays["out.dispatch"][0, 3] += 1
+    np.savez(path, **arrays)
+    assert cli.main(["replay", str(path)]) == 1
+    text = capsys.readouterr().out
+    assert "dispatch: 1 of 42 elements differ, diff3" in text
+    assert "NOT as recorded" in text
+
+
+EVERY_KIND = """
+import ml_dtypes, numpy as np, turnout
+rng = np.random.default_rng(0)
+sites = np.array([[0, 0, 0, 0], [0, 0, 0, 1]], np.int64)
+turnout.get_indice_pairs(sites, 1, (1, 1, 3), kernel_size=(1, 1, 3), padding=(0, 0, 1))
+feats = rng.random((6, 2)).astype(ml_dtypes.bfloat16)
+coors = rng.integers(-1, 2, (6, 3)).astype(np.int32)
+turnout.dynamic_scatter_forward(feats, coors, "mean")
+px, py = (rng.random(shape, dtype=np.float32) for shape in ((2, 3, 5), (2, 4, 4)))
+p, ans = turnout.mutual_information_forward(px, py, boundary=np.array([(0, 0, 3, 4), (1, 1, 2, 2)]))
+turnout.mutual_information_backward(px, py, p, ans, overwrite_ans_grad=True)
+tokens = rng.integers(0, 255, (4, 3)).astype(np.uint8).view(ml_dtypes.float8_e4m3fn)
+turnout.moe_re_routing(tokens, np.array([[1, 3]], np.int64))
+weights = rng.random((2, 3, 5), dtype=np.float32).transpose(0, 2, 1)
+pairs = np.array([[[0, 1], [0, 1]], [[0, -1], [1, -1]]], np.int32)
+turnout.indice_convolution_forward(
+    rng.random((2, 5), dtype=np.float32), weights, pairs, np.array([2, 1], np.int32), 2
+)
+"""
+
+
+def test_every_kind_of_argument(tmp_path, capsys):
+    """Vectors, bfloat16, 8-bit floats, absent and strided arguments, arguments that are written."""
+    paths = record(tmp_path, EVERY_KIND)
+    names = [path.name.split(".")[0] for path in paths]
+    assert {"get_indice_pairs", "dynamic_scatter_forward", "moe_re_routing"} <= set(names)
+    text = replayed(capsys, *paths)
+    assert "NOT as recorded" not in text
+    # The two functions whose results depend on the data in size have steps of their own.
+    assert text.count("as recorded") == len(set(names) - {"VoxelIndex"}) == 6
+    assert text.count("cannot be replayed: it is a step") == len(names) - 6
+    with np.load(paths[names.index("moe_re_routing")]) as arrays:
+        assert arrays["in.tokens.f8_e4m3fn"].dtype == np.uint8
+    with np.load(paths[names.index("indice_convolution_forward")]) as arrays:
+        assert arrays["stride.filters"].tolist() == [15, 1, 5]
+    with np.load(paths[names.index("mutual_information_backward")]) as arrays:
+        assert (arrays["in.ans_grad"] != arrays["out.ans_grad"]).any()
+
+
+REFUSED = DISPATCH + "turnout.moe_dispatch_forward(gates, indices, locations[:4], tokens, 3, 2)\n"
+
+
+def test_only_refused_calls(tmp_path, capsys):
+    (path,) = record(f"on_error:{tmp_path}", REFUSED, fails=True)
+    with np.load(path) as arrays:
+        sentence = arrays["call.error"].item().decode()
+        assert sentence.startswith("moe_dispatch_forward: locations.shape[0] is 4")
+        assert arrays["in.locations"].shape == (4,)
+        assert not any(name.startswith("out.") for name in arrays)
+    assert f"now: {sentence}" in replayed(capsys, path)
+
+
+def test_a_refusal_that_is_none_now(tmp_path, capsys):
+    (path,) = record(f"on_error:{tmp_path}", REFUSED, fails=True)
+    with np.load(path) as file:
+        arrays = dict(file)
+    arrays["in.locations"] = np.array([0, 0, 2, 0, 1], np.int32)
+    np.savez(path, **arrays)
+    assert cli.main(["replay", str(path)]) == 1
+    assert "now: no error" in capsys.readouterr().out
+
+
+def test_a_process_that_ends_during_a_call_leaves_the_arguments(tmp_path, capsys):
+    """The file is complete before the operator starts."""
+    (path,) = record(tmp_path, DISPATCH)
+    with np.load(path) as file:
+        arrays = {name: array for name, array in file.items() if not name.startswith("out.")}
+    np.savez(path, **arrays)
+    assert "no results are recorded" in replayed(capsys, path)
+
+
+def test_a_directory_that_cannot_be_written():
+    value = "/proc/none"
+    program = "import sys, turnout.cli; sys.exit(turnout.cli.main(['info']))"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={"TURNOUT_RECORD": value},
+    )
+    sentence = f"TURNOUT_RECORD is '{value}', expected a directory that can be written, or on_error: and one"
+    assert (done.returncode, done.stderr) == (2, f"turnout: {sentence}\n")
+
+
+def test_files_that_are_no_calls(tmp_path, capsys):
+    path = tmp_path / "other.npz"
+    np.savez(path, x=np.zeros(3))
+    assert cli.main(["replay", str(path)]) == 2
+    assert capsys.readouterr().err == f"turnout: {path} has no array 'call.op': it is not a recorded call\n"
+    assert cli.main(["replay", str(tmp_path / "none.npz")]) == 2
+    assert "cannot be read as .npz" in capsys.readouterr().err
+
+
+def test_a_call_that_the_c_interface_refused(tmp_path, capsys):
+    path = tmp_path / "c.npz"
+    np.savez(path, **{"call.op": b"mluOpMoeDispatchForward", "call.error": b"gates is missing"})
+    text = replayed(capsys, path)
+    assert "cannot be replayed, refused before an operator saw it: gates is missing" in text

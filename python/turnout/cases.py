@@ -1,0 +1,250 @@
+"""Calls in .npz files: run from the arrays of a file, and run again as TURNOUT_RECORD has recorded them.
+
+src/runtime/record.h has the names of the arrays of a recorded call.
+"""
+
+from __future__ import annotations
+
+import inspect
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import turnout
+from turnout import _core
+from turnout.check.measures import differences
+
+# Types that NumPy does not have: a file has their bits, and their name at the end of the array's.
+_STAND_INS = {
+    "bf16": "bfloat16",
+    "f8_e4m3fn": "float8_e4m3fn",
+    "f8_e5m2": "float8_e5m2",
+    "f8_e8m0": "float8_e8m0fnu",
+}
+_NAMES = {
+    **{"float32": "f32", "float64": "f64", "float16": "f16", "bool": "boolean"},
+    **{f"int{bits}": f"i{bits}" for bits in (8, 16, 32, 64)},
+    **{f"uint{bits}": f"u{bits}" for bits in (8, 16, 32, 64)},
+}
+
+
+def read(path: str | Path) -> dict[str, np.ndarray]:
+    """The arrays of a file; ValueError, in one sentence, if it is no such file."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            if isinstance(file, np.ndarray):
+                raise ValueError("it has one array and no names")
+            return dict(file)
+    except Exception as error:  # of the file system, of zip, of NumPy
+        raise ValueError(f"{path} cannot be read as .npz: {error}") from None
+
+
+# -- run -----------------------------------------------------------------------------------------------------
+
+
+def _argument(name: str, array: np.ndarray) -> tuple[str, Any]:
+    """An argument for Python: a scalar or a string if it has no dimensions, bits as their own type."""
+    stem, _, suffix = name.rpartition(".")
+    if suffix in _STAND_INS and stem:
+        try:
+            import ml_dtypes
+        except ImportError:
+            raise ValueError(f"{name} is of a type that needs the package ml_dtypes") from None
+        return stem, array.view(getattr(ml_dtypes, _STAND_INS[suffix]))
+    if array.ndim == 0:
+        value = array.item()
+        return name, value.decode() if isinstance(value, bytes) else value
+    return name, array
+
+
+def _saved(name: str, array: np.ndarray) -> tuple[str, np.ndarray]:
+    """The opposite for a result."""
+    for suffix, dtype in _STAND_INS.items():
+        if array.dtype.name == dtype:
+            return f"{name}.{suffix}", array.view(np.uint16 if suffix == "bf16" else np.uint8)
+    return name, array
+
+
+def run(op: str, source: str | Path, target: str | Path) -> list[str]:
+    """Calls turnout.<op> with the arrays of one file, by their names, and writes the results to another.
+
+    Results have the names that ``turnout ops`` shows; arguments that the function writes to are results,
+    too. Returns what was written, for people.
+    """
+    listed = [entry for entry in _core.functions() if entry["op"] == op]
+    function = getattr(turnout, op, None)
+    if not listed or inspect.isclass(function):
+        raise ValueError(f"there is no operator {op!r}; `turnout ops` lists them")
+    arguments = dict(_argument(*item) for item in read(source).items())
+    parameters = set(inspect.signature(function).parameters)
+    for name in arguments:
+        if name not in parameters:
+            raise ValueError(
+                f"{source} has an array {name!r}, which is no argument of {op}; `turnout ops` lists them"
+            )
+    try:
+        results = function(**arguments)
+    except TypeError as error:
+        raise ValueError(str(error)) from None
+    results = results if isinstance(results, tuple) else (results,)
+    rows = [[row["name"] for row in entry["arguments"] if row["role"] != "in"] for entry in listed]
+    names = [[name for name in row if name == "out" or name not in parameters] for row in rows]
+    chosen = next((row for row in names if len(row) >= len(results)), [])
+    written = {
+        name: np.asarray(result) for name, result in zip(chosen, results, strict=False) if result is not None
+    }
+    written |= {name: arguments[name] for row in rows for name in row if name in arguments and name != "out"}
+    np.savez(target, **dict(_saved(*item) for item in written.items()))
+    return [f"{name} {x.dtype}{list(x.shape)}" for name, x in written.items()]
+
+
+# -- replay --------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Argument:
+    """One argument of a recorded call."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    before: np.ndarray | None = None  # the elements in row-major order; None: no data was recorded
+    after: np.ndarray | None = None
+    strides: tuple[int, ...] | None = None
+
+
+@dataclass
+class RecordedCall:
+    op: str
+    function: str
+    error: str = ""
+    version: str = ""
+    isa: str = ""
+    arguments: dict[str, Argument] = field(default_factory=dict)
+    scalars: dict[str, int | list[int]] = field(default_factory=dict)
+
+    @classmethod
+    def load(cls, path: str | Path) -> RecordedCall:
+        arrays = read(path)
+        if "call.op" not in arrays:
+            raise ValueError(f"{path} has no array 'call.op': it is not a recorded call")
+        texts = {name: arrays.pop(f"call.{name}").item().decode() for name in _texts(arrays)}
+        call = cls(**{"function": texts["op"], **texts})
+        for key, array in arrays.items():
+            kind, name, *dtype = key.split(".")
+            if kind == "scalar":
+                call.scalars[name] = array.tolist()
+            elif kind == "shape":
+                call.arguments[name] = Argument(dtype[0], tuple(array.tolist()))
+            elif kind in ("in", "out"):
+                own = dtype[0] if dtype else _NAMES[array.dtype.name]
+                argument = call.arguments.setdefault(name, Argument(own, array.shape))
+                setattr(argument, "before" if kind == "in" else "after", array)
+        for key, array in arrays.items():
+            if key.startswith("stride."):
+                call.arguments[key.removeprefix("stride.")].strides = tuple(array.tolist())
+        return call
+
+    def describe(self) -> str:
+        values = [f"{name} {x.dtype}{list(x.shape)}" for name, x in self.arguments.items()]
+        values += [f"{name} {value}" for name, value in self.scalars.items()]
+        return f"{self.function}({', '.join(values)})"
+
+
+def _texts(arrays: dict[str, np.ndarray]) -> list[str]:
+    return [name for name in ("op", "function", "error", "version", "isa") if f"call.{name}" in arrays]
+
+
+def _memory(argument: Argument) -> np.ndarray | None:
+    """Memory as the call had it. Of an output, the opposite of what it was at the end: what the call does not
+    write can be told from what it does."""
+    if argument.before is None:
+        return None if argument.after is None else _bits(np.array(argument.after, order="C")) ^ 0xFF
+    if argument.strides is None or argument.before.size == 0:
+        return np.array(argument.before, order="C")
+    extent = 1 + sum((n - 1) * abs(s) for n, s in zip(argument.shape, argument.strides, strict=True))
+    if min(argument.strides) < 0:
+        raise ValueError("a recorded argument has negative strides, which replay does not have")
+    memory = np.zeros(extent, argument.before.dtype)
+    size = memory.itemsize
+    view = np.lib.stride_tricks.as_strided(memory, argument.shape, [size * s for s in argument.strides])
+    view[...] = argument.before
+    return memory
+
+
+def _bits(array: np.ndarray) -> np.ndarray:
+    return np.frombuffer(array.tobytes(), np.uint8)
+
+
+@dataclass(frozen=True)
+class Replay:
+    call: RecordedCall
+    seconds: float
+    lines: list[str]  # what came out, argument by argument
+    same: bool | None  # None: the call cannot be replayed
+
+
+def replay(path: str | Path) -> Replay:
+    """Runs a recorded call again and compares its results, or its error, with the recorded ones."""
+    call = RecordedCall.load(path)
+    signature = next((entry for entry in _core.signatures() if entry["op"] == call.op), None)
+    if signature is None or (not call.error and _is_step(call, signature)):
+        return Replay(call, 0.0, [_reason(call)], None)
+    memory = {name: _memory(argument) for name, argument in call.arguments.items()}
+    arguments: list[tuple[Any, ...] | None] = []
+    for row in signature["arguments"]:
+        name, one = row["name"], call.arguments.get(row["name"])
+        arguments.append(None if one is None else (memory[name], one.dtype, one.shape, one.strides))
+    error, start = "", time.perf_counter()
+    try:
+        _core.invoke(call.op, arguments, [call.scalars[row["name"]] for row in signature["scalars"]])
+    except (ValueError, NotImplementedError, MemoryError, RuntimeError) as raised:
+        error = str(raised)
+    seconds = time.perf_counter() - start
+    if call.error or error:
+        return Replay(call, seconds, *_compare_errors(call, error))
+    compared = {
+        name: _compare(argument, memory[name])
+        for name, argument in call.arguments.items()
+        if argument.after is not None
+    }
+    lines = [f"{name}: {text}" for name, (text, _) in compared.items()]
+    if not compared:
+        lines = ["no results are recorded: the process ended during the call"]
+    return Replay(call, seconds, lines, all(same for _, same in compared.values()))
+
+
+def _is_step(call: RecordedCall, signature: _core.SignatureRow) -> bool:
+    """A function whose results depend on the data in size has two steps; the first one makes an index."""
+    return any(not row["optional"] and row["name"] not in call.arguments for row in signature["arguments"])
+
+
+def _reason(call: RecordedCall) -> str:
+    if call.error:
+        return f"cannot be replayed, refused before an operator saw it: {call.error}"
+    return "cannot be replayed: it is a step of a call, or needs an object that an earlier call has made"
+
+
+def _compare_errors(call: RecordedCall, error: str) -> tuple[list[str], bool]:
+    """The function that was called may have other names for its arguments than the operator."""
+    lines = [f"recorded: {call.error or 'no error'}", f"now: {error or 'no error'}"]
+    return lines, bool(call.error) == bool(error) and (call.function != call.op or call.error == error)
+
+
+def _compare(argument: Argument, memory: np.ndarray | None) -> tuple[str, bool]:
+    recorded = np.ascontiguousarray(argument.after)
+    size = max(recorded.itemsize, 1)
+    was, now = _bits(recorded).reshape(-1, size), _bits(memory).reshape(-1, size)
+    equal = (was == now).all(axis=1)
+    kept = np.zeros_like(equal) if argument.before is not None else (was ^ 0xFF == now).all(axis=1)
+    wrong = int((~equal & ~kept).sum())
+    note = f", {int(kept.sum())} not written" if kept.any() else ""
+    if wrong == 0:
+        return f"same bits in {len(equal)} elements{note}", True
+    text = f"{wrong} of {len(equal)} elements differ{note}"
+    if argument.dtype in ("f32", "f64", "f16"):
+        values = now.reshape(-1).view(recorded.dtype)[~kept]
+        text += f", diff3 {differences(values, recorded.reshape(-1)[~kept]).diff3:.1e}"
+    return text, False

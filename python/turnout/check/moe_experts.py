@@ -1,0 +1,109 @@
+"""The definitions of grouped products and of the expert block, and checks against them."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+
+import turnout
+
+__all__ = ["grouped_mm", "grouped_mm_backward_weight", "moe_experts"]
+
+
+def grouped_mm(input, weight, *, offs, bias=None):
+    """The definition of ``turnout.grouped_mm``, in float64."""
+    out = np.zeros((len(input), weight.shape[2]))
+    begin = 0
+    for group, end in enumerate(np.asarray(offs).tolist()):
+        out[begin:end] = np.asarray(input[begin:end], np.float64) @ np.asarray(weight[group], np.float64)
+        if bias is not None:
+            out[begin:end] += np.asarray(bias[group], np.float64)
+        begin = end
+    return out
+
+
+def grouped_mm_backward_weight(input, out_grad, *, offs):
+    """The definition of ``turnout.grouped_mm_backward_weight``, in float64."""
+    bounds = [0, *np.asarray(offs).tolist()]
+    x, y = (np.asarray(a, np.float64) for a in (input, out_grad))
+    groups = [slice(a, b) for a, b in itertools.pairwise(bounds)]
+    return np.stack([x[g].T @ y[g] for g in groups]), np.stack([y[g].sum(axis=0) for g in groups])
+
+
+def _activated(activation, x, alpha):
+    match activation:
+        case "silu":
+            return x / (1 + np.exp(-x))
+        case "gelu":
+            return 0.5 * x * np.vectorize(math.erfc)(-x * math.sqrt(0.5))
+        case "gelu_tanh":
+            return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+        case "relu":
+            return np.maximum(x, 0)
+        case _:
+            return x / (1 + np.exp(-alpha * x))
+
+
+def moe_experts(
+    hidden_states, topk_ids, topk_weights, w13, w2, *, w13_bias=None, w2_bias=None, activation="silu",
+    interleaved=False, transposed=False, alpha=1.702, limit=None, gated=True,
+):  # fmt: skip
+    """The definition of ``turnout.moe_experts``, in float64."""
+    x, gates, up, down = (np.asarray(a, np.float64) for a in (hidden_states, topk_weights, w13, w2))
+    if transposed:
+        up, down = up.swapaxes(1, 2), down.swapaxes(1, 2)
+    inner = down.shape[2]
+    out = np.zeros(x.shape)
+    for t, k in np.ndindex(*np.shape(topk_ids)):
+        expert = int(topk_ids[t, k])
+        if not 0 <= expert < len(up):
+            continue
+        a = up[expert] @ x[t]
+        if w13_bias is not None:
+            a = a + np.asarray(w13_bias[expert], np.float64)
+        if gated:
+            gate, value = (a[::2], a[1::2]) if interleaved else (a[:inner], a[inner:])
+            if activation == "swigluoai":
+                most = math.inf if limit is None else limit
+                gate, value = np.minimum(gate, most), np.clip(value, -most, most) + 1
+            h = _activated(activation, gate, alpha) * value
+        else:
+            h = _activated(activation, a, alpha)
+        y = down[expert] @ h
+        if w2_bias is not None:
+            y = y + np.asarray(w2_bias[expert], np.float64)
+        out[t] += gates[t, k] * y
+    return out
+
+
+def _check_grouped_mm(rng: np.random.Generator) -> None:
+    x = rng.standard_normal((23, 17)).astype(np.float32)
+    w = rng.standard_normal((4, 9, 17)).astype(np.float32).swapaxes(1, 2)
+    y = rng.standard_normal((23, 9)).astype(np.float32)
+    offs = np.int32([5, 5, 14, 20])
+    np.testing.assert_allclose(turnout.grouped_mm(x, w, offs=offs), grouped_mm(x, w, offs=offs), atol=1e-4)
+    found = turnout.grouped_mm_backward_weight(x, y, offs=offs, with_bias=True)
+    for result, expected in zip(found, grouped_mm_backward_weight(x, y, offs=offs), strict=True):
+        np.testing.assert_allclose(result, expected, atol=1e-4)
+
+
+def _check_moe_experts(rng: np.random.Generator) -> None:
+    tokens, hidden, inner, experts = 11, 24, 10, 5
+    x = rng.standard_normal((tokens, hidden)).astype(np.float32)
+    ids = rng.integers(-1, experts + 1, (tokens, 2))
+    gates = rng.random((tokens, 2), dtype=np.float32)
+    w13 = rng.standard_normal((experts, 2 * inner, hidden)).astype(np.float32) / 5
+    w2 = rng.standard_normal((experts, hidden, inner)).astype(np.float32) / 3
+    for activation in ("silu", "gelu", "gelu_tanh", "relu", "swigluoai"):
+        options = {"activation": activation, "limit": 1.0}
+        found = turnout.moe_experts(x, ids, gates, w13, w2, **options)
+        np.testing.assert_allclose(found, moe_experts(x, ids, gates, w13, w2, **options), atol=1e-4)
+
+
+CHECKS = {
+    "grouped_mm": _check_grouped_mm,
+    "grouped_mm_backward_weight": _check_grouped_mm,
+    "moe_experts": _check_moe_experts,
+}

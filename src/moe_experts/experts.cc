@@ -1,0 +1,316 @@
+// The expert block: choices sorted by expert, two products with an activation between, the sum of each token.
+#include <algorithm>
+
+#include "core/dtypes.h"
+#include "indices/indices.h"
+#include "moe_experts/moe_experts.h"
+#include "moe_experts/products.h"
+#include "moe_experts/signature.h"
+#include "runtime/call.h"
+#include "runtime/parallel.h"
+#include "turnout/error.h"
+
+namespace turnout {
+namespace families::moe_experts {
+namespace {
+
+Slot slot_of(const ConstTensor* optional) { return optional != nullptr ? Slot(*optional) : Slot(); }
+
+// Bytes of values between the steps. More tokens are processed one part after the other.
+constexpr std::int64_t kPartBytes = 64 << 20;
+
+struct Shape {
+  std::int64_t tokens, hidden, choices, experts, inner;
+};
+
+class Plan {
+ public:
+  Plan(const Shape& shape, const MoeExpertsParams& params, const Weights& w13, const Weights& w2,
+       DType tokens, int threads, Isa isa)
+      : shape_(shape),
+        params_(params),
+        w13_(w13),
+        w2_(w2),
+        dtype_(tokens),
+        matrix_(matrix::kernels<float>(isa)),
+        kernels_(expert_kernels(isa)),
+        first_(isa, w13_),
+        second_(isa, w2_) {
+    const std::int64_t row = (shape.inner + shape.hidden) * std::int64_t{sizeof(float)};
+    const std::int64_t token = shape.choices * row + shape.hidden * std::int64_t{sizeof(float)};
+    part_ = std::clamp<std::int64_t>(kPartBytes / std::max<std::int64_t>(token, 1), 1,
+                                     std::max<std::int64_t>(shape.tokens, 1));
+    const double products = static_cast<double>(shape.tokens * shape.choices) *
+                            static_cast<double>(shape.hidden) *
+                            static_cast<double>(w13.columns + shape.inner);
+    threads_ = products < kParallelProducts ? 1 : threads;
+    first_columns_ = std::min(first_.block_columns(), std::max<std::int64_t>(shape.inner, 1));
+  }
+
+  int threads() const { return threads_; }
+  const char* algorithm() const {
+    return first_.in_place() && second_.in_place() ? "weights in place" : "packed weights";
+  }
+
+  std::size_t scratch_bytes() const {
+    const std::int64_t rows = part_ * shape_.choices;
+    return 2 * array_bytes<std::int64_t>(shape_.experts + 1) + 2 * array_bytes<std::int32_t>(rows) +
+           array_bytes<float>(wide_size()) + array_bytes<float>(rows * shape_.inner) +
+           array_bytes<float>(rows * shape_.hidden) + static_cast<std::size_t>(threads_) * worker_bytes();
+  }
+
+  void run(Context& context, const ConstTensor& hidden_states, const ConstTensor& ids,
+           const ConstTensor& weights, const ConstTensor* w13_bias, const ConstTensor* w2_bias,
+           const Tensor& out, Scratch& scratch) {
+    const std::int64_t rows = part_ * shape_.choices;
+    begins_ = scratch.take<std::int64_t>(shape_.experts + 1);
+    starts_ = scratch.take<std::int64_t>(shape_.experts + 1);
+    row_of_ = scratch.take<std::int32_t>(rows);
+    token_of_ = scratch.take<std::int32_t>(rows);
+    wide_ = scratch.take<float>(wide_size());
+    inner_ = scratch.take<float>(rows * shape_.inner);
+    results_ = scratch.take<float>(rows * shape_.hidden);
+    workers_ = scratch.take<std::byte>(0);
+    for (std::int64_t token = 0; token < shape_.tokens; token += part_) {
+      const std::int64_t count = std::min(part_, shape_.tokens - token);
+      sort(ids, token, count);
+      widen(context, hidden_states, token, count);
+      multiply_first(context, w13_bias);
+      multiply_second(context, w2_bias);
+      sum(context, weights, token, count, out);
+    }
+  }
+
+ private:
+  std::int64_t wide_size() const { return size_of(dtype_) == 2 ? part_ * shape_.hidden : 0; }
+  std::int64_t bias_size() const { return std::max(first_columns_, second_.block_columns()); }
+  std::int64_t panel_size() const { return std::max(first_.panel_size(), second_.panel_size()); }
+  std::size_t worker_bytes() const {
+    return array_bytes<float>(kRowBlock * first_columns_) + array_bytes<float>(bias_size()) +
+           array_bytes<float>(panel_size()) + array_bytes<float>(shape_.hidden);
+  }
+  struct Worker {
+    float *up, *bias, *panel, *total;
+  };
+  Worker worker(int number) const {
+    std::byte* at = workers_ + static_cast<std::size_t>(number) * worker_bytes();
+    Worker own{};
+    const auto take = [&](std::int64_t count) {
+      auto* begin = reinterpret_cast<float*>(at);
+      at += array_bytes<float>(count);
+      return begin;
+    };
+    own.up = take(kRowBlock * first_columns_);
+    own.bias = take(bias_size());
+    own.panel = take(panel_size());
+    own.total = take(shape_.hidden);
+    return own;
+  }
+  template <class Body>
+  void for_each(Context& context, std::int64_t count, const Body& body) const {
+    parallel_for(
+        context, count, threads_ == 1 ? std::max<std::int64_t>(count, 1) : 1,
+        [&](std::int64_t first, std::int64_t end, int number) {
+          const Worker own = worker(number);
+          for (std::int64_t i = first; i < end; ++i) body(i, own);
+        },
+        threads_);
+  }
+
+  // row_of_[t, k]: the row of each choice in the order of experts, or -1; token_of_[row]; begins_[expert].
+  void sort(const ConstTensor& ids, std::int64_t first, std::int64_t count) {
+    std::fill_n(begins_, shape_.experts + 1, std::int64_t{0});
+    const std::int64_t choices = count * shape_.choices;
+    visit_index(ids.dtype, [&](auto type) {
+      const auto* from = static_cast<const typename decltype(type)::type*>(ids.data) + first * shape_.choices;
+      for (std::int64_t q = 0; q < choices; ++q) {
+        const std::int64_t expert = load_once(from + q);
+        row_of_[q] = in_range(expert, shape_.experts) ? static_cast<std::int32_t>(expert) : -1;
+        if (row_of_[q] >= 0) ++begins_[expert + 1];
+      }
+    });
+    for (std::int64_t e = 0; e < shape_.experts; ++e) begins_[e + 1] += begins_[e];
+    std::copy_n(begins_, shape_.experts + 1, starts_);
+    for (std::int64_t q = 0; q < choices; ++q) {
+      if (row_of_[q] < 0) continue;
+      const std::int64_t row = starts_[row_of_[q]]++;
+      token_of_[row] = static_cast<std::int32_t>(q / shape_.choices);
+      row_of_[q] = static_cast<std::int32_t>(row);
+    }
+  }
+
+  void widen(Context& context, const ConstTensor& hidden_states, std::int64_t first, std::int64_t count) {
+    const auto* from =
+        static_cast<const std::byte*>(hidden_states.data) + first * shape_.hidden * size_of(dtype_);
+    tokens_ = reinterpret_cast<const float*>(from);
+    if (size_of(dtype_) == 4) return;
+    tokens_ = wide_;
+    parallel_for(context, count, threads_ == 1 ? count : 16, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t t = begin; t < end; ++t) {
+        const void* row = from + t * shape_.hidden * size_of(dtype_);
+        matrix_.widen(&row, dtype_, 1, shape_.hidden, wide_ + t * shape_.hidden, shape_.hidden);
+      }
+    });
+  }
+
+  // to[r][c] += bias[group, first + step c]
+  void add_bias(const ConstTensor* bias, std::int64_t group, std::int64_t first, std::int64_t step,
+                std::int64_t columns, std::int64_t rows, float* const* to, float* values) const {
+    if (bias == nullptr) return;
+    const auto* at =
+        static_cast<const std::byte*>(bias->data) + (group * bias->shape[1] + first) * size_of(bias->dtype);
+    for (std::int64_t c = 0; c < columns; ++c) {
+      const void* one = at + c * step * size_of(bias->dtype);
+      matrix_.widen(&one, bias->dtype, 1, 1, values + c, 1);
+    }
+    for (std::int64_t r = 0; r < rows; ++r)
+      for (std::int64_t c = 0; c < columns; ++c) to[r][c] += values[c];
+  }
+
+  void multiply_first(Context& context, const ConstTensor* bias) {
+    const Blocks blocks(begins_, shape_.experts, shape_.inner, first_columns_, kRowBlock, starts_);
+    const auto activate = kernels_.activate(params_.activation);
+    const auto alpha = static_cast<float>(params_.alpha), limit = static_cast<float>(params_.limit);
+    const std::int64_t step = params_.gated && params_.interleaved ? 2 : 1;
+    const std::int64_t up_from = params_.interleaved ? 1 : shape_.inner;
+    for_each(context, blocks.count(), [&](std::int64_t i, const Worker& own) {
+      const Block b = blocks[i];
+      const float* from[kRowBlock];
+      float *gate[kRowBlock], *up[kRowBlock];
+      for (std::int64_t r = 0; r < b.rows; ++r) {
+        from[r] = tokens_ + token_of_[b.first_row + r] * shape_.hidden;
+        gate[r] = inner_ + (b.first_row + r) * shape_.inner + b.first_column;
+        up[r] = own.up + r * first_columns_;
+      }
+      const auto multiply = [&](std::int64_t first, float* const* to) {
+        first_.run(from, to, b.rows, w13_.block(b.group, first, b.columns, step), own.panel);
+        add_bias(bias, b.group, first, step, b.columns, b.rows, to, own.bias);
+      };
+      multiply(step * b.first_column, gate);
+      if (params_.gated) multiply(up_from + step * b.first_column, up);
+      for (std::int64_t r = 0; r < b.rows; ++r)
+        activate(gate[r], params_.gated ? up[r] : nullptr, b.columns, alpha, limit, gate[r]);
+    });
+  }
+
+  void multiply_second(Context& context, const ConstTensor* bias) {
+    const Blocks blocks(begins_, shape_.experts, shape_.hidden, second_.block_columns(), kRowBlock, starts_);
+    for_each(context, blocks.count(), [&](std::int64_t i, const Worker& own) {
+      const Block b = blocks[i];
+      const float* from[kRowBlock];
+      float* to[kRowBlock];
+      for (std::int64_t r = 0; r < b.rows; ++r) {
+        from[r] = inner_ + (b.first_row + r) * shape_.inner;
+        to[r] = results_ + (b.first_row + r) * shape_.hidden + b.first_column;
+      }
+      second_.run(from, to, b.rows, w2_.block(b.group, b.first_column, b.columns), own.panel);
+      add_bias(bias, b.group, b.first_column, 1, b.columns, b.rows, to, own.bias);
+    });
+  }
+
+  void sum(Context& context, const ConstTensor& weights, std::int64_t first, std::int64_t count,
+           const Tensor& out) {
+    constexpr std::int64_t kTogether = 64;  // choices whose rows are added at a time
+    for_each(context, count, [&](std::int64_t t, const Worker& own) {
+      const float* rows[kTogether];
+      float factors[kTogether];
+      std::int64_t found = 0;
+      const auto flush = [&](bool more) {
+        if (!more || found == kTogether) {
+          kernels_.weighted_sum(rows, factors, found, shape_.hidden, own.total);
+          rows[0] = own.total;  // of the next choices: the sum so far, times one
+          factors[0] = 1;
+          found = 1;
+        }
+      };
+      for (std::int64_t k = 0; k < shape_.choices; ++k) {
+        const std::int64_t row = row_of_[t * shape_.choices + k];
+        if (row < 0) continue;
+        flush(true);
+        rows[found] = results_ + row * shape_.hidden;
+        const std::int64_t q = (first + t) * shape_.choices + k;
+        const void* at = static_cast<const std::byte*>(weights.data) + q * size_of(weights.dtype);
+        matrix_.widen(&at, weights.dtype, 1, 1, factors + found, 1);
+        ++found;
+      }
+      flush(false);
+      matrix_.round(own.total, nullptr, shape_.hidden,
+                    static_cast<std::byte*>(out.data) + (first + t) * shape_.hidden * size_of(dtype_),
+                    dtype_);
+    });
+  }
+
+  const Shape shape_;
+  const MoeExpertsParams params_;
+  const Weights w13_, w2_;
+  const DType dtype_;
+  const matrix::Kernels<float>& matrix_;
+  const ExpertKernels& kernels_;
+  const Products<float> first_, second_;
+  std::int64_t part_;  // tokens
+  std::int64_t first_columns_;
+  int threads_;
+
+  std::int64_t *begins_ = nullptr, *starts_ = nullptr;
+  std::int32_t *row_of_ = nullptr, *token_of_ = nullptr;
+  float *wide_ = nullptr, *inner_ = nullptr, *results_ = nullptr;
+  const float* tokens_ = nullptr;
+  std::byte* workers_ = nullptr;
+};
+
+}  // namespace
+
+void check_block(const Arguments& arguments, const Positions& at) {
+  const DType tokens = arguments.slot(at[0]).dtype, weights = arguments.slot(at[1]).dtype;
+  if (tokens != weights && tokens != DType::f32)
+    arguments.fail(ErrorCode::bad_param, concat("w13 is ", name_of(weights), ", expected ", name_of(tokens),
+                                                " as hidden_states, which are not f32"));
+  const bool gated = arguments.size(at[3]) != 0, interleaved = arguments.size(at[4]) != 0;
+  const bool is_oai = arguments.size(at[2]) == static_cast<std::int64_t>(ExpertActivation::swigluoai);
+  if (is_oai && !gated) arguments.fail(ErrorCode::bad_param, "gated is no, expected yes with swigluoai");
+  if (interleaved && !gated)
+    arguments.fail(ErrorCode::bad_param, "interleaved is yes, expected no without a gate");
+  const std::int64_t rows = arguments.size(at[5]), inner = arguments.size(at[6]);
+  if (gated ? rows % 2 != 0 || rows / 2 != inner : rows != inner)
+    arguments.fail(ErrorCode::bad_param, concat("w13.shape[1] is ", rows, ", expected ", gated ? "2 * " : "",
+                                                "inner with inner = ", inner));
+}
+
+void moe_experts(const Frame& frame, const ConstTensor& hidden_states, const ConstTensor& topk_ids,
+                 const ConstTensor& topk_weights, const ConstTensor& w13, const ConstTensor& w2,
+                 const ConstTensor* w13_bias, const ConstTensor* w2_bias, const Tensor& out,
+                 const MoeExpertsParams& params) {
+  Call call(frame, kMoeExperts,
+            {hidden_states, topk_ids, topk_weights, w13, w2, slot_of(w13_bias), slot_of(w2_bias), out},
+            {params.activation, params.gated, params.interleaved});
+  call.check([&] {
+    if (!(params.limit > 0))
+      throw Error(ErrorCode::bad_param, "moe_experts: limit is not positive, expected a number above 0");
+    if (!(params.alpha - params.alpha == 0))
+      throw Error(ErrorCode::bad_param, "moe_experts: alpha is not finite, expected a finite number");
+  });
+  if (call.nothing_to_do()) return;
+  const Shape shape{hidden_states.shape[0], hidden_states.shape[1], topk_ids.shape[1], w13.shape[0],
+                    w2.shape[2]};
+  // Columns of the products are rows of the weights.
+  const Weights first{w13.data,      w13.dtype,     shape.hidden, w13.shape[1],
+                      w13.stride[0], w13.stride[2], w13.stride[1]};
+  const Weights second{w2.data,      w2.dtype,     shape.inner, shape.hidden,
+                       w2.stride[0], w2.stride[2], w2.stride[1]};
+  Plan plan(shape, params, first, second, hidden_states.dtype, frame.context.threads(), frame.context.isa());
+  call.chose(plan.algorithm(), plan.threads());
+  plan.run(frame.context, hidden_states, topk_ids, topk_weights, w13_bias, w2_bias, out,
+           call.scratch(plan.scratch_bytes()));
+}
+
+}  // namespace families::moe_experts
+
+void moe_experts(Context& context, const ConstTensor& hidden_states, const ConstTensor& topk_ids,
+                 const ConstTensor& topk_weights, const ConstTensor& w13, const ConstTensor& w2,
+                 const ConstTensor* w13_bias, const ConstTensor* w2_bias, const Tensor& out,
+                 const MoeExpertsParams& params) {
+  families::moe_experts::moe_experts(context, hidden_states, topk_ids, topk_weights, w13, w2, w13_bias,
+                                     w2_bias, out, params);
+}
+
+}  // namespace turnout

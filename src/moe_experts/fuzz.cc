@@ -1,0 +1,108 @@
+// Differential fuzzer: any shape, routing, layout and activation; every instruction set against the
+// definition in double, and the same bits for two threads as for one.
+#include "fuzz.h"
+
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "isas.h"
+#include "moe_experts/reference.h"
+#include "turnout/turnout.h"
+
+namespace turnout::test {
+namespace {
+
+std::vector<float> values(FuzzInput& in, std::int64_t count) {
+  std::vector<float> made(static_cast<std::size_t>(count));
+  for (float& v : made) v = static_cast<float>(in.between(-100, 100)) / 64;
+  return made;
+}
+
+void run_block(FuzzInput& in) {
+  const reference::ExpertBlock b{in.between(0, 20), in.between(0, 4), in.between(0, 5), in.between(1, 40),
+                                 in.between(0, 20)};
+  MoeExpertsParams params;
+  params.activation = static_cast<ExpertActivation>(in.between(0, 4));
+  params.gated = params.activation == ExpertActivation::swigluoai || in.flag();
+  params.interleaved = params.gated && in.flag();
+  if (in.flag()) params.limit = 2;
+  const std::int64_t up = params.gated ? 2 * b.inner : b.inner;
+  const auto x = values(in, b.tokens * b.hidden), gates = values(in, b.tokens * b.choices);
+  const auto w13 = values(in, b.experts * up * b.hidden), w2 = values(in, b.experts * b.hidden * b.inner);
+  std::vector<std::int64_t> ids;
+  for (std::int64_t q = 0; q < b.tokens * b.choices; ++q) ids.push_back(in.between(-2, b.experts + 1));
+  const std::vector<double> tokens(x.begin(), x.end()), weights(gates.begin(), gates.end());
+  const auto expected = reference::moe_experts(
+      b, tokens, ids, weights,
+      [&](std::int64_t e, std::int64_t r, std::int64_t h) {
+        return double{w13[static_cast<std::size_t>((e * up + r) * b.hidden + h)]};
+      },
+      [&](std::int64_t e, std::int64_t h, std::int64_t i) {
+        return double{w2[static_cast<std::size_t>((e * b.hidden + h) * b.inner + i)]};
+      },
+      [](std::int64_t, std::int64_t) { return 0.0; }, [](std::int64_t, std::int64_t) { return 0.0; }, params);
+  for (Isa isa : supported_isas()) {
+    std::vector<float> out[2];
+    for (int threads : {1, 2}) {
+      Context context({.threads = threads, .isa = isa});
+      auto& y = out[threads - 1];
+      y.assign(x.size(), -1.f);
+      moe_experts(context, view(x.data(), {b.tokens, b.hidden}), view(ids.data(), {b.tokens, b.choices}),
+                  view(gates.data(), {b.tokens, b.choices}), view(w13.data(), {b.experts, up, b.hidden}),
+                  view(w2.data(), {b.experts, b.hidden, b.inner}), nullptr, nullptr,
+                  view(y.data(), {b.tokens, b.hidden}), params);
+    }
+    require(out[0].empty() || std::memcmp(out[0].data(), out[1].data(), out[0].size() * sizeof(float)) == 0);
+    double largest = 1;
+    for (double v : expected) largest = std::max(largest, std::abs(v));
+    for (std::size_t i = 0; i < expected.size(); ++i)
+      require(std::abs(out[0][i] - expected[i]) <= 1e-4 * largest);
+  }
+}
+
+// Any offs: refused, or every row of a group is right.
+void run_groups(FuzzInput& in) {
+  const std::int64_t rows = in.between(0, 30), depth = in.between(0, 30), columns = in.between(1, 30);
+  std::vector<std::int32_t> offs;
+  bool valid = true;
+  std::int32_t before = 0;
+  for (std::int64_t g = in.between(0, 4); g > 0; --g) {
+    const auto next = static_cast<std::int32_t>(in.between(-1, rows + 1));
+    valid &= next >= before && next <= rows;
+    before = next;
+    offs.push_back(next);
+  }
+  const auto groups = static_cast<std::int64_t>(offs.size());
+  const auto x = values(in, rows * depth), w = values(in, groups * depth * columns);
+  std::vector<float> out(static_cast<std::size_t>(rows * columns), -1.f);
+  try {
+    grouped_mm(view(x.data(), {rows, depth}), view(w.data(), {groups, depth, columns}),
+               view(offs.data(), {groups}), nullptr, view(out.data(), {rows, columns}));
+    require(valid || rows * columns == 0);
+  } catch (const Error&) {
+    require(!valid);
+    return;
+  }
+  const std::vector<double> input(x.begin(), x.end());
+  const auto expected = reference::grouped_mm(
+      input, std::vector<std::int64_t>(offs.begin(), offs.end()), depth, columns,
+      [&](std::int64_t g, std::int64_t d, std::int64_t c) {
+        return double{w[static_cast<std::size_t>((g * depth + d) * columns + c)]};
+      },
+      [](std::int64_t, std::int64_t) { return 0.0; });
+  for (std::size_t i = 0; i < expected.size(); ++i) require(std::abs(out[i] - expected[i]) <= 1e-3);
+}
+
+}  // namespace
+}  // namespace turnout::test
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  turnout::test::FuzzInput in(data, size);
+  if (in.flag()) {
+    turnout::test::run_block(in);
+  } else {
+    turnout::test::run_groups(in);
+  }
+  return 0;
+}

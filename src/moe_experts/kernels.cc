@@ -1,0 +1,274 @@
+// Dot products of rows with columns of weights, activations, and weighted sums.
+#include "moe_experts/kernels.h"
+
+#include <algorithm>
+
+#include "simd/half.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "moe_experts/kernels.cc"
+#include "simd/simd.h"
+//
+#include "simd/math.h"
+
+TURNOUT_ISA_BEGIN(families::moe_experts)
+
+// A tile is kColumns columns by kRows rows: its sums, one vector of each column and one of a row fit the
+// registers.
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL || HWY_TARGET == HWY_NEON
+constexpr int kColumns = 4, kRows = 6;
+#elif HWY_TARGET == HWY_AVX2
+constexpr int kColumns = 3, kRows = 4;
+#else
+constexpr int kColumns = 2, kRows = 4;
+#endif
+constexpr std::int64_t kLanes = block_size<float>();
+
+// Calls f(i) for i = 0 .. N-1, with i as a compile-time constant.
+template <int N, class F>
+HWY_INLINE void unrolled(const F& f) {
+  [&]<int... I>(std::integer_sequence<int, I...>) HWY_ATTR { (f(std::integral_constant<int, I>()), ...); }
+  (std::make_integer_sequence<int, N>());
+}
+
+HWY_INLINE hn::Vec<F32> load(const float* from) { return hn::LoadU(F32(), from); }
+template <class B>
+HWY_INLINE hn::Vec<F32> load(const B* from) {
+  return core::HWY_NAMESPACE::widen(from);
+}
+
+// to[r][c] (+)= the products of R rows with C columns over elements begin .. begin + length - 1.
+template <int C, int R, class B>
+HWY_INLINE void add_slice(const float* const* rows, float* const* to, const B* columns, std::int64_t stride,
+                          std::int64_t begin, std::int64_t length, bool fetch) {
+  const F32 d;
+  hn::Vec<F32> sum[C][R];
+  const float* row[R];
+  const B* column[C];
+  unrolled<R>([&](auto r) HWY_ATTR { row[r] = rows[r] + begin; });
+  unrolled<C>([&](auto c) HWY_ATTR {
+    column[c] = columns + c * stride + begin;
+    unrolled<R>([&](auto r) HWY_ATTR { sum[c][r] = hn::Zero(d); });
+  });
+  std::int64_t k = 0;
+  for (; k + kLanes <= length; k += kLanes) {
+    hn::Vec<F32> b[C];
+    unrolled<C>([&](auto c) HWY_ATTR {
+      // The columns after these, which follow in memory. Their first elements are fetched by the last
+      // columns.
+      if (fetch) hwy::Prefetch(column[c] + C * stride + k);
+      b[c] = load(column[c] + k);
+    });
+    unrolled<R>([&](auto r) HWY_ATTR {
+      const auto a = hn::LoadU(d, row[r] + k);
+      unrolled<C>([&](auto c) HWY_ATTR { sum[c][r] = hn::MulAdd(a, b[c], sum[c][r]); });
+    });
+  }
+  unrolled<C>([&](auto c) HWY_ATTR {
+    unrolled<R>([&](auto r) HWY_ATTR {
+      float total = hn::GetLane(hn::SumOfLanes(d, sum[c][r]));
+      for (std::int64_t j = k; j < length; ++j) total += row[r][j] * to_float(column[c][j]);
+      to[r][c] = begin == 0 ? total : to[r][c] + total;
+    });
+  });
+}
+
+template <int C, int R, class B>
+void add_rows(const float* const* rows, float* const* to, const B* columns, std::int64_t stride,
+              std::int64_t begin, std::int64_t end, bool fetch) {
+  for (; begin < end; begin += kSlice)
+    add_slice<C, R>(rows, to, columns, stride, begin, std::min(kSlice, end - begin), fetch);
+}
+
+template <int Most, class F>
+HWY_INLINE void with_constant(std::int64_t n, const F& f) {
+  if constexpr (Most == 1) {
+    f(std::integral_constant<int, 1>());
+  } else if (n == Most) {
+    f(std::integral_constant<int, Most>());
+  } else {
+    with_constant<Most - 1>(n, f);
+  }
+}
+
+// All columns with up to kRows rows, over elements begin .. end - 1.
+template <class B>
+void add_columns(const float* const* rows, float* const* to, std::int64_t count, const Columns& columns,
+                 std::int64_t begin, std::int64_t end, bool fetch) {
+  const auto* data = static_cast<const B*>(columns.data);
+  float* at[kRows];
+  with_constant<kRows>(count, [&](auto r) HWY_ATTR {
+    for (std::int64_t c = 0; c < columns.count; c += kColumns) {
+      for (int i = 0; i < r.value; ++i) at[i] = to[i] + c;
+      const B* from = data + c * columns.stride;
+      const bool is_last = c + 2 * kColumns > columns.count;  // what follows is not of this call
+      with_constant<kColumns>(std::min<std::int64_t>(kColumns, columns.count - c), [&](auto n) HWY_ATTR {
+        add_rows<n.value, r.value>(rows, at, from, columns.stride, begin, end, fetch && !is_last);
+      });
+    }
+  });
+}
+
+template <class B>
+void dots(const float* const* rows, float* const* to, std::int64_t count, const Columns& columns) {
+  if (columns.depth == 0) {
+    for (std::int64_t r = 0; r < count; ++r) std::fill_n(to[r], columns.count, 0.0f);
+    return;
+  }
+  // Few rows: the columns come from memory once, each from its first element to its last.
+  if (count <= kRows) return add_columns<B>(rows, to, count, columns, 0, columns.depth, true);
+  // Many rows: slices of a tile of rows stay in the first cache while all columns pass, which are in the
+  // second.
+  for (std::int64_t begin = 0; begin < columns.depth; begin += kSlice) {
+    const std::int64_t end = std::min(begin + kSlice, columns.depth);
+    for (std::int64_t r = 0; r < count; r += kRows)
+      add_columns<B>(rows + r, to + r, std::min<std::int64_t>(kRows, count - r), columns, begin, end, false);
+  }
+}
+
+ExpertKernels::Dots dots_of(DType weight) {
+  switch (weight) {
+    case DType::f16:
+      return &dots<f16>;
+    case DType::bf16:
+      return &dots<bf16>;
+    default:
+      return &dots<float>;
+  }
+}
+
+using V = hn::Vec<F32>;
+
+// 1 / (1 + exp(-x)); 0 for x below -87.
+HWY_INLINE V sigmoid(V x) {
+  const F32 d;
+  const auto one = hn::Set(d, 1.0f);
+  const auto e = falling_exp(d, hn::Neg(hn::Abs(x)));  // exp(-|x|) never overflows
+  const auto low = hn::Div(e, hn::Add(one, e)), high = hn::Div(one, hn::Add(one, e));
+  // NaN stays: falling_exp gives 0 for it.
+  return hn::IfThenElse(hn::Eq(x, x), hn::IfThenElse(hn::Lt(x, hn::Zero(d)), low, high), x);
+}
+
+struct Silu {
+  static HWY_INLINE V apply(V x, V) { return hn::Mul(x, sigmoid(x)); }
+};
+struct GeluTanh {
+  static HWY_INLINE V apply(V x, V) {
+    const F32 d;
+    const auto cube = hn::Mul(hn::Mul(x, x), x);
+    const auto inner = hn::Mul(hn::Set(d, 1.5957691216f), hn::MulAdd(hn::Set(d, 0.044715f), cube, x));
+    return hn::Mul(x, sigmoid(inner));  // (1 + tanh(y)) / 2 = sigmoid(2 y)
+  }
+};
+struct Gelu {
+  // x Phi(x). Phi(-|x|) = exp(-x^2 / 2) t (a1 + a2 t + .. + a5 t^4) / 2 with t = 1 / (1 + 0.2316419 |x|),
+  // absolute error below 7.5e-8 (Hastings).
+  static HWY_INLINE V apply(V x, V) {
+    const F32 d;
+    const auto one = hn::Set(d, 1.0f);
+    const auto a = hn::Abs(x);
+    const auto t = hn::Div(one, hn::MulAdd(hn::Set(d, 0.2316419f), a, one));
+    auto y = hn::MulAdd(hn::Set(d, 1.330274429f), t, hn::Set(d, -1.821255978f));
+    y = hn::MulAdd(y, t, hn::Set(d, 1.781477937f));
+    y = hn::MulAdd(y, t, hn::Set(d, -0.356563782f));
+    y = hn::MulAdd(y, t, hn::Set(d, 0.319381530f));
+    const auto density =
+        hn::Mul(hn::Set(d, 0.3989422804f), falling_exp(d, hn::Mul(hn::Set(d, -0.5f), hn::Mul(a, a))));
+    const auto tail = hn::Mul(hn::Mul(density, t), y);
+    const auto below = hn::Lt(x, hn::Zero(d));
+    const auto result = hn::Mul(x, hn::IfThenElse(below, tail, hn::Sub(one, tail)));
+    return hn::IfThenElse(hn::Eq(x, x), result, x);
+  }
+};
+struct Relu {
+  static HWY_INLINE V apply(V x, V) {
+    return hn::IfThenElse(hn::Lt(x, hn::Zero(F32())), hn::Zero(F32()), x);  // NaN stays
+  }
+};
+struct SwigluOai {
+  static HWY_INLINE V apply(V x, V alpha) { return hn::Mul(x, sigmoid(hn::Mul(alpha, x))); }
+};
+
+template <class Op, class Gate, class Up>
+HWY_INLINE V activated(V alpha, V limit, const Gate& gate, const Up& up, bool gated) {
+  const F32 d;
+  V g = gate();
+  if constexpr (std::is_same_v<Op, SwigluOai>) {
+    // As torch.clamp: NaN stays.
+    const V u = up();
+    const V clamped =
+        hn::IfThenElse(hn::Gt(u, limit), limit, hn::IfThenElse(hn::Lt(u, hn::Neg(limit)), hn::Neg(limit), u));
+    g = hn::IfThenElse(hn::Gt(g, limit), limit, g);
+    return hn::Mul(hn::Add(clamped, hn::Set(d, 1.0f)), Op::apply(g, alpha));
+  } else {
+    const V h = Op::apply(g, alpha);
+    return gated ? hn::Mul(h, up()) : h;
+  }
+}
+
+template <class Op>
+void activate(const float* gate, const float* up, std::int64_t count, float alpha, float limit, float* to) {
+  const F32 d;
+  const V a = hn::Set(d, alpha), most = hn::Set(d, limit);
+  const bool gated = up != nullptr;
+  std::int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes)
+    hn::StoreU(activated<Op>(
+                   a, most, [&]() HWY_ATTR { return hn::LoadU(d, gate + i); },
+                   [&]() HWY_ATTR { return hn::LoadU(d, up + i); }, gated),
+               d, to + i);
+  if (i == count) return;
+  HWY_ALIGN float last[kLanes] = {}, last_up[kLanes] = {};
+  std::copy_n(gate + i, count - i, last);
+  if (gated) std::copy_n(up + i, count - i, last_up);
+  hn::Store(activated<Op>(
+                a, most, [&]() HWY_ATTR { return hn::Load(d, last); },
+                [&]() HWY_ATTR { return hn::Load(d, last_up); }, gated),
+            d, last);
+  std::copy_n(last, count - i, to + i);
+}
+
+ExpertKernels::Activate activation_of(ExpertActivation activation) {
+  switch (activation) {
+    case ExpertActivation::gelu:
+      return &activate<Gelu>;
+    case ExpertActivation::gelu_tanh:
+      return &activate<GeluTanh>;
+    case ExpertActivation::relu:
+      return &activate<Relu>;
+    case ExpertActivation::swigluoai:
+      return &activate<SwigluOai>;
+    default:
+      return &activate<Silu>;
+  }
+}
+
+void weighted_sum(const float* const* rows, const float* weights, std::int64_t count, std::int64_t columns,
+                  float* to) {
+  const F32 d;
+  std::int64_t c = 0;
+  for (; c + kLanes <= columns; c += kLanes) {
+    auto sum = hn::Zero(d);
+    for (std::int64_t r = 0; r < count; ++r) {
+      const auto term = hn::Mul(hn::Set(d, weights[r]), hn::LoadU(d, rows[r] + c));
+      sum = r == 0 ? term : hn::Add(sum, term);
+    }
+    hn::StoreU(sum, d, to + c);
+  }
+  for (; c < columns; ++c) {
+    float sum = 0;
+    for (std::int64_t r = 0; r < count; ++r) {
+      const float term = weights[r] * rows[r][c];
+      sum = r == 0 ? term : sum + term;
+    }
+    to[c] = sum;
+  }
+}
+
+constexpr ExpertKernels kExpertKernels = {&dots_of, &activation_of, &weighted_sum};
+
+TURNOUT_ISA_END
+
+#if HWY_ONCE
+TURNOUT_KERNELS(families::moe_experts, ExpertKernels, expert_kernels, kExpertKernels)
+#endif

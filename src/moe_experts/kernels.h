@@ -1,0 +1,43 @@
+// Loops of the expert products over a block of rows and columns, once per instruction set.
+#pragma once
+
+#include <cstdint>
+
+#include "simd/isa.h"
+#include "turnout/moe_experts.h"
+
+namespace turnout::families::moe_experts {
+
+using namespace core;
+
+// Columns of a weight matrix whose depth is contiguous: column c begins at data + c * stride.
+struct Columns {
+  const void* data;
+  std::int64_t stride;  // in elements
+  std::int64_t count, depth;
+};
+
+struct ExpertKernels {
+  // to[r][c] = rows[r][0] column[c][0] + rows[r][1] column[c][1] + .., for count rows. Elements are summed in
+  // lanes; the lanes are added after each kSlice elements. So the bits depend on the instruction set and on
+  // the operands alone.
+  using Dots = void (*)(const float* const* rows, float* const* to, std::int64_t count,
+                        const Columns& columns);
+  Dots (*dots)(DType weight);
+
+  // to[i] = activation(gate[i]) * up[i], without up if it is nullptr; `to` may be `gate`.
+  using Activate = void (*)(const float* gate, const float* up, std::int64_t count, float alpha, float limit,
+                            float* to);
+  Activate (*activate)(ExpertActivation activation);
+
+  // to[c] = weights[0] * rows[0][c] + weights[1] * rows[1][c] + .., product and sum rounded on their own.
+  // to[c] = 0 without rows.
+  void (*weighted_sum)(const float* const* rows, const float* weights, std::int64_t count,
+                       std::int64_t columns, float* to);
+};
+const ExpertKernels& expert_kernels(Isa isa);
+
+inline constexpr std::int64_t kSlice =
+    1024;  // elements; a tile of rows of that length stays in the first cache
+
+}  // namespace turnout::families::moe_experts

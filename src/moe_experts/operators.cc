@@ -1,0 +1,45 @@
+// The operators of this family, for what treats all operators alike.
+#include "moe_experts/signature.h"
+#include "registry.h"
+#include "turnout/moe_experts.h"
+
+namespace turnout::families::moe_experts {
+
+namespace {
+
+// An optional input as the functions take it.
+struct Optional {
+  ConstTensor tensor;
+  bool is_given;
+  explicit Optional(const Tensor& t) : tensor(t), is_given(given(t)) {}
+  const ConstTensor* get() const { return is_given ? &tensor : nullptr; }
+};
+
+}  // namespace
+
+std::span<const Operator> operators() {
+  static constexpr Operator kOperators[] = {
+      {&kGroupedMm,
+       [](Context& context, const Tensor* t, const ScalarValue*) {
+         grouped_mm(context, t[0], t[1], t[2], Optional(t[3]).get(), t[4]);
+       },
+       "rows=5 depth=7 groups=2 columns=3"},
+      {&kGroupedMmBackwardWeight,
+       [](Context& context, const Tensor* t, const ScalarValue*) {
+         grouped_mm_backward_weight(context, t[0], t[1], t[2], t[3], given(t[4]) ? &t[4] : nullptr);
+       },
+       "rows=5 depth=7 columns=3 groups=2"},
+      {&kMoeExperts,
+       [](Context& context, const Tensor* t, const ScalarValue* s) {
+         turnout::moe_experts(context, t[0], t[1], t[2], t[3], t[4], Optional(t[5]).get(),
+                              Optional(t[6]).get(), t[7],
+                              {.activation = to_enum<ExpertActivation>(s[0]),
+                               .gated = s[1].value != 0,
+                               .interleaved = s[2].value != 0});
+       },
+       "activation=0 gated=1 interleaved=0 tokens=4 hidden=5 choices=2 experts=3 w13_rows=6 inner=3"},
+  };
+  return kOperators;
+}
+
+}  // namespace turnout::families::moe_experts

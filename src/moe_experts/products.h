@@ -1,0 +1,123 @@
+// Products of rows with blocks of columns of a weight matrix, whichever way the matrix lies in memory; and
+// the list of such blocks that threads share.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "core/padding.h"
+#include "matrix/matrix.h"
+#include "moe_experts/kernels.h"
+
+namespace turnout::families::moe_experts {
+
+// A weight of [groups, depth, columns] with strides in elements.
+struct Weights {
+  const void* data;
+  DType dtype;
+  std::int64_t depth, columns;
+  std::int64_t group_stride, depth_stride, column_stride;
+
+  // `count` columns of a group, from `first` on, every `step`-th.
+  matrix::Source block(std::int64_t group, std::int64_t first, std::int64_t count,
+                       std::int64_t step = 1) const {
+    const auto* at =
+        static_cast<const std::byte*>(data) + (group * group_stride + first * column_stride) * size_of(dtype);
+    return {at, dtype, depth, count, depth_stride, step * column_stride};
+  }
+};
+
+// Bytes of weights in a block: they stay in the second cache while rows pass.
+inline constexpr std::int64_t kBlockBytes = 128 << 10;
+inline constexpr std::int64_t kLeastColumns = 12;  // a multiple of the columns of a tile
+inline constexpr std::int64_t kRowBlock = 192;     // a multiple of the rows of a tile
+
+// Columns whose depth is contiguous are multiplied where they lie. Others are packed first, into f32 or f64.
+template <class Lane>
+class Products {
+ public:
+  Products(Isa isa, const Weights& weights)
+      : weights_(weights),
+        matrix_(matrix::kernels<Lane>(isa)),
+        dots_(expert_kernels(isa).dots(weights.dtype)),
+        in_place_(std::is_same_v<Lane, float> && weights.depth_stride == 1) {
+    const std::int64_t bytes = std::max<std::int64_t>(weights.depth * size_of(weights.dtype), 1);
+    block_columns_ = std::clamp<std::int64_t>(kBlockBytes / bytes / kLeastColumns * kLeastColumns,
+                                              kLeastColumns, std::max(weights.columns, kLeastColumns));
+  }
+
+  bool in_place() const { return in_place_; }
+  std::int64_t block_columns() const { return block_columns_; }
+  // Memory of a worker for run().
+  std::int64_t panel_size() const {
+    return in_place_ ? 0 : matrix_.packed_size(weights_.depth, block_columns_);
+  }
+
+  // to[r][c] = rows[r] times the columns of the block.
+  void run(const Lane* const* rows, Lane* const* to, std::int64_t count, const matrix::Source& block,
+           Lane* panel) const {
+    if constexpr (std::is_same_v<Lane, float>) {
+      if (in_place_)
+        return dots_(rows, to, count, {block.data, block.column_stride, block.columns, block.depth});
+    }
+    matrix_.pack(block, panel);
+    matrix_.multiply(rows, to, count, panel, block.depth, block.columns, matrix::Write::store);
+  }
+
+ private:
+  const Weights& weights_;
+  const matrix::Kernels<Lane>& matrix_;
+  ExpertKernels::Dots dots_;
+  bool in_place_;
+  std::int64_t block_columns_;
+};
+
+// One block of a product: rows of a group, and columns of its matrix.
+struct Block {
+  std::int64_t group, first_row, rows, first_column, columns;
+};
+
+// All blocks of all groups. Blocks of the same columns are neighbours, so that threads read them together.
+class Blocks {
+ public:
+  static std::size_t scratch_bytes(std::int64_t groups) { return array_bytes<std::int64_t>(groups + 1); }
+
+  // begin_of[g] .. begin_of[g + 1]: the rows of group g. `starts` has groups + 1 elements.
+  Blocks(const std::int64_t* begin_of, std::int64_t groups, std::int64_t columns, std::int64_t block_columns,
+         std::int64_t row_block, std::int64_t* starts)
+      : begin_of_(begin_of),
+        groups_(groups),
+        columns_(columns),
+        block_columns_(block_columns),
+        row_block_(row_block),
+        column_blocks_((columns + block_columns - 1) / block_columns),
+        starts_(starts) {
+    starts_[0] = 0;
+    for (std::int64_t g = 0; g < groups; ++g) starts_[g + 1] = starts_[g] + row_blocks(g) * column_blocks_;
+  }
+
+  std::int64_t count() const { return starts_[groups_]; }
+  Block operator[](std::int64_t i) const {
+    const std::int64_t group = std::upper_bound(starts_, starts_ + groups_ + 1, i) - starts_ - 1;
+    const std::int64_t within = i - starts_[group], column = within / row_blocks(group) * block_columns_;
+    const std::int64_t row = begin_of_[group] + within % row_blocks(group) * row_block_;
+    return {group, row, std::min(row_block_, begin_of_[group + 1] - row), column,
+            std::min(block_columns_, columns_ - column)};
+  }
+
+ private:
+  std::int64_t row_blocks(std::int64_t group) const {
+    return (begin_of_[group + 1] - begin_of_[group] + row_block_ - 1) / row_block_;
+  }
+
+  const std::int64_t* begin_of_;
+  std::int64_t groups_, columns_, block_columns_, row_block_, column_blocks_;
+  std::int64_t* starts_;
+};
+
+// Multiplications below which a second thread does not pay.
+inline constexpr double kParallelProducts = 1 << 18;
+
+}  // namespace turnout::families::moe_experts

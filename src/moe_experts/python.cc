@@ -1,0 +1,84 @@
+// Python bindings of this family.
+#include <optional>
+
+#include "doors/python/call.h"
+#include "moe_experts/moe_experts.h"
+#include "moe_experts/signature.h"
+
+namespace turnout::families::moe_experts {
+
+using namespace core;
+using namespace doors;
+namespace {
+
+constexpr PythonFunction kGrouped{"grouped_mm", kGroupedMm};
+constexpr PythonFunction kGroupedBackward{"grouped_mm_backward_weight", kGroupedMmBackwardWeight};
+constexpr PythonFunction kExperts{"moe_experts", kMoeExperts};
+
+const ConstTensor* pointer(const std::optional<ConstTensor>& optional) {
+  return optional ? &*optional : nullptr;
+}
+// Of an input whose rank the operator has yet to check.
+std::int64_t extent(const ConstTensor& t, int d) { return d < t.rank && t.rank <= kMaxRank ? t.shape[d] : 0; }
+
+nb::object grouped(nb::handle input, nb::handle weight, nb::handle offs, nb::handle bias, nb::handle out,
+                   bool torch_team) {
+  PythonCall call(kGrouped, torch_team);
+  const ConstTensor x = call.in(input), w = call.in(weight), ends = call.in(offs);
+  const std::optional<ConstTensor> b = call.optional_in(bias);
+  const Tensor y = call.out(out, {extent(x, 0), extent(w, 2)});
+  call.run([&](const Frame& frame) { grouped_mm(frame, x, w, ends, pointer(b), y); });
+  return call.result();
+}
+
+nb::object grouped_backward(nb::handle input, nb::handle out_grad, nb::handle offs, bool with_bias,
+                            nb::handle out, bool torch_team) {
+  PythonCall call(kGroupedBackward, torch_team);
+  const ConstTensor x = call.in(input), y = call.in(out_grad), ends = call.in(offs);
+  const auto outs = call.outs(out);
+  const Tensor weight_grad = call.out(outs[0], {extent(ends, 0), extent(x, 1), extent(y, 1)});
+  std::optional<Tensor> bias_grad;
+  if (with_bias) {
+    bias_grad = call.out(outs[1], {extent(ends, 0), extent(y, 1)});
+  } else {
+    call.no_out();
+  }
+  call.run([&](const Frame& frame) {
+    grouped_mm_backward_weight(frame, x, y, ends, weight_grad, bias_grad ? &*bias_grad : nullptr);
+  });
+  return call.result();
+}
+
+nb::object experts(nb::handle hidden_states, nb::handle topk_ids, nb::handle topk_weights, nb::handle w13,
+                   nb::handle w2, nb::handle w13_bias, nb::handle w2_bias, nb::handle activation,
+                   nb::handle interleaved, nb::handle gated, nb::handle alpha, nb::handle limit,
+                   nb::handle out, bool torch_team) {
+  PythonCall call(kExperts, torch_team);
+  const ConstTensor x = call.in(hidden_states), ids = call.in(topk_ids), weights = call.in(topk_weights);
+  const ConstTensor first = call.in(w13), second = call.in(w2);
+  const std::optional<ConstTensor> first_bias = call.optional_in(w13_bias),
+                                   second_bias = call.optional_in(w2_bias);
+  MoeExpertsParams params;
+  params.activation = call.named_choice<ExpertActivation>(activation);
+  params.gated = call.flag(gated, "gated");
+  params.interleaved = call.flag(interleaved, "interleaved");
+  params.alpha = call.number(alpha, "alpha");
+  if (!limit.is_none()) params.limit = call.number(limit, "limit");
+  const Tensor y = call.out(out, {extent(x, 0), extent(x, 1)});
+  call.run([&](const Frame& frame) {
+    families::moe_experts::moe_experts(frame, x, ids, weights, first, second, pointer(first_bias),
+                                       pointer(second_bias), y, params);
+  });
+  return call.result();
+}
+
+}  // namespace
+
+void bind(nb::module_& module) {
+  for (const PythonFunction* function : {&kGrouped, &kGroupedBackward, &kExperts}) list_function(*function);
+  define(module, "grouped_mm", &grouped);
+  define(module, "grouped_mm_backward_weight", &grouped_backward);
+  define(module, "moe_experts", &experts);
+}
+
+}  // namespace turnout::families::moe_experts

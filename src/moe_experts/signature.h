@@ -1,0 +1,85 @@
+// What the operators of this family accept.
+#pragma once
+
+#include "core/draft.h"
+
+namespace turnout::families::moe_experts {
+
+using namespace core;
+
+// offs ascend, within 0 .. rows.
+void check_offs(const Arguments& arguments, const Positions& at);
+// w13 has one row for each inner element, or two if gated; 16-bit weights have the dtype of 16-bit tokens.
+void check_block(const Arguments& arguments, const Positions& at);
+
+// The standard order, but weights may have any strides.
+inline constexpr StepSpec kGroupedOrder[] = {{Check::present},
+                                             {Check::ranks},
+                                             {Check::dtypes},
+                                             {Check::scalars},
+                                             {Check::shapes},
+                                             {Check::rules},
+                                             {Check::contiguous, ErrorCode::bad_param, "input offs bias out"},
+                                             {Check::outputs_empty},
+                                             {Check::pointers},
+                                             {Check::overlap},
+                                             {Check::data}};
+
+inline constexpr const Signature& kGroupedMm = signature([] {
+  return Draft{"grouped_mm",
+               "rows depth groups columns",
+               {},
+               {in("input", kFloats, "rows, depth"), in("weight", like("input"), "groups, depth, columns"),
+                in("offs", kIndices, "groups"), optional(in("bias", like("input"), "groups, columns")),
+                out("out", like("input"), "rows, columns")},
+               {},
+               {{"offs", "ascending, 0 .. rows", &check_offs, "offs rows"}},
+               kGroupedOrder};
+});
+
+inline constexpr const Signature& kGroupedMmBackwardWeight = signature([] {
+  return Draft{"grouped_mm_backward_weight",
+               "rows depth columns groups",
+               {},
+               {in("input", kFloats, "rows, depth"), in("out_grad", like("input"), "rows, columns"),
+                in("offs", kIndices, "groups"), out("weight_grad", like("input"), "groups, depth, columns"),
+                optional(out("bias_grad", like("input"), "groups, columns"))},
+               {},
+               {{"offs", "ascending, 0 .. rows", &check_offs, "offs rows"}}};
+});
+
+inline constexpr DTypes kHalves = dtypes(DType::f16, DType::bf16);
+inline constexpr StepSpec kExpertsOrder[] = {
+    {Check::present},
+    {Check::ranks},
+    {Check::dtypes},
+    {Check::scalars},
+    {Check::shapes},
+    {Check::rules},
+    {Check::contiguous, ErrorCode::bad_param, "hidden_states topk_ids topk_weights w13_bias w2_bias out"},
+    {Check::outputs_empty},
+    {Check::pointers},
+    {Check::overlap},
+    {Check::data}};
+
+inline constexpr const Signature& kMoeExperts = signature([] {
+  return Draft{
+      "moe_experts",
+      "tokens hidden choices experts w13_rows inner",
+      {choice("activation", "silu gelu gelu_tanh relu swigluoai"), flag("gated"), flag("interleaved")},
+      {in("hidden_states", dtypes(DType::f32, DType::f16, DType::bf16), "tokens, hidden"),
+       in("topk_ids", kIndices, "tokens, choices"),
+       in("topk_weights", like("hidden_states", dtypes(DType::f32)), "tokens, choices"),
+       in("w13", like("hidden_states", kHalves), "experts, w13_rows, hidden"),
+       in("w2", like("w13"), "experts, hidden, inner"),
+       optional(in("w13_bias", like("w13", dtypes(DType::f32)), "experts, w13_rows")),
+       optional(in("w2_bias", like("w13", dtypes(DType::f32)), "experts, hidden")),
+       out("out", like("hidden_states"), "tokens, hidden")},
+      {at_most("tokens * choices", "2147483647")},
+      {{"block",
+        "w13_rows = 2 inner if gated, else inner; 16-bit weights beside 16-bit tokens have their dtype",
+        &check_block, "hidden_states w13 activation gated interleaved w13_rows inner"}},
+      kExpertsOrder};
+});
+
+}  // namespace turnout::families::moe_experts

@@ -1,0 +1,95 @@
+// CPU quotas of containers, read from files as Linux shows them.
+#include "runtime/cpu_quota.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+namespace turnout::core {
+namespace {
+
+class CpuQuota : public testing::Test {
+ protected:
+  void SetUp() override {
+    root = testing::TempDir() + "turnout_cpu_quota_" +
+           testing::UnitTest::GetInstance()->current_test_info()->name();
+    std::filesystem::remove_all(root);
+  }
+  void TearDown() override { std::filesystem::remove_all(root); }
+
+  void write(const std::string& path, const std::string& text) const {
+    const std::filesystem::path file = root + path;
+    std::filesystem::create_directories(file.parent_path());
+    std::ofstream(file) << text;
+  }
+  void mount_v2(const std::string& of = "/") const {
+    write("/proc/self/mountinfo",
+          "31 23 0:28 / /proc rw,relatime - proc proc rw\n"
+          "41 31 0:38 " +
+              of + " /sys/fs/cgroup rw,nosuid shared:9 - cgroup2 cgroup2 rw,nsdelegate\n");
+  }
+
+  std::string root;
+};
+
+TEST_F(CpuQuota, IsNoneWithoutFiles) { EXPECT_EQ(cpu_quota(root), 0); }
+
+TEST_F(CpuQuota, OfTheOwnGroupIsRoundedUp) {
+  mount_v2();
+  write("/proc/self/cgroup", "0::/job\n");
+  for (const auto& [text, cpus] : {std::pair{"150000 100000\n", 2},
+                                   {"200000 100000\n", 2},
+                                   {"1000 100000\n", 1},
+                                   {"max 100000\n", 0},
+                                   {"400000 50000\n", 8},
+                                   {"", 0},
+                                   {"x y\n", 0},
+                                   {"100000\n", 0},
+                                   {"100000 0\n", 0},
+                                   {"-1 100000\n", 0}}) {
+    write("/sys/fs/cgroup/job/cpu.max", text);
+    EXPECT_EQ(cpu_quota(root), cpus) << text;
+  }
+}
+
+TEST_F(CpuQuota, OfNestedGroupsIsTheLeast) {
+  mount_v2();
+  write("/proc/self/cgroup", "0::/kubepods/pod7/container\n");
+  write("/sys/fs/cgroup/kubepods/pod7/container/cpu.max", "800000 100000\n");
+  EXPECT_EQ(cpu_quota(root), 8);
+  write("/sys/fs/cgroup/kubepods/pod7/cpu.max", "300000 100000\n");
+  EXPECT_EQ(cpu_quota(root), 3);
+  write("/sys/fs/cgroup/kubepods/cpu.max", "max 100000\n");
+  EXPECT_EQ(cpu_quota(root), 3);
+  write("/sys/fs/cgroup/kubepods/pod8/cpu.max", "100000 100000\n");  // of another pod
+  EXPECT_EQ(cpu_quota(root), 3);
+}
+
+// A container without a namespace of its own for groups sees the host's path, and its own group as the root.
+TEST_F(CpuQuota, OfAContainerThatSeesThePathOfItsHost) {
+  mount_v2("/docker/4f1");
+  write("/proc/self/cgroup", "0::/docker/4f1/worker\n");
+  write("/sys/fs/cgroup/cpu.max", "400000 100000\n");
+  EXPECT_EQ(cpu_quota(root), 4);
+  write("/sys/fs/cgroup/worker/cpu.max", "200000 100000\n");
+  EXPECT_EQ(cpu_quota(root), 2);
+  write("/proc/self/cgroup", "0::/elsewhere/4f1\n");  // no such folder here
+  EXPECT_EQ(cpu_quota(root), 4);
+}
+
+TEST_F(CpuQuota, OfVersionOne) {
+  write("/proc/self/mountinfo",
+        "32 31 0:29 / /sys/fs/cgroup/cpuset rw - cgroup cgroup rw,cpuset\n"
+        "33 31 0:30 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n");
+  write("/proc/self/cgroup", "5:cpuset:/job\n4:cpu,cpuacct:/job\n1:name=systemd:/\n0::/\n");
+  write("/sys/fs/cgroup/cpu,cpuacct/job/cpu.cfs_quota_us", "-1\n");
+  write("/sys/fs/cgroup/cpu,cpuacct/job/cpu.cfs_period_us", "100000\n");
+  EXPECT_EQ(cpu_quota(root), 0);
+  write("/sys/fs/cgroup/cpu,cpuacct/job/cpu.cfs_quota_us", "250000\n");
+  EXPECT_EQ(cpu_quota(root), 3);
+}
+
+}  // namespace
+}  // namespace turnout::core

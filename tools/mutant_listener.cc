@@ -1,0 +1,41 @@
+// Part of each test program in the copy that tools/mutate.py builds. After each test it appends a line to the
+// file of TURNOUT_REACHED_TESTS: the test's name, its CPU time in seconds, and "number:kind" for each place
+// with a mutant that the test evaluated.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+
+#include "mutant.h"
+
+namespace turnout_mutants {
+namespace {
+
+class Listener : public testing::EmptyTestEventListener {
+  void OnTestStart(const testing::TestInfo&) override {
+    std::memset(reached, 0, sizeof(reached));
+    start_ = std::clock();
+  }
+  void OnTestEnd(const testing::TestInfo& test) override {
+    std::FILE* file = std::fopen(std::getenv("TURNOUT_REACHED_TESTS"), "a");
+    if (file == nullptr) return;
+    std::fprintf(file, "%s.%s %.4f", test.test_suite_name(), test.name(),
+                 static_cast<double>(std::clock() - start_) / CLOCKS_PER_SEC);
+    for (int i = 0; i < kMost; ++i)
+      if (reached[i] != 0) std::fprintf(file, " %d:%d", i, reached[i]);
+    std::fputc('\n', file);
+    std::fclose(file);
+  }
+  std::clock_t start_ = 0;
+};
+
+const bool is_listening = [] {
+  if (std::getenv("TURNOUT_REACHED_TESTS") != nullptr)
+    testing::UnitTest::GetInstance()->listeners().Append(new Listener);
+  return true;
+}();
+
+}  // namespace
+}  // namespace turnout_mutants

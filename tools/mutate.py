@@ -1,0 +1,259 @@
+"""Changes each check and each comparison of the index arithmetic in turn, and shows that a test fails.
+
+    ./dev mutate [folder...]      a family, or core, indices, rows, matrix, doors/c, doors/aclnn; default: all
+      --most N                    at most N mutants per folder, spread evenly
+      --record                    write the results into docs/mutants.md
+
+A copy of the sources in build/mutants has all the changes, each behind a number (tools/mutant.h), and is
+built once, like the preset asan: files without mutants are in the compiler's cache after ./dev asan. Each
+test says which numbers it evaluates; a mutant then runs with the tests that reach it, the shortest first,
+until one fails. A mutant that survives must be in tools/mutants.txt with a reason, and at least 90 % of the
+mutants of each folder must be killed.
+"""
+
+import argparse
+import concurrent.futures
+import datetime
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from mutation_sites import Mutant, folders, rewrite, sources
+
+ROOT = Path(__file__).resolve().parent.parent
+BUILD = ROOT / "build/mutants"
+TREE = BUILD / "tree"
+REASONS = ROOT / "tools/mutants.txt"
+PAGE = ROOT / "docs/mutants.md"
+ISAS = "src/simd/isa.cc"
+LEAST = 90.0
+JOBS = 2
+LONGEST_TEST = 6.0  # seconds; longer tests do not run
+SECONDS_OF_TESTS = 40.0  # per mutant
+SECONDS_AT_ONCE = 4.0  # per process
+# Beside those of the family. The other folders run all of test_programs but those of threads and conversions.
+PROGRAMS_OF_EACH_FAMILY = ["aclnn_test", "c_api_test", "c_order_test", "negative_test"]
+LEFT_OUT = {"half_test", "parallel_test"}
+# Adds the listener to the programs with GTest.
+LISTENER = """
+get_property(programs DIRECTORY PROPERTY BUILDSYSTEM_TARGETS)
+foreach(program ${programs})
+  if(program MATCHES "_test$")
+    target_sources(${program} PRIVATE ${PROJECT_SOURCE_DIR}/tools/mutant_listener.cc)
+  endif()
+endforeach()
+"""
+
+
+@dataclass
+class Test:
+    program: Path
+    name: str  # of GTest; "" runs the whole program, a fuzzer
+    seconds: float
+    reached: dict[int, int]  # the numbers of mutants, with their kinds as in mutant.h
+
+
+def write_if_changed(path: Path, text: str) -> None:
+    if not path.exists() or path.read_text() != text:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+def make_tree(chosen: list[str]) -> list[Mutant]:
+    """Copies the sources, with all mutants of the chosen folders in them."""
+    changed, mutants = {}, []
+    for path in sources(ROOT):
+        text, found = rewrite(path, ROOT, 1 + len(mutants))
+        if found and found[0].family in chosen:
+            changed[path] = f'#include "{TREE}/tools/mutant.h"\n{text}'
+            mutants += found
+    # The tests then run for the first instruction set alone.
+    changed[ROOT / ISAS] = "#undef TURNOUT_MOST_ISA\n#define TURNOUT_MOST_ISA 0\n" + (ROOT / ISAS).read_text()
+    changed[ROOT / "tests/CMakeLists.txt"] = (ROOT / "tests/CMakeLists.txt").read_text() + LISTENER
+    listed = ["git", "ls-files", "CMake*", "cmake", "include", "src", "tests", "tools/mutant*"]
+    files = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    for name in files:
+        path = ROOT / name
+        write_if_changed(TREE / name, changed.get(path) or path.read_text())
+    for path in [*(TREE / "src").rglob("*.*"), *(TREE / "tests").rglob("*.*")]:
+        if path.is_file() and path.relative_to(TREE).as_posix() not in files:
+            path.unlink()
+    return mutants
+
+
+def programs_of(chosen: list[str]) -> list[str]:
+    """The programs that test these folders; none: all."""
+    families = {path.parent.name for path in ROOT.glob("src/*/operators.cc")}
+    if not families.issuperset(chosen):
+        return []
+    return PROGRAMS_OF_EACH_FAMILY + [f"{name}_{kind}" for name in chosen for kind in ("test", "fuzz_once")]
+
+
+def build(programs: list[str]) -> None:
+    settings = os.environ | {"CCACHE_BASEDIR": str(TREE), "CCACHE_NOHASHDIR": "1"}
+    targets = programs or ["test_programs"]
+    compile_tests = ["cmake", "--build", "--preset", "asan", "--target", *targets, "--", f"-j{JOBS}"]
+    for line in (["cmake", "--preset", "asan"], compile_tests):
+        done = subprocess.run(line, cwd=TREE, env=settings, capture_output=True, text=True)
+        if done.returncode != 0:
+            sys.exit(done.stdout + done.stderr)
+
+
+def run(program: Path, names: list[str], environment: dict[str, str], seconds: float) -> tuple[bool, float]:
+    """Whether tests of a program pass within so much CPU time; and the CPU time they took."""
+
+    def limit() -> None:
+        os.nice(10)
+        whole = int(seconds) + 1
+        resource.setrlimit(resource.RLIMIT_CPU, (whole, whole + 1))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+    line = [str(program)]
+    if program.name.endswith("_test"):
+        line += ["--gtest_filter=" + ":".join(names), "--gtest_fail_fast", "--gtest_brief=1"]
+    settings = os.environ | {"ASAN_OPTIONS": "detect_leaks=0:symbolize=0"} | environment
+    before = time.monotonic()
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    with tempfile.TemporaryDirectory() as folder:
+        child = subprocess.Popen(line, env=settings, cwd=folder, preexec_fn=limit, **quiet)
+        while True:
+            pid, status, usage = os.wait4(child.pid, os.WNOHANG)
+            if pid != 0:
+                child.returncode = os.waitstatus_to_exitcode(status)
+                return child.returncode == 0, usage.ru_utime + usage.ru_stime
+            if time.monotonic() - before > 120 + 20 * seconds:  # a deadlock uses no CPU time
+                child.kill()
+            time.sleep(0.005)
+
+
+def try_out(program: Path) -> list[Test]:
+    """Runs the tests of a program without a mutant, and notes their times and what they reach."""
+    with tempfile.TemporaryDirectory() as folder:
+        tests, bytes_of = Path(folder) / "tests", Path(folder) / "bytes"
+        bytes_of.mkdir()
+        variables = {"TURNOUT_REACHED_TESTS": str(tests), "TURNOUT_REACHED": str(bytes_of)}
+        passed, seconds = run(program, ["*"], variables, 3600)
+        if not passed:
+            sys.exit(f"{program.name} fails without a mutant")
+        if not tests.exists():  # a fuzzer
+            last = max(bytes_of.iterdir(), key=lambda path: path.stat().st_mtime).read_bytes()
+            return [Test(program, "", seconds, {i: kind for i, kind in enumerate(last) if kind})]
+        found = []
+        for line in tests.read_text().splitlines():
+            name, cpu, *reached = line.split()
+            numbers = dict(map(int, pair.split(":")) for pair in reached)
+            found.append(Test(program, name, float(cpu), numbers))
+        return found
+
+
+def try_tests(programs: list[str]) -> list[Test]:
+    built = sorted((TREE / "build/asan/tests").iterdir())
+    names = programs or [path.name for path in built if path.name.endswith(("_test", "_fuzz_once"))]
+    chosen = [path for path in built if path.name in names and path.name not in LEFT_OUT]
+    with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
+        tests = [test for some in pool.map(try_out, chosen) for test in some]
+    long = [f"{test.program.name} {test.name}" for test in tests if test.seconds > LONGEST_TEST]
+    print(f"{len(tests)} tests; not used, as they take over {LONGEST_TEST:g} s: {', '.join(long) or 'none'}")
+    return sorted((test for test in tests if test.seconds <= LONGEST_TEST), key=lambda test: test.seconds)
+
+
+def killer(mutant: Mutant, tests: list[Test]) -> str:
+    """The tests of which one fails with the mutant; nothing if it survives."""
+    reaching = [test for test in tests if mutant.number in test.reached]
+    spent = 0.0
+    while reaching and spent < SECONDS_OF_TESTS:
+        program, together, seconds = reaching[0].program, [], 0.0
+        for test in reaching:
+            if test.program == program and (not together or seconds + test.seconds < SECONDS_AT_ONCE):
+                together.append(test)
+                seconds += test.seconds
+        names = [test.name for test in together]
+        passed, _ = run(program, names, {"TURNOUT_MUTANT": str(mutant.number)}, 5 + 5 * seconds)
+        if not passed:
+            return program.name
+        spent += seconds
+        reaching = [test for test in reaching if test not in together]
+    return ""
+
+
+def sample(mutants: list[Mutant], most: int) -> list[Mutant]:
+    if most <= 0 or len(mutants) <= most:
+        return mutants
+    return [mutants[i * len(mutants) // most] for i in range(most)]
+
+
+def reasons() -> dict[str, str]:
+    """The survivors that are known: "file :: line :: change :: reason"."""
+    known = {}
+    for line in REASONS.read_text().splitlines():
+        if line and not line.startswith("#"):
+            key, _, reason = line.rpartition(" :: ")
+            known[key] = reason
+    return known
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="mutants of the index arithmetic")
+    parser.add_argument("folders", nargs="*")
+    parser.add_argument("--most", type=int, default=0)
+    parser.add_argument("--record", action="store_true")
+    options = parser.parse_args()
+    every = folders(ROOT)
+    if unknown := set(options.folders) - set(every):
+        sys.exit(f"{', '.join(unknown)}: expected some of {', '.join(every)}")
+    mutants = make_tree(options.folders or every)
+    print(f"{len(mutants)} mutants; building the copy", flush=True)
+    programs = programs_of(options.folders or every)
+    build(programs)
+    tests = try_tests(programs)
+    known = reasons()
+    rows, unexplained = {}, []
+    for folder in options.folders or every:
+        own = [mutant for mutant in mutants if mutant.family == folder]
+        kinds = {m.number: {test.reached.get(m.number, 0) for test in tests} for m in own}
+        own = [m for m in own if 2 not in kinds[m.number]]  # floats or objects: not index arithmetic
+        chosen = sample(own, options.most)
+        with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
+            by = list(pool.map(lambda mutant: killer(mutant, tests), chosen))
+        survivors = [mutant for mutant, name in zip(chosen, by, strict=True) if not name]
+        rows[folder] = (len(own), len(chosen), len(chosen) - len(survivors))
+        unexplained += [mutant for mutant in survivors if mutant.key not in known]
+        print(f"{folder}: {rows[folder][2]} of {len(chosen)} killed, of {len(own)} mutants", flush=True)
+        for mutant in survivors:
+            if mutant.key not in known:
+                why = "" if 1 in kinds[mutant.number] else " (no test reaches it)"
+                print(f"  survived without a reason: {mutant}{why}", flush=True)
+        log = {m.key: name for m, name in zip(chosen, by, strict=True)}
+        (BUILD / f"{folder.replace('/', '_')}.json").write_text(json.dumps(log, indent=1))
+    if options.record:
+        record(rows)
+    low = [f"{name}: {row[2]} of {row[1]}" for name, row in rows.items() if row[2] * 100 < LEAST * row[1]]
+    if low:
+        print(f"fewer than {LEAST:g} % killed in {', '.join(low)}")
+    if unexplained:
+        print(f"{len(unexplained)} survivors are not in tools/mutants.txt, expected each with a reason")
+    return bool(low or unexplained)
+
+
+def record(rows: dict[str, tuple[int, int, int]]) -> None:
+    """Replaces the rows of these folders in the table of docs/mutants.md."""
+    head, marker, old = PAGE.read_text().partition("<!-- measured -->\n")
+    kept = {line.split("`")[1]: line for line in old.splitlines() if line.startswith("| `")}
+    today = datetime.datetime.now(datetime.timezone.utc).date()
+    for folder, (total, run_, killed) in rows.items():
+        percent = 100 * killed / max(run_, 1)
+        kept[f"src/{folder}/"] = (
+            f"| `src/{folder}/` | {total} | {run_} | {killed} | {percent:.1f} | {today} |"
+        )
+    lines = ["| folder | mutants | run | killed | percent | date |", "|---|---|---|---|---|---|"]
+    PAGE.write_text(head + marker + "\n".join([*lines, *(kept[name] for name in sorted(kept))]) + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

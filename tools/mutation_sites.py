@@ -1,0 +1,140 @@
+"""Finds the places of src/ that tools/mutate.py changes, and writes the changed text.
+
+The sources are formatted by clang-format: a comparison has blanks around its operator, a template's bracket
+has none. What only the compiler evaluates (static_assert, if constexpr, constexpr variables) is left out.
+"""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+FLIPPED = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
+BOUND = {"<": "<=", "<=": "<", ">": ">=", ">=": ">"}
+
+# Index arithmetic and checks: not the threads, the caches and the vector math.
+FOLDERS = ["core", "indices", "rows", "matrix", "doors/c", "doors/aclnn"]
+# draft.h builds the signatures, and the compiler runs it. The others are tests, definitions and bindings.
+LEFT_OUT = re.compile(
+    r"test\.cc$|/fuzz\.cc$|/bench\.cc$|_cases?\.h$|/reference\.h$|/example\.h$|operators\.cc$|python|core/draft\.h$"
+)
+
+COMPARISON = re.compile(r"(?<=\s)(<=|>=|==|!=|<|>)(?=\s)(?!\s+nullptr)")
+CHECK = re.compile(r"\bif \(")
+REFUSES = re.compile(r"\s*(\{\s*)?(return\s+)?(throw\b|(?!log_)[\w.]*(fail|refuse)\w*\()")
+COMPILED_AWAY = re.compile(
+    r"\bstatic_assert\(|\bif constexpr \(|\brequires\b"
+    r"|^[ \t]*(static |inline )*constexpr [^;({]*=|^[ \t]*using \w+ =|^[ \t]*template <",
+    re.M,
+)
+
+
+@dataclass
+class Mutant:
+    number: int
+    file: str  # relative to the root
+    line: int
+    code: str  # the line, without indentation
+    change: str  # "< to >=", "check removed"; with " #2" if it is the second one of the same line in a file
+
+    @property
+    def family(self) -> str:
+        parts = self.file.split("/")
+        return "/".join(parts[1:3]) if parts[1] == "doors" else parts[1]
+
+    @property
+    def key(self) -> str:
+        return f"{self.file} :: {self.code} :: {self.change}"
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.code} [{self.change}]"
+
+
+def folders(root: Path) -> list[str]:
+    return FOLDERS + sorted(path.parent.name for path in (root / "src").glob("*/operators.cc"))
+
+
+def sources(root: Path) -> list[Path]:
+    files = [path for folder in folders(root) for path in sorted((root / "src" / folder).glob("*.*"))]
+    return [path for path in files if path.suffix in (".h", ".cc") and not LEFT_OUT.search(str(path))]
+
+
+def masked(text: str) -> str:
+    """The text with comments, strings, character constants and preprocessor lines blanked out."""
+    token = re.compile(
+        r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'|^[ \t]*#(?:\\\n|[^\n])*', re.S | re.M
+    )
+    return token.sub(lambda m: re.sub(r"[^\n]", "~", m[0]), text)
+
+
+def closing(text: str, start: int) -> int:
+    """The position behind the bracket that closes the one at `start`."""
+    pairs = {"(": ")", "[": "]", "{": "}"}
+    open_brackets = []
+    for i in range(start, len(text)):
+        if text[i] in pairs:
+            open_brackets.append(pairs[text[i]])
+        elif open_brackets and text[i] == open_brackets[-1]:
+            open_brackets.pop()
+            if not open_brackets:
+                return i + 1
+    raise ValueError(f"no bracket closes the one at {start}")
+
+
+def left_out_ranges(code: str) -> list[tuple[int, int]]:
+    """What only the compiler evaluates."""
+    ranges = []
+    for match in COMPILED_AWAY.finditer(code):
+        end = match.end()
+        if code[end - 1] == "(":
+            end = closing(code, end - 1)
+        elif match[0].lstrip().startswith("template"):
+            end = code.index("\n", end)
+        elif match[0] != "requires":
+            end = code.index(";", end)
+        else:
+            end = code.index("\n", end)
+        ranges.append((match.start(), end))
+    return ranges
+
+
+def rewrite(path: Path, root: Path, first: int) -> tuple[str, list[Mutant]]:
+    """The text of a file with all its mutants, numbered from `first` on."""
+    text = path.read_text()
+    code = masked(text)
+    away = left_out_ranges(code)
+    lines = text.splitlines()
+    mutants: list[Mutant] = []
+    inserts: list[tuple[int, str]] = []  # position, text
+    name = path.relative_to(root).as_posix()
+
+    def add(position: int, change: str) -> int:
+        number = first + len(mutants)
+        line = code.count("\n", 0, position) + 1
+        text_of_line = lines[line - 1].strip()
+        same = sum(m.code == text_of_line and m.change.split(" #")[0] == change for m in mutants)
+        mutants.append(Mutant(number, name, line, text_of_line, f"{change} #{same + 1}" if same else change))
+        return number
+
+    def is_away(position: int) -> bool:
+        return any(a <= position < b for a, b in away)
+
+    for match in COMPARISON.finditer(code):
+        if is_away(match.start()):
+            continue
+        op = match[1]
+        number = add(match.start(), f"{op} to {FLIPPED[op]}")
+        if op in BOUND:
+            add(match.start(), f"{op} to {BOUND[op]}")
+        inserts.append((match.end(), f" turnout_mutants::at({number}) {op}"))
+    for match in CHECK.finditer(code):
+        end = closing(code, match.end() - 1)
+        condition = code[match.end() : end - 1]
+        # A condition that declares a variable stays: the body needs it.
+        if is_away(match.start()) or not REFUSES.match(code, end) or re.search(r";|[^=!<>]=[^=]", condition):
+            continue
+        number = add(match.start(), "check removed")
+        inserts.append((match.end(), f"turnout_mutants::kept({number}) && ("))
+        inserts.append((end - 1, ")"))
+    for position, what in sorted(inserts, reverse=True):
+        text = text[:position] + what + text[position:]
+    return text, mutants
