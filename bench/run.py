@@ -14,7 +14,15 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 
 FAMILIES = [
-    *("moe_dispatch", "moe_re_routing", "sparse_conv", "mutual_information", "dynamic_scatter", "rnnt_loss")
+    *(
+        "moe_dispatch",
+        "moe_re_routing",
+        "moe_experts",
+        "sparse_conv",
+        "mutual_information",
+        "dynamic_scatter",
+        "rnnt_loss",
+    )
 ]
 # Parts of a family that can be run alone: modules beside its scenes.py, which has the rest.
 PARTS = ["moe_dispatch.movements", "sparse_conv.convolutions", "sparse_conv.encoders", "sparse_conv.workers"]

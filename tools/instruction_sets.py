@@ -1,9 +1,9 @@
 """The instruction sets that there is code for, and the last test run of each, in docs/instruction_sets.md.
 
-    instruction_sets.py --ran PROGRAM               one sentence: which sets the tests ran here, which not
-    instruction_sets.py --has PROGRAM SET           whether the tests of that build run the set here
-    instruction_sets.py --record PROGRAM COMMAND    write today's run of COMMAND, which passed, into the table
-    instruction_sets.py --check                     fail if the table lacks a set or has an unknown commit
+    instruction_sets.py --ran PROGRAM                      which sets the tests ran here, and which not
+    instruction_sets.py --has PROGRAM SET                  whether the tests of that build run the set here
+    instruction_sets.py --record PROGRAM COMMAND COMMIT    write today's run of COMMAND into the table
+    instruction_sets.py --check                            fail if a set has no run, or its commit is unknown
 
 PROGRAM is the line that starts tests/instruction_sets of a build, with an emulator if it needs one.
 """
@@ -67,9 +67,8 @@ def cpu_of(program: str) -> str:
     return found[1] if found else platform.machine()
 
 
-def record(program: str, command: str) -> None:
+def record(program: str, command: str, commit: str) -> None:
     table = rows()
-    commit = git("rev-parse", "--short=12", "HEAD").stdout.strip()
     today = str(datetime.datetime.now(datetime.timezone.utc).date())
     for name in sets_of(program)[0]:
         table[name] = [name, today, commit, command, cpu_of(program)]
@@ -96,8 +95,8 @@ def main() -> int:
             print(sentence(*sets_of(program)))
         case ["--has", program, name]:
             return name not in sets_of(program)[0]
-        case ["--record", program, command]:
-            record(program, command)
+        case ["--record", program, command, commit]:
+            record(program, command, commit)
         case ["--check"]:
             found = faults()
             print("\n".join(found) or f"{len(compiled())} instruction sets, each with a recorded run")

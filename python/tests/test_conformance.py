@@ -82,12 +82,13 @@ def test_nothing_is_left_open():
 
 
 def test_figures_are_those_that_the_script_draws():
-    path = ROOT / "tools" / "figures.py"
-    spec = importlib.util.spec_from_file_location("figures", path)
+    path = ROOT / "tools" / "conformance_figures.py"
+    spec = importlib.util.spec_from_file_location("conformance_figures", path)
     figures = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(figures)
     for name, draw in figures.FIGURES.items():
-        assert (ROOT / "docs" / "images" / name).read_text() == draw().svg(), "run python tools/figures.py"
+        drawn = (ROOT / "docs" / "images" / name).read_text()
+        assert drawn == draw().svg(), "run python tools/conformance_figures.py"
         assert f"images/{name}" in PAGE
 
 

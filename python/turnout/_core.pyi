@@ -1,12 +1,13 @@
 # Types of the extension module; src/doors/python/module.cc and src/*/python.cc are its sources.
 from collections.abc import Mapping
-from typing import Any, SupportsIndex, TypedDict
+from typing import Any, SupportsFloat, SupportsIndex, TypedDict
 
 from turnout.typing import (
     R2,
     R3,
     Activation,
     Array,
+    ExpertActivation,
     Int,
     Ints,
     Numbers,
@@ -160,6 +161,36 @@ def moe_combine_backward(
     torch_team: bool,
     /,
 ) -> tuple[R, R2]: ...
+def grouped_mm(
+    input: Source[R], weight: Array, offs: Array, bias: Array | None, out: R | None, torch_team: bool, /
+) -> R: ...
+def grouped_mm_backward_weight(
+    input: Source[R],
+    out_grad: Array,
+    offs: Array,
+    with_bias: bool,
+    out: tuple[R | None, R | None] | None,
+    torch_team: bool,
+    /,
+) -> tuple[R, R | None]: ...
+def moe_experts(
+    hidden_states: Source[R],
+    topk_ids: Array,
+    topk_weights: Array,
+    w13: Array,
+    w2: Array,
+    w13_bias: Array | None,
+    w2_bias: Array | None,
+    activation: ExpertActivation,
+    interleaved: bool,
+    transposed: bool,
+    gated: bool,
+    alpha: SupportsFloat,
+    limit: SupportsFloat | None,
+    out: R | None,
+    torch_team: bool,
+    /,
+) -> R: ...
 def moe_token_permute(
     tokens: Source[R],
     indices: Array,

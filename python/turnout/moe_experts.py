@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from turnout import _core
 
-__all__ = ["grouped_mm", "grouped_mm_backward_weight", "moe_experts"]
+if TYPE_CHECKING:
+    from turnout.typing import Array, ExpertActivation, R, Source
 
-Array = Any  # of NumPy, torch, or any library that speaks DLPack
+__all__ = ["grouped_mm", "grouped_mm_backward_weight", "moe_experts"]
 
 
 def grouped_mm(
-    input: Array, weight: Array, *, offs: Array, bias: Array | None = None, out: Array | None = None
-) -> Array:
+    input: Source[R], weight: Array, *, offs: Array, bias: Array | None = None, out: R | None = None
+) -> R:
     """Multiplies groups of rows with a matrix each.
 
     ::
@@ -30,18 +31,24 @@ def grouped_mm(
 
     Returns:
         ``out``, or a new array. Sums are in float32 (float64 for float64), rounded once.
+
+    Example:
+        >>> rows = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], np.float32)
+        >>> weight = np.array([[[1.0], [1.0]], [[10.0], [0.0]]], np.float32)  # two groups, one column
+        >>> turnout.grouped_mm(rows, weight, offs=np.array([2, 3])).ravel().tolist()
+        [3.0, 7.0, 50.0]
     """
     return _core.grouped_mm(input, weight, offs, bias, out, False)
 
 
 def grouped_mm_backward_weight(
-    input: Array,
+    input: Source[R],
     out_grad: Array,
     *,
     offs: Array,
     with_bias: bool = False,
-    out: tuple[Array | None, Array | None] | None = None,
-) -> tuple[Array, Array | None]:
+    out: tuple[R | None, R | None] | None = None,
+) -> tuple[R, R | None]:
     """The gradients of :func:`grouped_mm` for its weight and bias, given that of its result.
 
     The gradient of its input is ``grouped_mm(out_grad, weight.swapaxes(1, 2), offs=offs)``.
@@ -49,12 +56,21 @@ def grouped_mm_backward_weight(
     Returns:
         weight_grad: ``[groups, depth, columns]``; zero for an empty group.
         bias_grad: ``[groups, columns]``, or None without ``with_bias``.
+
+    Example:
+        >>> rows = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], np.float32)
+        >>> grad = np.array([[1.0], [1.0], [10.0]], np.float32)
+        >>> weight_grad, bias_grad = turnout.grouped_mm_backward_weight(
+        ...     rows, grad, offs=np.array([2, 3]), with_bias=True
+        ... )
+        >>> weight_grad.reshape(2, 2).tolist(), bias_grad.ravel().tolist()
+        ([[4.0, 6.0], [50.0, 60.0]], [2.0, 10.0])
     """
     return _core.grouped_mm_backward_weight(input, out_grad, offs, with_bias, out, False)
 
 
 def moe_experts(
-    hidden_states: Array,
+    hidden_states: Source[R],
     topk_ids: Array,
     topk_weights: Array,
     w13: Array,
@@ -62,14 +78,14 @@ def moe_experts(
     *,
     w13_bias: Array | None = None,
     w2_bias: Array | None = None,
-    activation: str = "silu",
+    activation: ExpertActivation = "silu",
     interleaved: bool = False,
     transposed: bool = False,
     alpha: float = 1.702,
     limit: float | None = None,
     gated: bool = True,
-    out: Array | None = None,
-) -> Array:
+    out: R | None = None,
+) -> R:
     """The expert block of a mixture: for each token the weighted sum of what its experts give.
 
     ::
@@ -97,10 +113,17 @@ def moe_experts(
 
     Returns:
         ``out``, or a new array. Everything between is float32; the result is rounded once.
+
+    Example:
+        >>> tokens = np.array([[1.0, 2.0], [3.0, 4.0]], np.float32)
+        >>> ids = np.array([[0, 1], [1, 2]])  # there is no expert 2: that choice adds nothing
+        >>> weights = np.array([[0.5, 0.5], [0.5, 0.5]], np.float32)
+        >>> first = np.array([[[1.0, 0.0]], [[0.0, 1.0]]], np.float32)  # expert 0 takes the first column
+        >>> second = np.array([[[2.0], [0.0]], [[0.0], [2.0]]], np.float32)
+        >>> turnout.moe_experts(tokens, ids, weights, first, second, activation="relu", gated=False).tolist()
+        [[1.0, 2.0], [0.0, 4.0]]
     """
-    if transposed:
-        w13, w2 = w13.swapaxes(1, 2), w2.swapaxes(1, 2)
     return _core.moe_experts(
-        hidden_states, topk_ids, topk_weights, w13, w2, w13_bias, w2_bias, activation, interleaved, gated,
-        alpha, limit, out, False,
+        hidden_states, topk_ids, topk_weights, w13, w2, w13_bias, w2_bias, activation, interleaved,
+        transposed, gated, alpha, limit, out, False,
     )  # fmt: skip

@@ -76,5 +76,6 @@ Numbers = Sequence[SupportsFloat] | Array
 
 ReduceType = Literal["max", "mean", "sum"]
 Activation = Literal["tanh", "relu", "none"]
+ExpertActivation = Literal["silu", "gelu", "gelu_tanh", "relu", "swigluoai"]
 PoolInit = Literal["zero", "lowest"]
 PruneScore = Literal["flow", "steps"]

@@ -1,5 +1,6 @@
 // Python bindings of this family.
 #include <optional>
+#include <utility>
 
 #include "doors/python/call.h"
 #include "moe_experts/moe_experts.h"
@@ -20,6 +21,15 @@ const ConstTensor* pointer(const std::optional<ConstTensor>& optional) {
 }
 // Of an input whose rank the operator has yet to check.
 std::int64_t extent(const ConstTensor& t, int d) { return d < t.rank && t.rank <= kMaxRank ? t.shape[d] : 0; }
+
+// [experts, a, b] as [experts, b, a]; another rank is left to the operator's check.
+ConstTensor swapped(ConstTensor t) {
+  if (t.rank == 3) {
+    std::swap(t.shape[1], t.shape[2]);
+    std::swap(t.stride[1], t.stride[2]);
+  }
+  return t;
+}
 
 nb::object grouped(nb::handle input, nb::handle weight, nb::handle offs, nb::handle bias, nb::handle out,
                    bool torch_team) {
@@ -51,11 +61,14 @@ nb::object grouped_backward(nb::handle input, nb::handle out_grad, nb::handle of
 
 nb::object experts(nb::handle hidden_states, nb::handle topk_ids, nb::handle topk_weights, nb::handle w13,
                    nb::handle w2, nb::handle w13_bias, nb::handle w2_bias, nb::handle activation,
-                   nb::handle interleaved, nb::handle gated, nb::handle alpha, nb::handle limit,
-                   nb::handle out, bool torch_team) {
+                   nb::handle interleaved, nb::handle transposed, nb::handle gated, nb::handle alpha,
+                   nb::handle limit, nb::handle out, bool torch_team) {
   PythonCall call(kExperts, torch_team);
   const ConstTensor x = call.in(hidden_states), ids = call.in(topk_ids), weights = call.in(topk_weights);
-  const ConstTensor first = call.in(w13), second = call.in(w2);
+  const bool swap = call.flag(transposed, "transposed");
+  const ConstTensor given_first = call.in(w13), given_second = call.in(w2);
+  const ConstTensor first = swap ? swapped(given_first) : given_first,
+                    second = swap ? swapped(given_second) : given_second;
   const std::optional<ConstTensor> first_bias = call.optional_in(w13_bias),
                                    second_bias = call.optional_in(w2_bias);
   MoeExpertsParams params;

@@ -1,3 +1,4 @@
+// The interruption of the calls of a thread: the clock, and who asks.
 #include "runtime/interrupt.h"
 
 #include <time.h>

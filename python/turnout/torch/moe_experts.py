@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 
 from turnout import _core
@@ -9,6 +11,9 @@ from turnout.torch.library import define
 from turnout.torch.moe_permute import _permute
 from turnout.torch.moe_routing import _combine
 from turnout.torch.sentences import own_sentences
+
+if TYPE_CHECKING:
+    from turnout.typing import ExpertActivation
 
 __all__ = ["grouped_mm", "moe_experts"]
 
@@ -56,6 +61,20 @@ def _grouped_backward_cpu(input, out_grad, offs):
 def _grouped_backward_fake(input, out_grad, offs):
     groups, depth, columns = offs.shape[0], input.shape[1], out_grad.shape[1]
     return input.new_empty((groups, depth, columns)), input.new_empty((groups, columns))
+
+
+def _grouped_backward_save(ctx, inputs, output):
+    ctx.save_for_backward(*inputs)
+
+
+def _grouped_backward_gradients(ctx, grad_weight, grad_bias):
+    input, out_grad, offs = ctx.saved_tensors
+    needs_input, needs_out_grad = ctx.needs_input_grad[:2]
+    return (
+        _grouped(out_grad, grad_weight.mT, offs) if needs_input else None,
+        _grouped(input, grad_weight, offs, grad_bias) if needs_out_grad else None,
+        None,
+    )
 
 
 # -- the expert block --------------------------------------------------------------------------------------
@@ -112,7 +131,7 @@ def _experts_cpu(
 ):  # fmt: skip
     return _core.moe_experts(
         x.contiguous(), ids.contiguous(), weights.contiguous(), w13, w2, _contiguous(w13_bias),
-        _contiguous(w2_bias), activation, interleaved, gated, alpha, limit, None, True,
+        _contiguous(w2_bias), activation, interleaved, False, gated, alpha, limit, None, True,
     )  # fmt: skip
 
 
@@ -152,7 +171,8 @@ _grouped_backward = define(
     "grouped_mm_backward_weight(Tensor input, Tensor out_grad, Tensor offs) -> (Tensor, Tensor)",
     _grouped_backward_cpu,
     _grouped_backward_fake,
-    refuse=("input", "out_grad"),
+    save=_grouped_backward_save,
+    backward=_grouped_backward_gradients,
 )
 _experts = define(
     f"moe_experts({_BLOCK}) -> Tensor",
@@ -174,7 +194,16 @@ def _without_values(tensor):
 def grouped_mm(
     input: torch.Tensor, weight: torch.Tensor, *, offs: torch.Tensor, bias: torch.Tensor | None = None
 ) -> torch.Tensor:
-    """:func:`turnout.grouped_mm` with gradients for ``input``, ``weight`` and ``bias``."""
+    """:func:`turnout.grouped_mm` with gradients for ``input``, ``weight`` and ``bias``.
+
+    Example:
+        >>> rows = torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+        >>> weight = torch.tensor([[[1.0], [1.0]], [[10.0], [0.0]]], requires_grad=True)
+        >>> out = turnout.torch.grouped_mm(rows, weight, offs=torch.tensor([2, 3]))
+        >>> out.sum().backward()
+        >>> out.flatten().tolist(), weight.grad.flatten().tolist()
+        ([3.0, 7.0, 50.0], [4.0, 6.0, 5.0, 6.0])
+    """
     return _grouped(input, weight, offs, bias)
 
 
@@ -188,7 +217,7 @@ def moe_experts(
     *,
     w13_bias: torch.Tensor | None = None,
     w2_bias: torch.Tensor | None = None,
-    activation: str = "silu",
+    activation: ExpertActivation = "silu",
     interleaved: bool = False,
     transposed: bool = False,
     alpha: float = 1.702,
@@ -199,6 +228,18 @@ def moe_experts(
 
     The backward pass computes the values between again, so that only the arguments are kept. Its products
     have the dtype of the weights. With float64 everything is float64, for ``torch.autograd.gradcheck``.
+
+    Example:
+        >>> tokens = torch.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
+        >>> ids, weights = torch.tensor([[0, 1], [1, 2]]), torch.full((2, 2), 0.5)
+        >>> first = torch.tensor([[[1.0, 0.0]], [[0.0, 1.0]]])  # expert 0 takes the first column
+        >>> second = torch.tensor([[[2.0], [0.0]], [[0.0], [2.0]]])
+        >>> y = turnout.torch.moe_experts(
+        ...     tokens, ids, weights, first, second, activation="relu", gated=False
+        ... )
+        >>> y.sum().backward()
+        >>> y.tolist(), tokens.grad.tolist()
+        ([[1.0, 2.0], [0.0, 4.0]], [[1.0, 1.0], [0.0, 1.0]])
     """
     if transposed:
         w13, w2 = w13.mT, w2.mT

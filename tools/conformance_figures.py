@@ -1,4 +1,4 @@
-"""Draws the figures of docs/conformance.md: python tools/figures.py. They are those of design document 000.
+"""Draws the figures of docs/conformance.md, those of its first document: tools/conformance_figures.py.
 
 Each figure has a light background of its own, so that it can be read on light and on dark pages.
 """

@@ -1,0 +1,170 @@
+"""Grouped products and the expert block against their definitions, for NumPy arrays."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+from conftest import same_bits
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+import turnout
+from turnout import check
+
+BF16 = ml_dtypes.bfloat16
+ACTIVATIONS = ["silu", "gelu", "gelu_tanh", "relu", "swigluoai"]
+# Relative to the largest value: sums of float32, and one rounding to the dtype of the result.
+TOLERANCE = {np.float32: 2e-6, np.float16: 1e-3, BF16: 8e-3, np.float64: 1e-13}
+
+
+def assert_close(found, expected):
+    assert found.shape == expected.shape
+    largest = np.abs(expected).max(initial=1e-30)
+    worst = np.abs(found.astype(np.float64) - expected).max(initial=0)
+    assert worst <= TOLERANCE[found.dtype.type] * largest
+
+
+def block(
+    rng, tokens=7, choices=2, experts=3, hidden=24, inner=10, dtype=np.float32, weights=None, gated=True
+):
+    """Arguments of moe_experts, and its biases. Ids of -1 and of ``experts`` are among them."""
+
+    def values(*shape, dtype=weights or dtype):
+        return rng.standard_normal(shape).astype(dtype)
+
+    rows = 2 * inner if gated else inner
+    arguments = (
+        values(tokens, hidden, dtype=dtype),
+        rng.integers(-1, experts + 1, (tokens, choices)),
+        rng.random((tokens, choices)).astype(dtype),
+        values(experts, rows, hidden) / hidden**0.5,
+        values(experts, hidden, inner) / inner**0.5,
+    )
+    arguments = tuple(a.astype(weights or dtype) if i > 2 else a for i, a in enumerate(arguments))
+    return arguments, {"w13_bias": values(experts, rows), "w2_bias": values(experts, hidden)}
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, BF16])
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("sizes", [(1, 1), (17, 9), (64, 33)])
+def test_grouped_mm(rng, dtype, transposed, sizes):
+    depth, columns = sizes
+    offs = np.array([5, 5, 14, 20], np.int32)
+    x = rng.standard_normal((23, depth)).astype(dtype)
+    w = rng.standard_normal((4, columns, depth) if transposed else (4, depth, columns)).astype(dtype)
+    w = w.swapaxes(1, 2) if transposed else w
+    bias = rng.standard_normal((4, columns)).astype(dtype)
+    for b in (None, bias):
+        found = turnout.grouped_mm(x, w, offs=offs, bias=b)
+        assert_close(found, check.grouped_mm(x, w, offs=offs, bias=b))
+        assert not found[20:].any()  # rows after the last group
+        out = np.full_like(found, 7)
+        assert turnout.grouped_mm(x, w, offs=offs.astype(np.int64), bias=b, out=out) is out
+        assert same_bits(out, found)
+    y = rng.standard_normal((23, columns)).astype(dtype)
+    gradients = turnout.grouped_mm_backward_weight(x, y, offs=offs, with_bias=True)
+    for found, expected in zip(gradients, check.grouped_mm_backward_weight(x, y, offs=offs), strict=True):
+        assert_close(found, expected)
+    assert turnout.grouped_mm_backward_weight(x, y, offs=offs)[1] is None
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("dtypes", [(np.float32, None), (np.float16, None), (BF16, None), (np.float32, BF16)])
+@pytest.mark.parametrize("layout", ["plain", "interleaved", "transposed", "not gated"])
+def test_moe_experts(rng, activation, dtypes, layout):
+    gated = layout != "not gated"
+    if activation == "swigluoai" and not gated:
+        pytest.skip("swigluoai always has a gate")
+    arguments, biases = block(rng, dtype=dtypes[0], weights=dtypes[1], gated=gated)
+    *others, w13, w2 = arguments
+    options = {"activation": activation, "gated": gated, "interleaved": layout == "interleaved", "limit": 1.5}
+    for with_biases in ({}, biases):
+        found = turnout.moe_experts(*arguments, **with_biases, **options)
+        assert found.dtype == dtypes[0]
+        assert_close(found, check.moe_experts(*arguments, **with_biases, **options))
+        if layout == "transposed":
+            other = [np.ascontiguousarray(w.swapaxes(1, 2)) for w in (w13, w2)]
+            turned = turnout.moe_experts(*others, *other, transposed=True, **with_biases, **options)
+            assert_close(turned, found.astype(np.float64))
+
+
+@pytest.mark.parametrize(
+    "sizes", [(1, 1, 1, 1, 1), (1, 8, 16, 40, 12), (29, 3, 2, 31, 7), (200, 2, 4, 16, 5)]
+)
+@pytest.mark.parametrize("dtype", [np.float32, BF16])
+def test_odd_sizes(rng, sizes, dtype):
+    arguments, biases = block(rng, *sizes, dtype=dtype)
+    for ids in (arguments[1], arguments[1].astype(np.int32)):
+        call = (arguments[0], ids, *arguments[2:])
+        assert_close(turnout.moe_experts(*call, **biases), check.moe_experts(*call, **biases))
+
+
+@pytest.mark.parametrize("empty", ["tokens", "choices", "experts"])
+def test_without_elements(rng, empty):
+    arguments, _ = block(rng, **{empty: 0})
+    found = turnout.moe_experts(*arguments)
+    assert found.shape == arguments[0].shape
+    assert not found.any()
+
+
+@settings(max_examples=60, deadline=None)
+@given(ids=arrays(np.int64, (9, 3), elements=st.one_of(st.integers(-2, 6), st.integers(-(2**63), 2**63 - 1))))
+def test_any_ids(ids):
+    arguments, _ = block(np.random.default_rng(0), tokens=9, choices=3, experts=5)
+    call = (arguments[0], ids, *arguments[2:])
+    assert_close(turnout.moe_experts(*call), check.moe_experts(*call))
+
+
+def test_a_token_does_not_depend_on_others_nor_on_threads(rng):
+    """Few tokens and many take different ways through the products."""
+    arguments, _ = block(rng, tokens=300, hidden=40, inner=24, dtype=BF16)
+    x, ids, gates, *weights = arguments
+    whole = turnout.moe_experts(*arguments)
+    threads = turnout.get_num_threads()
+    turnout.set_num_threads(1)
+    try:
+        assert same_bits(turnout.moe_experts(*arguments), whole)
+    finally:
+        turnout.set_num_threads(threads)
+    for t in (0, 150, 299):
+        alone = turnout.moe_experts(x[t : t + 1], ids[t : t + 1], gates[t : t + 1], *weights)
+        assert same_bits(alone, whole[t : t + 1])
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"activation": "tanh"}, "activation is 'tanh', expected 'silu', 'gelu', "),
+        (
+            {"w2": np.ones((3, 24, 9), np.float32)},
+            r"w13.shape\[1\] is 20, expected 2 \* inner with inner = 9",
+        ),
+        ({"gated": False}, r"w13.shape\[1\] is 20, expected inner with inner = 10"),
+        ({"limit": 0.0}, "limit is not positive"),
+        ({"alpha": float("nan")}, "alpha is not finite"),
+        ({"topk_ids": np.zeros((6, 2), np.int64)}, r"topk_ids.shape\[0\] is 6, expected tokens = 7"),
+        ({"w13": np.ones((3, 20, 24))}, "w13 has dtype "),
+        ({"transposed": True}, r"w13.shape\[2\] is 20, expected hidden = 24"),
+        ({"topk_ids": np.zeros((7, 2), np.float32)}, "topk_ids has dtype "),
+    ],
+)
+def test_refusals(rng, changes, sentence):
+    arguments, _ = block(rng)
+    names = ["hidden_states", "topk_ids", "topk_weights", "w13", "w2"]
+    out = np.full((7, 24), 7, np.float32)
+    with pytest.raises((ValueError, TypeError), match=f"^moe_experts: {sentence}"):
+        turnout.moe_experts(**{**dict(zip(names, arguments, strict=True)), **changes}, out=out)
+    assert (out == 7).all()
+
+
+@pytest.mark.parametrize(
+    ("offs", "sentence"),
+    [
+        ([3, 2], r"offs\[1\] is 2, expected"),
+        ([3, 6], r"offs\[1\] is 6, expected"),
+        ([-1, 2], r"offs\[0\] is -1"),
+    ],
+)
+def test_wrong_offsets(offs, sentence):
+    with pytest.raises(ValueError, match=f"^grouped_mm: {sentence}"):
+        turnout.grouped_mm(np.ones((5, 3), np.float32), np.ones((2, 3, 4), np.float32), offs=np.array(offs))

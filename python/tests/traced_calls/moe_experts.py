@@ -1,0 +1,27 @@
+"""Calls of grouped products and of the expert block for test_torch_traced.py."""
+
+import torch
+
+BLOCK = {
+    **{"hidden_states": torch.ones(4, 5), "topk_ids": torch.zeros(4, 2, dtype=torch.int64)},
+    **{"topk_weights": torch.ones(4, 2), "w13": torch.ones(3, 6, 5), "w2": torch.ones(3, 5, 3)},
+    **{"w13_bias": torch.ones(3, 6), "w2_bias": torch.ones(3, 5), "activation": "silu"},
+    **{"interleaved": False, "gated": True, "alpha": 1.702, "limit": None},
+}
+CALLS = {
+    "grouped_mm": {
+        **{"input": torch.ones(5, 7), "weight": torch.ones(2, 7, 3), "offs": torch.tensor([2, 5])},
+        "bias": torch.ones(2, 3),
+    },
+    "grouped_mm_backward_weight": {
+        **{"input": torch.ones(5, 7), "out_grad": torch.ones(5, 3), "offs": torch.tensor([2, 5])},
+    },
+    "moe_experts": BLOCK,
+}
+# A result has as many rows as this input, and its offsets are values.
+FREE_ROWS = {("grouped_mm", "input"), ("grouped_mm_backward_weight", "offs")}
+WRONG = [
+    ("moe_experts", {"activation": "tanh"}),
+    ("moe_experts", {"gated": False}),
+    ("moe_experts", {"hidden_states": torch.ones(4, 5).half()}),
+]
