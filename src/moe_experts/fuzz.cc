@@ -86,24 +86,49 @@ void run_groups(FuzzInput& in) {
     return;
   }
   const std::vector<double> input(x.begin(), x.end());
-  const std::vector<std::int64_t> ends(offs.begin(), offs.end());
   const auto expected = reference::grouped_mm(
-      input, rows, ends, depth, columns,
+      input, rows, std::vector<std::int64_t>(offs.begin(), offs.end()), depth, columns,
       [&](std::int64_t g, std::int64_t d, std::int64_t c) {
         return double{w[static_cast<std::size_t>((g * depth + d) * columns + c)]};
       },
       [](std::int64_t, std::int64_t) { return 0.0; });
   for (std::size_t i = 0; i < expected.size(); ++i) require(std::abs(out[i] - expected[i]) <= 1e-3);
+}
 
-  const auto y = values(in, rows * columns);
-  std::vector<float> grads(static_cast<std::size_t>(groups * (depth + 1) * columns), -1.f);
-  const Tensor bias_grad = view(grads.data() + groups * depth * columns, {groups, columns});
-  grouped_mm_backward_weight(view(x.data(), {rows, depth}), view(y.data(), {rows, columns}),
-                             view(offs.data(), {groups}), view(grads.data(), {groups, depth, columns}),
-                             &bias_grad);
-  const std::vector<double> out_grad(y.begin(), y.end());
-  const auto sums = reference::grouped_mm_backward_weight(input, out_grad, ends, depth, columns);
-  for (std::size_t i = 0; i < sums.size(); ++i) require(std::abs(grads[i] - sums[i]) <= 1e-3);
+// The gradients of weight and bias, of groups that are in order.
+void run_weight_gradient(FuzzInput& in) {
+  const std::int64_t rows = in.between(0, 30), depth = in.between(0, 30), columns = in.between(0, 30);
+  const std::int64_t groups = in.between(0, 4);
+  std::vector<std::int32_t> offs;
+  std::int64_t before = 0;
+  for (std::int64_t g = 0; g < groups; ++g) {
+    before = in.between(before, rows);
+    offs.push_back(static_cast<std::int32_t>(before));
+  }
+  const auto x = values(in, rows * depth), grad = values(in, rows * columns);
+  const auto sums = reference::grouped_mm_backward_weight(
+      std::vector<double>(x.begin(), x.end()), std::vector<double>(grad.begin(), grad.end()),
+      std::vector<std::int64_t>(offs.begin(), offs.end()), depth, columns);
+  const auto of_bias = sums.begin() + groups * depth * columns;
+  const std::vector<double> expected(sums.begin(), of_bias), expected_bias(of_bias, sums.end());
+  const bool has_bias = in.flag();
+  for (Isa isa : supported_isas()) {
+    std::vector<float> weights[2], bias(expected_bias.size());
+    for (int threads : {1, 2}) {
+      Context context({.threads = threads, .isa = isa});
+      auto& made = weights[threads - 1];
+      made.assign(expected.size(), -1.f);
+      bias.assign(expected_bias.size(), -1.f);
+      const Tensor bias_grad = view(bias.data(), {groups, columns});
+      grouped_mm_backward_weight(context, view(x.data(), {rows, depth}), view(grad.data(), {rows, columns}),
+                                 view(offs.data(), {groups}), view(made.data(), {groups, depth, columns}),
+                                 has_bias ? &bias_grad : nullptr);
+    }
+    require(weights[0] == weights[1]);
+    for (std::size_t i = 0; i < expected.size(); ++i) require(std::abs(weights[0][i] - expected[i]) <= 1e-3);
+    for (std::size_t i = 0; has_bias && i < expected_bias.size(); ++i)
+      require(std::abs(bias[i] - expected_bias[i]) <= 1e-3);
+  }
 }
 
 }  // namespace
@@ -111,10 +136,15 @@ void run_groups(FuzzInput& in) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   turnout::test::FuzzInput in(data, size);
-  if (in.flag()) {
-    turnout::test::run_block(in);
-  } else {
-    turnout::test::run_groups(in);
+  switch (in.between(0, 2)) {
+    case 0:
+      turnout::test::run_block(in);
+      break;
+    case 1:
+      turnout::test::run_groups(in);
+      break;
+    default:
+      turnout::test::run_weight_gradient(in);
   }
   return 0;
 }
