@@ -75,7 +75,7 @@ def run(op: str, source: str | Path, target: str | Path) -> list[str]:
     too. Returns what was written, for people.
     """
     listed = [entry for entry in _core.functions() if entry["op"] == op]
-    function = getattr(turnout, op, None)
+    function: Any = getattr(turnout, op, None)
     if not listed or inspect.isclass(function):
         raise ValueError(f"there is no operator {op!r}; `turnout ops` lists them")
     arguments = dict(_argument(*item) for item in read(source).items())
@@ -97,7 +97,8 @@ def run(op: str, source: str | Path, target: str | Path) -> list[str]:
         name: np.asarray(result) for name, result in zip(chosen, results, strict=False) if result is not None
     }
     written |= {name: arguments[name] for row in rows for name in row if name in arguments and name != "out"}
-    np.savez(target, **dict(_saved(*item) for item in written.items()))
+    saved: dict[str, Any] = dict(_saved(*item) for item in written.items())
+    np.savez(target, **saved)
     return [f"{name} {x.dtype}{list(x.shape)}" for name, x in written.items()]
 
 
@@ -234,6 +235,7 @@ def _compare_errors(call: RecordedCall, error: str) -> tuple[list[str], bool]:
 
 
 def _compare(argument: Argument, memory: np.ndarray | None) -> tuple[str, bool]:
+    assert memory is not None  # that of an argument which the call wrote to
     recorded = np.ascontiguousarray(argument.after)
     size = max(recorded.itemsize, 1)
     was, now = _bits(recorded).reshape(-1, size), _bits(memory).reshape(-1, size)

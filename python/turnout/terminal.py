@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TypeVar
+from typing import TextIO, TypeVar
 
 T = TypeVar("T")
 
 
-def _rich(stream) -> bool:
+def _rich(stream: TextIO) -> bool:
     """Whether rich is installed and the stream is a terminal. A file or a pipe gets plain lines."""
     if not stream.isatty():
         return False

@@ -3,6 +3,7 @@
 #include <bit>
 #include <cmath>
 #include <numeric>
+#include <utility>
 
 #include "core/padding.h"
 #include "indices/indices.h"
@@ -40,7 +41,7 @@ const std::uint64_t* rank_tokens(const ConstTensor& priority, Scratch& scratch) 
     for (std::int64_t i = 0; i < samples; ++i) first[i] = descending_key<std::uint64_t>(from[i]);
     std::iota(second, second + samples, std::uint64_t{0});
     sort_by(second, second + samples, [&](std::uint64_t a, std::uint64_t b) {
-      return first[a] != first[b] ? first[a] < first[b] : a < b;
+      return std::pair(first[a], a) < std::pair(first[b], b);
     });
     return second;
   }

@@ -51,5 +51,6 @@ def of_torch(x: torch.Tensor, i: torch.Tensor, array: NDArray[np.float32]) -> No
     tt.nn.SubMConv(3, 4, 16, "3")  # error
     tt.nn.SparseTensor("features", i, [6], 1)  # error
     an_array: NDArray[np.float32] = turnout.scatter_sum(x, i)  # error
-    a_tensor: torch.Tensor = turnout.scatter_sum(array, i)  # error
-    del an_array, a_tensor
+    del an_array
+    turnout.scatter_sum(array, i).requires_grad_()  # error
+    turnout.scatter_sum(x, i).astype(np.float64)  # error
