@@ -85,6 +85,15 @@ class Negative : public testing::TestWithParam<const Operator*> {
     return true;
   }
 
+  // Whether a data check relates this size to others: w13 of moe_experts has two rows for each inner element.
+  bool is_related(int name) const {
+    for (const core::DataCheck& check : signature.data_checks)
+      if ((" " + std::string(check.looks_at) + " ").find(" " + std::string(signature.names[name]) + " ") !=
+          std::string::npos)
+        return true;
+    return false;
+  }
+
   // Whether another argument or scalar determines this extent, so that changing only this one is an error.
   bool is_pinned(int argument, const Extent& dim) const {
     if (dim.names.count == 0) return true;
@@ -264,7 +273,7 @@ TEST_P(Negative, SizesOfZero) {
     for (Tensor& t : empty.tensors)
       if (core::Slot(t).elements() == 0) t.data = nullptr;
     const Outcome outcome = call(context, op, empty);
-    if (is_room(name) && outcome.failed) {
+    if ((is_room(name) || is_related(name)) && outcome.failed) {
       EXPECT_NE(outcome.sentence.find(".shape["), std::string::npos) << outcome.sentence;
       continue;
     }

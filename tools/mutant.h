@@ -1,5 +1,5 @@
-// Included by the files with mutants in the copy that tools/mutate.py builds. They have a number at each place
-// that can be changed; the variable TURNOUT_MUTANT chooses the one that is changed in this process.
+// Included by the files with mutants in the copy that tools/mutate.py builds. They have a number at each
+// place that can be changed; the variable TURNOUT_MUTANT chooses the one that is changed in this process.
 //
 //   a < b           a < turnout_mutants::at(7) < b              7: a >= b, 8: a <= b
 //   a == b          a == turnout_mutants::at(9) == b            9: a != b

@@ -1,12 +1,13 @@
-/* The maximum of the points of each voxel, and its gradient, with the two functions that a point cloud network
- * calls in training. */
+/* The maximum of the points of each voxel, and its gradient, with the two functions that a point cloud
+ * network calls in training. */
 #include "example.h"
 
 enum { POINTS = 4, CHANNELS = 2 };
 
 int main(void) {
   const float feats[POINTS * CHANNELS] = {1, 5, 3, 2, 4, 4, 9, 9};
-  int32_t coors[POINTS * 3] = {0, 0, 1, 0, 0, 1, 0, 2, 0, -1, -1, -1}; /* z, y, x; the last point has no voxel */
+  int32_t coors[POINTS * 3] = {0, 0, 1, 0,  0,  1,
+                               0, 2, 0, -1, -1, -1}; /* z, y, x; the last point has no voxel */
   float voxel_feats[POINTS * CHANNELS], grad_feats[POINTS * CHANNELS];
   float grad_voxel_feats[POINTS * CHANNELS] = {1, 1, 1, 1, 1, 1, 1, 1};
   int32_t voxel_coors[POINTS * 3], voxel_of[POINTS], count[POINTS], voxels[1];
@@ -29,8 +30,8 @@ int main(void) {
   free(workspace);
   for (i = 0; i < voxels[0]; ++i)
     printf("voxel (%d, %d, %d): %d points, maximum [%g, %g]\n", (int)voxel_coors[3 * i],
-           (int)voxel_coors[3 * i + 1], (int)voxel_coors[3 * i + 2], (int)count[i],
-           voxel_feats[CHANNELS * i], voxel_feats[CHANNELS * i + 1]);
+           (int)voxel_coors[3 * i + 1], (int)voxel_coors[3 * i + 2], (int)count[i], voxel_feats[CHANNELS * i],
+           voxel_feats[CHANNELS * i + 1]);
 
   OK(mluOpGetDynamicScatterBackwardWorkspaceSize(handle, MLUOP_REDUCE_DMAX, feats_desc, &size));
   workspace = malloc(size + 1);

@@ -6,12 +6,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define OK(call)                                                            \
-  do {                                                                      \
-    if ((call) != MLUOP_STATUS_SUCCESS) {                                   \
-      fprintf(stderr, "line %d: %s\n", __LINE__, turnoutLastError());       \
-      exit(1);                                                              \
-    }                                                                       \
+#define OK(call)                                                      \
+  do {                                                                \
+    if ((call) != MLUOP_STATUS_SUCCESS) {                             \
+      fprintf(stderr, "line %d: %s\n", __LINE__, turnoutLastError()); \
+      exit(1);                                                        \
+    }                                                                 \
   } while (0)
 
 /* The descriptor of a contiguous tensor. */

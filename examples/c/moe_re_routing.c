@@ -5,12 +5,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define OK(call)                                                              \
-  do {                                                                        \
-    if ((call) != ACLNN_SUCCESS) {                                            \
-      fprintf(stderr, "line %d: %s\n", __LINE__, aclGetRecentErrMsg());       \
-      return 1;                                                               \
-    }                                                                         \
+#define OK(call)                                                        \
+  do {                                                                  \
+    if ((call) != ACLNN_SUCCESS) {                                      \
+      fprintf(stderr, "line %d: %s\n", __LINE__, aclGetRecentErrMsg()); \
+      return 1;                                                         \
+    }                                                                   \
   } while (0)
 
 enum { RANKS = 2, EXPERTS = 2, ROWS = 5, HIDDEN = 1 };
@@ -21,7 +21,7 @@ static aclTensor* tensor(aclDataType type, uint64_t rank, int64_t rows, int64_t 
 }
 
 int main(void) {
-  int32_t counts[RANKS * EXPERTS] = {2, 1, 1, 1};  /* tokens for expert 0 and 1, from each process */
+  int32_t counts[RANKS * EXPERTS] = {2, 1, 1, 1}; /* tokens for expert 0 and 1, from each process */
   int8_t tokens[ROWS] = {10, 11, 20, 12, 21}, grouped[ROWS]; /* the first digit is 1 + the expert */
   float scales[ROWS] = {1, 2, 3, 4, 5}, grouped_scales[ROWS];
   int32_t origin[ROWS], per_expert[EXPERTS];

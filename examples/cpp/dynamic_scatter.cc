@@ -1,5 +1,5 @@
-// Points into pillars: the pillar of each point, the highest point of each pillar, and the gradient back to the
-// points.
+// Points into pillars: the pillar of each point, the highest point of each pillar, and the gradient back to
+// the points.
 #include <turnout/turnout.h>
 
 #include <cstdio>

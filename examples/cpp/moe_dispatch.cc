@@ -10,7 +10,7 @@
 int main() {
   const std::size_t tokens = 4, hidden = 2, choices = 2, experts = 3, capacity = 4;
   const std::vector<float> input = {1, 2, 3, 4, 5, 6, 7, 8};
-  const std::vector<std::int64_t> indices = {0, 2, 2, 1, 0, 1, 2, 0};             // [tokens, choices]: a router's top 2
+  const std::vector<std::int64_t> indices = {0, 2, 2, 1, 0, 1, 2, 0};  // [tokens, choices]: a router's top 2
   const std::vector<float> gates = {.75f, .25f, .5f, .5f, .5f, .5f, .75f, .25f};  // and its probabilities
   try {
     // The slot of each choice in the buffer of its expert.

@@ -1,5 +1,5 @@
-// The expert block of a mixture in one call: each token goes through its two experts, which are small networks
-// with a gate, and gets the weighted sum of their results.
+// The expert block of a mixture in one call: each token goes through its two experts, which are small
+// networks with a gate, and gets the weighted sum of their results.
 #include <turnout/turnout.h>
 
 #include <cmath>
@@ -16,12 +16,11 @@ int main() {
   const std::vector<float> w2 = {1, 0, 0, 1};               // [experts, hidden, inner]
   try {
     std::vector<float> output(tokens * hidden);
-    turnout::moe_experts(turnout::view(input, {tokens, hidden}), turnout::view(ids, {tokens, choices}),
-                         turnout::view(weights, {tokens, choices}),
-                         turnout::view(w13, {experts, 2 * inner, hidden}),
-                         turnout::view(w2, {experts, hidden, inner}), nullptr, nullptr,
-                         turnout::view(output, {tokens, hidden}),
-                         {.activation = turnout::ExpertActivation::relu});
+    turnout::moe_experts(
+        turnout::view(input, {tokens, hidden}), turnout::view(ids, {tokens, choices}),
+        turnout::view(weights, {tokens, choices}), turnout::view(w13, {experts, 2 * inner, hidden}),
+        turnout::view(w2, {experts, hidden, inner}), nullptr, nullptr,
+        turnout::view(output, {tokens, hidden}), {.activation = turnout::ExpertActivation::relu});
 
     const std::vector<float> expected = {.75f * 1 * 2, .25f * 2 * 2, .5f * 3 * 4, .5f * 4 * 4, 5 * 6, 0};
     bool right = true;

@@ -1,5 +1,6 @@
-// What a process does with the tokens that an all-to-all brought it: they come grouped by the process that sent
-// them, and its experts want them grouped by expert. The inverse puts the results back into the order of arrival.
+// What a process does with the tokens that an all-to-all brought it: they come grouped by the process that
+// sent them, and its experts want them grouped by expert. The inverse puts the results back into the order of
+// arrival.
 #include <turnout/turnout.h>
 
 #include <cstdio>

@@ -143,8 +143,8 @@ TensorOf<T> view(T* data, std::initializer_list<Size> shape) {
 // shape, or Error(bad_param) is thrown. view(values): of one dimension, arrays included. Temporary containers
 // are refused by the compiler; spans may be temporary.
 template <class C>
-concept Container = !std::is_array_v<C> && requires(C& c) {
-  { *std::data(c) };
+concept Container = !std::is_array_v<C> && requires(C & c) {
+  {*std::data(c)};
   { std::size(c) } -> std::integral;
 };
 TURNOUT_API void expect_elements(std::size_t count, std::initializer_list<Size> shape);
@@ -160,9 +160,12 @@ TensorOf<T> view(std::span<T, extent> values, std::initializer_list<Size> shape)
   return view(values.data(), shape);
 }
 template <class C>
-requires(Container<C> || std::is_array_v<C>)
-auto view(C& values) { return view(std::data(values), {std::size(values)}); }
+requires(Container<C> || std::is_array_v<C>) auto view(C& values) {
+  return view(std::data(values), {std::size(values)});
+}
 template <class T, std::size_t extent>
-TensorOf<T> view(std::span<T, extent> values) { return view(values.data(), {values.size()}); }
+TensorOf<T> view(std::span<T, extent> values) {
+  return view(values.data(), {values.size()});
+}
 
 }  // namespace turnout

@@ -17,7 +17,7 @@ TORCH = [pytest.mark.torch, pytest.mark.skipif(WITHOUT_TORCH, reason="torch is n
 
 COMPAT = [
     *("fast_rnnt", "k2", "mmcv", "spconv", "torch_npu", "torch_scatter", "torchaudio"),
-    *("transformer_engine", "tutel"),
+    *("transformer_engine", "transformers", "tutel"),
 ]
 
 

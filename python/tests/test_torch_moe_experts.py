@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from test_moe_experts import FORMS
 
 import turnout.torch
 
@@ -34,12 +35,9 @@ def gradients(tensors, **options):
     return [t.grad for t in tensors if t.requires_grad]
 
 
-@pytest.mark.parametrize("activation", ["silu", "gelu", "gelu_tanh", "relu", "swigluoai"])
-@pytest.mark.parametrize("layout", ["plain", "interleaved", "transposed", "not gated"])
+@pytest.mark.parametrize(("activation", "layout"), FORMS)
 def test_gradcheck(activation, layout):
     gated = layout != "not gated"
-    if activation == "swigluoai" and not gated:
-        pytest.skip("swigluoai always has a gate")
     x, ids, *others = requiring(block(gated=gated))
     options = {"activation": activation, "gated": gated, "interleaved": layout == "interleaved", "limit": 1.0}
     if layout == "transposed":

@@ -34,7 +34,7 @@ void invert_permutation(std::string_view what, const Index* index, std::int64_t 
   serial_for(0, n, [&](std::int64_t begin, std::int64_t end) {
     std::fill(position + begin, position + end, std::int64_t{-1});
   });
-  serial_for(0, n, [&](std::int64_t begin, std::int64_t end) {
+  serial_for(0, n, [=](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       const std::int64_t value = load_once(index + i);
       if (!in_range(value, n))

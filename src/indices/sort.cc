@@ -38,15 +38,16 @@ SortArrays sort_digits(SortArrays arrays, std::int64_t count, int low, int bits,
     const std::uint64_t mask = (std::uint64_t{1} << width) - 1;
     const std::uint64_t* from = arrays.sorted;
     std::uint64_t* to = arrays.spare;
-    Counter next[kMaxDigits];
+    Counter counters[kMaxDigits];
+    Counter* const next = counters;  // copied into the loops below: their stores cannot change it
     std::fill_n(next, mask + 1, Counter{0});
-    const bool is_counted = stop.blocks(0, count, [&](std::int64_t begin, std::int64_t end) {
+    const bool is_counted = stop.blocks(0, count, [=](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i) ++next[from[i] >> shift & mask];
     });
     if (!is_counted) return arrays;
     Counter sum = 0;
     for (std::uint64_t digit = 0; digit <= mask; ++digit) sum += std::exchange(next[digit], sum);
-    const bool is_moved = stop.blocks(0, count, [&](std::int64_t begin, std::int64_t end) {
+    const bool is_moved = stop.blocks(0, count, [=](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i) to[next[from[i] >> shift & mask]++] = from[i];
     });
     if (!is_moved) return arrays;
@@ -102,7 +103,7 @@ SortArrays sort_bits(Context& context, SortArrays arrays, std::int64_t count, in
     std::int64_t* counter = counters + chunk * kParts;
     std::fill_n(counter, kParts, std::int64_t{0});
     static_cast<void>(
-        stop.blocks(chunk_begin(chunk), chunk_begin(chunk + 1), [&](std::int64_t begin, std::int64_t end) {
+        stop.blocks(chunk_begin(chunk), chunk_begin(chunk + 1), [=](std::int64_t begin, std::int64_t end) {
           for (std::int64_t i = begin; i < end; ++i) ++counter[elements[i] >> shift];
         }));
   });
@@ -113,7 +114,7 @@ SortArrays sort_bits(Context& context, SortArrays arrays, std::int64_t count, in
   parallel_for(context, chunks, 1, [&](std::int64_t chunk, std::int64_t) {
     std::int64_t* next = counters + chunk * kParts;
     static_cast<void>(
-        stop.blocks(chunk_begin(chunk), chunk_begin(chunk + 1), [&](std::int64_t begin, std::int64_t end) {
+        stop.blocks(chunk_begin(chunk), chunk_begin(chunk + 1), [=](std::int64_t begin, std::int64_t end) {
           for (std::int64_t i = begin; i < end; ++i) cut[next[elements[i] >> shift]++] = elements[i];
         }));
   });

@@ -3,6 +3,7 @@
 #include <bit>
 #include <cmath>
 #include <numeric>
+#include <utility>
 
 #include "core/padding.h"
 #include "indices/indices.h"
@@ -40,7 +41,7 @@ const std::uint64_t* rank_tokens(const ConstTensor& priority, Scratch& scratch) 
     for (std::int64_t i = 0; i < samples; ++i) first[i] = descending_key<std::uint64_t>(from[i]);
     std::iota(second, second + samples, std::uint64_t{0});
     sort_by(second, second + samples, [&](std::uint64_t a, std::uint64_t b) {
-      return first[a] != first[b] ? first[a] < first[b] : a < b;
+      return std::pair(first[a], a) < std::pair(first[b], b);
     });
     return second;
   }
@@ -74,10 +75,11 @@ void moe_locations(const Frame& frame, const ConstTensor& indices, const ConstTe
   std::fill_n(next, num_experts, std::int64_t{0});
   rows::with_row_of(routing, [&](auto expert_of) {
     for (std::int64_t k = 0; k < routing.choices; ++k) {
-      serial_for(0, routing.tokens, [&](std::int64_t begin, std::int64_t end) {
+      // By value: the compiler knows that stores cannot change them.
+      serial_for(0, routing.tokens, [=, choices = routing.choices](std::int64_t begin, std::int64_t end) {
         for (std::int64_t p = begin; p < end; ++p) {
           const std::int64_t token = order == nullptr ? p : static_cast<std::int64_t>(order[p]);
-          const std::int64_t q = token * routing.choices + k, expert = expert_of(q);
+          const std::int64_t q = token * choices + k, expert = expert_of(q);
           to[q] = expert < 0 ? -1 : static_cast<std::int32_t>(next[expert]++);
         }
       });

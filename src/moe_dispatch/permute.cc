@@ -1,6 +1,7 @@
 // Plan of moe_token_permute: a stable sort of the experts, then copies of rows.
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "core/padding.h"
 #include "indices/indices.h"
@@ -61,7 +62,7 @@ void sort_experts(Call& call, const Index* experts, std::int64_t count, std::int
   for (std::int64_t q = 0; q < count; ++q) keys[q] = load_once(experts + q);
   std::iota(order, order + count, std::int64_t{0});
   sort_by(order, order + count,
-          [&](std::int64_t a, std::int64_t b) { return keys[a] != keys[b] ? keys[a] < keys[b] : a < b; });
+          [&](std::int64_t a, std::int64_t b) { return std::pair(keys[a], a) < std::pair(keys[b], b); });
   serial_for(0, count, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t p = begin; p < end; ++p) place[order[p]] = static_cast<std::int32_t>(p);
   });

@@ -80,13 +80,18 @@ void run_groups(FuzzInput& in) {
     grouped_mm(view(x.data(), {rows, depth}), view(w.data(), {groups, depth, columns}),
                view(offs.data(), {groups}), nullptr, view(out.data(), {rows, columns}));
     require(valid || rows * columns == 0);
+    if (!valid) return;
   } catch (const Error&) {
     require(!valid);
+  }
+  if (!valid) return;
+  const std::vector<double> input(x.begin(), x.end());
+  if (depth == 0) {  // the definition takes the number of rows from the size of the input
+    for (std::int64_t i = 0; i < before * columns; ++i) require(out[static_cast<std::size_t>(i)] == 0);
     return;
   }
-  const std::vector<double> input(x.begin(), x.end());
   const auto expected = reference::grouped_mm(
-      input, std::vector<std::int64_t>(offs.begin(), offs.end()), depth, columns,
+      input, rows, std::vector<std::int64_t>(offs.begin(), offs.end()), depth, columns,
       [&](std::int64_t g, std::int64_t d, std::int64_t c) {
         return double{w[static_cast<std::size_t>((g * depth + d) * columns + c)]};
       },
@@ -94,15 +99,62 @@ void run_groups(FuzzInput& in) {
   for (std::size_t i = 0; i < expected.size(); ++i) require(std::abs(out[i] - expected[i]) <= 1e-3);
 }
 
+// The gradients of weight and bias, of groups that are in order.
+void run_weight_gradient(FuzzInput& in) {
+  const std::int64_t rows = in.between(0, 30), depth = in.between(0, 30), columns = in.between(0, 30);
+  const std::int64_t groups = in.between(0, 4);
+  std::vector<std::int32_t> offs;
+  std::int64_t before = 0;
+  for (std::int64_t g = 0; g < groups; ++g) {
+    before = in.between(before, rows);
+    offs.push_back(static_cast<std::int32_t>(before));
+  }
+  const auto x = values(in, rows * depth), grad = values(in, rows * columns);
+  std::vector<double> expected(static_cast<std::size_t>(groups * depth * columns)),
+      expected_bias(static_cast<std::size_t>(groups * columns));
+  for (std::int64_t g = 0, s = 0; g < groups; ++g)
+    for (; s < offs[static_cast<std::size_t>(g)]; ++s)
+      for (std::int64_t c = 0; c < columns; ++c) {
+        const double v = grad[static_cast<std::size_t>(s * columns + c)];
+        expected_bias[static_cast<std::size_t>(g * columns + c)] += v;
+        for (std::int64_t d = 0; d < depth; ++d)
+          expected[static_cast<std::size_t>((g * depth + d) * columns + c)] +=
+              v * static_cast<double>(x[static_cast<std::size_t>(s * depth + d)]);
+      }
+  const bool has_bias = in.flag();
+  for (Isa isa : supported_isas()) {
+    std::vector<float> weights[2], bias(expected_bias.size());
+    for (int threads : {1, 2}) {
+      Context context({.threads = threads, .isa = isa});
+      auto& made = weights[threads - 1];
+      made.assign(expected.size(), -1.f);
+      bias.assign(expected_bias.size(), -1.f);
+      const Tensor bias_grad = view(bias.data(), {groups, columns});
+      grouped_mm_backward_weight(context, view(x.data(), {rows, depth}), view(grad.data(), {rows, columns}),
+                                 view(offs.data(), {groups}), view(made.data(), {groups, depth, columns}),
+                                 has_bias ? &bias_grad : nullptr);
+    }
+    require(weights[0] == weights[1]);
+    for (std::size_t i = 0; i < expected.size(); ++i) require(std::abs(weights[0][i] - expected[i]) <= 1e-3);
+    for (std::size_t i = 0; has_bias && i < expected_bias.size() && depth > 0; ++i)
+      require(std::abs(bias[i] - expected_bias[i]) <= 1e-3);
+  }
+}
+
 }  // namespace
 }  // namespace turnout::test
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   turnout::test::FuzzInput in(data, size);
-  if (in.flag()) {
-    turnout::test::run_block(in);
-  } else {
-    turnout::test::run_groups(in);
+  switch (in.between(0, 2)) {
+    case 0:
+      turnout::test::run_block(in);
+      break;
+    case 1:
+      turnout::test::run_groups(in);
+      break;
+    default:
+      turnout::test::run_weight_gradient(in);
   }
   return 0;
 }

@@ -12,10 +12,9 @@ namespace turnout::reference {
 
 // weight(g, d, c) and bias(g, c) are functions; bias may return 0.
 template <class Weight, class Bias>
-std::vector<double> grouped_mm(const std::vector<double>& input, const std::vector<std::int64_t>& offs,
-                               std::int64_t depth, std::int64_t columns, const Weight& weight,
-                               const Bias& bias) {
-  const std::int64_t rows = depth == 0 ? 0 : static_cast<std::int64_t>(input.size()) / depth;
+std::vector<double> grouped_mm(const std::vector<double>& input, std::int64_t rows,
+                               const std::vector<std::int64_t>& offs, std::int64_t depth,
+                               std::int64_t columns, const Weight& weight, const Bias& bias) {
   std::vector<double> out(static_cast<std::size_t>(rows * columns), 0.0);
   std::int64_t s = 0;
   for (std::size_t g = 0; g < offs.size(); ++g) {

@@ -102,7 +102,7 @@ struct Grouped {
   }
   std::vector<double> expected() const {
     return reference::grouped_mm(
-        numbers(input), offs, depth, columns,
+        numbers(input), rows, offs, depth, columns,
         [&](std::int64_t g, std::int64_t d, std::int64_t c) { return number(weight[at(g, d, c)]); },
         [&](std::int64_t g, std::int64_t c) {
           return with_bias ? number(bias[static_cast<std::size_t>(g * columns + c)]) : 0.0;

@@ -46,13 +46,15 @@ std::int64_t fill_last_writers(const Routing& r, const RowOf& row_of, std::int64
   });
   std::int64_t named = 0;
   for (std::int64_t k = 0; k < r.choices; ++k) {
-    serial_for(0, r.tokens, [&](std::int64_t begin, std::int64_t end) {
+    serial_for(0, r.tokens, [=, &r, &named](std::int64_t begin, std::int64_t end) {
+      std::int64_t first_named = 0;
       for (std::int64_t t = begin; t < end; ++t) {
         const std::int64_t row = row_of(t * r.layout.token + k * r.layout.choice);
         if (row < 0) continue;
-        named += last[row] < 0;
+        first_named += last[row] < 0;
         last[row] = k * r.tokens + t;
       }
+      named += first_named;
     });
   }
   return named;

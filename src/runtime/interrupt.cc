@@ -14,7 +14,7 @@ const ThreadPointer& newest() {
   return pointer;
 }
 
-// The coarse clock, because calls of a microsecond read it too; it is a few milliseconds late at most.
+// The coarse clock takes a third of the time of the exact one; it is a few milliseconds late at most.
 std::int64_t milliseconds_now() {
   timespec now;
   clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
@@ -26,15 +26,14 @@ std::int64_t milliseconds_now() {
 Interruption* Interruption::of_this_thread() { return static_cast<Interruption*>(newest().get()); }
 
 // Without memory for the pointer the call cannot be interrupted.
-Interruption::Interruption(Ask ask, void* user)
-    : ask_(ask), user_(user), outer_(of_this_thread()), due_(milliseconds_now() + kInterval.count()) {
+Interruption::Interruption(Ask ask, void* user) : ask_(ask), user_(user), outer_(of_this_thread()) {
   newest().set(this);
 }
 Interruption::~Interruption() { newest().set(outer_); }
 
 bool Interruption::ask_if_due() {
-  if (milliseconds_now() < due_) return false;
-  {
+  if (due_ != 0 && milliseconds_now() < due_) return false;
+  if (due_ != 0) {
     const FpEnvironment environment;  // a kernel may have set another one
     if (ask_(user_)) is_stopped_.store(true, std::memory_order_relaxed);
   }

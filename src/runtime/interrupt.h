@@ -69,7 +69,7 @@ class Interruption {
   void* const user_;
   const pthread_t thread_ = pthread_self();
   Interruption* const outer_;  // of a call during which a signal handler makes this one
-  std::int64_t due_;           // when to ask next
+  std::int64_t due_ = 0;       // when to ask next; 0: no range has ended yet
   bool in_ranges_ = false;
   std::atomic<bool> is_stopped_{false};
 };

@@ -28,7 +28,8 @@ std::int64_t output_size(const IndicePairsParams& p, int d) {
 // `given` with one value per dimension where it has one integer for all of them.
 IndicePairsParams spread(const IndicePairsParams& given) {
   IndicePairsParams p = given;
-  for (Dims* values : {&p.kernel_size, &p.stride, &p.padding, &p.dilation, &p.output_shape, &p.output_padding})
+  for (Dims* values :
+       {&p.kernel_size, &p.stride, &p.padding, &p.dilation, &p.output_shape, &p.output_padding})
     if (values->is_each()) *values = Dims::filled(p.spatial_shape.count(), (*values)[0]);
   return p;
 }

@@ -22,6 +22,5 @@ CALLS = {
 FREE_ROWS = {("grouped_mm", "input"), ("grouped_mm_backward_weight", "offs")}
 WRONG = [
     ("moe_experts", {"activation": "tanh"}),
-    ("moe_experts", {"gated": False}),
     ("moe_experts", {"hidden_states": torch.ones(4, 5).half()}),
 ]
