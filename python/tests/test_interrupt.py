@@ -12,6 +12,8 @@ import os, signal, sys, threading, time, numpy as np, turnout, long_calls
 from conftest import dispatch_arguments, same_bits
 from turnout import check
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have started us with SIGINT ignored
+
 def send_later(number, seconds):
     sent = {}
     def send():
