@@ -13,7 +13,8 @@ using namespace doors;
 namespace {
 
 constexpr PythonFunction kGrouped{"grouped_mm", kGroupedMm};
-constexpr PythonFunction kGroupedBackward{"grouped_mm_backward_weight", kGroupedMmBackwardWeight};
+constexpr PythonFunction kGroupedBackward{
+    "grouped_mm_backward_weight", kGroupedMmBackwardWeight, "", {flag("with_bias")}};
 constexpr PythonFunction kExperts{"moe_experts", kMoeExperts};
 
 const ConstTensor* pointer(const std::optional<ConstTensor>& optional) {
