@@ -13,6 +13,7 @@ set(CMAKE_RANLIB :)  # ar has written the index
 if(TURNOUT_ZIG_MACHINE STREQUAL x86_64)
   set(TURNOUT_BASELINE -march=x86_64_v2 -mpclmul -maes)  # zig has its own spelling
 endif()
+set(TURNOUT_MODULE_OPTIONS -include cstdio)  # nanobind's headers use it, and libc++ does not bring it along
 set(turnout_static_runtimes libc++ libc++abi libunwind)  # for the list of components, cmake/sbom.cmake
 set(CMAKE_CXX_FLAGS_INIT -ffile-prefix-map=${CMAKE_SOURCE_DIR}=.)  # the same bytes wherever it is built
 set(CMAKE_MODULE_LINKER_FLAGS_INIT -s)

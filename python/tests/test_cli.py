@@ -33,7 +33,7 @@ def test_ops(capsys):
     assert row.endswith("that of input, or f32")
 
 
-# Arguments that no signature has: they choose results or another form, or are not integers.
+# Arguments without a row in a signature: they choose results or another form, or are not integers.
 WITHOUT_ROW = {
     "voxelize": {"max_points", "max_voxels", "return_map"},
     "moe_experts": {"transposed", "alpha", "limit"},
@@ -48,7 +48,7 @@ def test_ops_have_the_arguments_of_python():
         rows = [row["name"] for row in function["arguments"] + function["scalars"]]
         parameters = inspect.signature(attrgetter(name)(turnout)).parameters
         expected = {parameter for parameter in parameters if parameter != "self"}
-        expected -= WITHOUT_ROW.get(name, set()) - set(rows)  # voxelize has a second listing, with limits
+        expected -= WITHOUT_ROW.get(name, set()) - set(rows)
         if "out" not in rows:
             expected -= {"out"}
             expected |= {row["name"] for row in function["arguments"] if row["role"] != "in"}

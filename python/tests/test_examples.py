@@ -239,3 +239,9 @@ def test_expert_parallel_scale(capsys):
     said = torchrun(2, "expert_parallel_scale.py", *sizes, "--skew", "1", "--repeat", "2")
     sent = re.findall(r"sent (\d+) B, computed (\d+) B", said)
     assert len(sent) == 2 and all(measured == computed for measured, computed in sent)
+
+
+def test_qwen3_moe(capsys):
+    assert load("qwen3_moe").main(["--small"]) < 0.02
+    said = capsys.readouterr().out
+    assert said.count(" tokens/s with grouped_mm, ") == 2

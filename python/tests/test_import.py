@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import textwrap
 
 import pytest
@@ -107,3 +108,20 @@ def test_files_that_import_torch_are_named_for_it():
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             assert not [n for n in names if n.startswith(("torch", "turnout.torch", "test_torch"))], path.name
+
+
+@pytest.mark.skipif(
+    not sysconfig.get_config_var("Py_GIL_DISABLED"), reason="this Python cannot be without the GIL"
+)
+def test_without_the_gil_it_is_refused():
+    done = run("import turnout", PYTHON_GIL="0")
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == (
+        "ImportError: turnout: the GIL is off, by PYTHON_GIL=0 or -X gil=0, expected PYTHON_GIL=1 or neither"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHON_GIL"}
+    program = "import sys, turnout; print(sys._is_gil_enabled())"
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout) == (0, "True\n")
+    assert "RuntimeWarning" in done.stderr  # Python's own, that it has turned the GIL on

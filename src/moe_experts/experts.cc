@@ -109,11 +109,7 @@ class Plan {
   template <class Body>
   void for_each(Context& context, std::int64_t count, const Body& body) const {
     parallel_for(
-        context, count, threads_ == 1 ? std::max<std::int64_t>(count, 1) : 1,
-        [&](std::int64_t first, std::int64_t end, int number) {
-          const Worker own = worker(number);
-          for (std::int64_t i = first; i < end; ++i) body(i, own);
-        },
+        context, count, 1, [&](std::int64_t i, std::int64_t, int number) { body(i, worker(number)); },
         threads_);
   }
 

@@ -84,7 +84,7 @@ void multiply_groups(Context& context, Call& call, const ConstTensor& input, con
   const std::int64_t size = size_of(out.dtype);
   auto* to = static_cast<std::byte*>(out.data);
   parallel_for(
-      context, blocks.count(), threads == 1 ? std::max<std::int64_t>(blocks.count(), 1) : 1,
+      context, blocks.count(), 1,
       [&](std::int64_t first, std::int64_t end, int number) {
         std::byte* own = memory + static_cast<std::size_t>(number) * worker;
         auto* sum = reinterpret_cast<Lane*>(own);
@@ -138,8 +138,9 @@ void add_products(Context& context, Call& call, const ConstTensor& input, const 
   auto* begins = scratch.take<std::int64_t>(groups + 1);
   read_offs(offs, rows, begins);
   auto* memory = scratch.take<std::byte>(0);
+  const Stop stop;
   parallel_for(
-      context, groups * blocks, threads == 1 ? std::max<std::int64_t>(groups * blocks, 1) : 1,
+      context, groups * blocks, 1,
       [&](std::int64_t first, std::int64_t end, int number) {
         std::byte* own = memory + static_cast<std::size_t>(number) * worker;
         auto* sum = reinterpret_cast<Lane*>(own);
@@ -153,6 +154,7 @@ void add_products(Context& context, Call& call, const ConstTensor& input, const 
           std::fill_n(sum, count * stride, Lane{0});
           std::fill_n(bias_sum, columns, Lane{0});
           for (std::int64_t row = begins[g]; row < begins[g + 1]; row += kRowBlock) {
+            if (stop.is_asked()) return;
             const std::int64_t n = std::min(kRowBlock, begins[g + 1] - row);
             inputs.read(row, n, from, wide_input);
             grads.read(row, n, with, wide_grad);

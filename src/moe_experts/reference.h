@@ -30,6 +30,26 @@ std::vector<double> grouped_mm(const std::vector<double>& input, std::int64_t ro
   return out;
 }
 
+// The gradient of weight, then that of bias, in one vector.
+inline std::vector<double> grouped_mm_backward_weight(const std::vector<double>& input,
+                                                      const std::vector<double>& out_grad,
+                                                      const std::vector<std::int64_t>& offs,
+                                                      std::int64_t depth, std::int64_t columns) {
+  const auto groups = static_cast<std::int64_t>(offs.size());
+  std::vector<double> grads(static_cast<std::size_t>(groups * (depth + 1) * columns), 0.0);
+  std::int64_t s = 0;
+  for (std::int64_t g = 0; g < groups; ++g)
+    for (; s < offs[static_cast<std::size_t>(g)]; ++s)
+      for (std::int64_t c = 0; c < columns; ++c) {
+        const double y = out_grad[static_cast<std::size_t>(s * columns + c)];
+        for (std::int64_t d = 0; d < depth; ++d)
+          grads[static_cast<std::size_t>((g * depth + d) * columns + c)] +=
+              input[static_cast<std::size_t>(s * depth + d)] * y;
+        grads[static_cast<std::size_t>((groups * depth + g) * columns + c)] += y;
+      }
+  return grads;
+}
+
 inline double activated(ExpertActivation activation, double x, double alpha) {
   switch (activation) {
     case ExpertActivation::silu:

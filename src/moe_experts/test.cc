@@ -195,17 +195,10 @@ TYPED_TEST(GroupedMmOf, GradientEqualsTheDefinition) {
   for (const auto& [depth, columns] : std::vector<std::pair<std::int64_t, std::int64_t>>{{3, 2}, {70, 40}}) {
     const auto input = values<TypeParam>(random, rows * depth),
                grad = values<TypeParam>(random, rows * columns);
-    std::vector<double> expected(static_cast<std::size_t>(groups * depth * columns)),
-        of_bias(static_cast<std::size_t>(groups * columns));
-    for (std::int64_t g = 0, s = 0; g < groups; ++g)
-      for (; s < offs[static_cast<std::size_t>(g)]; ++s)
-        for (std::int64_t c = 0; c < columns; ++c) {
-          const double y = number(grad[static_cast<std::size_t>(s * columns + c)]);
-          of_bias[static_cast<std::size_t>(g * columns + c)] += y;
-          for (std::int64_t d = 0; d < depth; ++d)
-            expected[static_cast<std::size_t>((g * depth + d) * columns + c)] +=
-                number(input[static_cast<std::size_t>(s * depth + d)]) * y;
-        }
+    const auto grads =
+        reference::grouped_mm_backward_weight(numbers(input), numbers(grad), offs, depth, columns);
+    const auto of_weight = grads.begin() + groups * depth * columns;
+    const std::vector<double> expected(grads.begin(), of_weight), of_bias(of_weight, grads.end());
     for (Isa isa : supported_isas())
       for (int threads : {1, 3}) {
         Context context({.threads = threads, .isa = isa});

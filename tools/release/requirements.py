@@ -33,19 +33,23 @@ def requirements(group: str) -> list[str]:
 
 
 def unpinned(group: str, file: Path) -> list[str]:
-    """Requirements of the group that the file does not pin, or pins to a version they do not allow."""
-    from packaging.requirements import Requirement
-    from packaging.utils import canonicalize_name
+    """Requirements of the group that the file does not pin, or pins to an earlier version."""
 
-    pins = dict(re.findall(r"^([A-Za-z0-9_.-]+)==([^ \\]+)", file.read_text(), re.MULTILINE))
-    pins = {canonicalize_name(name): version for name, version in pins.items()}
-    wanted = [Requirement(name) for name in requirements(group)]
+    def canonical(name: str) -> str:
+        return re.sub(r"[-_.]+", "-", name).lower()
 
-    def pinned(requirement: Requirement) -> bool:
-        version = pins.get(canonicalize_name(requirement.name))
-        return version is not None and version in requirement.specifier
+    def numbers(version: str) -> list[int]:
+        return [int(number) for number in re.findall(r"\d+", version)]
 
-    return [str(requirement) for requirement in wanted if not pinned(requirement)]
+    pins = re.findall(r"^([A-Za-z0-9_.-]+)==([^ \\]+)", file.read_text(), re.MULTILINE)
+    versions = {canonical(name): numbers(version) for name, version in pins}
+    missing = []
+    for requirement in requirements(group):
+        name, _, least = requirement.partition(">=")
+        version = versions.get(canonical(name))
+        if version is None or numbers(least) > version:
+            missing.append(requirement)
+    return missing
 
 
 def main() -> int:

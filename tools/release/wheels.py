@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from emulated import command_with
-from pythons import ROOT, StepError, interpreters, run
+from pythons import ROOT, StepError, cpu_minutes, interpreters, run
 from zig import GLIBC, write_compilers
 
 VERSIONS = ["3.10", "3.11", "3.12"]
@@ -208,7 +208,7 @@ def main() -> int:
             rows.append(f"{wheel.name}: the source distribution gives the same bytes")
         except StepError as step:
             failed.append(str(step))
-    print("\n".join(["", *rows, *failed]))
+    print("\n".join(["", *rows, *failed, f"{cpu_minutes():.0f} CPU minutes"]))
     return 1 if failed else 0
 
 
