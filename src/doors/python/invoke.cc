@@ -57,7 +57,7 @@ Tensor tensor_of(nb::handle object, std::vector<ImportedArray>& keep) {
 
 }  // namespace
 
-void invoke(const char* op, nb::list arguments, nb::list scalars) {
+void invoke(const char* op, const nb::list& arguments, const nb::list& scalars) {
   const Operator& called = operator_named(op);
   const Signature& signature = *called.signature;
   if (static_cast<int>(arguments.size()) != signature.arguments.count ||

@@ -9,6 +9,6 @@ namespace turnout::doors {
 // tuple (array, dtype, shape, strides). The dtype is a name of Turnout's, because NumPy does not have all of
 // them. The array is memory that begins with the first element, or None for a null pointer; the strides, in
 // elements, are None for row-major order. A scalar is an integer, a vector a list of integers.
-void invoke(const char* op, nanobind::list arguments, nanobind::list scalars);
+void invoke(const char* op, const nanobind::list& arguments, const nanobind::list& scalars);
 
 }  // namespace turnout::doors
