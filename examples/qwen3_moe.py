@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from transformers import AutoModelForCausalLM, Qwen3MoeConfig
@@ -32,14 +32,19 @@ def model_of(small: bool) -> torch.nn.Module:
     return AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16).eval()
 
 
-def seconds_of(model: torch.nn.Module, function: Callable[[], object], rounds: int) -> dict[str, float]:
+def seconds_of(
+    model: torch.nn.Module,
+    function: Callable[[torch.nn.Module], object],
+    rounds: int,
+    names: Sequence[str] = IMPLEMENTATIONS,
+) -> dict[str, float]:
     """The median of each implementation, taken in turn."""
-    times: dict[str, list[float]] = {name: [] for name in IMPLEMENTATIONS}
+    times: dict[str, list[float]] = {name: [] for name in names}
     for _ in range(rounds + 1):
-        for name in IMPLEMENTATIONS:
+        for name in names:
             model.set_experts_implementation(name)
             start = time.perf_counter()
-            function()
+            function(model)
             times[name].append(time.perf_counter() - start)
     return {name: statistics.median(taken[1:]) for name, taken in times.items()}  # the first calls warm up
 
@@ -54,14 +59,14 @@ def main(arguments: list[str] | None = None) -> float:
     prompt = torch.randint(0, 1000, (1, 16 if small else 256))
     new = 4 if small else 16
 
-    def decode() -> torch.Tensor:
+    def decode(model: torch.nn.Module) -> torch.Tensor:
         return model.generate(
             prompt[:, :8], max_new_tokens=new, min_new_tokens=new, do_sample=False, pad_token_id=0
         )
 
     with torch.inference_mode():
         for what, tokens, function in (
-            (f"prompt of {prompt.shape[1]} tokens", prompt.shape[1], lambda: model(prompt)),
+            (f"prompt of {prompt.shape[1]} tokens", prompt.shape[1], lambda model: model(prompt)),
             (f"{new} tokens, one after the other", new, decode),
         ):
             times = seconds_of(model, function, 1 if small else 5)
@@ -72,6 +77,11 @@ def main(arguments: list[str] | None = None) -> float:
         for name in IMPLEMENTATIONS:
             model.set_experts_implementation(name)
             logits.append(model(prompt).logits.float())
+        for bits in (8, 4):
+            rounded = model_of(small)
+            turnout.compat.transformers.quantize(rounded, bits=bits)
+            times = seconds_of(rounded, decode, 1 if small else 5, ["turnout"])
+            print(f"{bits} bits: {new / times['turnout']:.1f} tokens/s, one after the other")
     difference = ((logits[0] - logits[1]).norm() / logits[0].norm()).item()
     print(f"relative difference of the logits, in bfloat16: {difference:.1e}")
     return difference

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from harness import Comparison, Summary, compare, from_cpp, median
 from moe_experts import torch_peer, turnout_entries
-from moe_experts.shapes import DTYPES, TOKENS, Block, Weights
+from moe_experts.shapes import DECODING, DTYPES, TOKENS, Block, Weights
 
 import turnout
 
@@ -32,6 +32,8 @@ def side_by_side(block: Block, seconds: float, summary: Summary) -> Comparison:
         torch_peer.grouped(block),
         torch_peer.loop(block),
     ]
+    if dtype == "bf16" and tokens <= DECODING:
+        entries += [turnout_entries.quantized(block, bits) for bits in (8, 4)]
     made = compare(
         title,
         entries,
@@ -45,4 +47,7 @@ def side_by_side(block: Block, seconds: float, summary: Summary) -> Comparison:
     fastest = min(row.median_us for row in made.rows if row.name.startswith("torch"))
     summary.add(title, "fastest of torch / turnout", fastest / own)
     summary.add(title, "turnout / reading", own / median(made, "reading"))
+    for row in made.rows:
+        if "quantized" in row.name:
+            summary.add(title, f"{row.name.split(', ')[1]} / {dtype}", row.median_us / own)
     return made

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import functools
+
 import torch
+
+import turnout.torch
 
 # A block of Qwen3-30B-A3B, with half of its experts so that it fits a small machine in float32.
 HIDDEN, INNER, EXPERTS, CHOICES = 2048, 768, 64, 8
 TOKENS = (1, 4, 16, 64, 512)
+DECODING = 16  # tokens, at most: bound by reading weights
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16}
 
 
@@ -22,6 +27,10 @@ class Weights:
 
         self.dtype = dtype
         self.w13, self.w2 = values(2 * INNER, HIDDEN), values(HIDDEN, INNER)
+
+    @functools.cache  # noqa: B019  there are two of these, for the whole run
+    def quantized(self, bits: int) -> tuple[tuple[torch.Tensor, ...], tuple[torch.Tensor, ...]]:
+        return tuple(turnout.torch.quantize_experts(w, bits=bits) for w in (self.w13, self.w2))
 
 
 class Block:

@@ -19,6 +19,16 @@ def experts(block: Block) -> Entry:
     return Entry("turnout.torch.moe_experts", run, lambda: kept[0].float().numpy())
 
 
+def quantized(block: Block, bits: int) -> Entry:
+    first, second = block.weights.quantized(bits)
+    kept: list[torch.Tensor] = []
+
+    def run() -> None:
+        kept[:] = [turnout.torch.moe_experts_quantized(block.x, block.ids, block.gates, *first, *second)]
+
+    return Entry(f"turnout.torch.moe_experts_quantized, {bits} bits", run)
+
+
 def reading(block: Block) -> Entry:
     """The floor of few tokens: torch adds up the active weights as if they were float32, on all threads."""
     active = block.ids.unique()

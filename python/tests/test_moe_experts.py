@@ -108,6 +108,83 @@ def test_without_elements(rng, empty):
     assert not found.any()
 
 
+@pytest.mark.parametrize("bits", [8, 4])
+@pytest.mark.parametrize("dtypes", [(np.float32, np.float32), (BF16, BF16), (np.float16, np.float32)])
+@pytest.mark.parametrize("layout", ["plain", "interleaved", "not gated"])
+@pytest.mark.parametrize("tokens", [1, 30])
+def test_quantized(rng, bits, dtypes, layout, tokens):
+    gated = layout != "not gated"
+    arguments, biases = block(rng, tokens=tokens, hidden=96, inner=64, dtype=dtypes[0], gated=gated)
+    options = {"gated": gated, "interleaved": layout == "interleaved"}
+    quantized = [turnout.quantize_experts(w.astype(np.float32), bits=bits) for w in arguments[3:]]
+    call = *arguments[:3], *(a for values, scale in quantized for a in (values, scale.astype(dtypes[1])))
+    for with_biases in ({}, biases):
+        found = turnout.moe_experts_quantized(*call, **with_biases, **options)
+        assert found.dtype == dtypes[0]
+        assert_close(found, check.moe_experts_quantized(*call, **with_biases, **options))
+    whole = check.moe_experts(*arguments, **options)
+    assert np.abs(check.moe_experts_quantized(*call, **options) - whole).max() <= (
+        {8: 0.05, 4: 0.4}[bits] * np.abs(whole).max()
+    )
+
+
+def test_quantize_experts(rng):
+    weight = rng.standard_normal((2, 3, 64)).astype(np.float32)
+    weight[1, 2] = 0
+    weight[0, 0, 0], weight[0, 0, 40] = -9, 9
+    for bits, half in ((8, 0.5), (4, 1.0)):  # with 4 bits the largest magnitude may be 8, and its opposite 7
+        values, scale = turnout.quantize_experts(weight, bits=bits)
+        error = np.abs(check.dequantized(values, scale) - weight).reshape(*scale.shape, -1)
+        assert (error <= half * np.abs(scale)[..., None] * 1.0001).all()
+        assert not check.dequantized(values, scale)[1, 2].any()
+    with pytest.raises(ValueError, match=r"weight.shape\[2\] is 33, expected a multiple of 32 for 4 bits"):
+        turnout.quantize_experts(np.ones((1, 1, 33), np.float32), bits=4)
+    with pytest.raises(ValueError, match="bits is 3, expected 8 or 4"):
+        turnout.quantize_experts(weight, bits=3)
+    with pytest.raises(ValueError, match="weight has 2 dimensions, expected 3"):
+        turnout.quantize_experts(weight[0])
+    for bits in (8, 4):
+        for wrong in (np.nan, np.inf):
+            weight[1, 0, 5] = wrong
+            with pytest.raises(ValueError, match=r"weight\[1\] has a value that is not finite"):
+                turnout.quantize_experts(weight, bits=bits)
+
+
+@pytest.mark.parametrize(
+    ("bits", "changes", "sentence"),
+    [
+        (8, {"w13": np.ones((3, 64, 31), np.int8)}, r"w13.shape\[2\] is 31, expected 32 with hidden = 32"),
+        (
+            4,
+            {"w13": np.ones((3, 64, 32), np.uint8)},
+            r"w13.shape\[2\] is 32, expected 16 bytes of 2 elements with hidden = 32",
+        ),
+        (
+            4,
+            {"w2_scale": np.ones((3, 32, 2), np.float32)},
+            r"w2_scale.shape\[2\] is 2, expected 1, one for 32 elements",
+        ),
+        (
+            8,
+            {"w13_scale": np.ones((3, 64, 2), np.float32)},
+            r"w13_scale.shape\[2\] is 2, expected 1, one for a row",
+        ),
+        (8, {"gated": False}, r"w13.shape\[1\] is 64, expected inner with inner = 32"),
+        (8, {"w2": np.ones((3, 32, 32), np.uint8)}, "w2 has dtype u8, expected that of w13, i8"),
+        (8, {"limit": 0.0}, "limit is not positive"),
+    ],
+)
+def test_refusals_of_quantized(rng, bits, changes, sentence):
+    arguments, _ = block(rng, hidden=32, inner=32)
+    names = ["hidden_states", "topk_ids", "topk_weights", "w13", "w13_scale", "w2", "w2_scale"]
+    weights = [a for w in arguments[3:] for a in turnout.quantize_experts(w, bits=bits)]
+    call = dict(zip(names, (*arguments[:3], *weights), strict=True))
+    out = np.full((7, 32), 7, np.float32)
+    with pytest.raises((ValueError, TypeError), match=f"^moe_experts_quantized: {sentence}"):
+        turnout.moe_experts_quantized(**{**call, **changes}, out=out)
+    assert (out == 7).all()
+
+
 @settings(max_examples=60, deadline=None)
 @given(ids=arrays(np.int64, (9, 3), elements=st.one_of(st.integers(-2, 6), st.integers(-(2**63), 2**63 - 1))))
 def test_any_ids(ids):

@@ -17,6 +17,7 @@ from transformers import (
 from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS, use_experts_implementation
 
 import turnout.compat.transformers
+from turnout import check
 
 pytestmark = pytest.mark.torch
 
@@ -227,3 +228,27 @@ def test_uninstall():
     assert "another" in ALL_EXPERTS_FUNCTIONS
     turnout.compat.transformers.uninstall("another")
     assert "another" not in ALL_EXPERTS_FUNCTIONS
+
+
+@pytest.mark.parametrize("bits", [8, 4])
+@pytest.mark.parametrize("name", ["qwen3_moe", "gpt_oss"])
+def test_quantize(name, bits):
+    """A rounded model gives what the original gives with the weights that were kept."""
+    config = copy.deepcopy(CONFIGS[name])
+    setattr(config, "intermediate_size" if name == "gpt_oss" else "moe_intermediate_size", 32)
+    torch.manual_seed(0)
+    model = AutoModelForCausalLM.from_config(config).eval()
+    original = copy.deepcopy(model)
+    assert turnout.compat.transformers.quantize(model, bits=bits) == 2
+    for rounded, block in zip(model.modules(), original.modules(), strict=True):
+        if not hasattr(block, "down_proj_scale") and not hasattr(rounded, "down_proj_scale"):
+            continue
+        for weight in ("gate_up_proj", "down_proj"):
+            values, scale = getattr(rounded, weight), getattr(rounded, f"{weight}_scale")
+            assert values.dtype == {8: torch.int8, 4: torch.uint8}[bits]
+            kept = torch.from_numpy(check.dequantized(values.numpy(), scale.numpy()).astype("float32"))
+            getattr(block, weight).data.copy_(kept.mT if block.is_transposed else kept)
+    with torch.inference_mode():
+        torch.testing.assert_close(model(IDS).logits, original(IDS).logits, rtol=1e-4, atol=1e-5)
+        assert model.generate(IDS, max_new_tokens=3, do_sample=False, pad_token_id=0).shape[1] > 10
+    assert "gate_up_proj_scale" in " ".join(model.state_dict())

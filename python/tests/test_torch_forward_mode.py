@@ -56,6 +56,26 @@ CALLS = {
             x, GROUPS[:, None], x[:, :1], W13, W2, None, None, "silu", False, True, 1.702, None
         ),
     ),
+    "moe_experts_quantized": (
+        "hidden_states",
+        (4, 3),
+        lambda x: OPS.moe_experts_quantized(
+            x,
+            GROUPS[:, None],
+            x[:, :1],
+            W13.to(torch.int8),
+            W13[..., :1],
+            W2.to(torch.int8),
+            W2[..., :1],
+            None,
+            None,
+            "silu",
+            False,
+            True,
+            1.702,
+            None,
+        ),
+    ),
     "moe_token_permute": ("tokens", (4, 3), lambda x: OPS.moe_token_permute(x, MAP)[0]),
     "sort_chunks_by_idxs": (
         "input",

@@ -5,6 +5,7 @@ import torch
 from test_moe_experts import FORMS
 
 import turnout.torch
+from turnout import check
 
 pytestmark = pytest.mark.torch
 
@@ -63,6 +64,36 @@ def test_gradients_of_the_fused_operator(activation, dtypes):
     assert [f.dtype for f in found] == [t.dtype for t in tensors if t.is_floating_point()]
 
 
+@pytest.mark.parametrize("bits", [8, 4])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_quantized(bits, dtype):
+    """The result and the gradients of the weights that the bits stand for; weights and scales have none."""
+    torch.manual_seed(0)
+    x, ids, gates = torch.randn(T, 64).to(dtype), torch.randint(-1, E + 1, (T, K)), torch.rand(T, K)
+    weights = [torch.randn(E, 64, 64) / 8, torch.randn(E, 64, 32) / 6]
+    quantized = [turnout.torch.quantize_experts(w.to(dtype), bits=bits) for w in weights]
+    exact = [torch.from_numpy(check.dequantized(v.numpy(), s.numpy())) for v, s in quantized]
+    results = []
+    for double in (False, True):
+        tokens, factors = requiring([x.double(), gates.double()] if double else [x, gates])
+        if double:
+            y = experts(tokens, ids, factors, *exact)
+        else:
+            y = turnout.torch.moe_experts_quantized(tokens, ids, factors, *quantized[0], *quantized[1])
+        y.square().sum().backward()
+        results.append((y, tokens.grad, factors.grad))
+    for found, expected in zip(*results, strict=True):
+        error = (found.double() - expected).norm() / expected.norm()
+        assert error <= (1e-5 if dtype == torch.float32 else 2e-2)
+    scale = quantized[0][1].requires_grad_()
+    y = turnout.torch.moe_experts_quantized(
+        tokens.detach().to(dtype), ids, gates, *quantized[0], *quantized[1]
+    )
+    with pytest.raises(RuntimeError, match="w13_scale and w2_scale have no gradient"):
+        y.sum().backward()
+    assert scale.grad is None
+
+
 def test_gates_that_depend_on_the_tokens():
     """The gradient of the tokens has two ways, and each counts once."""
     x, ids, _, w13, w2, *_ = block()
@@ -104,6 +135,11 @@ def test_opcheck(requires_grad):
     tensors = requiring(tensors) if requires_grad else tensors
     torch.library.opcheck(OPS.moe_experts, (*tensors, "silu", False, True, 1.702, None))
     x, w = torch.randn(9, 4, requires_grad=requires_grad), torch.randn(3, 4, 5, requires_grad=requires_grad)
+    first, second = (turnout.torch.quantize_experts(t) for t in tensors[3:5])
+    torch.library.opcheck(
+        OPS.moe_experts_quantized,
+        (*tensors[:3], *first, *second, *tensors[5:], "silu", False, True, 1.702, None),
+    )
     torch.library.opcheck(OPS.grouped_mm, (x, w, torch.tensor([2, 2, 8])))
     torch.library.opcheck(OPS.grouped_mm_backward_weight, (x.detach(), x.detach(), torch.tensor([2, 2, 8])))
 

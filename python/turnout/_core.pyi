@@ -191,6 +191,25 @@ def moe_experts(
     torch_team: bool,
     /,
 ) -> R: ...
+def moe_experts_quantized(
+    hidden_states: Source[R],
+    topk_ids: Array,
+    topk_weights: Array,
+    w13: Array,
+    w13_scale: Array,
+    w2: Array,
+    w2_scale: Array,
+    w13_bias: Array | None,
+    w2_bias: Array | None,
+    activation: ExpertActivation,
+    interleaved: bool,
+    gated: bool,
+    alpha: SupportsFloat,
+    limit: SupportsFloat | None,
+    out: R | None,
+    torch_team: bool,
+    /,
+) -> R: ...
 def moe_token_permute(
     tokens: Source[R],
     indices: Array,

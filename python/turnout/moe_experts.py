@@ -1,15 +1,24 @@
-"""Mixture of experts: products of groups of rows with a matrix each, and the whole expert block."""
+"""Mixture of experts: products of groups of rows, and the expert block with weights of 32 to 4 bits."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
 
 from turnout import _core
 
 if TYPE_CHECKING:
     from turnout.typing import Array, ExpertActivation, R, Source
 
-__all__ = ["grouped_mm", "grouped_mm_backward_weight", "moe_experts"]
+__all__ = [
+    "grouped_mm",
+    "grouped_mm_backward_weight",
+    "moe_experts",
+    "moe_experts_quantized",
+    "quantize_experts",
+]
 
 
 def grouped_mm(
@@ -127,3 +136,124 @@ def moe_experts(
         hidden_states, topk_ids, topk_weights, w13, w2, w13_bias, w2_bias, activation, interleaved,
         transposed, gated, alpha, limit, out, False,
     )  # fmt: skip
+
+
+def moe_experts_quantized(
+    hidden_states: Source[R],
+    topk_ids: Array,
+    topk_weights: Array,
+    w13: Array,
+    w13_scale: Array,
+    w2: Array,
+    w2_scale: Array,
+    *,
+    w13_bias: Array | None = None,
+    w2_bias: Array | None = None,
+    activation: ExpertActivation = "silu",
+    interleaved: bool = False,
+    alpha: float = 1.702,
+    limit: float | None = None,
+    gated: bool = True,
+    out: R | None = None,
+) -> R:
+    """:func:`moe_experts` with weights of 8 or 4 bits, as :func:`quantize_experts` makes them.
+
+    Few tokens are bound by reading weights, and these are a half and a quarter of float16. Tokens and
+    everything between stay as they are: only the weights are rounded.
+
+    Args:
+        hidden_states: ``[tokens, hidden]``, float32, float16 or bfloat16.
+        topk_ids: ``[tokens, choices]``, int32 or int64. An id outside of ``0 .. experts-1`` adds nothing.
+        topk_weights: ``[tokens, choices]``, of the dtype of the tokens or float32.
+        w13: int8 ``[experts, 2 * inner, hidden]``, or for 4 bits uint8 ``[experts, 2 * inner, hidden / 2]``
+            with ``hidden`` and ``inner`` multiples of 32. Contiguous, like the other arrays.
+        w13_scale: ``[experts, 2 * inner, 1]``, or for 4 bits ``[experts, 2 * inner, hidden / 32]``; float32,
+            float16 or bfloat16.
+        w2: ``[experts, hidden, inner]`` or ``[experts, hidden, inner / 2]``.
+        w2_scale: ``[experts, hidden, 1]`` or ``[experts, hidden, inner / 32]``.
+        w13_bias: ``[experts, 2 * inner]``, of the dtype of the tokens or float32.
+        w2_bias: ``[experts, hidden]``, likewise.
+        activation: see :func:`moe_experts`, like the other arguments.
+        interleaved: gate and up rows alternate.
+        alpha: of "swigluoai".
+        limit: of "swigluoai"; None: no limit.
+        gated: False: ``w13`` has ``inner`` rows, and no gate.
+        out: where to write, ``[tokens, hidden]``.
+
+    Example:
+        >>> tokens, ids = np.array([[1.0, 2.0]], np.float32), np.array([[0]])
+        >>> w13, w13_scale = turnout.quantize_experts(np.array([[[127.0, 0.0]]], np.float32))
+        >>> w2, w2_scale = turnout.quantize_experts(np.array([[[254.0], [0.0]]], np.float32))
+        >>> turnout.moe_experts_quantized(
+        ...     tokens, ids, np.ones((1, 1), np.float32), w13, w13_scale, w2, w2_scale,
+        ...     activation="relu", gated=False,
+        ... ).tolist()
+        [[32258.0, 0.0]]
+    """
+    return _core.moe_experts_quantized(
+        hidden_states, topk_ids, topk_weights, w13, w13_scale, w2, w2_scale, w13_bias, w2_bias, activation,
+        interleaved, gated, alpha, limit, out, False,
+    )  # fmt: skip
+
+
+def quantize_experts(weight: np.ndarray, *, bits: Literal[8, 4] = 8) -> tuple[np.ndarray, np.ndarray]:
+    """Rounds weights of ``[experts, rows, depth]`` to 8 or 4 bits, for :func:`moe_experts_quantized`.
+
+    8 bits: int8, one scale for a row, the largest magnitude becomes 127. 4 bits: two elements in a byte, one
+    scale for each 32 elements of a row, the element with the largest magnitude becomes -8. One expert is
+    processed after the other, so that no second copy of all weights is made.
+
+    Returns:
+        values: int8 ``[experts, rows, depth]``, or uint8 ``[experts, rows, depth / 2]``.
+        scale: float32 ``[experts, rows, 1]``, or ``[experts, rows, depth / 32]``.
+
+    Example:
+        >>> values, scale = turnout.quantize_experts(np.array([[[1.0, -2.0, 0.5]]], np.float32))
+        >>> values.ravel().tolist(), round(float(scale[0, 0, 0]) * 127, 6)
+        ([64, -127, 32], 2.0)
+    """
+    return quantize_each(weight.shape, lambda expert: weight[expert].astype(np.float32), bits)
+
+
+def quantize_each(
+    shape: tuple[int, ...], of_expert: Callable[[int], np.ndarray], bits: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """:func:`quantize_experts` of weights that a function gives, one expert after the other, in float32."""
+    if len(shape) != 3:
+        raise ValueError(
+            f"quantize_experts: weight has {len(shape)} dimensions, expected 3: [experts, rows, depth]"
+        )
+    if bits not in (8, 4):
+        raise ValueError(f"quantize_experts: bits is {bits!r}, expected 8 or 4")
+    experts, rows, depth = shape
+    if bits == 4 and depth % 32:
+        raise ValueError(
+            f"quantize_experts: weight.shape[2] is {depth}, expected a multiple of 32 for 4 bits"
+        )
+    values = np.empty((experts, rows, depth if bits == 8 else depth // 2), np.int8 if bits == 8 else np.uint8)
+    scale = np.empty((experts, rows, 1 if bits == 8 else depth // 32), np.float32)
+    for expert in range(experts):
+        values[expert], scale[expert] = (
+            _to_8_bits(of_expert(expert)) if bits == 8 else _to_4_bits(of_expert(expert))
+        )
+        if not np.isfinite(scale[expert]).all():
+            raise ValueError(f"quantize_experts: weight[{expert}] has a value that is not finite")
+    return values, scale
+
+
+def _rounded(weight: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    with np.errstate(invalid="ignore"):  # of values that are not finite, which the caller refuses
+        return np.rint(weight / np.where(scale == 0, 1, scale))
+
+
+def _to_8_bits(weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    scale = np.abs(weight).max(axis=1, keepdims=True, initial=0) / np.float32(127)
+    return np.nan_to_num(_rounded(weight, scale)), scale
+
+
+def _to_4_bits(weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    rows, depth = weight.shape
+    groups = weight.reshape(rows, depth // 32, 32)
+    scale = np.take_along_axis(groups, np.abs(groups).argmax(axis=2, keepdims=True), axis=2) / np.float32(-8)
+    bits = (np.nan_to_num(_rounded(groups, scale)).clip(-8, 7) + 8).astype(np.uint8)
+    return (bits[..., :16] | bits[..., 16:] << 4).reshape(rows, depth // 2), scale[..., 0]

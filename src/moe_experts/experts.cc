@@ -179,7 +179,7 @@ class Plan {
         up[r] = own.up + r * first_columns_;
       }
       const auto multiply = [&](std::int64_t first, float* const* to) {
-        first_.run(from, to, b.rows, w13_.block(b.group, first, b.columns, step), own.panel);
+        first_.run(from, to, b.rows, {b.group, first, b.columns, step}, own.panel);
         add_bias(bias, b.group, first, step, b.columns, b.rows, to, own.bias);
       };
       multiply(step * b.first_column, gate);
@@ -199,7 +199,7 @@ class Plan {
         from[r] = inner_ + (b.first_row + r) * shape_.inner;
         to[r] = results_ + (b.first_row + r) * shape_.hidden + b.first_column;
       }
-      second_.run(from, to, b.rows, w2_.block(b.group, b.first_column, b.columns), own.panel);
+      second_.run(from, to, b.rows, {b.group, b.first_column, b.columns}, own.panel);
       add_bias(bias, b.group, b.first_column, 1, b.columns, b.rows, to, own.bias);
     });
   }
@@ -254,6 +254,24 @@ class Plan {
   std::byte* workers_ = nullptr;
 };
 
+void check_form(const Arguments& arguments, std::int64_t activation, bool gated, bool interleaved,
+                std::int64_t w13_rows, std::int64_t inner) {
+  const bool is_oai = activation == static_cast<std::int64_t>(ExpertActivation::swigluoai);
+  if (is_oai && !gated) arguments.fail(ErrorCode::bad_param, "gated is no, expected yes with swigluoai");
+  if (interleaved && !gated)
+    arguments.fail(ErrorCode::bad_param, "interleaved is yes, expected no without a gate");
+  if (gated ? w13_rows % 2 != 0 || w13_rows / 2 != inner : w13_rows != inner)
+    arguments.fail(ErrorCode::bad_param, concat("w13.shape[1] is ", w13_rows, ", expected ",
+                                                gated ? "2 * " : "", "inner with inner = ", inner));
+}
+
+void check_numbers(const char* op, const MoeExpertsParams& params) {
+  if (!(params.limit > 0))
+    throw Error(ErrorCode::bad_param, concat(op, ": limit is not positive, expected a number above 0"));
+  if (!(params.alpha - params.alpha == 0))
+    throw Error(ErrorCode::bad_param, concat(op, ": alpha is not finite, expected a finite number"));
+}
+
 }  // namespace
 
 void check_block(const Arguments& arguments, const Positions& at) {
@@ -261,15 +279,32 @@ void check_block(const Arguments& arguments, const Positions& at) {
   if (tokens != weights && tokens != DType::f32)
     arguments.fail(ErrorCode::bad_param, concat("w13 is ", name_of(weights), ", expected ", name_of(tokens),
                                                 " as hidden_states, which are not f32"));
-  const bool gated = arguments.size(at[3]) != 0, interleaved = arguments.size(at[4]) != 0;
-  const bool is_oai = arguments.size(at[2]) == static_cast<std::int64_t>(ExpertActivation::swigluoai);
-  if (is_oai && !gated) arguments.fail(ErrorCode::bad_param, "gated is no, expected yes with swigluoai");
-  if (interleaved && !gated)
-    arguments.fail(ErrorCode::bad_param, "interleaved is yes, expected no without a gate");
-  const std::int64_t rows = arguments.size(at[5]), inner = arguments.size(at[6]);
-  if (gated ? rows % 2 != 0 || rows / 2 != inner : rows != inner)
-    arguments.fail(ErrorCode::bad_param, concat("w13.shape[1] is ", rows, ", expected ", gated ? "2 * " : "",
-                                                "inner with inner = ", inner));
+  check_form(arguments, arguments.size(at[2]), arguments.size(at[3]) != 0, arguments.size(at[4]) != 0,
+             arguments.size(at[5]), arguments.size(at[6]));
+}
+
+void check_quantized(const Arguments& arguments, const Positions& at) {
+  const bool packed = arguments.slot(at[0]).dtype == DType::u8;
+  const std::int64_t hidden = arguments.size(at[1]);
+  const auto check = [&](const char* name, std::int64_t bytes, const char* depth_name, std::int64_t depth,
+                         std::int64_t scales) {
+    if (packed && depth % kGroup != 0)
+      arguments.fail(ErrorCode::bad_param,
+                     concat(depth_name, " is ", depth, ", expected a multiple of 32 with 4-bit weights"));
+    const std::int64_t expected = packed ? depth / 2 : depth, groups = packed ? depth / kGroup : 1;
+    if (bytes != expected)
+      arguments.fail(ErrorCode::bad_param,
+                     concat(name, ".shape[2] is ", bytes, ", expected ", expected,
+                            packed ? " bytes of 2 elements with " : " with ", depth_name, " = ", depth));
+    if (scales != groups)
+      arguments.fail(ErrorCode::bad_param, concat(name, "_scale.shape[2] is ", scales, ", expected ", groups,
+                                                  packed ? ", one for 32 elements" : ", one for a row"));
+  };
+  check("w13", arguments.size(at[6]), "hidden", hidden, arguments.size(at[7]));
+  const std::int64_t bytes = arguments.size(at[8]), inner = packed ? 2 * bytes : bytes;
+  check("w2", bytes, "inner", inner, arguments.size(at[9]));
+  check_form(arguments, arguments.size(at[2]), arguments.size(at[3]) != 0, arguments.size(at[4]) != 0,
+             arguments.size(at[5]), inner);
 }
 
 void moe_experts(const Frame& frame, const ConstTensor& hidden_states, const ConstTensor& topk_ids,
@@ -279,12 +314,7 @@ void moe_experts(const Frame& frame, const ConstTensor& hidden_states, const Con
   Call call(frame, kMoeExperts,
             {hidden_states, topk_ids, topk_weights, w13, w2, slot_of(w13_bias), slot_of(w2_bias), out},
             {params.activation, params.gated, params.interleaved});
-  call.check([&] {
-    if (!(params.limit > 0))
-      throw Error(ErrorCode::bad_param, "moe_experts: limit is not positive, expected a number above 0");
-    if (!(params.alpha - params.alpha == 0))
-      throw Error(ErrorCode::bad_param, "moe_experts: alpha is not finite, expected a finite number");
-  });
+  call.check([&] { check_numbers("moe_experts", params); });
   if (call.nothing_to_do()) return;
   const Shape shape{hidden_states.shape[0], hidden_states.shape[1], topk_ids.shape[1], w13.shape[0],
                     w2.shape[2]};
@@ -299,6 +329,30 @@ void moe_experts(const Frame& frame, const ConstTensor& hidden_states, const Con
            call.scratch(plan.scratch_bytes()));
 }
 
+void moe_experts_quantized(const Frame& frame, const ConstTensor& hidden_states, const ConstTensor& topk_ids,
+                           const ConstTensor& topk_weights, const ConstTensor& w13,
+                           const ConstTensor& w13_scale, const ConstTensor& w2, const ConstTensor& w2_scale,
+                           const ConstTensor* w13_bias, const ConstTensor* w2_bias, const Tensor& out,
+                           const MoeExpertsParams& params) {
+  Call call(frame, kMoeExpertsQuantized,
+            {hidden_states, topk_ids, topk_weights, w13, w13_scale, w2, w2_scale, slot_of(w13_bias),
+             slot_of(w2_bias), out},
+            {params.activation, params.gated, params.interleaved});
+  call.check([&] { check_numbers("moe_experts_quantized", params); });
+  if (call.nothing_to_do()) return;
+  const std::int64_t inner = w13.shape[1] / (params.gated ? 2 : 1);
+  const Shape shape{hidden_states.shape[0], hidden_states.shape[1], topk_ids.shape[1], w13.shape[0], inner};
+  const auto weights = [](const ConstTensor& w, const ConstTensor& scale, std::int64_t depth) {
+    return Weights{w.data, w.dtype,    depth,      w.shape[1],  w.shape[1] * w.shape[2],
+                   1,      w.shape[2], scale.data, scale.dtype, scale.shape[2]};
+  };
+  Plan plan(shape, params, weights(w13, w13_scale, shape.hidden), weights(w2, w2_scale, inner),
+            hidden_states.dtype, frame.context.threads(), frame.context.isa());
+  call.chose(w13.dtype == DType::u8 ? "4-bit weights in place" : "8-bit weights in place", plan.threads());
+  plan.run(frame.context, hidden_states, topk_ids, topk_weights, w13_bias, w2_bias, out,
+           call.scratch(plan.scratch_bytes()));
+}
+
 }  // namespace families::moe_experts
 
 void moe_experts(Context& context, const ConstTensor& hidden_states, const ConstTensor& topk_ids,
@@ -307,6 +361,15 @@ void moe_experts(Context& context, const ConstTensor& hidden_states, const Const
                  const MoeExpertsParams& params) {
   families::moe_experts::moe_experts(context, hidden_states, topk_ids, topk_weights, w13, w2, w13_bias,
                                      w2_bias, out, params);
+}
+
+void moe_experts_quantized(Context& context, const ConstTensor& hidden_states, const ConstTensor& topk_ids,
+                           const ConstTensor& topk_weights, const ConstTensor& w13,
+                           const ConstTensor& w13_scale, const ConstTensor& w2, const ConstTensor& w2_scale,
+                           const ConstTensor* w13_bias, const ConstTensor* w2_bias, const Tensor& out,
+                           const MoeExpertsParams& params) {
+  families::moe_experts::moe_experts_quantized(context, hidden_states, topk_ids, topk_weights, w13, w13_scale,
+                                               w2, w2_scale, w13_bias, w2_bias, out, params);
 }
 
 }  // namespace turnout

@@ -61,6 +61,73 @@ void run_block(FuzzInput& in) {
   }
 }
 
+// The block with weights of 8 or 4 bits: the definition with the elements that the bytes stand for.
+void run_quantized(FuzzInput& in) {
+  const bool packed = in.flag();
+  const std::int64_t unit = packed ? 32 : 1, most = packed ? 2 : 40;
+  const reference::ExpertBlock b{in.between(0, 9), in.between(0, 3), in.between(0, 3),
+                                 unit * in.between(1, most), unit * in.between(0, most)};
+  MoeExpertsParams params;
+  params.gated = in.flag();
+  params.interleaved = params.gated && in.flag();
+  const std::int64_t up = params.gated ? 2 * b.inner : b.inner;
+  struct Weight {
+    std::vector<std::uint8_t> bytes;
+    std::vector<float> scale;
+    std::int64_t rows, width, scales;
+    double at(bool four_bits, std::int64_t row, std::int64_t k) const {
+      const std::int64_t j = four_bits ? k / 32 * 16 + k % 16 : k;
+      const int byte = bytes[static_cast<std::size_t>(row * width + j)];
+      const int q = !four_bits    ? static_cast<std::int8_t>(byte)
+                    : k % 32 < 16 ? (byte & 15) - 8
+                                  : (byte >> 4) - 8;
+      return q * double{scale[static_cast<std::size_t>(row * scales + (four_bits ? k / 32 : 0))]};
+    }
+  };
+  const auto weight = [&](std::int64_t rows, std::int64_t depth) {
+    Weight w{{}, {}, rows, packed ? depth / 2 : depth, packed ? depth / 32 : 1};
+    for (std::int64_t i = 0; i < b.experts * rows * w.width; ++i)
+      w.bytes.push_back(static_cast<std::uint8_t>(in.between(0, 255)));
+    for (std::int64_t i = 0; i < b.experts * rows * w.scales; ++i)
+      w.scale.push_back(static_cast<float>(in.between(-16, 16)) / (packed ? 64.f : 1024.f));
+    return w;
+  };
+  const auto x = values(in, b.tokens * b.hidden), gates = values(in, b.tokens * b.choices);
+  const Weight w13 = weight(up, b.hidden), w2 = weight(b.hidden, b.inner);
+  std::vector<std::int32_t> ids;
+  for (std::int64_t q = 0; q < b.tokens * b.choices; ++q)
+    ids.push_back(static_cast<std::int32_t>(in.between(-1, b.experts)));
+  const auto expected = reference::moe_experts(
+      b, std::vector<double>(x.begin(), x.end()), std::vector<std::int64_t>(ids.begin(), ids.end()),
+      std::vector<double>(gates.begin(), gates.end()),
+      [&](std::int64_t e, std::int64_t r, std::int64_t h) { return w13.at(packed, e * up + r, h); },
+      [&](std::int64_t e, std::int64_t h, std::int64_t i) { return w2.at(packed, e * b.hidden + h, i); },
+      [](std::int64_t, std::int64_t) { return 0.0; }, [](std::int64_t, std::int64_t) { return 0.0; }, params);
+  const auto bytes_of = [&](const Weight& w) {
+    ConstTensor t = view(w.bytes.data(), {b.experts, w.rows, w.width});
+    if (!packed) t.dtype = DType::i8;
+    return t;
+  };
+  const auto scale_of = [&](const Weight& w) { return view(w.scale.data(), {b.experts, w.rows, w.scales}); };
+  for (Isa isa : supported_isas()) {
+    std::vector<float> out[2];
+    for (int threads : {1, 2}) {
+      Context context({.threads = threads, .isa = isa});
+      auto& y = out[threads - 1];
+      y.assign(x.size(), -1.f);
+      moe_experts_quantized(
+          context, view(x.data(), {b.tokens, b.hidden}), view(ids.data(), {b.tokens, b.choices}),
+          view(gates.data(), {b.tokens, b.choices}), bytes_of(w13), scale_of(w13), bytes_of(w2), scale_of(w2),
+          nullptr, nullptr, view(y.data(), {b.tokens, b.hidden}), params);
+    }
+    require(out[0] == out[1]);
+    double largest = 1;
+    for (double v : expected) largest = std::max(largest, std::abs(v));
+    for (std::size_t i = 0; i < expected.size(); ++i)
+      require(std::abs(out[0][i] - expected[i]) <= 1e-4 * largest);
+  }
+}
+
 // Any offs: refused, or every row of a group is right.
 void run_groups(FuzzInput& in) {
   const std::int64_t rows = in.between(0, 30), depth = in.between(0, 30), columns = in.between(1, 30);
@@ -136,12 +203,15 @@ void run_weight_gradient(FuzzInput& in) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   turnout::test::FuzzInput in(data, size);
-  switch (in.between(0, 2)) {
+  switch (in.between(0, 3)) {
     case 0:
       turnout::test::run_block(in);
       break;
     case 1:
       turnout::test::run_groups(in);
+      break;
+    case 2:
+      turnout::test::run_quantized(in);
       break;
     default:
       turnout::test::run_weight_gradient(in);

@@ -97,7 +97,7 @@ void multiply_groups(Context& context, Call& call, const ConstTensor& input, con
           const Block b = blocks[i];
           reader.read(b.first_row, b.rows, from, widened);
           for (std::int64_t r = 0; r < b.rows; ++r) at[r] = sum + r * block_columns;
-          products.run(from, at, b.rows, weights.block(b.group, b.first_column, b.columns), panel);
+          products.run(from, at, b.rows, {b.group, b.first_column, b.columns}, panel);
           if (bias != nullptr) {
             const void* row =
                 static_cast<const std::byte*>(bias->data) + (b.group * columns + b.first_column) * size;

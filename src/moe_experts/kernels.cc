@@ -31,53 +31,104 @@ HWY_INLINE void unrolled(const F& f) {
   (std::make_integer_sequence<int, N>());
 }
 
-HWY_INLINE hn::Vec<F32> load(const float* from) { return hn::LoadU(F32(), from); }
+// How the elements of a column lie in memory. A step has kVectors vectors of elements: vector v of the step
+// at element k holds the elements from element_of(k, v) on, and is read from data + k / kPacked.
 template <class B>
-HWY_INLINE hn::Vec<F32> load(const B* from) {
-  return core::HWY_NAMESPACE::widen(from);
-}
+struct Elements {  // floats of any size
+  using Data = B;
+  static constexpr int kPacked = 1, kVectors = 1;
+  static constexpr bool kColumnScale = false, kGroupScales = false;
+  static HWY_INLINE std::int64_t element_of(std::int64_t k, int) { return k; }
+  static HWY_INLINE hn::Vec<F32> load(const B* from, int, const float*) {
+    if constexpr (std::is_same_v<B, float>) {
+      return hn::LoadU(F32(), from);
+    } else {
+      return core::HWY_NAMESPACE::widen(from);
+    }
+  }
+  static float one(const B* column, std::int64_t k) { return to_float(column[k]); }
+};
+struct Bytes {  // 8 bits; the sum is multiplied by the scale of the column
+  using Data = std::int8_t;
+  static constexpr int kPacked = 1, kVectors = 1;
+  static constexpr bool kColumnScale = true, kGroupScales = false;
+  static HWY_INLINE std::int64_t element_of(std::int64_t k, int) { return k; }
+  static HWY_INLINE hn::Vec<F32> load(const std::int8_t* from, int, const float*) {
+    const hn::Rebind<std::int32_t, F32> ints;
+    return hn::ConvertTo(F32(), hn::PromoteTo(ints, hn::LoadU(hn::Rebind<std::int8_t, F32>(), from)));
+  }
+  static float one(const std::int8_t* column, std::int64_t k) { return column[k]; }
+};
+struct Nibbles {  // 4 bits in groups, whose depth is a multiple of kGroup; the elements are multiplied
+  using Data = std::uint8_t;
+  static constexpr int kPacked = 2, kVectors = 2;
+  static constexpr bool kColumnScale = false, kGroupScales = true;
+  static_assert(kGroup / 2 % kLanes == 0);
+  static HWY_INLINE std::int64_t element_of(std::int64_t k, int v) {
+    return k / kGroup * kGroup + k % kGroup / 2 + v * (kGroup / 2);
+  }
+  static HWY_INLINE hn::Vec<F32> load(const std::uint8_t* from, int v, const float* scale) {
+    const hn::Rebind<std::int32_t, F32> ints;
+    const hn::Rebind<std::uint8_t, F32> bytes;
+    const hn::RebindToSigned<decltype(bytes)> signed_bytes;
+    // With their highest bit flipped, the 4 bits are the element in two's complement.
+    const auto flipped = hn::Xor(hn::LoadU(bytes, from), hn::Set(bytes, 0x88));
+    const auto both = hn::PromoteTo(ints, hn::BitCast(signed_bytes, flipped));
+    const auto element = v == 0 ? hn::ShiftRight<28>(hn::ShiftLeft<28>(both)) : hn::ShiftRight<4>(both);
+    return hn::Mul(hn::ConvertTo(F32(), element), hn::Set(F32(), *scale));
+  }
+  static float one(const std::uint8_t*, std::int64_t) { return 0; }  // no element is left
+};
 
 // to[r][c] (+)= the products of R rows with C columns over elements begin .. begin + length - 1.
-template <int C, int R, class B>
-HWY_INLINE void add_slice(const float* const* rows, float* const* to, const B* columns, std::int64_t stride,
+template <class E, int C, int R>
+HWY_INLINE void add_slice(const float* const* rows, float* const* to, const Columns& columns,
                           std::int64_t begin, std::int64_t length, bool fetch) {
+  using Data = typename E::Data;
   const F32 d;
   hn::Vec<F32> sum[C][R];
   const float* row[R];
-  const B* column[C];
+  const Data* column[C];
+  const float* scale[C];
   unrolled<R>([&](auto r) HWY_ATTR { row[r] = rows[r] + begin; });
   unrolled<C>([&](auto c) HWY_ATTR {
-    column[c] = columns + c * stride + begin;
+    column[c] = static_cast<const Data*>(columns.data) + c * columns.stride + begin / E::kPacked;
+    scale[c] = columns.scales + c * columns.scale_stride + (E::kGroupScales ? begin / kGroup : 0);
     unrolled<R>([&](auto r) HWY_ATTR { sum[c][r] = hn::Zero(d); });
   });
+  constexpr std::int64_t kStep = E::kVectors * kLanes;
+  constexpr std::int64_t kLine = 64 * E::kPacked / static_cast<std::int64_t>(sizeof(Data));  // of the cache
   std::int64_t k = 0;
-  for (; k + kLanes <= length; k += kLanes) {
-    hn::Vec<F32> b[C];
-    unrolled<C>([&](auto c) HWY_ATTR {
-      // The columns after these, which follow in memory. Their first elements are fetched by the last
-      // columns.
-      if (fetch) hwy::Prefetch(column[c] + C * stride + k);
-      b[c] = load(column[c] + k);
-    });
-    unrolled<R>([&](auto r) HWY_ATTR {
-      const auto a = hn::LoadU(d, row[r] + k);
-      unrolled<C>([&](auto c) HWY_ATTR { sum[c][r] = hn::MulAdd(a, b[c], sum[c][r]); });
+  for (; k + kStep <= length; k += kStep) {
+    // The columns after these, which follow in memory. Their first elements are fetched by the last columns.
+    if (fetch && k % kLine == 0)
+      unrolled<C>([&](auto c) HWY_ATTR { hwy::Prefetch(column[c] + C * columns.stride + k / E::kPacked); });
+    unrolled<E::kVectors>([&](auto v) HWY_ATTR {
+      hn::Vec<F32> b[C];
+      unrolled<C>([&](auto c) HWY_ATTR {
+        b[c] = E::load(column[c] + k / E::kPacked, v, scale[c] + (E::kGroupScales ? k / kGroup : 0));
+      });
+      unrolled<R>([&](auto r) HWY_ATTR {
+        const auto a = hn::LoadU(d, row[r] + E::element_of(k, v));
+        unrolled<C>([&](auto c) HWY_ATTR { sum[c][r] = hn::MulAdd(a, b[c], sum[c][r]); });
+      });
     });
   }
   unrolled<C>([&](auto c) HWY_ATTR {
     unrolled<R>([&](auto r) HWY_ATTR {
       float total = hn::GetLane(hn::SumOfLanes(d, sum[c][r]));
-      for (std::int64_t j = k; j < length; ++j) total += row[r][j] * to_float(column[c][j]);
+      for (std::int64_t j = k; j < length; ++j) total += row[r][j] * E::one(column[c], j);
+      if constexpr (E::kColumnScale) total *= *scale[c];
       to[r][c] = begin == 0 ? total : to[r][c] + total;
     });
   });
 }
 
-template <int C, int R, class B>
-void add_rows(const float* const* rows, float* const* to, const B* columns, std::int64_t stride,
-              std::int64_t begin, std::int64_t end, bool fetch) {
+template <class E, int C, int R>
+void add_rows(const float* const* rows, float* const* to, const Columns& columns, std::int64_t begin,
+              std::int64_t end, bool fetch) {
   for (; begin < end; begin += kSlice)
-    add_slice<C, R>(rows, to, columns, stride, begin, std::min(kSlice, end - begin), fetch);
+    add_slice<E, C, R>(rows, to, columns, begin, std::min(kSlice, end - begin), fetch);
 }
 
 template <int Most, class F>
@@ -92,48 +143,54 @@ HWY_INLINE void with_constant(std::int64_t n, const F& f) {
 }
 
 // All columns with up to kRows rows, over elements begin .. end - 1.
-template <class B>
+template <class E>
 void add_columns(const float* const* rows, float* const* to, std::int64_t count, const Columns& columns,
                  std::int64_t begin, std::int64_t end, bool fetch) {
-  const auto* data = static_cast<const B*>(columns.data);
+  const auto* data = static_cast<const typename E::Data*>(columns.data);
   float* at[kRows];
   with_constant<kRows>(count, [&](auto r) HWY_ATTR {
     for (std::int64_t c = 0; c < columns.count; c += kColumns) {
       for (int i = 0; i < r.value; ++i) at[i] = to[i] + c;
-      const B* from = data + c * columns.stride;
+      Columns from = columns;
+      from.data = data + c * columns.stride;
+      from.scales = columns.scales + c * columns.scale_stride;
       const bool is_last = c + 2 * kColumns > columns.count;  // what follows is not of this call
       with_constant<kColumns>(std::min<std::int64_t>(kColumns, columns.count - c), [&](auto n) HWY_ATTR {
-        add_rows<n.value, r.value>(rows, at, from, columns.stride, begin, end, fetch && !is_last);
+        add_rows<E, n.value, r.value>(rows, at, from, begin, end, fetch && !is_last);
       });
     }
   });
 }
 
-template <class B>
+template <class E>
 void dots(const float* const* rows, float* const* to, std::int64_t count, const Columns& columns) {
   if (columns.depth == 0) {
     for (std::int64_t r = 0; r < count; ++r) std::fill_n(to[r], columns.count, 0.0f);
     return;
   }
   // Few rows: the columns come from memory once, each from its first element to its last.
-  if (count <= kRows) return add_columns<B>(rows, to, count, columns, 0, columns.depth, true);
+  if (count <= kRows) return add_columns<E>(rows, to, count, columns, 0, columns.depth, true);
   // Many rows: slices of a tile of rows stay in the first cache while all columns pass, which are in the
   // second.
   for (std::int64_t begin = 0; begin < columns.depth; begin += kSlice) {
     const std::int64_t end = std::min(begin + kSlice, columns.depth);
     for (std::int64_t r = 0; r < count; r += kRows)
-      add_columns<B>(rows + r, to + r, std::min<std::int64_t>(kRows, count - r), columns, begin, end, false);
+      add_columns<E>(rows + r, to + r, std::min<std::int64_t>(kRows, count - r), columns, begin, end, false);
   }
 }
 
 ExpertKernels::Dots dots_of(DType weight) {
   switch (weight) {
     case DType::f16:
-      return &dots<f16>;
+      return &dots<Elements<f16>>;
     case DType::bf16:
-      return &dots<bf16>;
+      return &dots<Elements<bf16>>;
+    case DType::i8:
+      return &dots<Bytes>;
+    case DType::u8:
+      return &dots<Nibbles>;
     default:
-      return &dots<float>;
+      return &dots<Elements<float>>;
   }
 }
 

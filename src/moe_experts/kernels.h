@@ -13,9 +13,17 @@ using namespace core;
 // Columns of a weight matrix whose depth is contiguous: column c begins at data + c * stride.
 struct Columns {
   const void* data;
-  std::int64_t stride;  // in elements
+  std::int64_t stride;  // in elements of `data`
   std::int64_t count, depth;
+  // Of i8: one scale for each column. Of u8, which has two elements of 4 bits in a byte: one scale for each
+  // kGroup elements of a column. scales[c * scale_stride + k / kGroup]
+  const float* scales = nullptr;
+  std::int64_t scale_stride = 0;
 };
+
+// Elements of 4 bits that have a scale in common. Byte j of the 16 of a group has element j in its low bits
+// and element j + 16 in its high bits; an element is its bits - 8.
+inline constexpr std::int64_t kGroup = 32;
 
 struct ExpertKernels {
   // to[r][c] = rows[r][0] column[c][0] + rows[r][1] column[c][1] + .., for count rows. Elements are summed in
@@ -23,7 +31,7 @@ struct ExpertKernels {
   // the operands alone.
   using Dots = void (*)(const float* const* rows, float* const* to, std::int64_t count,
                         const Columns& columns);
-  Dots (*dots)(DType weight);
+  Dots (*dots)(DType weight);  // f32, f16, bf16, i8, u8
 
   // to[i] = activation(gate[i]) * up[i], without up if it is nullptr; `to` may be `gate`.
   using Activate = void (*)(const float* gate, const float* up, std::int64_t count, float alpha, float limit,

@@ -17,5 +17,10 @@ void moe_experts(const Frame& frame, const ConstTensor& hidden_states, const Con
                  const ConstTensor& topk_weights, const ConstTensor& w13, const ConstTensor& w2,
                  const ConstTensor* w13_bias, const ConstTensor* w2_bias, const Tensor& out,
                  const MoeExpertsParams& params);
+void moe_experts_quantized(const Frame& frame, const ConstTensor& hidden_states, const ConstTensor& topk_ids,
+                           const ConstTensor& topk_weights, const ConstTensor& w13,
+                           const ConstTensor& w13_scale, const ConstTensor& w2, const ConstTensor& w2_scale,
+                           const ConstTensor* w13_bias, const ConstTensor* w2_bias, const Tensor& out,
+                           const MoeExpertsParams& params);
 
 }  // namespace turnout::families::moe_experts

@@ -13,20 +13,23 @@
 
 namespace turnout::families::moe_experts {
 
-// A weight of [groups, depth, columns] with strides in elements.
+// A weight of [groups, depth, columns] with strides in elements. Quantized ones have scales as well,
+// [groups, columns, scale_count]; two elements of 4 bits are one of u8.
 struct Weights {
   const void* data;
   DType dtype;
   std::int64_t depth, columns;
   std::int64_t group_stride, depth_stride, column_stride;
+  const void* scales = nullptr;
+  DType scale_dtype = DType::f32;
+  std::int64_t scale_count = 0;
 
-  // `count` columns of a group, from `first` on, every `step`-th.
-  matrix::Source block(std::int64_t group, std::int64_t first, std::int64_t count,
-                       std::int64_t step = 1) const {
-    const auto* at =
-        static_cast<const std::byte*>(data) + (group * group_stride + first * column_stride) * size_of(dtype);
-    return {at, dtype, depth, count, depth_stride, step * column_stride};
-  }
+  std::int64_t column_bytes() const { return (dtype == DType::u8 ? depth / 2 : depth) * size_of(dtype); }
+};
+
+// `count` columns of a group, from `first` on, every `step`-th.
+struct ColumnBlock {
+  std::int64_t group, first, count, step = 1;
 };
 
 // Bytes of weights in a block: they stay in the second cache while rows pass.
@@ -43,7 +46,7 @@ class Products {
         matrix_(matrix::kernels<Lane>(isa)),
         dots_(expert_kernels(isa).dots(weights.dtype)),
         in_place_(std::is_same_v<Lane, float> && weights.depth_stride == 1) {
-    const std::int64_t bytes = std::max<std::int64_t>(weights.depth * size_of(weights.dtype), 1);
+    const std::int64_t bytes = std::max<std::int64_t>(weights.column_bytes(), 1);
     block_columns_ = std::clamp<std::int64_t>(kBlockBytes / bytes / kLeastColumns * kLeastColumns,
                                               kLeastColumns, std::max(weights.columns, kLeastColumns));
   }
@@ -52,21 +55,40 @@ class Products {
   std::int64_t block_columns() const { return block_columns_; }
   // Memory of a worker for run().
   std::int64_t panel_size() const {
-    return in_place_ ? 0 : matrix_.packed_size(weights_.depth, block_columns_);
+    return in_place_ ? block_columns_ * weights_.scale_count
+                     : matrix_.packed_size(weights_.depth, block_columns_);
   }
 
   // to[r][c] = rows[r] times the columns of the block.
-  void run(const Lane* const* rows, Lane* const* to, std::int64_t count, const matrix::Source& block,
+  void run(const Lane* const* rows, Lane* const* to, std::int64_t count, const ColumnBlock& block,
            Lane* panel) const {
+    const auto* data = static_cast<const std::byte*>(weights_.data) +
+                       (block.group * weights_.group_stride + block.first * weights_.column_stride) *
+                           size_of(weights_.dtype);
+    const std::int64_t stride = block.step * weights_.column_stride;
     if constexpr (std::is_same_v<Lane, float>) {
-      if (in_place_)
-        return dots_(rows, to, count, {block.data, block.column_stride, block.columns, block.depth});
+      if (in_place_) {
+        read_scales(block, panel);
+        return dots_(rows, to, count,
+                     {data, stride, block.count, weights_.depth, panel, weights_.scale_count});
+      }
     }
-    matrix_.pack(block, panel);
-    matrix_.multiply(rows, to, count, panel, block.depth, block.columns, matrix::Write::store);
+    matrix_.pack({data, weights_.dtype, weights_.depth, block.count, weights_.depth_stride, stride}, panel);
+    matrix_.multiply(rows, to, count, panel, weights_.depth, block.count, matrix::Write::store);
   }
 
  private:
+  void read_scales(const ColumnBlock& block, float* to) const {
+    const std::int64_t each = weights_.scale_count;
+    if (each == 0) return;
+    const auto* from = static_cast<const std::byte*>(weights_.scales);
+    for (std::int64_t c = 0; c < block.count; ++c) {
+      const std::int64_t column = block.group * weights_.columns + block.first + c * block.step;
+      const void* row = from + column * each * size_of(weights_.scale_dtype);
+      matrix_.widen(&row, weights_.scale_dtype, 1, each, to + c * each, each);
+    }
+  }
+
   const Weights& weights_;
   const matrix::Kernels<Lane>& matrix_;
   ExpertKernels::Dots dots_;

@@ -16,6 +16,7 @@ constexpr PythonFunction kGrouped{"grouped_mm", kGroupedMm};
 constexpr PythonFunction kGroupedBackward{
     "grouped_mm_backward_weight", kGroupedMmBackwardWeight, "", {flag("with_bias")}};
 constexpr PythonFunction kExperts{"moe_experts", kMoeExperts};
+constexpr PythonFunction kQuantized{"moe_experts_quantized", kMoeExpertsQuantized};
 
 const ConstTensor* pointer(const std::optional<ConstTensor>& optional) {
   return optional ? &*optional : nullptr;
@@ -60,6 +61,17 @@ nb::object grouped_backward(nb::handle input, nb::handle out_grad, nb::handle of
   return call.result();
 }
 
+MoeExpertsParams params_of(PythonCall& call, nb::handle activation, nb::handle interleaved, nb::handle gated,
+                           nb::handle alpha, nb::handle limit) {
+  MoeExpertsParams params;
+  params.activation = call.named_choice<ExpertActivation>(activation);
+  params.gated = call.flag(gated, "gated");
+  params.interleaved = call.flag(interleaved, "interleaved");
+  params.alpha = call.number(alpha, "alpha");
+  if (!limit.is_none()) params.limit = call.number(limit, "limit");
+  return params;
+}
+
 nb::object experts(nb::handle hidden_states, nb::handle topk_ids, nb::handle topk_weights, nb::handle w13,
                    nb::handle w2, nb::handle w13_bias, nb::handle w2_bias, nb::handle activation,
                    nb::handle interleaved, nb::handle transposed, nb::handle gated, nb::handle alpha,
@@ -72,12 +84,7 @@ nb::object experts(nb::handle hidden_states, nb::handle topk_ids, nb::handle top
                     second = swap ? swapped(given_second) : given_second;
   const std::optional<ConstTensor> first_bias = call.optional_in(w13_bias),
                                    second_bias = call.optional_in(w2_bias);
-  MoeExpertsParams params;
-  params.activation = call.named_choice<ExpertActivation>(activation);
-  params.gated = call.flag(gated, "gated");
-  params.interleaved = call.flag(interleaved, "interleaved");
-  params.alpha = call.number(alpha, "alpha");
-  if (!limit.is_none()) params.limit = call.number(limit, "limit");
+  const MoeExpertsParams params = params_of(call, activation, interleaved, gated, alpha, limit);
   const Tensor y = call.out(out, {extent(x, 0), extent(x, 1)});
   call.run([&](const Frame& frame) {
     families::moe_experts::moe_experts(frame, x, ids, weights, first, second, pointer(first_bias),
@@ -86,13 +93,35 @@ nb::object experts(nb::handle hidden_states, nb::handle topk_ids, nb::handle top
   return call.result();
 }
 
+nb::object experts_quantized(nb::handle hidden_states, nb::handle topk_ids, nb::handle topk_weights,
+                             nb::handle w13, nb::handle w13_scale, nb::handle w2, nb::handle w2_scale,
+                             nb::handle w13_bias, nb::handle w2_bias, nb::handle activation,
+                             nb::handle interleaved, nb::handle gated, nb::handle alpha, nb::handle limit,
+                             nb::handle out, bool torch_team) {
+  PythonCall call(kQuantized, torch_team);
+  const ConstTensor x = call.in(hidden_states), ids = call.in(topk_ids), weights = call.in(topk_weights);
+  const ConstTensor first = call.in(w13), first_scale = call.in(w13_scale), second = call.in(w2),
+                    second_scale = call.in(w2_scale);
+  const std::optional<ConstTensor> first_bias = call.optional_in(w13_bias),
+                                   second_bias = call.optional_in(w2_bias);
+  const MoeExpertsParams params = params_of(call, activation, interleaved, gated, alpha, limit);
+  const Tensor y = call.out(out, {extent(x, 0), extent(x, 1)});
+  call.run([&](const Frame& frame) {
+    moe_experts_quantized(frame, x, ids, weights, first, first_scale, second, second_scale,
+                          pointer(first_bias), pointer(second_bias), y, params);
+  });
+  return call.result();
+}
+
 }  // namespace
 
 void bind(nb::module_& module) {
-  for (const PythonFunction* function : {&kGrouped, &kGroupedBackward, &kExperts}) list_function(*function);
+  for (const PythonFunction* function : {&kGrouped, &kGroupedBackward, &kExperts, &kQuantized})
+    list_function(*function);
   define(module, "grouped_mm", &grouped);
   define(module, "grouped_mm_backward_weight", &grouped_backward);
   define(module, "moe_experts", &experts);
+  define(module, "moe_experts_quantized", &experts_quantized);
 }
 
 }  // namespace turnout::families::moe_experts

@@ -11,6 +11,8 @@ using namespace core;
 void check_offs(const Arguments& arguments, const Positions& at);
 // w13 has one row for each inner element, or two if gated; 16-bit weights have the dtype of 16-bit tokens.
 void check_block(const Arguments& arguments, const Positions& at);
+// The same of quantized weights, and the elements that their bytes and scales stand for.
+void check_quantized(const Arguments& arguments, const Positions& at);
 
 // The standard order, but weights may have any strides.
 inline constexpr StepSpec kGroupedOrder[] = {{Check::present},
@@ -80,6 +82,30 @@ inline constexpr const Signature& kMoeExperts = signature([] {
         "w13_rows = 2 inner if gated, else inner; 16-bit weights beside 16-bit tokens have their dtype",
         &check_block, "hidden_states w13 activation gated interleaved w13_rows inner"}},
       kExpertsOrder};
+});
+
+inline constexpr const Signature& kMoeExpertsQuantized = signature([] {
+  return Draft{
+      "moe_experts_quantized",
+      "tokens hidden choices experts w13_rows w13_bytes w13_scales w2_bytes w2_scales",
+      {choice("activation", "silu gelu gelu_tanh relu swigluoai"), flag("gated"), flag("interleaved")},
+      {in("hidden_states", dtypes(DType::f32, DType::f16, DType::bf16), "tokens, hidden"),
+       in("topk_ids", kIndices, "tokens, choices"),
+       in("topk_weights", like("hidden_states", dtypes(DType::f32)), "tokens, choices"),
+       in("w13", dtypes(DType::i8, DType::u8), "experts, w13_rows, w13_bytes"),
+       in("w13_scale", dtypes(DType::f32, DType::f16, DType::bf16), "experts, w13_rows, w13_scales"),
+       in("w2", like("w13"), "experts, hidden, w2_bytes"),
+       in("w2_scale", like("w13_scale"), "experts, hidden, w2_scales"),
+       optional(in("w13_bias", like("hidden_states", dtypes(DType::f32)), "experts, w13_rows")),
+       optional(in("w2_bias", like("hidden_states", dtypes(DType::f32)), "experts, hidden")),
+       out("out", like("hidden_states"), "tokens, hidden")},
+      {at_most("tokens * choices", "2147483647")},
+      {{"block",
+        "i8: a byte for each element and one scale; u8: a byte for 2 elements and a scale for 32; w13_rows "
+        "as "
+        "for moe_experts",
+        &check_quantized,
+        "w13 hidden activation gated interleaved w13_rows w13_bytes w13_scales w2_bytes w2_scales"}}};
 });
 
 }  // namespace turnout::families::moe_experts

@@ -9,7 +9,7 @@ import numpy as np
 
 import turnout
 
-__all__ = ["grouped_mm", "grouped_mm_backward_weight", "moe_experts"]
+__all__ = ["dequantized", "grouped_mm", "grouped_mm_backward_weight", "moe_experts", "moe_experts_quantized"]
 
 
 def grouped_mm(input, weight, *, offs, bias=None):
@@ -78,6 +78,22 @@ def moe_experts(
     return out
 
 
+def dequantized(values, scale):
+    """The weights that ``turnout.quantize_experts`` made these of, as far as they were kept, in float64."""
+    scale = np.asarray(scale, np.float64)
+    if values.dtype == np.int8:
+        return values * scale
+    groups = values.reshape(*scale.shape, 16)
+    elements = np.concatenate([groups & 15, groups >> 4], axis=-1).astype(np.float64) - 8
+    return (elements * scale[..., None]).reshape(*values.shape[:2], -1)
+
+
+def moe_experts_quantized(hidden_states, topk_ids, topk_weights, w13, w13_scale, w2, w2_scale, **options):
+    """The definition of ``turnout.moe_experts_quantized``, in float64."""
+    weights = dequantized(w13, w13_scale), dequantized(w2, w2_scale)
+    return moe_experts(hidden_states, topk_ids, topk_weights, *weights, **options)
+
+
 def _check_grouped_mm(rng: np.random.Generator) -> None:
     x = rng.standard_normal((23, 17)).astype(np.float32)
     w = rng.standard_normal((4, 9, 17)).astype(np.float32).swapaxes(1, 2)
@@ -102,8 +118,19 @@ def _check_moe_experts(rng: np.random.Generator) -> None:
         np.testing.assert_allclose(found, moe_experts(x, ids, gates, w13, w2, **options), atol=1e-4)
 
 
+def _check_quantized(rng: np.random.Generator) -> None:
+    x = rng.standard_normal((3, 64)).astype(np.float32)
+    ids, gates = rng.integers(-1, 5, (3, 2)), rng.random((3, 2), dtype=np.float32)
+    for bits in (8, 4):
+        w13 = turnout.quantize_experts(rng.standard_normal((4, 64, 64)).astype(np.float32) / 8, bits=bits)
+        w2 = turnout.quantize_experts(rng.standard_normal((4, 64, 32)).astype(np.float32) / 6, bits=bits)
+        found = turnout.moe_experts_quantized(x, ids, gates, *w13, *w2)
+        np.testing.assert_allclose(found, moe_experts_quantized(x, ids, gates, *w13, *w2), atol=1e-4)
+
+
 CHECKS = {
     "grouped_mm": _check_grouped_mm,
     "grouped_mm_backward_weight": _check_grouped_mm,
     "moe_experts": _check_moe_experts,
+    "moe_experts_quantized": _check_quantized,
 }
