@@ -16,7 +16,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from turnout.torch import expert_parallel
+from turnout.torch import expert_parallel, grouped_experts
 
 KINDS, EXPERTS, CHOICES, WIDTH, INNER = 6, 8, 2, 16, 32
 BALANCE = 0.02  # weight of the loss that keeps experts equally busy
@@ -54,12 +54,15 @@ class Mixture(nn.Module):
         self.first, self.second = nn.Parameter(first[local]), nn.Parameter(second[local])
 
     def experts(self, rows: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
-        parts = rows.split(counts.tolist())
-        return torch.cat([self.expert(e, part) for e, part in enumerate(parts)])
-
-    def expert(self, e: int, rows: torch.Tensor) -> torch.Tensor:
-        inner = torch.relu(rows @ self.first[e, :-1] + self.first[e, -1])
-        return inner @ self.second[e, :-1] + self.second[e, -1]
+        return grouped_experts(
+            rows,
+            counts,
+            w13=self.first[:, :-1],
+            w2=self.second[:, :-1],
+            w13_bias=self.first[:, -1],
+            w2_bias=self.second[:, -1],
+            **{"activation": "relu", "gated": False, "transposed": True},
+        )
 
     def forward(self, points: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """The results, this process's share of the balance loss, and the tokens of each expert anywhere."""

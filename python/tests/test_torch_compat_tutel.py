@@ -11,7 +11,7 @@ import tutel_program
 from torch.nn import functional
 
 from turnout.compat import tutel
-from turnout.compat.tutel import moe, net, system
+from turnout.compat.tutel import moe, net, parts, system
 from turnout.compat.tutel.routing import gshard_loss, load_importance_loss
 
 pytestmark = pytest.mark.torch
@@ -51,6 +51,29 @@ def by_hand(layer, x, critical):
                 result = hidden @ parts.batched_fc2_w[e] + parts.batched_fc2_bias[e]
                 output[i] += gates[k][i] * result
     return output
+
+
+@pytest.mark.parametrize("activation", [None, functional.silu, functional.gelu, functional.elu])
+@pytest.mark.parametrize("biases", [True, False])
+def test_experts_in_one_call(activation, biases, monkeypatch):
+    """Without a gradient to record, 16-bit experts are one operator; its values between are float32."""
+    experts = moe.moe_layer(
+        gate_type={"type": "top"},
+        experts={**EXPERTS, "activation_fn": activation, "has_fc1_bias": biases, "has_fc2_bias": biases},
+        model_dim=8,
+    ).experts
+    for parameter in experts.parameters():
+        torch.nn.init.normal_(parameter)
+    experts, x = experts.bfloat16(), torch.randn(4, 5, 8).bfloat16()
+    plain = experts(x, None)
+    calls, real = [], parts.grouped_experts
+    monkeypatch.setattr(parts, "grouped_experts", lambda *a, **k: calls.append(1) or real(*a, **k))
+    with torch.no_grad():
+        fused = experts(x, None)
+        exact = experts.double()(x.double(), None)
+    assert len(calls) == (activation is not functional.elu)
+    errors = [((y.double() - exact).norm() / exact.norm()).item() for y in (plain, fused)]
+    assert errors[1] <= max(errors[0], 4e-3)
 
 
 @pytest.mark.parametrize("gate", ["top", "cosine_top"])

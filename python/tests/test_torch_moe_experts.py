@@ -1,5 +1,7 @@
 """Grouped products and the expert block in torch: gradients, compilers, transforms."""
 
+from functools import partial
+
 import pytest
 import torch
 from test_moe_experts import FORMS
@@ -92,6 +94,27 @@ def test_quantized(bits, dtype):
     with pytest.raises(RuntimeError, match="w13_scale and w2_scale have no gradient"):
         y.sum().backward()
     assert scale.grad is None
+
+
+def test_grouped_experts():
+    x, _, _, w13, w2, w13_bias, w2_bias = requiring(block())
+    counts = torch.tensor([4, 0, 3])
+    options = {"w13_bias": w13_bias, "w2_bias": w2_bias}
+    y = turnout.torch.grouped_experts(x, counts, w13=w13, w2=w2, **options)
+    ids = torch.tensor([0, 0, 0, 0, 2, 2, 2])[:, None]
+    torch.testing.assert_close(
+        y, turnout.torch.moe_experts(x, ids, torch.ones(7, 1).double(), w13, w2, **options)
+    )
+    found = turnout.torch.expert_parallel(
+        x, ids[:, 0], None, partial(turnout.torch.grouped_experts, w13=w13, w2=w2, **options), num_experts=3
+    )
+    torch.testing.assert_close(found, y)
+    y.sum().backward()
+    assert not w13.grad[1].any()
+    with pytest.raises(ValueError, match=r"^grouped_experts: counts add up to 6, expected 7, rows"):
+        turnout.torch.grouped_experts(x, counts - torch.tensor([1, 0, 0]), w13=w13, w2=w2)
+    with pytest.raises(ValueError, match=r"^grouped_experts: counts has the shape \[2\], expected \[3\]"):
+        turnout.torch.grouped_experts(x, counts[:2], w13=w13, w2=w2)
 
 
 def test_gates_that_depend_on_the_tokens():

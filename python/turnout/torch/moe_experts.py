@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
@@ -16,7 +16,7 @@ from turnout.torch.sentences import own_sentences
 if TYPE_CHECKING:
     from turnout.typing import ExpertActivation
 
-__all__ = ["grouped_mm", "moe_experts", "moe_experts_quantized", "quantize_experts"]
+__all__ = ["grouped_experts", "grouped_mm", "moe_experts", "moe_experts_quantized", "quantize_experts"]
 
 
 def _contiguous(tensor):
@@ -311,6 +311,35 @@ def moe_experts(
         return _experts(*tensors, *options)
     _experts(*(_without_values(t) for t in tensors), *options)  # checks shapes and options
     return _composed(*tensors, *options)
+
+
+@own_sentences()
+def grouped_experts(
+    rows: torch.Tensor, counts: torch.Tensor, *, w13: torch.Tensor, w2: torch.Tensor, **options: Any
+) -> torch.Tensor:
+    """:func:`moe_experts` of rows sorted by expert: the first ``counts[0]`` are those of expert 0, and so on.
+
+    That is what :func:`expert_parallel` calls its experts with. ``options`` are the keywords of
+    :func:`moe_experts`.
+
+    Example:
+        >>> import functools
+        >>> w13, w2 = torch.tensor([[[10.0]], [[100.0]]]), torch.ones(2, 1, 1)
+        >>> experts = functools.partial(
+        ...     turnout.torch.grouped_experts, w13=w13, w2=w2, activation="relu", gated=False
+        ... )
+        >>> tokens, chosen = torch.tensor([[1.0], [2.0], [3.0]]), torch.tensor([1, 0, 1])
+        >>> turnout.torch.expert_parallel(tokens, chosen, None, experts, num_experts=2).tolist()
+        [[100.0], [20.0], [300.0]]
+    """
+    if counts.dim() != 1 or len(counts) != len(w13):
+        raise ValueError(
+            f"grouped_experts: counts has the shape {list(counts.shape)}, expected [{len(w13)}], experts"
+        )
+    if int(counts.sum()) != len(rows):
+        raise ValueError(f"grouped_experts: counts add up to {int(counts.sum())}, expected {len(rows)}, rows")
+    ids = torch.arange(len(counts)).repeat_interleave(counts, output_size=len(rows)).unsqueeze(1)
+    return moe_experts(rows, ids, rows.new_ones(len(rows), 1), w13, w2, **options)
 
 
 @own_sentences()

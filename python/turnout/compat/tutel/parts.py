@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch.nn import functional
 
+from turnout.torch import grouped_experts
+
 # What every gate may be given; the layer reads them.
 _GATE_OPTIONS = ("capacity_factor", "gate_noise")
 
@@ -77,6 +79,10 @@ def _uniform(shape: tuple[int, int], fan: int) -> torch.Tensor:
     return torch.rand(shape, dtype=torch.float32) * (2 * limit) - limit
 
 
+# Activations of turnout.torch.moe_experts.
+_FUSED = {functional.relu: "relu", torch.relu: "relu", functional.silu: "silu", functional.gelu: "gelu"}
+
+
 class FfnExperts(torch.nn.Module):
     """Two linear maps for each expert, with an activation between them."""
 
@@ -130,9 +136,35 @@ class FfnExperts(torch.nn.Module):
             f"local_experts={self.local_experts}"
         )
 
+    def _fused(self, x: torch.Tensor) -> torch.Tensor | None:
+        """All experts in one call, which keeps the values between in float32.
+
+        None where it does not apply: with a gradient to record, where plain products keep the values between
+        instead of computing them twice; with another activation, width or dtype.
+        """
+        activation = _FUSED.get(self.activation_fn)
+        if activation is None or torch.is_grad_enabled() or self.output_dim != self.model_dim:
+            return None
+        if x.dtype not in (torch.bfloat16, torch.float16) or x.dtype != self.batched_fc1_w.dtype:
+            return None
+        counts = torch.full((x.shape[0],), x.shape[1])
+        return grouped_experts(
+            x.flatten(0, 1),
+            counts,
+            w13=self.batched_fc1_w,
+            w2=self.batched_fc2_w.mT,
+            w13_bias=self.batched_fc1_bias,
+            w2_bias=self.batched_fc2_bias,
+            activation=activation,
+            gated=False,
+        ).view(x.shape)
+
     def forward(self, x: torch.Tensor, ctx: torch.nn.Module) -> torch.Tensor:
         shape = x.shape
         x = x.flatten(2)
+        y = self._fused(x)
+        if y is not None:
+            return y.reshape(shape)
         y = torch.matmul(x, self.batched_fc1_w.mT)
         if self.batched_fc1_bias is not None:
             y = y + self.batched_fc1_bias.unsqueeze(1)
