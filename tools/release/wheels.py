@@ -100,6 +100,9 @@ def inspect(wheel: Path, machine: str, log: Path) -> None:
         defined = subprocess.check_output(["nm", "-D", "--defined-only", library], text=True).split()[2::3]
         if defined != ["PyInit__core"]:
             raise StepError(f"{wheel.name} exports {defined}, expected PyInit__core alone")
+        undefined = subprocess.check_output(["nm", "-D", "--undefined-only", library], text=True)
+        if "_Unwind_SetIP@GCC_3.0" not in undefined:
+            raise StepError(f"{wheel.name} has an unwinder of its own, expected that of libgcc_s.so.1")
         (sbom,) = Path(folder).glob("turnout-*.dist-info/sboms/turnout.cdx.json")
         names = [component["name"] for component in json.loads(sbom.read_text())["components"]]
         if not {"highway", "nanobind", "libc++"} <= set(names):
