@@ -124,21 +124,18 @@ HWY_INLINE void add_slice(const float* const* rows, float* const* to, const Colu
   });
 }
 
+// C columns with up to R rows: tiles of R rows as long as there are so many, then of fewer. A tile of each
+// number of rows would take three times as long to compile; the columns come from the first cache again.
 template <class E, int C, int R>
-void add_rows(const float* const* rows, float* const* to, const Columns& columns, std::int64_t begin,
-              std::int64_t end, bool fetch) {
-  for (; begin < end; begin += kSlice)
-    add_slice<E, C, R>(rows, to, columns, begin, std::min(kSlice, end - begin), fetch);
-}
-
-template <int Most, class F>
-HWY_INLINE void with_constant(std::int64_t n, const F& f) {
-  if constexpr (Most == 1) {
-    f(std::integral_constant<int, 1>());
-  } else if (n == Most) {
-    f(std::integral_constant<int, Most>());
-  } else {
-    with_constant<Most - 1>(n, f);
+void add_tiles(const float* const* rows, float* const* to, std::int64_t count, const Columns& columns,
+               std::int64_t begin, std::int64_t end, bool fetch) {
+  for (; count >= R; count -= R, rows += R, to += R) {
+    for (std::int64_t slice = begin; slice < end; slice += kSlice)
+      add_slice<E, C, R>(rows, to, columns, slice, std::min(kSlice, end - slice), fetch);
+    fetch = false;
+  }
+  if constexpr (R > 1) {
+    if (count > 0) add_tiles<E, C, R == 6 ? 4 : R / 2>(rows, to, count, columns, begin, end, fetch);
   }
 }
 
@@ -147,19 +144,21 @@ template <class E>
 void add_columns(const float* const* rows, float* const* to, std::int64_t count, const Columns& columns,
                  std::int64_t begin, std::int64_t end, bool fetch) {
   const auto* data = static_cast<const typename E::Data*>(columns.data);
-  float* at[kRows];
-  with_constant<kRows>(count, [&](auto r) HWY_ATTR {
-    for (std::int64_t c = 0; c < columns.count; c += kColumns) {
-      for (int i = 0; i < r.value; ++i) at[i] = to[i] + c;
-      Columns from = columns;
-      from.data = data + c * columns.stride;
-      from.scales = columns.scales + c * columns.scale_stride;
-      const bool is_last = c + 2 * kColumns > columns.count;  // what follows is not of this call
-      with_constant<kColumns>(std::min<std::int64_t>(kColumns, columns.count - c), [&](auto n) HWY_ATTR {
-        add_rows<E, n.value, r.value>(rows, at, from, begin, end, fetch && !is_last);
-      });
+  for (std::int64_t c = 0; c < columns.count;) {
+    float* at[kRows];
+    for (std::int64_t r = 0; r < count; ++r) at[r] = to[r] + c;
+    Columns from = columns;
+    from.data = data + c * columns.stride;
+    from.scales = columns.scales + c * columns.scale_stride;
+    const bool is_last = c + 2 * kColumns > columns.count;  // what follows is not of this call
+    if (c + kColumns <= columns.count) {
+      add_tiles<E, kColumns, kRows>(rows, at, count, from, begin, end, fetch && !is_last);
+      c += kColumns;
+    } else {
+      add_tiles<E, 1, kRows>(rows, at, count, from, begin, end, false);
+      ++c;
     }
-  });
+  }
 }
 
 template <class E>

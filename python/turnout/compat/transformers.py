@@ -149,6 +149,7 @@ def quantize(model: torch.nn.Module, *, bits: Literal[8, 4] = 8, name: str = "tu
         >>> config = Qwen3MoeConfig(
         ...     **{"hidden_size": 32, "moe_intermediate_size": 32, "num_experts": 4, "vocab_size": 8},
         ...     **{"num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1},
+        ...     num_experts_per_tok=2,
         ... )
         >>> model = AutoModelForCausalLM.from_config(config)
         >>> turnout.compat.transformers.quantize(model, bits=4)
