@@ -36,7 +36,6 @@ def test_ops(capsys):
 # Arguments without a row in a signature: they choose results or another form, or are not integers.
 WITHOUT_ROW = {
     "voxelize": {"max_points", "max_voxels", "return_map"},
-    "grouped_mm_backward_weight": {"with_bias"},
     "moe_experts": {"transposed", "alpha", "limit"},
 }
 

@@ -179,7 +179,10 @@ class TokenSum {
   // `rows` and the weights of `token` must not change before the last write().
   TokenSum(const GatherTask& task, const std::int64_t* rows, std::int64_t token, std::int64_t choices)
       : task_(task), rows_(rows), choices_(choices) {
-    if constexpr (kWeighted) weights_ = static_cast<const Weight*>(task.weights) + token * task.layout.token;
+    if constexpr (kWeighted) {
+      // Without choices there are no weights, and their address may be null.
+      if (choices > 0) weights_ = static_cast<const Weight*>(task.weights) + token * task.layout.token;
+    }
     const auto* routed = static_cast<const T*>(task.routed);
     for (std::int64_t k = 0; k < choices; ++k) {
       if (rows[k] < 0) continue;

@@ -82,26 +82,24 @@ def _obstacle(x: torch.Tensor, w13: torch.Tensor, w2: torch.Tensor) -> str:
 _told: set[tuple[str, str]] = set()
 
 
-def _tell(experts: torch.nn.Module, reason: str) -> None:
-    """Once for each class and reason; a compiler runs this while it traces, or not at all."""
+def _not_fused(experts: torch.nn.Module, reason: str, *arguments: torch.Tensor) -> torch.Tensor:
+    """The way of transformers. The log tells why, once for each class, but not while a compiler traces."""
     said = type(experts).__name__, reason
     if not torch.compiler.is_compiling() and said not in _told:
         _told.add(said)
         _log.info("moe_experts: %s is not fused, because %s; it runs as grouped_mm of transformers", *said)
+    return moe.grouped_mm_experts_forward(experts, *arguments)
 
 
 def _experts_forward(
     self: torch.nn.Module, hidden_states: torch.Tensor, top_k_index: torch.Tensor, top_k_weights: torch.Tensor
 ) -> torch.Tensor:
     form = _form_of(self)
-    if not isinstance(form, str):
-        w13, w2 = self.gate_up_proj if form.gated else self.up_proj, self.down_proj
-        reason = _obstacle(hidden_states, w13, w2)
-    else:
-        reason = form
-    if reason:
-        _tell(self, reason)
-        return moe.grouped_mm_experts_forward(self, hidden_states, top_k_index, top_k_weights)
+    if isinstance(form, str):
+        return _not_fused(self, form, hidden_states, top_k_index, top_k_weights)
+    w13, w2 = self.gate_up_proj if form.gated else self.up_proj, self.down_proj
+    if reason := _obstacle(hidden_states, w13, w2):
+        return _not_fused(self, reason, hidden_states, top_k_index, top_k_weights)
     biases = {}
     if self.has_bias:
         name = "gate_up_proj_bias" if form.gated else "up_proj_bias"
