@@ -14,6 +14,8 @@ MAP = torch.tensor([0, 1, 0, -1])
 GROUPS = torch.tensor([0, 1, 0, 1])
 ORDER = torch.tensor([2, 0, 3, 1])
 COUNT = torch.tensor([[4, 0], [0, 0]])
+OFFS, WEIGHT = torch.tensor([1, 4]), torch.ones(2, 3, 2)
+W13, W2 = torch.ones(2, 4, 3), torch.ones(2, 3, 2)
 SIZE, RANGE = [0.5] * 3, [-4.0] * 3 + [4.0] * 3
 
 # For each operator the argument that has the tangent, its shape, and a call.
@@ -40,6 +42,19 @@ CALLS = {
         "grad_output",
         (4, 3),
         lambda x: OPS.moe_combine_backward(x, x, MAP, MAP, x[:, 0], 2)[0],
+    ),
+    "grouped_mm": ("input", (4, 3), lambda x: OPS.grouped_mm(x, WEIGHT, OFFS)),
+    "grouped_mm_backward_weight": (
+        "input",
+        (4, 3),
+        lambda x: OPS.grouped_mm_backward_weight(x, x, OFFS)[0],
+    ),
+    "moe_experts": (
+        "hidden_states",
+        (4, 3),
+        lambda x: OPS.moe_experts(
+            x, GROUPS[:, None], x[:, :1], W13, W2, None, None, "silu", False, True, 1.702, None
+        ),
     ),
     "moe_token_permute": ("tokens", (4, 3), lambda x: OPS.moe_token_permute(x, MAP)[0]),
     "sort_chunks_by_idxs": (
