@@ -62,8 +62,8 @@ LINES = [
         ),
     ),
     Line(
-        *("sparse_conv.encoders", "forward", "turnout", "spconv"),
-        *("CenterPoint's sparse encoder, forward", "spconv 2.3.8", "new", "1, 1"),
+        *("sparse_conv.encoders", "CenterPoint's encoder, forward", "turnout", "spconv, pairs shared"),
+        *("CenterPoint's sparse encoder, forward", "spconv 2.3.8, pairs shared by name", "new", "1, 1"),
     ),
     Line(
         *(
@@ -79,7 +79,7 @@ LINES = [
         *("rnnt_loss", "rnnt_loss and its gradient", "turnout", "plain torch"),
         *(
             "`rnnt_loss` and its gradient, f32, 8 x 200 x 40 x 500",
-            "PyTorch formulas over Turnout's recursion, as k2",
+            "k2's formulas in PyTorch, over Turnout's recursion",
         ),
         *("new", "2, 2"),
     ),
@@ -137,7 +137,7 @@ def plot() -> str:
     ratios = [speedup(line) for line in LINES]
     most, left, height = math.log(max(ratios) * 1.1), 330, 34
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="820" height="{height * len(LINES) + 46}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="860" height="{height * len(LINES) + 46}" '
         f'font-family="sans-serif" font-size="13" fill="{INK}">',
         f'<text x="{left}" y="18">times as fast as the other program, logarithmic</text>',
     ]
