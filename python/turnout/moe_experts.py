@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
-
-import numpy as np
 
 from turnout import _core
 
 if TYPE_CHECKING:
-    from turnout.typing import Array, ExpertActivation, R, Source
+    from turnout.typing import Array, ExpertActivation, NumPyArray, R, Source
 
 __all__ = [
     "grouped_mm",
@@ -196,7 +193,7 @@ def moe_experts_quantized(
     )  # fmt: skip
 
 
-def quantize_experts(weight: np.ndarray, *, bits: Literal[8, 4] = 8) -> tuple[np.ndarray, np.ndarray]:
+def quantize_experts(weight: NumPyArray, *, bits: Literal[8, 4] = 8) -> tuple[NumPyArray, NumPyArray]:
     """Rounds weights of ``[experts, rows, depth]`` to 8 or 4 bits, for :func:`moe_experts_quantized`.
 
     8 bits: int8, one scale for a row, the largest magnitude becomes 127. 4 bits: two elements in a byte, one
@@ -212,48 +209,6 @@ def quantize_experts(weight: np.ndarray, *, bits: Literal[8, 4] = 8) -> tuple[np
         >>> values.ravel().tolist(), round(float(scale[0, 0, 0]) * 127, 6)
         ([64, -127, 32], 2.0)
     """
-    return quantize_each(weight.shape, lambda expert: weight[expert].astype(np.float32), bits)
+    from turnout.quantization import quantize_each  # imports NumPy, which `import turnout` does not
 
-
-def quantize_each(
-    shape: tuple[int, ...], of_expert: Callable[[int], np.ndarray], bits: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """:func:`quantize_experts` of weights that a function gives, one expert after the other, in float32."""
-    if len(shape) != 3:
-        raise ValueError(
-            f"quantize_experts: weight has {len(shape)} dimensions, expected 3: [experts, rows, depth]"
-        )
-    if bits not in (8, 4):
-        raise ValueError(f"quantize_experts: bits is {bits!r}, expected 8 or 4")
-    experts, rows, depth = shape
-    if bits == 4 and depth % 32:
-        raise ValueError(
-            f"quantize_experts: weight.shape[2] is {depth}, expected a multiple of 32 for 4 bits"
-        )
-    values = np.empty((experts, rows, depth if bits == 8 else depth // 2), np.int8 if bits == 8 else np.uint8)
-    scale = np.empty((experts, rows, 1 if bits == 8 else depth // 32), np.float32)
-    for expert in range(experts):
-        values[expert], scale[expert] = (
-            _to_8_bits(of_expert(expert)) if bits == 8 else _to_4_bits(of_expert(expert))
-        )
-        if not np.isfinite(scale[expert]).all():
-            raise ValueError(f"quantize_experts: weight[{expert}] has a value that is not finite")
-    return values, scale
-
-
-def _rounded(weight: np.ndarray, scale: np.ndarray) -> np.ndarray:
-    with np.errstate(invalid="ignore"):  # of values that are not finite, which the caller refuses
-        return np.rint(weight / np.where(scale == 0, 1, scale))
-
-
-def _to_8_bits(weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    scale = np.abs(weight).max(axis=1, keepdims=True, initial=0) / np.float32(127)
-    return np.nan_to_num(_rounded(weight, scale)), scale
-
-
-def _to_4_bits(weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    rows, depth = weight.shape
-    groups = weight.reshape(rows, depth // 32, 32)
-    scale = np.take_along_axis(groups, np.abs(groups).argmax(axis=2, keepdims=True), axis=2) / np.float32(-8)
-    bits = (np.nan_to_num(_rounded(groups, scale)).clip(-8, 7) + 8).astype(np.uint8)
-    return (bits[..., :16] | bits[..., 16:] << 4).reshape(rows, depth // 2), scale[..., 0]
+    return quantize_each(weight.shape, lambda expert: weight[expert].astype("float32"), bits)

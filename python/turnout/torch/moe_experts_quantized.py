@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 import torch
 
 from turnout import _core
-from turnout.moe_experts import quantize_each
+from turnout.quantization import quantize_each
 from turnout.torch.library import define
 from turnout.torch.moe_experts import _composed, _contiguous
 from turnout.torch.sentences import own_sentences
