@@ -60,7 +60,6 @@ def build(target: Target, source: Path, build_dir: Path, into: Path, **environme
     machine = target.machine
     environment |= {
         "SOURCE_DATE_EPOCH": EPOCH,
-        "_PYTHON_HOST_PLATFORM": tag(machine).replace(f"_{machine}", f"-{machine}"),
         "SETUPTOOLS_EXT_SUFFIX": f".cpython-{version}-{machine}-linux-gnu.so",
     }
     defines = {
@@ -71,6 +70,8 @@ def build(target: Target, source: Path, build_dir: Path, into: Path, **environme
     }
     settings = [f"cmake.define.{name}={value}" for name, value in defines.items()]
     settings += [f"build-dir={build_dir}", "install.strip=false"]
+    # The wheel's platform. As a variable of the environment it would also change how Python names its own ABI.
+    settings.append(f"env._PYTHON_HOST_PLATFORM={tag(machine)}")
     run(
         "build",
         target.log,
@@ -78,8 +79,11 @@ def build(target: Target, source: Path, build_dir: Path, into: Path, **environme
         *(f"--config-settings={setting}" for setting in settings),
         env=environment,
     )
-    (wheel,) = into.glob(f"turnout-*-cp{version}-*_{machine}.whl")
-    return wheel
+    abi = "abi3" if f"3.{version[1:]}" == VERSIONS[-1] else f"cp{version}"
+    wheels = [path.name for path in into.glob(f"turnout-*-cp{version}-*_{machine}.whl")]
+    if len(wheels) != 1 or not wheels[0].endswith(f"-cp{version}-{abi}-{tag(machine)}.whl"):
+        raise StepError(f"built {wheels}, expected a wheel cp{version}-{abi}-{tag(machine)}")
+    return into / wheels[0]
 
 
 def inspect(wheel: Path, machine: str, log: Path) -> None:
