@@ -70,7 +70,7 @@ def build(target: Target, source: Path, build_dir: Path, into: Path, **environme
     }
     settings = [f"cmake.define.{name}={value}" for name, value in defines.items()]
     settings += [f"build-dir={build_dir}", "install.strip=false"]
-    # The wheel's platform. As a variable of the environment it would also change how Python names its own ABI.
+    # The wheel's platform. As a variable of the environment it would change the name of the ABI too.
     settings.append(f"env._PYTHON_HOST_PLATFORM={tag(machine)}")
     run(
         "build",

@@ -48,5 +48,6 @@ def write_unwinder(folder: Path) -> None:
             for version, group in UNWINDER.items()
         )
     )
-    options = ["-shared", "-fPIC", "-nostdlib", "-Wl,-soname,libgcc_s.so.1", f"-Wl,--version-script={versions}"]
-    subprocess.check_call([folder / "cc", *options, source, "-o", folder / "libgcc_s.so.1"])
+    library = folder / "libgcc_s.so.1"
+    options = ["-shared", "-fPIC", "-nostdlib", f"-Wl,-soname,{library.name},--version-script={versions}"]
+    subprocess.check_call([folder / "cc", *options, source, "-o", library])
