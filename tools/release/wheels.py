@@ -50,7 +50,7 @@ class Target:
 
 
 def build(target: Target, source: Path, build_dir: Path, into: Path, **environment: str) -> Path:
-    """A wheel of that source tree; objects that do not depend on Python are shared through build_dir."""
+    """A wheel of that source tree. With ccache, what does not depend on Python is compiled once."""
     compilers = build_dir / "zig"
     write_compilers(compilers, target.machine)
     (build_dir / "CMakeCache.txt").unlink(missing_ok=True)  # has the last version's Python
@@ -62,6 +62,10 @@ def build(target: Target, source: Path, build_dir: Path, into: Path, **environme
         "SOURCE_DATE_EPOCH": EPOCH,
         "SETUPTOOLS_EXT_SUFFIX": f".cpython-{version}-{machine}-linux-gnu.so",
     }
+    if shutil.which("ccache"):
+        # The compilers are small programs, written just now. Paths stay as they are, for equal bytes.
+        environment |= {"CCACHE_COMPILERCHECK": "content", "CCACHE_BASEDIR": ""}
+        environment |= {f"CMAKE_{language}_COMPILER_LAUNCHER": "ccache" for language in ("C", "CXX")}
     defines = {
         "CMAKE_TOOLCHAIN_FILE": source / "cmake" / "zig.cmake",
         "TURNOUT_ZIG": compilers,
@@ -173,6 +177,7 @@ def build_again(target: Target, wheel: Path) -> None:
         folder = Path(name)
         source = build_sdist(wheel.parent, folder / "source", target.log)
         caches = {f"ZIG_{which}_CACHE_DIR": f"{folder}/cache" for which in ("GLOBAL", "LOCAL")}
+        caches["CCACHE_DISABLE"] = "1"
         again = build(target, source, folder / "build", folder / "wheels", **caches)
         digests = [hashlib.sha256(path.read_bytes()).hexdigest() for path in (wheel, again)]
         if digests[0] != digests[1]:
