@@ -76,17 +76,31 @@ def panels(comparisons: list[dict]) -> plt.Figure:
         panel.set_axis_off()
     for panel, one in zip(grid.flat, series, strict=False):
         points = [comparison for comparison in comparisons if comparison["series"] == one]
-        sizes = [point["sites"] for point in points]
-        for number, name in enumerate(row["name"] for row in points[0]["rows"]):
-            each = [point["rows"][number]["median_us"] * 1e3 / point["sites"] for point in points]
-            panel.plot(sizes, each, label=name, color=f"C{number}", marker="o", markersize=3)
-        panel.set(xscale="log", ylim=0)
+        shown = []
+        for number, name in enumerate(
+            dict.fromkeys(row["name"] for point in points for row in point["rows"])
+        ):
+            each = {
+                point["sites"]: row["median_us"] * 1e3 / point["sites"]
+                for point in points
+                for row in point["rows"]
+                if row["name"] == name  # some programs run at some sizes alone
+            }
+            panel.plot(
+                *zip(*each.items(), strict=True), label=name, color=f"C{number}", marker="o", markersize=3
+            )
+            shown += each.values()
+        panel.set_xscale("log")
+        if max(shown) > 30 * min(shown):
+            panel.set_yscale("log")
+        else:
+            panel.set_ylim(0)
         panel.set_title(one, loc="left", fontsize=9)
         panel.grid(alpha=0.3)
         panel.spines[["top", "right"]].set_visible(False)
     figure.supxlabel("elements: tokens, sites, cells or points", fontsize=9)
     figure.supylabel("nanoseconds per element", fontsize=9)
-    grid[0, 0].legend(fontsize=8)
+    max(grid.flat, key=lambda panel: len(panel.lines)).legend(fontsize=8)
     return figure
 
 

@@ -230,6 +230,19 @@ def test_uninstall():
     assert "another" not in ALL_EXPERTS_FUNCTIONS
 
 
+def test_pack():
+    model = model_of("gpt_oss")
+    model.set_experts_implementation("turnout")
+    with torch.inference_mode():
+        before = model(IDS).logits
+    assert turnout.compat.transformers.pack(model) == 2
+    packed = [m.gate_up_proj for m in model.modules() if hasattr(m, "gate_up_proj")]
+    assert all(weight.stride(1) == 1 for weight in packed)
+    with torch.inference_mode():
+        torch.testing.assert_close(model(IDS).logits, before, rtol=1e-4, atol=1e-5)
+    assert turnout.compat.transformers.pack(model_of("mixtral")) == 0
+
+
 @pytest.mark.parametrize("bits", [8, 4])
 @pytest.mark.parametrize("name", ["qwen3_moe", "gpt_oss"])
 def test_quantize(name, bits):

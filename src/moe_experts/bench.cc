@@ -1,8 +1,9 @@
-// The expert block from C++: tokens and threads, weights of f32 and bf16; and reading the weights alone.
+// The expert block from C++: tokens and threads, weights of f32, bf16, 8 and 4 bits.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
 #include <random>
+#include <type_traits>
 #include <vector>
 
 #include "turnout/turnout.h"
@@ -26,18 +27,34 @@ void experts(benchmark::State& state) {
     for (std::int64_t k = 0; k < kChoices; ++k)
       ids.push_back(static_cast<std::int32_t>((first + 7 * k) % kExperts));
   }
-  const std::vector<W> w13(static_cast<std::size_t>(kExperts * 2 * kInner * kHidden)),
-      w2(static_cast<std::size_t>(kExperts * kInner * kHidden));
+  constexpr bool kQuantized = sizeof(W) == 1, kPacked = std::is_same_v<W, std::uint8_t>;
+  constexpr std::int64_t kHiddenBytes = kPacked ? kHidden / 2 : kHidden,
+                         kInnerBytes = kPacked ? kInner / 2 : kInner;
+  constexpr std::int64_t kHiddenScales = kPacked ? kHidden / 32 : 1, kInnerScales = kPacked ? kInner / 32 : 1;
+  const std::vector<W> w13(static_cast<std::size_t>(kExperts * 2 * kInner * kHiddenBytes)),
+      w2(static_cast<std::size_t>(kExperts * kHidden * kInnerBytes));
+  const std::vector<float> scale13(kQuantized ? kExperts * 2 * kInner * kHiddenScales : 0),
+      scale2(kQuantized ? kExperts * kHidden * kInnerScales : 0);
   Context context({.threads = static_cast<int>(state.range(1))});
-  for (auto _ : state)
-    moe_experts(context, view(x.data(), {tokens, kHidden}), view(ids.data(), {tokens, kChoices}),
-                view(gates.data(), {tokens, kChoices}), view(w13.data(), {kExperts, 2 * kInner, kHidden}),
-                view(w2.data(), {kExperts, kHidden, kInner}), nullptr, nullptr,
-                view(out.data(), {tokens, kHidden}));
+  const ConstTensor hidden_states = view(x.data(), {tokens, kHidden}),
+                    topk_ids = view(ids.data(), {tokens, kChoices}),
+                    topk_weights = view(gates.data(), {tokens, kChoices}),
+                    first = view(w13.data(), {kExperts, 2 * kInner, kHiddenBytes}),
+                    second = view(w2.data(), {kExperts, kHidden, kInnerBytes});
+  const Tensor y = view(out.data(), {tokens, kHidden});
+  for (auto _ : state) {
+    if constexpr (kQuantized) {
+      moe_experts_quantized(context, hidden_states, topk_ids, topk_weights, first,
+                            view(scale13.data(), {kExperts, 2 * kInner, kHiddenScales}), second,
+                            view(scale2.data(), {kExperts, kHidden, kInnerScales}), nullptr, nullptr, y);
+    } else {
+      moe_experts(context, hidden_states, topk_ids, topk_weights, first, second, nullptr, nullptr, y);
+    }
+  }
   std::vector<bool> used(kExperts);
   for (const std::int32_t e : ids) used[static_cast<std::size_t>(e)] = true;
   const auto active = std::count(used.begin(), used.end(), true);
-  state.SetBytesProcessed(state.iterations() * active * 3 * kInner * kHidden *
+  state.SetBytesProcessed(state.iterations() * active * 3 * kInner * kHiddenBytes *
                           static_cast<std::int64_t>(sizeof(W)));
   state.counters["GFLOP/s"] = benchmark::Counter(
       static_cast<double>(state.iterations() * tokens * kChoices * 6 * kInner * kHidden) / 1e9,
@@ -51,5 +68,7 @@ void sizes(benchmark::internal::Benchmark* b) {
 }
 BENCHMARK(experts<float>)->Apply(sizes);
 BENCHMARK(experts<bf16>)->Apply(sizes);
+BENCHMARK(experts<std::int8_t>)->Apply(sizes);
+BENCHMARK(experts<std::uint8_t>)->Apply(sizes);  // 4 bits
 
 }  // namespace

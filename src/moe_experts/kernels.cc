@@ -32,11 +32,13 @@ HWY_INLINE void unrolled(const F& f) {
 }
 
 // How the elements of a column lie in memory. A step has kVectors vectors of elements: vector v of the step
-// at element k holds the elements from element_of(k, v) on, and is read from data + k / kPacked.
+// at element k holds the elements from element_of(k, v) on, and is read from data + k / kPacked. Few rows
+// take kFewColumns columns at a time: one column is read from memory as a stream, several have more sums to
+// add to at the same time. What is faster was measured for each.
 template <class B>
 struct Elements {  // floats of any size
   using Data = B;
-  static constexpr int kPacked = 1, kVectors = 1;
+  static constexpr int kPacked = 1, kVectors = 1, kFewColumns = sizeof(B) == 2 ? 1 : kColumns;
   static constexpr bool kColumnScale = false, kGroupScales = false;
   static HWY_INLINE std::int64_t element_of(std::int64_t k, int) { return k; }
   static HWY_INLINE hn::Vec<F32> load(const B* from, int, const float*) {
@@ -50,7 +52,7 @@ struct Elements {  // floats of any size
 };
 struct Bytes {  // 8 bits; the sum is multiplied by the scale of the column
   using Data = std::int8_t;
-  static constexpr int kPacked = 1, kVectors = 1;
+  static constexpr int kPacked = 1, kVectors = 1, kFewColumns = kLanes == 16 ? 1 : kColumns;
   static constexpr bool kColumnScale = true, kGroupScales = false;
   static HWY_INLINE std::int64_t element_of(std::int64_t k, int) { return k; }
   static HWY_INLINE hn::Vec<F32> load(const std::int8_t* from, int, const float*) {
@@ -61,7 +63,7 @@ struct Bytes {  // 8 bits; the sum is multiplied by the scale of the column
 };
 struct Nibbles {  // 4 bits in groups, whose depth is a multiple of kGroup; the elements are multiplied
   using Data = std::uint8_t;
-  static constexpr int kPacked = 2, kVectors = 2;
+  static constexpr int kPacked = 2, kVectors = 2, kFewColumns = kColumns;
   static constexpr bool kColumnScale = false, kGroupScales = true;
   static_assert(kGroup / 2 % kLanes == 0);
   static HWY_INLINE std::int64_t element_of(std::int64_t k, int v) {
@@ -124,42 +126,41 @@ HWY_INLINE void add_slice(const float* const* rows, float* const* to, const Colu
   });
 }
 
+// C columns with up to R rows: tiles of R rows as long as there are so many, then of fewer. A tile of each
+// number of rows would take three times as long to compile; the columns come from the first cache again.
 template <class E, int C, int R>
-void add_rows(const float* const* rows, float* const* to, const Columns& columns, std::int64_t begin,
-              std::int64_t end, bool fetch) {
-  for (; begin < end; begin += kSlice)
-    add_slice<E, C, R>(rows, to, columns, begin, std::min(kSlice, end - begin), fetch);
-}
-
-template <int Most, class F>
-HWY_INLINE void with_constant(std::int64_t n, const F& f) {
-  if constexpr (Most == 1) {
-    f(std::integral_constant<int, 1>());
-  } else if (n == Most) {
-    f(std::integral_constant<int, Most>());
-  } else {
-    with_constant<Most - 1>(n, f);
+void add_tiles(const float* const* rows, float* const* to, std::int64_t count, const Columns& columns,
+               std::int64_t begin, std::int64_t end, bool fetch) {
+  for (; count >= R; count -= R, rows += R, to += R) {
+    for (std::int64_t slice = begin; slice < end; slice += kSlice)
+      add_slice<E, C, R>(rows, to, columns, slice, std::min(kSlice, end - slice), fetch);
+    fetch = false;
+  }
+  if constexpr (R > 1) {
+    if (count > 0) add_tiles<E, C, R == 6 ? 4 : R / 2>(rows, to, count, columns, begin, end, fetch);
   }
 }
 
 // All columns with up to kRows rows, over elements begin .. end - 1.
-template <class E>
+template <class E, int C>
 void add_columns(const float* const* rows, float* const* to, std::int64_t count, const Columns& columns,
                  std::int64_t begin, std::int64_t end, bool fetch) {
   const auto* data = static_cast<const typename E::Data*>(columns.data);
-  float* at[kRows];
-  with_constant<kRows>(count, [&](auto r) HWY_ATTR {
-    for (std::int64_t c = 0; c < columns.count; c += kColumns) {
-      for (int i = 0; i < r.value; ++i) at[i] = to[i] + c;
-      Columns from = columns;
-      from.data = data + c * columns.stride;
-      from.scales = columns.scales + c * columns.scale_stride;
-      const bool is_last = c + 2 * kColumns > columns.count;  // what follows is not of this call
-      with_constant<kColumns>(std::min<std::int64_t>(kColumns, columns.count - c), [&](auto n) HWY_ATTR {
-        add_rows<E, n.value, r.value>(rows, at, from, begin, end, fetch && !is_last);
-      });
+  for (std::int64_t c = 0; c < columns.count;) {
+    float* at[kRows];
+    for (std::int64_t r = 0; r < count; ++r) at[r] = to[r] + c;
+    Columns from = columns;
+    from.data = data + c * columns.stride;
+    from.scales = columns.scales + c * columns.scale_stride;
+    const bool is_last = c + 2 * C > columns.count;  // what follows is not of this call
+    if (c + C <= columns.count) {
+      add_tiles<E, C, kRows>(rows, at, count, from, begin, end, fetch && !is_last);
+      c += C;
+    } else {
+      add_tiles<E, 1, kRows>(rows, at, count, from, begin, end, false);
+      ++c;
     }
-  });
+  }
 }
 
 template <class E>
@@ -169,13 +170,14 @@ void dots(const float* const* rows, float* const* to, std::int64_t count, const 
     return;
   }
   // Few rows: the columns come from memory once, each from its first element to its last.
-  if (count <= kRows) return add_columns<E>(rows, to, count, columns, 0, columns.depth, true);
+  if (count <= kRows) return add_columns<E, E::kFewColumns>(rows, to, count, columns, 0, columns.depth, true);
   // Many rows: slices of a tile of rows stay in the first cache while all columns pass, which are in the
   // second.
   for (std::int64_t begin = 0; begin < columns.depth; begin += kSlice) {
     const std::int64_t end = std::min(begin + kSlice, columns.depth);
     for (std::int64_t r = 0; r < count; r += kRows)
-      add_columns<E>(rows + r, to + r, std::min<std::int64_t>(kRows, count - r), columns, begin, end, false);
+      add_columns<E, kColumns>(rows + r, to + r, std::min<std::int64_t>(kRows, count - r), columns, begin,
+                               end, false);
   }
 }
 

@@ -17,16 +17,17 @@ Example:
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from transformers import activations
 from transformers.integrations import moe
 
-from turnout.torch import moe_experts, moe_experts_quantized, quantize_experts
+from turnout.torch import moe_experts, moe_experts_pack, moe_experts_quantized, quantize_experts
 
-__all__ = ["install", "quantize", "uninstall"]
+__all__ = ["install", "pack", "quantize", "uninstall"]
 
 _log = logging.getLogger("turnout")
 
@@ -133,6 +134,41 @@ def uninstall(name: str = "turnout") -> None:
     moe.ALL_EXPERTS_FUNCTIONS._global_mapping.pop(name, None)
 
 
+def _fused_blocks(model: torch.nn.Module, asker: str) -> Iterator[tuple[Any, _Form]]:
+    for module in model.modules():
+        if not hasattr(module, "has_post_expert_norm"):  # no block of experts
+            continue
+        form = _form_of(module)
+        if isinstance(form, str):
+            _log.info("%s: %s stays as it is, because %s", asker, type(module).__name__, form)
+        else:
+            yield module, form
+
+
+@torch.no_grad()
+def pack(model: torch.nn.Module) -> int:
+    """Lays the transposed weights of experts, which GPT-OSS has, out as the fused block reads them, in place.
+
+    Shapes and values stay; one weight after the other is copied. See :func:`turnout.torch.moe_experts_pack`.
+
+    Returns:
+        The number of blocks with such weights.
+
+    Example:
+        >>> from transformers import AutoModelForCausalLM, Qwen3MoeConfig
+        >>> config = Qwen3MoeConfig(hidden_size=16, num_hidden_layers=1, num_attention_heads=2, vocab_size=8)
+        >>> turnout.compat.transformers.pack(AutoModelForCausalLM.from_config(config))  # none is transposed
+        0
+    """
+    count = 0
+    for module, form in _fused_blocks(model, "pack"):
+        if module.is_transposed:
+            for weight in (_first_weight(form), "down_proj"):
+                getattr(module, weight).data = moe_experts_pack(getattr(module, weight).data)
+            count += 1
+    return count
+
+
 def quantize(model: torch.nn.Module, *, bits: Literal[8, 4] = 8, name: str = "turnout") -> int:
     """Rounds the weights of a model's experts to 8 or 4 bits, in place, and switches it to ``name``.
 
@@ -149,6 +185,7 @@ def quantize(model: torch.nn.Module, *, bits: Literal[8, 4] = 8, name: str = "tu
         >>> config = Qwen3MoeConfig(
         ...     **{"hidden_size": 32, "moe_intermediate_size": 32, "num_experts": 4, "vocab_size": 8},
         ...     **{"num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1},
+        ...     num_experts_per_tok=2,
         ... )
         >>> model = AutoModelForCausalLM.from_config(config)
         >>> turnout.compat.transformers.quantize(model, bits=4)
@@ -157,13 +194,7 @@ def quantize(model: torch.nn.Module, *, bits: Literal[8, 4] = 8, name: str = "tu
         torch.Size([1, 3, 8])
     """
     count = 0
-    for module in model.modules():
-        if not hasattr(module, "has_post_expert_norm"):  # no block of experts
-            continue
-        form = _form_of(module)
-        if isinstance(form, str):
-            _log.info("quantize: %s stays as it is, because %s", type(module).__name__, form)
-            continue
+    for module, form in _fused_blocks(model, "quantize"):
         for weight in (_first_weight(form), "down_proj"):
             given = getattr(module, weight)
             values, scale = quantize_experts(given.mT if module.is_transposed else given, bits=bits)

@@ -8,6 +8,7 @@ from turnout.torch import expert_parallel as _expert_parallel
 from turnout.torch import global_pool as _global_pool
 from turnout.torch import moe_dispatch as _moe_dispatch
 from turnout.torch import moe_experts as _moe_experts
+from turnout.torch import moe_experts_quantized as _moe_experts_quantized
 from turnout.torch import moe_permute as _moe_permute
 from turnout.torch import moe_re_routing as _moe_re_routing
 from turnout.torch import moe_routing as _moe_routing
@@ -25,6 +26,7 @@ from turnout.torch.expert_parallel import *
 from turnout.torch.global_pool import *
 from turnout.torch.moe_dispatch import *
 from turnout.torch.moe_experts import *
+from turnout.torch.moe_experts_quantized import *
 from turnout.torch.moe_permute import *
 from turnout.torch.moe_re_routing import *
 from turnout.torch.moe_routing import *
@@ -43,6 +45,7 @@ __all__ += _expert_parallel.__all__
 __all__ += _global_pool.__all__
 __all__ += _moe_dispatch.__all__
 __all__ += _moe_experts.__all__
+__all__ += _moe_experts_quantized.__all__
 __all__ += _moe_permute.__all__
 __all__ += _moe_re_routing.__all__
 __all__ += _moe_routing.__all__
