@@ -35,13 +35,22 @@ class Line:
 
 LINES = [
     Line(
-        *("moe_dispatch", "moe_dispatch_forward f32 18432x512", "turnout, out=", "torch, index_select(out="),
+        *(
+            "moe_dispatch",
+            "moe_dispatch_forward f32 18432x512",
+            "turnout, rows kept",
+            "torch, index_select(out=",
+        ),
         *("`moe_dispatch_forward`, f32, 18432 tokens x 512", "PyTorch `index_select(out=)`, `mul_`"),
         *("reused", "2, 2"),
     ),
     Line(
-        *("moe_re_routing", "moe_re_routing int8", "turnout, out=", "torch, index_select(out="),
+        *("moe_re_routing", "moe_re_routing i8", "turnout, out=", "torch, index_select(out="),
         *("`moe_re_routing`, int8, 16384 tokens x 7168", "PyTorch `index_select(out=)`", "reused", "2, 2"),
+    ),
+    Line(
+        *("moe_experts", "moe_experts f32, 16 tokens", "turnout.torch", "torch, grouped_mm"),
+        *("`moe_experts`, f32, 16 tokens, 64 experts of 2048 x 768", "PyTorch `grouped_mm`", "new", "2, 2"),
     ),
     Line(
         *("sparse_conv", "get_indice_pairs submanifold", "turnout, new", "spconv, new"),
@@ -67,8 +76,12 @@ LINES = [
         "1, 1",
     ),
     Line(
-        *("rnnt_loss", "rnnt_loss and its gradient", "turnout", "torchaudio"),
-        *("`rnnt_loss` and its gradient, f32, 8 x 200 x 40 x 500", "torchaudio", "new", "2, 2"),
+        *("rnnt_loss", "rnnt_loss and its gradient", "turnout", "plain torch"),
+        *(
+            "`rnnt_loss` and its gradient, f32, 8 x 200 x 40 x 500",
+            "PyTorch formulas over Turnout's recursion, as k2",
+        ),
+        *("new", "2, 2"),
     ),
     Line(
         *(

@@ -96,7 +96,7 @@ def test_links_lead_to_files(page):
     assert [target for target in targets if not (ROOT / page).parent.joinpath(target).exists()] == []
 
 
-@pytest.mark.parametrize("program", ["docs/figures.py", "numbers_page.py"])
+@pytest.mark.parametrize("program", ["docs/figures.py", "numbers_page.py", "readme_speed.py"])
 def test_generated_parts_are_current(program):
     done = subprocess.run(
         [sys.executable, ROOT / "tools" / program, "--check"], capture_output=True, text=True, timeout=60

@@ -72,6 +72,12 @@ struct Nibbles {  // 4 bits in groups, whose depth is a multiple of kGroup; the 
   static HWY_INLINE hn::Vec<F32> load(const std::uint8_t* from, int v, const float* scale) {
     const hn::Rebind<std::int32_t, F32> ints;
     const hn::Rebind<std::uint8_t, F32> bytes;
+    if constexpr (kLanes == 16) {  // a vector has all elements that 4 bits may stand for: a table of products
+      const auto both = hn::PromoteTo(ints, hn::LoadU(bytes, from));
+      const auto index = v == 0 ? hn::And(both, hn::Set(ints, 15)) : hn::ShiftRight<4>(both);
+      const auto products = hn::Mul(hn::Iota(F32(), -8.0f), hn::Set(F32(), *scale));
+      return hn::TableLookupLanes(products, hn::IndicesFromVec(F32(), index));
+    }
     const hn::RebindToSigned<decltype(bytes)> signed_bytes;
     // With their highest bit flipped, the 4 bits are the element in two's complement.
     const auto flipped = hn::Xor(hn::LoadU(bytes, from), hn::Set(bytes, 0x88));
