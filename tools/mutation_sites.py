@@ -1,8 +1,8 @@
 """Finds the places of src/ that tools/mutate.py changes, and writes the changed text.
 
 The sources are formatted by clang-format: a comparison has blanks around its operator, a template's bracket
-has none. What only the compiler evaluates (static_assert, if constexpr, constexpr variables) is left out, and so
-are the sizes from which a second thread or a streamed store pays: both ways give the same bits.
+has none. What only the compiler evaluates (static_assert, if constexpr, constexpr variables) is left out, and
+so are the sizes from which a second thread or a streamed store pays: both ways give the same bits.
 """
 
 import re
