@@ -13,7 +13,7 @@ import turnout
 # TURNOUT_TEST_CORE=1 tests an installation without torch. Anywhere else a missing torch is an error, so that
 # no run leaves the torch tests out by accident.
 if os.environ.get("TURNOUT_TEST_CORE") == "1" and importlib.util.find_spec("torch") is None:
-    collect_ignore_glob = ["test_torch*.py", "test_examples.py"]
+    collect_ignore_glob = ["test_torch*.py", "test_examples.py", "test_types.py"]
 
 
 def routing(rng, shape, num_experts, capacity, dtype=np.int32):

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "core/draft.h"
+#include "core/grain.h"
 #include "doors/c/call.h"
 #include "dynamic_scatter/dynamic_scatter.h"
 #include "dynamic_scatter/signature.h"
@@ -135,7 +136,8 @@ void write_voxel_num(const Tensor& voxel_num, std::int64_t voxels) {
 
 // Sets the rows of points in no voxel to -1, as this interface does.
 void mark_without_voxel(Context& context, const Tensor& coors, const Tensor& point2voxel_map) {
-  constexpr std::int64_t kGrain = 65536;  // points in one range of a thread: a megabyte of map and rows
+  constexpr std::int64_t kGrain =
+      65536 / kGrainDivisor;  // points in one range of a thread: a megabyte of map and rows
   auto* rows = static_cast<std::int32_t*>(coors.data);
   const auto* map = static_cast<const std::int32_t*>(point2voxel_map.data);
   parallel_for(context, coors.shape[0], kGrain, [&](std::int64_t begin, std::int64_t end) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "core/grain.h"
 #include "runtime/context.h"
 #include "turnout/tensor.h"
 
@@ -11,7 +12,7 @@ namespace turnout::families::dynamic_scatter {
 using namespace core;
 
 // Points in one range of a thread, where only indices are read.
-inline constexpr std::int64_t kPointGrain = 16384;
+inline constexpr std::int64_t kPointGrain = 16384 / kGrainDivisor;
 
 struct VoxelGroups {
   std::int64_t points = 0;

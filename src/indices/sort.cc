@@ -6,6 +6,7 @@
 #include <limits>
 #include <utility>
 
+#include "core/grain.h"
 #include "runtime/parallel.h"
 
 namespace turnout::core {
@@ -22,7 +23,7 @@ constexpr std::int64_t kFew = 24;  // up to so many elements are sorted by inser
 
 constexpr int kCutBits = 9;
 constexpr std::int64_t kParts = 1 << kCutBits;
-constexpr std::int64_t kLeastChunk = 16384;  // elements that are worth a thread
+constexpr std::int64_t kLeastChunk = 16384 / kGrainDivisor;  // elements that are worth a thread
 std::int64_t most_chunks(std::int64_t count) { return std::min<std::int64_t>(count / kLeastChunk, 16); }
 
 int passes_for(int bits, std::int64_t count) { return (bits + digit_bits(count) - 1) / digit_bits(count); }

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "core/grain.h"
 #include "core/padding.h"
 #include "matrix/matrix.h"
 #include "moe_experts/kernels.h"
@@ -140,6 +141,6 @@ class Blocks {
 };
 
 // Multiplications below which a second thread does not pay.
-inline constexpr double kParallelProducts = 1 << 18;
+inline constexpr double kParallelProducts = (1 << 18) / kGrainDivisor;
 
 }  // namespace turnout::families::moe_experts

@@ -9,8 +9,11 @@
 
 #include "guarded.h"
 #include "isas.h"
+#include "moe_re_routing/moe_re_routing.h"
 #include "moe_re_routing/reference.h"
+#include "runtime/parallel.h"
 #include "sanitizer.h"
+#include "simd/copy.h"
 #include "turnout/turnout.h"
 
 namespace turnout::test {
@@ -161,6 +164,18 @@ TEST(MoeReRouting, NamedScales) {
 TEST(MoeReRouting, VeryLongRowsAreCutIntoRanges) {
   compare<std::int8_t, std::int32_t>({5, 3'000'001, 2, 2, -1}, Counts::random, 1, supported_isas(), {1, 2, 5},
                                      400);
+}
+
+TEST(MoeReRouting, ThreadsAndStreamsBeginAtTheirSizes) {
+  using core::kParallelBytes, core::kRangeBytes, core::kStreamBytes, families::moe_re_routing::RowMove;
+  const RowMove alone(1, kParallelBytes - 1, 0, 8), shared(1, kParallelBytes, 0, 8);
+  EXPECT_EQ(alone.threads, 1);
+  EXPECT_EQ(alone.grain, kParallelBytes - 1);
+  EXPECT_EQ(shared.threads, 8);
+  EXPECT_EQ(shared.grain, kRangeBytes);
+  EXPECT_EQ(RowMove(kParallelBytes / 8, 4, 4, 8).threads, 8) << "the side bytes count too";
+  EXPECT_FALSE(RowMove(1, kStreamBytes - 1, 0, 8).stream);
+  EXPECT_TRUE(RowMove(1, kStreamBytes, 0, 8).stream);
 }
 
 TEST(MoeReRouting, WorkedExample) {

@@ -5,13 +5,14 @@
 #include <initializer_list>
 #include <new>
 
+#include "core/grain.h"
 #include "core/signature.h"
 
 namespace turnout::families::mutual_information {
 namespace {
 
 // From here on a second thread is worth waking.
-constexpr std::int64_t kParallelCells = std::int64_t{1} << 17;
+constexpr std::int64_t kParallelCells = (std::int64_t{1} << 17) / kGrainDivisor;
 // Rows of the batch that one thread takes: their strips hide each other's waiting in the forward direction.
 constexpr std::int64_t kGroupRows = 4;
 

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "core/grain.h"
 #include "rnnt_loss/kernels.h"
 #include "rnnt_loss/lattices.h"
 #include "simd/half.h"
@@ -28,7 +29,7 @@ struct FrameRanges {
   FrameRanges(const JointShape& shape, bool parallel) : is_parallel(parallel) {
     // Logits of a range, about: a quarter of the second cache. And a cache line of px and py at least, which
     // have frames side by side.
-    constexpr std::int64_t kRangeLogits = std::int64_t{1} << 16, kLeastFrames = 16;
+    constexpr std::int64_t kRangeLogits = (std::int64_t{1} << 16) / kGrainDivisor, kLeastFrames = 16;
     const std::int64_t frames = std::max<std::int64_t>(1, shape.lattice.frames);
     // Without frames the product of the others may be any number.
     const std::int64_t frame =

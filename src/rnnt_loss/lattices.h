@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "core/check.h"
+#include "core/grain.h"
 #include "runtime/call.h"
 
 namespace turnout::families::rnnt_loss {
@@ -14,7 +15,7 @@ namespace turnout::families::rnnt_loss {
 using namespace core;
 
 // Multiply-adds below which a second thread takes longer to wake than it saves.
-inline constexpr double kParallelProducts = 4e6;
+inline constexpr double kParallelProducts = 4e6 / kGrainDivisor;
 
 struct LatticeShape {
   std::int64_t batch, symbols, frames;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "core/grain.h"
 #include "runtime/context.h"
 #include "runtime/interrupt.h"
 #include "simd/fp_environment.h"
@@ -16,7 +17,7 @@ inline constexpr int kMaxThreads = 1024;
 
 // Below this many moved bytes a second thread does not pay: waking it takes 35 to 45 us, in which one core
 // moves about a megabyte.
-inline constexpr std::int64_t kParallelBytes = std::int64_t{3} << 19;
+inline constexpr std::int64_t kParallelBytes = (std::int64_t{3} << 19) / kGrainDivisor;
 
 // TURNOUT_NUM_THREADS, or the CPUs this process may use: by its affinity mask and the quota of its container.
 int automatic_threads();

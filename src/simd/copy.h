@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "core/grain.h"
 #include "turnout/context.h"
 
 namespace turnout::core {
@@ -19,7 +20,7 @@ inline constexpr std::int64_t kStreamBytes = 2 << 20;
 // balance the threads. Operators that move rows read in order and write to scattered rows, not the other way
 // round: the hardware prefetches sequential reads, and a streamed store does not wait. That takes 1.0 times
 // as long as a plain copy; scattered reads take 1.1 to 1.3 times as long.
-inline constexpr std::int64_t kRangeBytes = 256 << 10;
+inline constexpr std::int64_t kRangeBytes = (256 << 10) / kGrainDivisor;
 
 // Copies a few bytes inline: for rows of a few elements the call of memcpy takes longer than the copy.
 inline void copy_short(void* to, const void* from, std::int64_t bytes) {

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string_view>
 
+#include "core/grain.h"
 #include "matrix/matrix.h"
 #include "runtime/call.h"
 #include "runtime/interrupt.h"
@@ -14,7 +15,7 @@
 namespace turnout::families::sparse_conv {
 
 // Below this many multiply-adds a second thread takes longer to wake than it saves.
-inline constexpr double kParallelProducts = 4e6;
+inline constexpr double kParallelProducts = 4e6 / kGrainDivisor;
 
 // What both sides of a convolution are.
 struct ConvolutionShape {

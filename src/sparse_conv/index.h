@@ -6,6 +6,7 @@
 #include <optional>
 #include <type_traits>
 
+#include "core/grain.h"
 #include "indices/rank.h"
 #include "runtime/call.h"
 #include "sparse_conv/geometry.h"
@@ -14,9 +15,9 @@ namespace turnout::families::sparse_conv {
 
 using namespace core;
 
-inline constexpr std::int64_t kSiteGrain = 16384;               // sites in one range of a thread
-inline constexpr std::int64_t kMaxNumberedLeaves = 4294967294;  // numbers of leaves are uint32
-inline constexpr std::int64_t kPlacedBytes = 24;                // bytes moved for each site, about
+inline constexpr std::int64_t kSiteGrain = 16384 / kGrainDivisor;  // sites in one range of a thread
+inline constexpr std::int64_t kMaxNumberedLeaves = 4294967294;     // numbers of leaves are uint32
+inline constexpr std::int64_t kPlacedBytes = 24;                   // bytes moved for each site, about
 
 // Whether column c of every row of indices is in 0 .. limits[c]-1.
 bool all_in_range(const ConstTensor& indices, const std::int64_t* limits);

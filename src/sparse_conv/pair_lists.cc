@@ -5,13 +5,14 @@
 #include <atomic>
 
 #include "core/dtypes.h"
+#include "core/grain.h"
 #include "indices/indices.h"
 #include "runtime/parallel.h"
 
 namespace turnout::families::sparse_conv {
 namespace {
 
-constexpr std::int64_t kLeastChunk = 16 << 10;  // the fewest pairs per chunk
+constexpr std::int64_t kLeastChunk = (16 << 10) / kGrainDivisor;  // the fewest pairs per chunk
 constexpr std::string_view kChanged = " changed during the call, expected no other thread to write to it";
 
 // Whether all n values are in 0 .. limit-1. The loop has no early exit, so that the compiler vectorizes it.

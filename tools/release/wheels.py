@@ -50,7 +50,7 @@ class Target:
 
 
 def build(target: Target, source: Path, build_dir: Path, into: Path, **environment: str) -> Path:
-    """A wheel of that source tree; objects that do not depend on Python are shared through build_dir."""
+    """A wheel of that source tree. With ccache, what does not depend on Python is compiled once."""
     compilers = build_dir / "zig"
     write_compilers(compilers, target.machine)
     (build_dir / "CMakeCache.txt").unlink(missing_ok=True)  # has the last version's Python
@@ -60,9 +60,12 @@ def build(target: Target, source: Path, build_dir: Path, into: Path, **environme
     machine = target.machine
     environment |= {
         "SOURCE_DATE_EPOCH": EPOCH,
-        "_PYTHON_HOST_PLATFORM": tag(machine).replace(f"_{machine}", f"-{machine}"),
         "SETUPTOOLS_EXT_SUFFIX": f".cpython-{version}-{machine}-linux-gnu.so",
     }
+    if shutil.which("ccache"):
+        # The compilers are small programs, written just now. Paths stay as they are, for equal bytes.
+        environment |= {"CCACHE_COMPILERCHECK": "content", "CCACHE_BASEDIR": ""}
+        environment |= {f"CMAKE_{language}_COMPILER_LAUNCHER": "ccache" for language in ("C", "CXX")}
     defines = {
         "CMAKE_TOOLCHAIN_FILE": source / "cmake" / "zig.cmake",
         "TURNOUT_ZIG": compilers,
@@ -71,6 +74,8 @@ def build(target: Target, source: Path, build_dir: Path, into: Path, **environme
     }
     settings = [f"cmake.define.{name}={value}" for name, value in defines.items()]
     settings += [f"build-dir={build_dir}", "install.strip=false"]
+    # The wheel's platform. As a variable of the environment it would change the name of the ABI too.
+    settings.append(f"env._PYTHON_HOST_PLATFORM={tag(machine)}")
     run(
         "build",
         target.log,
@@ -78,8 +83,11 @@ def build(target: Target, source: Path, build_dir: Path, into: Path, **environme
         *(f"--config-settings={setting}" for setting in settings),
         env=environment,
     )
-    (wheel,) = into.glob(f"turnout-*-cp{version}-*_{machine}.whl")
-    return wheel
+    abi = "abi3" if f"3.{version[1:]}" == VERSIONS[-1] else f"cp{version}"
+    wheels = [path.name for path in into.glob(f"turnout-*-cp{version}-*_{machine}.whl")]
+    if len(wheels) != 1 or not wheels[0].endswith(f"-cp{version}-{abi}-{tag(machine)}.whl"):
+        raise StepError(f"built {wheels}, expected a wheel cp{version}-{abi}-{tag(machine)}")
+    return into / wheels[0]
 
 
 def inspect(wheel: Path, machine: str, log: Path) -> None:
@@ -100,6 +108,9 @@ def inspect(wheel: Path, machine: str, log: Path) -> None:
         defined = subprocess.check_output(["nm", "-D", "--defined-only", library], text=True).split()[2::3]
         if defined != ["PyInit__core"]:
             raise StepError(f"{wheel.name} exports {defined}, expected PyInit__core alone")
+        undefined = subprocess.check_output(["nm", "-D", "--undefined-only", library], text=True)
+        if "_Unwind_SetIP@GCC_3.0" not in undefined:
+            raise StepError(f"{wheel.name} has an unwinder of its own, expected that of libgcc_s.so.1")
         (sbom,) = Path(folder).glob("turnout-*.dist-info/sboms/turnout.cdx.json")
         names = [component["name"] for component in json.loads(sbom.read_text())["components"]]
         if not {"highway", "nanobind", "libc++"} <= set(names):
@@ -166,6 +177,7 @@ def build_again(target: Target, wheel: Path) -> None:
         folder = Path(name)
         source = build_sdist(wheel.parent, folder / "source", target.log)
         caches = {f"ZIG_{which}_CACHE_DIR": f"{folder}/cache" for which in ("GLOBAL", "LOCAL")}
+        caches["CCACHE_DISABLE"] = "1"
         again = build(target, source, folder / "build", folder / "wheels", **caches)
         digests = [hashlib.sha256(path.read_bytes()).hexdigest() for path in (wheel, again)]
         if digests[0] != digests[1]:
