@@ -277,7 +277,7 @@ def test_quantize_refuses_and_changes_nothing():
     ):
         turnout.compat.transformers.quantize(model, bits=4)
     assert torch.equal(model(IDS).logits, before)
-    with pytest.raises(ValueError, match="bits is 5, expected 8 or 4"):
+    with pytest.raises(ValueError, match=r"^quantize: bits is 5, expected 8 or 4"):
         turnout.compat.transformers.quantize(model, bits=5)
     turnout.compat.transformers.quantize(model, bits=8)
     rounded = model(IDS).logits

@@ -226,4 +226,5 @@ def _check_weight(module: Any, weight: str, bits: int) -> None:
     try:
         check_shape(tuple(given.shape), bits)
     except ValueError as error:
-        raise ValueError(str(error).replace("quantize_experts: weight", what)) from None
+        sentence = str(error).replace("quantize_experts: weight", what)
+        raise ValueError(sentence.replace("quantize_experts:", "quantize:")) from None
