@@ -126,8 +126,9 @@ def test_as_a_module():
 
 
 def test_check(capsys):
-    lines = output_of(capsys, "check", "--quick").splitlines()
+    *lines, last = output_of(capsys, "check", "--quick").splitlines()
     assert lines == [f"{signature['op']}: ok" for signature in _core.signatures()]
+    assert last == f"operators checked: {len(lines)}; all are ok"
 
 
 def test_check_reports_failure(capsys, monkeypatch):
@@ -136,7 +137,9 @@ def test_check_reports_failure(capsys, monkeypatch):
 
     monkeypatch.setitem(check.CHECKS, "moe_dispatch_forward", wrong)
     assert cli.main(["check", "--quick", "moe_dispatch_forward"]) == 1
-    assert capsys.readouterr().out == "moe_dispatch_forward: not equal\n"
+    assert capsys.readouterr().out == (
+        "moe_dispatch_forward: not equal\noperators checked: 1; 1 failed: moe_dispatch_forward\n"
+    )
 
 
 def test_check_of_what_is_no_operator(capsys):

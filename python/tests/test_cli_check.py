@@ -83,7 +83,7 @@ def one_case(monkeypatch):
 def test_report_has_every_output(one_case, tmp_path, capsys):
     path = tmp_path / "report.md"
     assert cli.main(["check", "moe_re_routing", "--report", str(path)]) == 0
-    assert f"written to {path}" in capsys.readouterr().out
+    assert capsys.readouterr().out.endswith(f"written to {path}\noperators checked: 1; all are ok\n")
     lines = [line for line in path.read_text().splitlines() if line.startswith("| moe_re_routing | 002 |")]
     outputs = [line.split(" | ")[3] for line in lines]
     assert outputs == ["permute_tokens", "permute_token_idx", "expert_token_num"]
@@ -95,7 +95,9 @@ def test_report_has_every_output(one_case, tmp_path, capsys):
 def test_a_wrong_result_fails(one_case, monkeypatch, capsys):
     monkeypatch.setattr(check, "moe_re_routing", lambda tokens, counts, **_: (tokens, None, counts, counts))
     assert cli.main(["check", "moe_re_routing"]) == 1
-    assert report.FAILED in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert report.FAILED in said
+    assert said.endswith("operators checked: 1; 1 failed: moe_re_routing\n")
 
 
 def test_results_that_differ_are_measured(one_case, monkeypatch):

@@ -89,11 +89,23 @@ def test_a_program_that_fails_is_noticed(tmp_path, processes):
     assert "AssertionError" in (tmp_path / "errors").read_text()
 
 
+def without_code(page):
+    return re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+
+
+def anchors(page):
+    """What headings of a page are called in links, as GitHub names them."""
+    headings = re.findall(r"^#+ (.*)$", without_code(page), flags=re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
 @pytest.mark.parametrize("page", [str(page) for page in snippets.pages()])
-def test_links_lead_to_files(page):
-    text = re.sub(r"^```.*?^```$", "", (ROOT / page).read_text(), flags=re.DOTALL | re.MULTILINE)
-    targets = re.findall(r"\]\(([^)#:\s]+)(?:#[^)\s]*)?\)", text)
-    assert [target for target in targets if not (ROOT / page).parent.joinpath(target).exists()] == []
+def test_links_lead_to_files_and_headings(page):
+    page = ROOT / page
+    for target, anchor in re.findall(r"\]\(([^)#:\s]*)(?:#([^)\s]*))?\)", without_code(page)):
+        file = page.parent / target if target else page
+        assert file.exists(), target
+        assert not anchor or file.suffix != ".md" or anchor in anchors(file), f"{target}#{anchor}"
 
 
 @pytest.mark.parametrize("program", ["docs/figures.py", "numbers_page.py", "readme_speed.py"])

@@ -265,3 +265,24 @@ def test_quantize(name, bits):
         torch.testing.assert_close(model(IDS).logits, original(IDS).logits, rtol=1e-4, atol=1e-5)
         assert model.generate(IDS, max_new_tokens=3, do_sample=False, pad_token_id=0).shape[1] > 10
     assert "gate_up_proj_scale" in " ".join(model.state_dict())
+
+
+def test_quantize_refuses_and_changes_nothing():
+    config = copy.deepcopy(CONFIGS["qwen3_moe"])
+    config.hidden_size, config.moe_intermediate_size = 32, 48  # gate_up_proj could be rounded, down_proj not
+    model = AutoModelForCausalLM.from_config(config).eval()
+    before = model(IDS).logits
+    with pytest.raises(
+        ValueError, match=r"quantize: down_proj of \w+.shape\[2\] is 48, expected a multiple of 32"
+    ):
+        turnout.compat.transformers.quantize(model, bits=4)
+    assert torch.equal(model(IDS).logits, before)
+    with pytest.raises(ValueError, match=r"^quantize: bits is 5, expected 8 or 4"):
+        turnout.compat.transformers.quantize(model, bits=5)
+    turnout.compat.transformers.quantize(model, bits=8)
+    rounded = model(IDS).logits
+    with pytest.raises(ValueError, match=r"gate_up_proj of \w+ has dtype torch.int8, .*rounded already"):
+        turnout.compat.transformers.quantize(model, bits=8)
+    assert torch.equal(model(IDS).logits, rounded)
+    with pytest.raises(TypeError, match="model is of type Linear, expected a model of transformers"):
+        turnout.compat.transformers.quantize(torch.nn.Linear(2, 2))

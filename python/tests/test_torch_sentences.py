@@ -199,6 +199,18 @@ def test_what_is_no_tensor_in_a_sequence():
         joint_mutual_information_recursion([PX], None)
 
 
+@pytest.mark.parametrize(
+    "layer", [turnout.torch.nn.SubMConv(1, 2, 2, 3), turnout.torch.nn.SparseMaxPool(1, 2)]
+)
+def test_what_is_no_sparse_tensor(layer):
+    for other in (torch.ones(3, 2), np.ones((3, 2), np.float32)):
+        with pytest.raises(TypeError) as caught:
+            layer(other)
+        assert str(caught.value) == (
+            f"{type(layer).__name__}: x is of type {type(other).__name__}, expected a SparseTensor"
+        )
+
+
 def test_a_missing_argument_has_the_sentence_of_python():
     with pytest.raises(TypeError, match="missing 1 required positional argument: 'coors'"):
         turnout.torch.dynamic_scatter(FEATS)

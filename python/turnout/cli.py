@@ -126,7 +126,7 @@ def _check(arguments: argparse.Namespace) -> int:
     chosen = set(arguments.operators or operators)
     if unknown := sorted(chosen - set(operators)):
         raise ValueError(f"there is no operator {unknown[0]!r}; there is {', '.join(operators)}")
-    failed = 0
+    failed = set()
     for op in operators:
         if op not in chosen:
             continue
@@ -134,10 +134,10 @@ def _check(arguments: argparse.Namespace) -> int:
             CHECKS[op](np.random.default_rng(0))
             print(f"{op}: ok")
         except Exception as error:
-            failed = 1
+            failed.add(op)
             print(f"{op}: {error}")
     if arguments.quick:
-        return failed
+        return _conclude(chosen, failed)
     cases = [case for case in SCALES if case.op in chosen]
     rows = [row for case in terminal.track(cases, "checking") for row in report.check_case(case)]
     print()
@@ -146,7 +146,14 @@ def _check(arguments: argparse.Namespace) -> int:
         path = Path(arguments.report)
         path.write_text(report.markdown(rows, path))
         print(f"written to {path}")
-    return failed if all(row.passed for row in rows) else 1
+    return _conclude(chosen, failed | {row.case.op for row in rows if not row.passed})
+
+
+def _conclude(checked: set[str], failed: set[str]) -> int:
+    """Ends the output of a check, which is longer than a screen, with its result."""
+    said = f"{len(failed)} failed: {', '.join(sorted(failed))}" if failed else "all are ok"
+    print(f"operators checked: {len(checked)}; {said}")
+    return 1 if failed else 0
 
 
 def _bench(arguments: argparse.Namespace) -> int:

@@ -6,24 +6,29 @@ from collections.abc import Callable
 
 import numpy as np
 
-__all__ = ["quantize_each"]
+__all__ = ["check_shape", "quantize_each"]
 
 
-def quantize_each(
-    shape: tuple[int, ...], of_expert: Callable[[int], np.ndarray], bits: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """:func:`quantize_experts` of weights that a function gives, one expert after the other, in float32."""
+def check_shape(shape: tuple[int, ...], bits: int) -> None:
+    """Refuses weights of a shape that cannot be rounded to this many bits."""
     if len(shape) != 3:
         raise ValueError(
             f"quantize_experts: weight has {len(shape)} dimensions, expected 3: [experts, rows, depth]"
         )
     if bits not in (8, 4):
         raise ValueError(f"quantize_experts: bits is {bits!r}, expected 8 or 4")
-    experts, rows, depth = shape
-    if bits == 4 and depth % 32:
+    if bits == 4 and shape[2] % 32:
         raise ValueError(
-            f"quantize_experts: weight.shape[2] is {depth}, expected a multiple of 32 for 4 bits"
+            f"quantize_experts: weight.shape[2] is {shape[2]}, expected a multiple of 32 for 4 bits"
         )
+
+
+def quantize_each(
+    shape: tuple[int, ...], of_expert: Callable[[int], np.ndarray], bits: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """:func:`quantize_experts` of weights that a function gives, one expert after the other, in float32."""
+    check_shape(shape, bits)
+    experts, rows, depth = shape
     values = np.empty((experts, rows, depth if bits == 8 else depth // 2), np.int8 if bits == 8 else np.uint8)
     scale = np.empty((experts, rows, 1 if bits == 8 else depth // 32), np.float32)
     for expert in range(experts):

@@ -25,6 +25,11 @@ for program in client_cpp client_cpp_static client_c client_c_static client_acln
   run "$work/client/$program"
 done
 
+sed 's/COMPONENTS [^)]*)/COMPONENTS mlu)/' "$here/CMakeLists.txt" >"$work/CMakeLists.txt"
+if said=$(cmake -S "$work" -B "$work/wrong" -G Ninja -DCMAKE_PREFIX_PATH="$work/prefix" 2>&1); then fail "CMake finds a component mlu"; fi
+grep -q "turnout has no component mlu;" <<<"$(tr -s ' \n' ' ' <<<"$said")" || fail "CMake does not name the component but says $said"
+passed=$((passed + 1))
+
 for door in cpp c; do
   cmake -S "$source/examples/$door" -B "$work/examples_$door" -G Ninja -DCMAKE_PREFIX_PATH="$work/prefix" \
     -DCMAKE_C_FLAGS="-Wall -Wextra -Werror -pedantic-errors" -DCMAKE_CXX_FLAGS="-Wall -Wextra -Wconversion -Werror" >/dev/null

@@ -25,6 +25,7 @@ import torch
 from transformers import activations
 from transformers.integrations import moe
 
+from turnout.quantization import check_shape
 from turnout.torch import moe_experts, moe_experts_pack, moe_experts_quantized, quantize_experts
 
 __all__ = ["install", "pack", "quantize", "uninstall"]
@@ -175,7 +176,8 @@ def quantize(model: torch.nn.Module, *, bits: Literal[8, 4] = 8, name: str = "tu
     The experts take a half or a quarter of the memory of 16 bits, and decoding reads as much less; see
     :func:`turnout.torch.quantize_experts`. All other weights stay as they are. Blocks that are not fused are
     left alone, and the log says which. The model can be used and saved by ``torch.save(model.state_dict())``,
-    but not be trained in these weights.
+    but not be trained in these weights. A model that is rounded already, or has a size that cannot be, is
+    refused and stays as it is.
 
     Returns:
         The number of blocks that were rounded.
@@ -193,15 +195,36 @@ def quantize(model: torch.nn.Module, *, bits: Literal[8, 4] = 8, name: str = "tu
         >>> model(torch.tensor([[1, 2, 3]])).logits.shape
         torch.Size([1, 3, 8])
     """
-    count = 0
-    for module, form in _fused_blocks(model, "quantize"):
-        for weight in (_first_weight(form), "down_proj"):
-            given = getattr(module, weight)
-            values, scale = quantize_experts(given.mT if module.is_transposed else given, bits=bits)
-            delattr(module, weight)
-            module.register_buffer(weight, values)
-            module.register_buffer(f"{weight}_scale", scale)
-        count += 1
+    if not hasattr(model, "set_experts_implementation"):
+        raise TypeError(
+            f"quantize: model is of type {type(model).__name__}, expected a model of transformers"
+        )
+    blocks = list(_fused_blocks(model, "quantize"))
+    weights = [(module, weight) for module, form in blocks for weight in (_first_weight(form), "down_proj")]
+    for module, weight in weights:  # before any weight is replaced
+        _check_weight(module, weight, bits)
+    for module, weight in weights:
+        values, scale = quantize_experts(_rows_by_depth(module, weight), bits=bits)
+        delattr(module, weight)
+        module.register_buffer(weight, values)
+        module.register_buffer(f"{weight}_scale", scale)
     install(name)
     model.set_experts_implementation(name)
-    return count
+    return len(blocks)
+
+
+def _rows_by_depth(module: Any, weight: str) -> torch.Tensor:
+    given = getattr(module, weight)
+    return given.mT if module.is_transposed else given
+
+
+def _check_weight(module: Any, weight: str, bits: int) -> None:
+    given = _rows_by_depth(module, weight)
+    what = f"quantize: {weight} of {type(module).__name__}"
+    if not given.dtype.is_floating_point:
+        raise ValueError(f"{what} has dtype {given.dtype}, expected a float dtype: it is rounded already")
+    try:
+        check_shape(tuple(given.shape), bits)
+    except ValueError as error:
+        sentence = str(error).replace("quantize_experts: weight", what)
+        raise ValueError(sentence.replace("quantize_experts:", "quantize:")) from None

@@ -72,6 +72,8 @@ def _no_tensor(function: Callable, called: str, args: tuple, kwargs: dict) -> Ty
                     f"{called}: {name} is of type {type(value).__name__}, expected a sequence of torch.Tensor"
                 )
             values = {f"{name}[{i}]": value[i] for i in range(len(value))}
+        elif wanted == "SparseTensor" and not hasattr(value, "indice_dict"):
+            return TypeError(f"{called}: {name} is of type {type(value).__name__}, expected a SparseTensor")
         else:
             continue
         for what, one in values.items():
