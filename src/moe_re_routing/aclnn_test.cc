@@ -6,6 +6,7 @@
 #include <limits>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "turnout/aclnn/aclnn_moe_re_routing.h"
@@ -199,6 +200,35 @@ TEST(AclnnMoeReRouting, other_faults_are_161002) {
     EXPECT_EQ(example.run(), ACLNN_ERR_PARAM_INVALID) << fault.name;
     EXPECT_NE(example.last_message.find(fault.name), std::string::npos) << example.last_message;
     EXPECT_EQ(example.last_message.find("aclnnMoeReRouting"), 0u) << example.last_message;
+    example.expect_untouched();
+  }
+}
+
+TEST(AclnnMoeReRouting, names_any_dtype_that_it_refuses) {
+  const std::pair<aclDataType, const char*> others[] = {
+      {ACL_FLOAT, "f32"},
+      {ACL_FLOAT16, "f16"},
+      {ACL_BF16, "bf16"},
+      {ACL_DOUBLE, "f64"},
+      {ACL_INT8, "i8"},
+      {ACL_UINT8, "u8"},
+      {ACL_INT16, "i16"},
+      {ACL_UINT16, "u16"},
+      {ACL_UINT32, "u32"},
+      {ACL_INT64, "i64"},
+      {ACL_UINT64, "u64"},
+      {ACL_BOOL, "bool"},
+      {ACL_FLOAT8_E4M3FN, "f8_e4m3fn"},
+      {ACL_FLOAT8_E5M2, "f8_e5m2"},
+      {ACL_FLOAT8_E8M0, "f8_e8m0"},
+  };
+  for (const auto& [type, name] : others) {
+    Example example;
+    example.idx_type_of_tensor = type;
+    EXPECT_EQ(example.run(), ACLNN_ERR_PARAM_INVALID) << name;
+    EXPECT_NE(example.last_message.find(std::string("permuteTokenIdx has dtype ") + name + ","),
+              std::string::npos)
+        << example.last_message;
     example.expect_untouched();
   }
 }
