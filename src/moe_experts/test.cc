@@ -451,9 +451,9 @@ TEST(MoeExpertsQuantized, Refusals) {
   };
   const auto nothing = [](Quantized&) {};
   EXPECT_EQ(sentence(true, {2, 1, 2, 32, 32}, nothing), "");
-  EXPECT_EQ(sentence(true, {2, 1, 2, 48, 32}, nothing),
+  EXPECT_EQ(sentence(true, {2, 1, 2, 64, 32}, [](Quantized& q) { q.c.block.hidden = 48; }),
             "moe_experts_quantized: hidden is 48, expected a multiple of 32 with 4-bit weights");
-  EXPECT_EQ(sentence(true, {2, 1, 2, 64, 16}, nothing),
+  EXPECT_EQ(sentence(true, {2, 1, 2, 64, 32}, [](Quantized& q) { q.c.block.inner = 16; }),
             "moe_experts_quantized: inner is 16, expected a multiple of 32 with 4-bit weights");
   EXPECT_EQ(sentence(false, {2, 1, 2, 64, 32}, [](Quantized& q) { q.packed = true; }),
             "");  // the bytes of 8 bits are enough for 4
