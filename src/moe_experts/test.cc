@@ -455,8 +455,6 @@ TEST(MoeExpertsQuantized, Refusals) {
             "moe_experts_quantized: hidden is 48, expected a multiple of 32 with 4-bit weights");
   EXPECT_EQ(sentence(true, {2, 1, 2, 64, 32}, [](Quantized& q) { q.c.block.inner = 16; }),
             "moe_experts_quantized: inner is 16, expected a multiple of 32 with 4-bit weights");
-  EXPECT_EQ(sentence(false, {2, 1, 2, 64, 32}, [](Quantized& q) { q.packed = true; }),
-            "");  // the bytes of 8 bits are enough for 4
   EXPECT_EQ(sentence(false, {2, 1, 2, 64, 32}, [](Quantized& q) { q.c.params.limit = 0; }),
             "moe_experts_quantized: limit is not positive, expected a number above 0");
 }
