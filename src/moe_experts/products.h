@@ -141,6 +141,6 @@ class Blocks {
 };
 
 // Multiplications below which a second thread does not pay.
-inline constexpr double kParallelProducts = (1 << 18) / kGrainDivisor;
+inline constexpr double kParallelProducts = double{1 << 18} / double{kGrainDivisor};
 
 }  // namespace turnout::families::moe_experts
