@@ -279,6 +279,12 @@ def test_quantize_refuses_and_changes_nothing():
     assert torch.equal(model(IDS).logits, before)
     with pytest.raises(ValueError, match=r"^quantize: bits is 5, expected 8 or 4"):
         turnout.compat.transformers.quantize(model, bits=5)
+    last = [m for m in model.modules() if hasattr(m, "down_proj") and m.down_proj.dim() == 3][-1]
+    kept, last.down_proj.data[2, 0, 0] = last.down_proj.data.clone(), torch.nan
+    with pytest.raises(ValueError, match=r"quantize: down_proj of \w+ has a value in expert 2 that is not"):
+        turnout.compat.transformers.quantize(model, bits=8)
+    last.down_proj.data = kept
+    assert torch.equal(model(IDS).logits, before)
     turnout.compat.transformers.quantize(model, bits=8)
     rounded = model(IDS).logits
     with pytest.raises(ValueError, match=r"gate_up_proj of \w+ has dtype torch.int8, .*rounded already"):

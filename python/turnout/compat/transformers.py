@@ -223,6 +223,9 @@ def _check_weight(module: Any, weight: str, bits: int) -> None:
     what = f"quantize: {weight} of {type(module).__name__}"
     if not given.dtype.is_floating_point:
         raise ValueError(f"{what} has dtype {given.dtype}, expected a float dtype: it is rounded already")
+    for expert, values in enumerate(given):
+        if not values.isfinite().all():
+            raise ValueError(f"{what} has a value in expert {expert} that is not finite")
     try:
         check_shape(tuple(given.shape), bits)
     except ValueError as error:
