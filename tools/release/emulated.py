@@ -63,9 +63,10 @@ def unpack_debian(work: Path, suite: str, version: str, machine: str, log: Path)
     for folder in (root, apt / "lists" / "partial", apt / "cache" / "archives" / "partial"):
         folder.mkdir(parents=True)
     keyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
-    (apt / "sources.list").write_text(
-        f"deb [signed-by={keyring}] http://deb.debian.org/debian {suite} main\n"
-    )
+    # The mirror that apt uses here.
+    uris = run("apt", log, "apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages")
+    mirror = next(uri for uri in uris.split() if "-security" not in uri)
+    (apt / "sources.list").write_text(f"deb [signed-by={keyring}] {mirror} {suite} main\n")
     (apt / "status").write_text("")
     options = {
         "APT::Architecture": DEBIAN[machine],
