@@ -7,9 +7,11 @@
 
 #include <new>
 #include <optional>
+#include <thread>
 
 #include "c_broken_call.h"
 #include "count_allocations.h"
+#include "doors/last_error.h"
 #include "example_call.h"
 #include "registry.h"
 #include "runtime/context.h"
@@ -140,6 +142,24 @@ TEST(AllocationFailures, OfAContextAreClean) {
     EXPECT_EQ(live_allocations(), live) << "allocation " << which;
   }
   EXPECT_GT(thrown, 0);
+}
+
+// The text of a thread's first failing call needs memory. Without it the thread says that, and keeps the text
+// of its next failing call.
+TEST(AllocationFailures, OfAMessageAreSaid) {
+  const doors::LastError error;
+  std::thread([&] {
+    {
+      const FailingAllocation failing(0);
+      error.set("first");
+      EXPECT_TRUE(failing.has_failed());
+    }
+    EXPECT_STREQ(error.text(), "turnout: a call failed, and memory for its message is out");
+    error.clear();
+    EXPECT_STREQ(error.text(), "");
+    error.set("second");
+    EXPECT_STREQ(error.text(), "second");
+  }).join();
 }
 
 // Large scratch memory is mapped; a larger piece replaces a smaller one, which is then gone.

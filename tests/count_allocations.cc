@@ -1,6 +1,6 @@
 // Replaces the program's allocation functions by counting ones. In a separate file, because a compiler that
 // sees both functions of a replaced pair warns of a mismatch. The linker's option --wrap sends the program's
-// calls of free(), mmap(), munmap() and pthread_create() here.
+// calls of malloc(), free(), mmap(), munmap() and pthread_create() here.
 #include "count_allocations.h"
 
 #include <pthread.h>
@@ -13,6 +13,7 @@
 #include <new>
 
 extern "C" {
+void* __real_malloc(std::size_t size);
 void __real_free(void* p);
 void* __real_mmap(void* at, std::size_t bytes, int protection, int flags, int file, off_t offset);
 int __real_munmap(void* at, std::size_t bytes);
@@ -66,12 +67,12 @@ int FailingThreads::refused() const { return refused_threads; }
 }  // namespace turnout::test
 
 void* operator new(std::size_t size) {
-  void* p = fails() ? nullptr : std::malloc(size);
+  void* p = fails() ? nullptr : __real_malloc(size);
   if (p == nullptr) throw std::bad_alloc();
   return counted(p);
 }
 void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
-  return counted(fails() ? nullptr : std::malloc(size));
+  return counted(fails() ? nullptr : __real_malloc(size));
 }
 void operator delete(void* p) noexcept {
   live -= p != nullptr;
@@ -81,6 +82,7 @@ void operator delete(void* p, std::size_t) noexcept { operator delete(p); }
 
 extern "C" {
 
+void* __wrap_malloc(std::size_t size) { return fails() ? nullptr : __real_malloc(size); }
 void* aligned_alloc(std::size_t alignment, std::size_t size) {
   void* p = nullptr;
   if (fails() || posix_memalign(&p, alignment, size) != 0) return nullptr;

@@ -5,9 +5,9 @@
 
 namespace turnout::test {
 
-// Since the start: operator new, aligned C allocations, and mapped pages.
+// Since the start: operator new, C allocations, and mapped pages.
 std::int64_t allocations();
-std::int64_t live_allocations();  // of these, those that are not freed
+std::int64_t live_allocations();  // of these, but for malloc(), those that are not freed
 
 // While it lives, allocation number `which` from now on fails, and no other; 0 is the next one.
 class FailingAllocation {

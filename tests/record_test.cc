@@ -78,6 +78,29 @@ TEST_F(Record, ACallHasItsArgumentsBeforeAndAfter) {
   EXPECT_EQ(written[0].substr(0, 4), "PK\x03\x04");
 }
 
+// A strided array is recorded as a contiguous one, beside its strides.
+TEST_F(Record, StridedArrays) {
+  core::record_in(folder.c_str());
+  const float features[2] = {3, 5},
+              filters[4] = {10, -1, 20, -1};  // the second half of each pair is no element
+  const std::int32_t pairs[1][2][2] = {{{0, 1}, {1, 0}}}, counts[1] = {2};
+  float out[4] = {};
+  ConstTensor strided = view(filters, {1, 1, 2});
+  strided.stride[0] = 4;
+  strided.stride[1] = 4;
+  strided.stride[2] = 2;
+  indice_convolution_forward(context, view(features, {2, 1}), strided, view(&pairs[0][0][0], {1, 2, 2}),
+                             view(counts, {1}), nullptr, view(out, {2, 2}));
+  EXPECT_EQ(out[0], 50);
+  EXPECT_EQ(out[3], 60);
+  const auto written = files();
+  ASSERT_EQ(written.size(), 1u);
+  EXPECT_TRUE(has(written[0], "stride.filters"));
+  const float packed[2] = {10, 20};
+  EXPECT_TRUE(has_bytes(written[0], packed, sizeof(packed)));
+  EXPECT_FALSE(has_bytes(written[0], filters, sizeof(filters)));
+}
+
 TEST_F(Record, OnlyFailures) {
   setenv("TURNOUT_RECORD", ("on_error:" + folder).c_str(), 1);
   core::record_in(nullptr);

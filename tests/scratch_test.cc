@@ -1,13 +1,16 @@
 // Scratch memory: leases, the limit of idle memory, trim().
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cstdint>
 #include <limits>
 #include <memory>
 #include <thread>
 #include <vector>
 
 #include "runtime/context.h"
+#include "runtime/pages.h"
 #include "turnout/turnout.h"
 
 namespace turnout {
@@ -93,6 +96,18 @@ TEST(Scratch, TrimFreesAllThatIsIdle) {
   EXPECT_GT(context.state().arenas.idle_bytes(), std::size_t{3 << 20});
   context.trim();
   EXPECT_EQ(context.state().arenas.idle_bytes(), 0u);
+}
+
+// Memory of the Python package's outputs.
+TEST(Pages, AreAlignedToHugePagesAndZero) {
+  constexpr std::size_t kHugePage = 2 << 20, kBytes = 3 * kHugePage;
+  auto* memory = static_cast<unsigned char*>(core::map_huge_pages(kBytes));
+  ASSERT_NE(memory, nullptr);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(memory) % kHugePage, 0u);
+  EXPECT_EQ(memory[0] + memory[kBytes - 1], 0);
+  std::fill_n(memory, kBytes, static_cast<unsigned char>(1));
+  core::unmap_pages(memory, kBytes);
+  EXPECT_EQ(core::map_huge_pages(std::size_t{1} << 60), nullptr);
 }
 
 }  // namespace

@@ -4,12 +4,11 @@
     ./dev coverage --record    also writes docs/coverage.md
     ./dev coverage --missing   also lists the lines that no test runs
 
-Files that are themselves tests, definitions or bindings do not count: see NOT_COUNTED.
+Files that are themselves tests, definitions or bindings do not count (NOT_COUNTED), nor do consteval functions.
 """
 
 import argparse
 import datetime
-import json
 import os
 import re
 import subprocess
@@ -57,15 +56,45 @@ def folder_of(name: str) -> str | None:
     return "/".join(parts[1:3]) if parts[1] == "doors" and len(parts) == 4 else parts[1]
 
 
-def measure(profile: Path) -> dict[str, list[int]]:
+def compiled(path: Path) -> set[int]:
+    """The lines of a file's consteval functions, which the compiler runs and no test can."""
+    text = path.read_text()
+    lines: set[int] = set()
+    for match in re.finditer(r"\bconsteval\b[^;{]*(?=\{)", text):
+        end, depth = match.end(), 0
+        while True:
+            depth += {"{": 1, "}": -1}.get(text[end], 0)
+            if depth == 0:
+                break
+            end += 1
+        lines.update(range(text.count("\n", 0, match.start()) + 1, text.count("\n", 0, end) + 2))
+    return lines
+
+
+def lines_of(profile: Path) -> dict[str, dict[int, tuple[bool, str]]]:
+    """By file, each line that counts: whether a test ran it, and its text."""
+    files: dict[str, dict[int, tuple[bool, str]]] = {}
+    # The text has lines "   12|      0|code". A line of a template ran if one instantiation did.
+    for line in cover("show", profile, "-show-instantiations=false").splitlines():
+        if line.startswith("/"):
+            name = os.path.normpath(line.rstrip(":"))
+            left_out = compiled(Path(name)) if folder_of(name) is not None else set()
+            lines = files.setdefault(name, {})
+        elif match := re.match(r" *(\d+)\| *([\d.]+[kMGTPEZY]?)\|(.*)", line):
+            number = int(match[1])
+            ran = match[2] != "0" or lines.get(number, (False,))[0]
+            if number not in left_out:
+                lines[number] = (ran, match[3])
+    return {name: lines for name, lines in files.items() if folder_of(name) is not None}
+
+
+def measure(files: dict[str, dict[int, tuple[bool, str]]]) -> dict[str, list[int]]:
     """Per folder: the number of lines, and of lines that ran."""
     rows: dict[str, list[int]] = {}
-    for file in json.loads(cover("export", profile, "-summary-only"))["data"][0]["files"]:
-        folder = folder_of(file["filename"])
-        if folder is not None:
-            row = rows.setdefault(folder, [0, 0])
-            row[0] += file["summary"]["lines"]["count"]
-            row[1] += file["summary"]["lines"]["covered"]
+    for name, lines in files.items():
+        row = rows.setdefault(folder_of(name), [0, 0])
+        row[0] += len(lines)
+        row[1] += sum(ran for ran, _ in lines.values())
     return rows
 
 
@@ -81,24 +110,6 @@ def table(rows: dict[str, list[int]]) -> str:
     return "\n".join(lines)
 
 
-def missing(profile: Path) -> None:
-    """Prints each line that counts and that never ran, by file."""
-    file = ""
-    # Per function instantiation the text has lines "   12|      0|code"; a line ran if one instantiation did.
-    ran: dict[tuple[str, int], bool] = {}
-    text: dict[tuple[str, int], str] = {}
-    for line in cover("show", profile, "-show-instantiations=false").splitlines():
-        if line.startswith("/"):
-            file = line.rstrip(":")
-        elif match := re.match(r" *(\d+)\| *([\d.]+[kMGTPEZY]?)\|(.*)", line):
-            key = (file, int(match[1]))
-            ran[key] = ran.get(key, False) or match[2] != "0"
-            text[key] = match[3]
-    for (name, number), did in ran.items():
-        if not did and folder_of(name) is not None:
-            print(f"{Path(name).relative_to(ROOT)}:{number}: {text[name, number]}")
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description="line coverage per folder of src/")
     parser.add_argument("--record", action="store_true", help="write docs/coverage.md")
@@ -110,10 +121,14 @@ def main() -> int:
     listed.write_text("\n".join(map(str, profiles)))
     merge = [tool("llvm-profdata"), "merge", "-sparse", f"-input-files={listed}", f"-output={merged}"]
     subprocess.run(merge, check=True)
-    rows = measure(merged)
+    files = lines_of(merged)
+    rows = measure(files)
     print(table(rows))
     if options.missing:
-        missing(merged)
+        for name, lines in files.items():
+            for number, (ran, text) in sorted(lines.items()):
+                if not ran:
+                    print(f"{Path(name).relative_to(ROOT)}:{number}: {text}")
     if options.record:
         head = PAGE.read_text().split("<!-- measured -->")[0]
         today = datetime.datetime.now(datetime.timezone.utc).date()

@@ -2,73 +2,17 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
-#include <cstring>
+#include <limits>
 #include <random>
 #include <string>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "isas.h"
-#include "moe_experts/reference.h"
-#include "simd/half.h"
-#include "turnout/turnout.h"
+#include "moe_experts/experts_case.h"
 
 namespace turnout::test {
 namespace {
-
-using reference::ExpertBlock;
-
-double number(double v) { return v; }
-template <class T>
-double number(T v) {
-  return core::to_float(v);
-}
-template <class T>
-T cast(double v) {
-  if constexpr (std::is_same_v<T, double>) {
-    return v;
-  } else {
-    return core::from_float<T>(static_cast<float>(v));
-  }
-}
-
-template <class T>
-std::vector<T> values(std::mt19937& random, std::int64_t count, double scale = 1) {
-  std::normal_distribution<double> normal(0, scale);
-  std::vector<T> made(static_cast<std::size_t>(count));
-  for (T& v : made) v = cast<T>(normal(random));
-  return made;
-}
-// Of vectors of one length; memcmp() must not get the null pointer of an empty one.
-template <class T>
-bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
-  return a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;
-}
-template <class T>
-std::vector<double> numbers(const std::vector<T>& of) {
-  std::vector<double> made;
-  for (const T& v : of) made.push_back(number(v));
-  return made;
-}
-
-// The largest difference, beside the largest value.
-template <class T>
-double error_of(const std::vector<T>& actual, const std::vector<double>& expected) {
-  double worst = 0, largest = 1e-30;
-  for (std::size_t i = 0; i < expected.size(); ++i) {
-    const double difference = std::abs(number(actual[i]) - expected[i]);
-    worst = difference <= worst ? worst : difference;  // NaN is worse
-    largest = std::max(largest, std::abs(expected[i]));
-  }
-  return worst / largest;
-}
-template <class T>
-constexpr double kTolerance = sizeof(T) == 8           ? 1e-13
-                              : sizeof(T) == 4         ? 2e-6
-                              : std::is_same_v<T, f16> ? 1e-3
-                                                       : 8e-3;
 
 template <class T>
 struct Grouped {
@@ -218,74 +162,6 @@ TYPED_TEST(GroupedMmOf, GradientEqualsTheDefinition) {
   }
 }
 
-// An expert block with tokens of T and weights of W.
-template <class T, class W>
-struct Experts {
-  ExpertBlock block;
-  MoeExpertsParams params;
-  bool transposed, with_bias;
-  std::vector<T> tokens, out;
-  std::vector<std::int64_t> ids;
-  std::vector<float> weights;
-  std::vector<W> w13, w2, b13, b2;
-
-  Experts(const ExpertBlock& b, const MoeExpertsParams& p, bool is_transposed, bool biased, unsigned seed = 1)
-      : block(b), params(p), transposed(is_transposed), with_bias(biased) {
-    std::mt19937 random(seed);
-    tokens = values<T>(random, b.tokens * b.hidden);
-    out.resize(tokens.size(), cast<T>(7));
-    for (std::int64_t q = 0; q < b.tokens * b.choices; ++q) {
-      ids.push_back(static_cast<std::int64_t>(random() % static_cast<unsigned>(b.experts + 2)) - 1);
-      weights.push_back(static_cast<float>(random() % 100) / 100);
-    }
-    const double scale = 1 / std::sqrt(static_cast<double>(std::max(b.hidden, b.inner)));
-    w13 = values<W>(random, b.experts * up_rows() * b.hidden, scale);
-    w2 = values<W>(random, b.experts * b.hidden * b.inner, scale);
-    b13 = values<W>(random, b.experts * up_rows());
-    b2 = values<W>(random, b.experts * b.hidden);
-  }
-  std::int64_t up_rows() const { return params.gated ? 2 * block.inner : block.inner; }
-  ConstTensor weight(const std::vector<W>& of, std::int64_t rows, std::int64_t depth) const {
-    ConstTensor w = view(of.data(), {block.experts, rows, depth});
-    if (transposed) {
-      w.stride[1] = 1;
-      w.stride[2] = rows;
-    }
-    return w;
-  }
-  void run(Context& context) {
-    const ConstTensor first = view(b13.data(), {block.experts, up_rows()}),
-                      second = view(b2.data(), {block.experts, block.hidden});
-    moe_experts(context, view(tokens.data(), {block.tokens, block.hidden}),
-                view(ids.data(), {block.tokens, block.choices}),
-                view(weights.data(), {block.tokens, block.choices}), weight(w13, up_rows(), block.hidden),
-                weight(w2, block.hidden, block.inner), with_bias ? &first : nullptr,
-                with_bias ? &second : nullptr, view(out.data(), {block.tokens, block.hidden}), params);
-  }
-  std::vector<double> expected() const {
-    const auto at = [&](const std::vector<W>& of, std::int64_t rows, std::int64_t depth, std::int64_t e,
-                        std::int64_t r, std::int64_t d) {
-      return number(
-          of[static_cast<std::size_t>(transposed ? (e * depth + d) * rows + r : (e * rows + r) * depth + d)]);
-    };
-    return reference::moe_experts(
-        block, numbers(tokens), ids, numbers(weights),
-        [&](std::int64_t e, std::int64_t r, std::int64_t h) {
-          return at(w13, up_rows(), block.hidden, e, r, h);
-        },
-        [&](std::int64_t e, std::int64_t h, std::int64_t i) {
-          return at(w2, block.hidden, block.inner, e, h, i);
-        },
-        [&](std::int64_t e, std::int64_t r) {
-          return with_bias ? number(b13[static_cast<std::size_t>(e * up_rows() + r)]) : 0.0;
-        },
-        [&](std::int64_t e, std::int64_t h) {
-          return with_bias ? number(b2[static_cast<std::size_t>(e * block.hidden + h)]) : 0.0;
-        },
-        params);
-  }
-};
-
 template <class T, class W>
 void expect_equal(const ExpertBlock& block, const MoeExpertsParams& params, bool transposed, bool with_bias) {
   Experts<T, W> c(block, params, transposed, with_bias);
@@ -341,124 +217,6 @@ TEST(MoeExperts, NothingToDo) {
   expect_equal<float, float>({0, 2, 4, 8, 5}, {}, false, false);
 }
 
-// Quantized weights are those of the definition, element for element.
-struct Quantized {
-  Experts<float, float> c;
-  bool packed;
-  std::vector<std::int8_t> bytes13, bytes2;
-  std::vector<float> scale13, scale2;
-
-  Quantized(const ExpertBlock& block, const MoeExpertsParams& params, bool four_bits)
-      : c(block, params, false, true), packed(four_bits) {
-    std::mt19937 random(5);
-    fill(random, c.w13, block.hidden, bytes13, scale13);
-    fill(random, c.w2, block.inner, bytes2, scale2);
-  }
-  void fill(std::mt19937& random, std::vector<float>& weights, std::int64_t depth,
-            std::vector<std::int8_t>& bytes, std::vector<float>& scale) const {
-    const std::int64_t rows = depth == 0 ? 0 : static_cast<std::int64_t>(weights.size()) / depth;
-    const std::int64_t each = packed ? 32 : std::max<std::int64_t>(depth, 1);
-    bytes.assign(weights.size() / (packed ? 2 : 1), 0);
-    for (std::int64_t row = 0; row < rows; ++row)
-      for (std::int64_t k = 0; k < depth; ++k) {
-        if (k % each == 0)
-          scale.push_back(static_cast<float>(random() % 64 + 1) / (packed ? 1024.f : 16384.f));
-        const int q = static_cast<int>(random() % (packed ? 16 : 256));
-        weights[static_cast<std::size_t>(row * depth + k)] =
-            static_cast<float>(packed ? q - 8 : q - 128) * scale.back();
-        const std::int64_t j = packed ? k / 32 * 16 + k % 16 : k;
-        auto& byte = bytes[static_cast<std::size_t>(row * (packed ? depth / 2 : depth) + j)];
-        byte = static_cast<std::int8_t>(packed ? byte | q << (k % 32 < 16 ? 0 : 4) : q - 128);
-      }
-  }
-  ConstTensor weight(const std::vector<std::int8_t>& bytes, std::int64_t rows, std::int64_t depth) const {
-    ConstTensor w = view(bytes.data(), {c.block.experts, rows, packed ? depth / 2 : depth});
-    if (packed) w.dtype = DType::u8;
-    return w;
-  }
-  void run(Context& context) {
-    const ExpertBlock& b = c.block;
-    const ConstTensor first = view(c.b13.data(), {b.experts, c.up_rows()}),
-                      second = view(c.b2.data(), {b.experts, b.hidden});
-    moe_experts_quantized(
-        context, view(c.tokens.data(), {b.tokens, b.hidden}), view(c.ids.data(), {b.tokens, b.choices}),
-        view(c.weights.data(), {b.tokens, b.choices}), weight(bytes13, c.up_rows(), b.hidden),
-        view(scale13.data(), {b.experts, c.up_rows(), packed ? b.hidden / 32 : 1}),
-        weight(bytes2, b.hidden, b.inner),
-        view(scale2.data(), {b.experts, b.hidden, packed ? b.inner / 32 : 1}), &first, &second,
-        view(c.out.data(), {b.tokens, b.hidden}), c.params);
-  }
-};
-
-TEST(MoeExpertsQuantized, EqualsTheDefinition) {
-  for (const bool packed : {false, true})
-    for (const bool interleaved : {false, true})
-      for (const ExpertBlock& block :
-           {ExpertBlock{1, 2, 3, 64, 32}, ExpertBlock{13, 2, 4, 96, 64}, ExpertBlock{300, 1, 2, 1088, 32},
-            ExpertBlock{5, 3, 2, packed ? 32 : 37, packed ? 1056 : 1050}}) {
-        MoeExpertsParams params;
-        params.interleaved = interleaved;
-        Quantized q(block, params, packed);
-        const auto expected = q.c.expected();
-        for (Isa isa : supported_isas()) {
-          Context one({.threads = 1, .isa = isa}), three({.threads = 3, .isa = isa});
-          q.run(one);
-          EXPECT_LT(error_of(q.c.out, expected), 2e-6) << packed << " " << block.tokens;
-          const auto first = q.c.out;
-          q.run(three);
-          EXPECT_TRUE(same_bits(first, q.c.out));
-        }
-      }
-}
-
-// By hand: one row of 32 elements of 4 bits; element 0 is 1 (bits 9), element 16 is -8 (bits 0), others 0.
-TEST(MoeExpertsQuantized, ByHand) {
-  std::vector<float> x(32, 0.f);
-  x[0] = 2;
-  x[16] = 3;
-  const std::vector<std::int64_t> ids = {0};
-  const std::vector<float> one = {1}, scale13(32, 0.5f), scale2(32, 1.f);
-  std::vector<std::uint8_t> w13(32 * 16, 0x88), w2(32 * 16, 0x88);
-  w13[0] = 0x09;      // the first row: 0.5 (1 * 2 - 8 * 3) = -11
-  w13[16] = 0x89;     // the second: 0.5 * 1 * 2 = 1
-  w2[0] = 0x89;       // out[0] = h[0]
-  w2[16] = 0x8a;      // out[1] = 2 h[0]
-  w2[32] = 0x98;      // out[2] = h[16] = 0
-  w2[48 + 1] = 0x8b;  // out[3] = 3 h[1]
-  std::vector<float> out(32, 7.f);
-  moe_experts_quantized(view(x.data(), {1, 32}), view(ids.data(), {1, 1}), view(one.data(), {1, 1}),
-                        view(w13.data(), {1, 32, 16}), view(scale13.data(), {1, 32, 1}),
-                        view(w2.data(), {1, 32, 16}), view(scale2.data(), {1, 32, 1}), nullptr, nullptr,
-                        view(out.data(), {1, 32}), {.activation = ExpertActivation::relu, .gated = false});
-  EXPECT_EQ(out[0], 0);  // relu(-11)
-  EXPECT_EQ(out[1], 0);
-  EXPECT_EQ(out[2], 0);
-  EXPECT_EQ(out[3], 3);
-}
-
-TEST(MoeExpertsQuantized, Refusals) {
-  const auto sentence = [](bool packed, const ExpertBlock& block, const auto& change) -> std::string {
-    Quantized q(block, {}, packed);
-    change(q);
-    try {
-      Context context;
-      q.run(context);
-      return "";
-    } catch (const Error& error) {
-      EXPECT_TRUE(std::all_of(q.c.out.begin(), q.c.out.end(), [](float v) { return v == 7; }));
-      return error.what();
-    }
-  };
-  const auto nothing = [](Quantized&) {};
-  EXPECT_EQ(sentence(true, {2, 1, 2, 32, 32}, nothing), "");
-  EXPECT_EQ(sentence(true, {2, 1, 2, 64, 32}, [](Quantized& q) { q.c.block.hidden = 48; }),
-            "moe_experts_quantized: hidden is 48, expected a multiple of 32 with 4-bit weights");
-  EXPECT_EQ(sentence(true, {2, 1, 2, 64, 32}, [](Quantized& q) { q.c.block.inner = 16; }),
-            "moe_experts_quantized: inner is 16, expected a multiple of 32 with 4-bit weights");
-  EXPECT_EQ(sentence(false, {2, 1, 2, 64, 32}, [](Quantized& q) { q.c.params.limit = 0; }),
-            "moe_experts_quantized: limit is not positive, expected a number above 0");
-}
-
 TEST(MoeExperts, Refusals) {
   const auto sentence = [](const MoeExpertsParams& params, std::int64_t less) -> std::string {
     Experts<float, float> c({2, 1, 2, 4, 3}, params, false, false);
@@ -483,6 +241,21 @@ TEST(MoeExperts, Refusals) {
   EXPECT_EQ(sentence({.gated = false, .interleaved = true}, 0),
             "moe_experts: interleaved is yes, expected no without a gate");
   EXPECT_EQ(sentence({.limit = 0}, 0), "moe_experts: limit is not positive, expected a number above 0");
+  EXPECT_EQ(sentence({.alpha = std::numeric_limits<float>::infinity()}, 0),
+            "moe_experts: alpha is not finite, expected a finite number");
+}
+
+// 16-bit tokens have weights of their own type.
+TEST(MoeExperts, RefusesWeightsOfAnotherType) {
+  Experts<f16, bf16> c({2, 1, 2, 4, 3}, {}, false, false);
+  Context context;
+  try {
+    c.run(context);
+    FAIL() << "f16 tokens with bf16 weights were accepted";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "moe_experts: w13 is bf16, expected f16 as hidden_states, which are not f32");
+  }
+  EXPECT_EQ(number(c.out[0]), 7);
 }
 
 }  // namespace

@@ -64,10 +64,9 @@ HWY_INLINE V odds(D d, V x, V y, V p) {
   return hn::Add(hn::Sub(x, y), hn::Sub(p, p));  // p - p is 0, or NaN if p is not finite
 }
 
-template <class T, bool kModified, Stored kStored>
+template <class Real, bool kModified, Stored kStored>
 struct Engine {
-  using S = Strip<T>;
-  using Real = typename S::Real;
+  using S = Strip<Real>;
   using D = typename S::D;
   using V = hn::Vec<D>;
 
@@ -77,8 +76,7 @@ struct Engine {
   const std::int64_t cell_columns;
   static constexpr std::int64_t off = kModified ? 1 : 0;
   const std::int64_t ring_row_bytes;
-  // The ranges of px and py of the rows of this wave.
-  const T *const px_begin, *const px_end, *const py_begin, *const py_end;
+  const Input<Real> px, py;
   S strips[kSlots];
 
   Engine(const ForwardTask& forward, Wave& shared)
@@ -87,17 +85,12 @@ struct Engine {
         lattice(forward.lattice),
         cell_columns(forward.lattice.frames + 1),
         ring_row_bytes(row_bytes(forward.lattice)),
-        px_begin(px_of(shared.row_begin)),
-        px_end(px_of(shared.row_end)),
-        py_begin(py_of(shared.row_begin)),
-        py_end(py_of(shared.row_end)) {}
+        px{lattice.px, lattice.dtype, px_of(shared.row_begin), px_of(shared.row_end)},
+        py{lattice.py, lattice.dtype, py_of(shared.row_begin), py_of(shared.row_end)} {}
 
-  const T* px_of(std::int64_t row) const {
-    return static_cast<const T*>(lattice.px) + row * lattice.symbols * lattice.columns;
-  }
-  const T* py_of(std::int64_t row) const {
-    return static_cast<const T*>(lattice.py) + row * (lattice.symbols + 1) * lattice.frames;
-  }
+  // The first element of a row of the batch.
+  std::int64_t px_of(std::int64_t row) const { return row * lattice.symbols * lattice.columns; }
+  std::int64_t py_of(std::int64_t row) const { return row * (lattice.symbols + 1) * lattice.frames; }
 
   static std::int64_t row_bytes(const LatticeTask& task) {
     static_assert(S::kLanes >= kLeastLanes && S::kPad <= kMostLanes);
@@ -120,7 +113,7 @@ struct Engine {
 
   // Computes p of row s_begin, which only blanks reach.
   void first_row(std::int64_t row, const LatticeBox& box) const {
-    const T* blanks = py_of(row) + box.s_begin * lattice.frames;
+    const std::int64_t blanks = py_of(row) + box.s_begin * lattice.frames;
     Real* cells = cells_row(row, box.s_begin);
     double* handed = ring(row, -1);
     std::fill_n(handed - S::kPad, S::kPad, kNone<double>);
@@ -135,7 +128,7 @@ struct Engine {
         if (box.s_begin == box.s_end) static_cast<Real*>(task.ans)[row] = p;
         break;
       }
-      sum += to_float(blanks[t]);
+      sum += py[blanks + t];
       if (sum != sum) sum = kNone<double>;  // as log_add(-inf, NaN)
       if (std::isinf(static_cast<Real>(sum)))
         sum = static_cast<Real>(sum);  // once Real overflows, the rest of the row stays infinite
@@ -199,15 +192,10 @@ struct Engine {
   void prefetch(const S& s) const {
     const std::int64_t ahead = s.step + kPrefetchSteps;
     if (ahead > s.box.t_end - s.box.t_begin) return;
-    const T *px = s.px + ahead, *py = s.py + ahead;
-    const Real* cells = s.cells + ahead;
     for (std::int64_t lane = 0; lane < s.rows; ++lane) {
-      hwy::Prefetch(px);
-      hwy::Prefetch(py);
-      hwy::Prefetch(cells);
-      px += lattice.columns - 1;
-      py += lattice.frames - 1;
-      cells += cell_columns - 1;
+      hwy::Prefetch(px.address(s.px + ahead + lane * (lattice.columns - 1)));
+      hwy::Prefetch(py.address(s.py + ahead + lane * (lattice.frames - 1)));
+      hwy::Prefetch(s.cells + ahead + lane * (cell_columns - 1));
     }
   }
 
@@ -259,8 +247,8 @@ struct Engine {
       // In step i a lane is at column i - lane. It needs px of the column that its symbol comes from, and py
       // of the column before.
       const std::int64_t columns = s.box.t_end - s.box.t_begin + 1;
-      s.load_steps(s.px, lattice.columns, -off, columns - off, px_begin, px_end, xs[q]);
-      s.load_steps(s.py, lattice.frames, -1, columns - 1, py_begin, py_end, ys[q]);
+      s.load_steps(px, s.px, lattice.columns, -off, columns - off, xs[q]);
+      s.load_steps(py, s.py, lattice.frames, -1, columns - 1, ys[q]);
       s.load_above(off, above[q]);
     }
     for (int q = count; q < kWidth; ++q) {
@@ -354,14 +342,14 @@ struct Engine {
 
 void run(const ForwardTask& task, Wave& wave) {
   const FpEnvironment environment(Denormals::flushed);
-  visit_float(task.lattice.dtype, [&](auto type) {
-    using T = typename decltype(type)::type;
+  visit_lane(task.lattice.dtype, [&](auto type) {
+    using Real = typename decltype(type)::type;
     const auto with = [&](auto is_modified) {
       constexpr bool kModified = decltype(is_modified)::value;
       if (task.stored == Stored::score) {
-        Engine<T, kModified, Stored::score>(task, wave).run();
+        Engine<Real, kModified, Stored::score>(task, wave).run();
       } else {
-        Engine<T, kModified, Stored::odds>(task, wave).run();
+        Engine<Real, kModified, Stored::odds>(task, wave).run();
       }
     };
     if (task.lattice.is_modified()) {

@@ -12,10 +12,30 @@ TURNOUT_ISA_BEGIN(families::mutual_information)
 template <class Real>
 constexpr Real kNone = -std::numeric_limits<Real>::infinity();
 
-// The state of one strip. T is the type of px and py.
-template <class T>
+// px or py. Elements of a 16-bit type are converted to Real when they are loaded: with a type parameter for
+// them the kernels would be twice as large.
+template <class Real>
+struct Input {
+  const void* data;
+  DType dtype;
+  std::int64_t begin, end;  // the elements of the rows of this wave
+
+  bool is_real() const { return sizeof(Real) == 8 || dtype == DType::f32; }
+  const Real* reals() const { return static_cast<const Real*>(data); }
+  const std::byte* address(std::int64_t i) const {
+    const std::int64_t bytes = is_real() ? sizeof(Real) : sizeof(f16);
+    return static_cast<const std::byte*>(data) + i * bytes;
+  }
+  Real operator[](std::int64_t i) const {
+    if (HWY_LIKELY(is_real())) return reals()[i];
+    return static_cast<Real>(dtype == DType::f16 ? to_float(static_cast<const f16*>(data)[i])
+                                                 : to_float(static_cast<const bf16*>(data)[i]));
+  }
+};
+
+// The state of one strip.
+template <class Real>
 struct Strip {
-  using Real = std::conditional_t<sizeof(T) == 8, double, float>;
   // 256 bits at most. With 512 bits a strip has 16 rows, whose values differ so much that rounding to float
   // loses 1.6 times the 1e-5 that README.md allows (MutualInformationPrecision in precision_test.cc).
   static constexpr std::int64_t kLanes = std::min<std::int64_t>(HWY_MAX_BYTES, 32) / sizeof(Real);
@@ -27,8 +47,8 @@ struct Strip {
   std::int64_t row, strip;  // row of the batch, number of the strip
   LatticeBox box;
   std::int64_t first, rows;  // first row in the lattice, number of rows
-  const T *px, *py;  // inputs of lane 0: px of the row above it, py of its row; from column t_begin on
-  Real* cells;       // the row of lane 0, from column t_begin on
+  std::int64_t px, py;  // inputs of lane 0: px of the row above it, py of its row; from column t_begin on
+  Real* cells;          // the row of lane 0, from column t_begin on
   std::int64_t step, last_step;  // the next step, and the end of the steps
   double base;                   // lanes hold p - base
   const double* above;           // input slot of the ring: p of the row above, from column t_begin on
@@ -122,16 +142,16 @@ struct Strip {
     std::copy_n(blocks + kLanes - kBlock, kBlock, to);
   }
 
-  // Loads kLanes steps of one array: lane j of v[k] is from[j * stride + t] with t = step + k - j + shift, or
-  // -inf if t is outside 0 .. size-1. The array is [begin, end).
-  HWY_INLINE void load_steps(const T* from, std::int64_t stride, std::int64_t shift, std::int64_t size,
-                             const T* begin, const T* end, V (&v)[kLanes]) const {
+  // Loads kLanes steps of one input: lane j of v[k] is input[from + j * stride + t] with
+  // t = step + k - j + shift, or -inf if t is outside 0 .. size-1.
+  HWY_INLINE void load_steps(const Input<Real>& input, std::int64_t from, std::int64_t stride,
+                             std::int64_t shift, std::int64_t size, V (&v)[kLanes]) const {
     const std::int64_t corner = step + shift;
     // Fast path: if the whole square is within the array, load it. Elements outside of a row, and lanes
     // beyond the strip, then read neighbouring rows; the former are replaced below.
-    if (std::is_same_v<T, Real> && HWY_LIKELY(from - begin + corner >= 0) &&
-        HWY_LIKELY(end - from >= corner + (kLanes - 1) * (stride - 1) + kLanes)) {
-      load_square(reinterpret_cast<const Real*>(from) + corner, stride - 1, v);
+    if (HWY_LIKELY(input.is_real()) && HWY_LIKELY(from + corner >= input.begin) &&
+        HWY_LIKELY(input.end - from >= corner + (kLanes - 1) * (stride - 1) + kLanes)) {
+      load_square(input.reals() + (from + corner), stride - 1, v);
       if (HWY_LIKELY(corner >= kLanes - 1 && corner + kLanes <= size)) return;
       const D d;
       const hn::RebindToSigned<D> di;
@@ -152,9 +172,8 @@ struct Strip {
     for (std::int64_t lane = 0; lane < rows; ++lane) {
       const std::int64_t t = corner - lane;
       const std::int64_t first_column = std::max<std::int64_t>(0, -t), count = std::min(kLanes, size - t);
-      const std::int64_t place = lane * stride + t;
-      for (std::int64_t k = first_column; k < count; ++k)
-        buffer[lane * kLanes + k] = static_cast<Real>(to_float(from[place + k]));
+      const std::int64_t place = from + lane * stride + t;
+      for (std::int64_t k = first_column; k < count; ++k) buffer[lane * kLanes + k] = input[place + k];
     }
     load_square(buffer, kLanes, v);
   }

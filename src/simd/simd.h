@@ -68,7 +68,7 @@ namespace turnout::core {
 struct CompressTable {
   alignas(64) std::uint8_t lanes[256][8];
   alignas(64) std::uint8_t bytes[16][16];
-  constexpr CompressTable() : lanes(), bytes() {
+  consteval CompressTable() : lanes(), bytes() {
     for (unsigned mask = 0; mask < 256; ++mask)
       for (std::uint8_t lane = 0, next = 0; lane < 8; ++lane)
         if (mask >> lane & 1) lanes[mask][next++] = lane;
