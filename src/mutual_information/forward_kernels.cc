@@ -117,22 +117,24 @@ struct Engine {
     Real* cells = cells_row(row, box.s_begin);
     double* handed = ring(row, -1);
     std::fill_n(handed - S::kPad, S::kPad, kNone<double>);
-    double sum = 0;
-    for (std::int64_t t = box.t_begin;; ++t) {
-      const auto p = static_cast<Real>(sum);
-      cells[t] = kStored == Stored::score ? p
-                 : std::isfinite(p)       ? kNone<Real>
-                                          : std::numeric_limits<Real>::quiet_NaN();
-      handed[t - box.t_begin] = sum;
-      if (t == box.t_end) {
-        if (box.s_begin == box.s_end) static_cast<Real*>(task.ans)[row] = p;
-        break;
+    py.visit([&](const auto* elements) {
+      double sum = 0;
+      for (std::int64_t t = box.t_begin;; ++t) {
+        const auto p = static_cast<Real>(sum);
+        cells[t] = kStored == Stored::score ? p
+                   : std::isfinite(p)       ? kNone<Real>
+                                            : std::numeric_limits<Real>::quiet_NaN();
+        handed[t - box.t_begin] = sum;
+        if (t == box.t_end) {
+          if (box.s_begin == box.s_end) static_cast<Real*>(task.ans)[row] = p;
+          break;
+        }
+        sum += to_float(elements[blanks + t]);
+        if (sum != sum) sum = kNone<double>;  // as log_add(-inf, NaN)
+        if (std::isinf(static_cast<Real>(sum)))
+          sum = static_cast<Real>(sum);  // once Real overflows, the rest of the row stays infinite
       }
-      sum += py[blanks + t];
-      if (sum != sum) sum = kNone<double>;  // as log_add(-inf, NaN)
-      if (std::isinf(static_cast<Real>(sum)))
-        sum = static_cast<Real>(sum);  // once Real overflows, the rest of the row stays infinite
-    }
+    });
     std::fill_n(handed + (box.t_end - box.t_begin + 1), kBeyond, kNone<double>);
   }
 
@@ -192,10 +194,15 @@ struct Engine {
   void prefetch(const S& s) const {
     const std::int64_t ahead = s.step + kPrefetchSteps;
     if (ahead > s.box.t_end - s.box.t_begin) return;
+    const std::byte *x = px.address(s.px + ahead), *y = py.address(s.py + ahead);
+    const Real* cells = s.cells + ahead;
     for (std::int64_t lane = 0; lane < s.rows; ++lane) {
-      hwy::Prefetch(px.address(s.px + ahead + lane * (lattice.columns - 1)));
-      hwy::Prefetch(py.address(s.py + ahead + lane * (lattice.frames - 1)));
-      hwy::Prefetch(s.cells + ahead + lane * (cell_columns - 1));
+      hwy::Prefetch(x);
+      hwy::Prefetch(y);
+      hwy::Prefetch(cells);
+      x += (lattice.columns - 1) * px.bytes();
+      y += (lattice.frames - 1) * py.bytes();
+      cells += cell_columns - 1;
     }
   }
 

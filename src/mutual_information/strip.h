@@ -22,14 +22,18 @@ struct Input {
 
   bool is_real() const { return sizeof(Real) == 8 || dtype == DType::f32; }
   const Real* reals() const { return static_cast<const Real*>(data); }
-  const std::byte* address(std::int64_t i) const {
-    const std::int64_t bytes = is_real() ? sizeof(Real) : sizeof(f16);
-    return static_cast<const std::byte*>(data) + i * bytes;
-  }
-  Real operator[](std::int64_t i) const {
-    if (HWY_LIKELY(is_real())) return reals()[i];
-    return static_cast<Real>(dtype == DType::f16 ? to_float(static_cast<const f16*>(data)[i])
-                                                 : to_float(static_cast<const bf16*>(data)[i]));
+  std::int64_t bytes() const { return is_real() ? sizeof(Real) : sizeof(f16); }  // of one element
+  const std::byte* address(std::int64_t i) const { return static_cast<const std::byte*>(data) + i * bytes(); }
+  // f(elements), which are pointers of their own type.
+  template <class F>
+  void visit(const F& f) const {
+    if (HWY_LIKELY(is_real())) {
+      f(reals());
+    } else if (dtype == DType::f16) {
+      f(static_cast<const f16*>(data));
+    } else {
+      f(static_cast<const bf16*>(data));
+    }
   }
 };
 
@@ -167,15 +171,23 @@ struct Strip {
       }
       return;
     }
-    alignas(64) Real buffer[kLanes * kLanes];
-    std::fill_n(buffer, kLanes * kLanes, kNone<Real>);
-    for (std::int64_t lane = 0; lane < rows; ++lane) {
-      const std::int64_t t = corner - lane;
-      const std::int64_t first_column = std::max<std::int64_t>(0, -t), count = std::min(kLanes, size - t);
-      const std::int64_t place = from + lane * stride + t;
-      for (std::int64_t k = first_column; k < count; ++k) buffer[lane * kLanes + k] = input[place + k];
-    }
-    load_square(buffer, kLanes, v);
+    alignas(64) Real square[kLanes * kLanes];
+    convert_square(input, from + corner, stride - 1, corner, size, square);
+    load_square(square, kLanes, v);
+  }
+  // The same square element by element, for any type and any place. Not inline: its code would be copied into
+  // each loop of steps.
+  HWY_NOINLINE void convert_square(const Input<Real>& input, std::int64_t place, std::int64_t stride,
+                                   std::int64_t corner, std::int64_t size, Real* square) const {
+    std::fill_n(square, kLanes * kLanes, kNone<Real>);
+    input.visit([&](const auto* elements) {
+      for (std::int64_t lane = 0; lane < rows; ++lane) {
+        const std::int64_t t = corner - lane;
+        const std::int64_t begin = std::max<std::int64_t>(0, -t), end = std::min(kLanes, size - t);
+        for (std::int64_t k = begin; k < end; ++k)
+          square[lane * kLanes + k] = static_cast<Real>(to_float(elements[place + lane * stride + k]));
+      }
+    });
   }
 
   // The inverse: stores v + base_of_all.
