@@ -1,4 +1,4 @@
-"""Compares two builds of Turnout, call by call: a revision of before with the one at hand.
+"""Compares two builds of Turnout, call by call: a revision of before with this one, or this one with a wheel.
 
 Each build runs in a process of its own. The two take turns, one burst of calls each, so that both see the
 machine in the same state. A call that is slower by more than the limit is measured again, longer; it counts
@@ -79,18 +79,20 @@ def ratio(before: Build, after: Build, name: str, seconds: float) -> tuple[float
     return statistics.median(times), statistics.median(ratios)
 
 
-def compare(folder: Path, families: list[str], seconds: float) -> int:
-    """Prints a table; returns how many calls have become slower."""
+def compare(old: Path | None, new: Path | None, families: list[str], seconds: float) -> int:
+    """Of builds in these folders, or the installed one. Prints a table; returns how many calls are slower."""
     from rich.console import Console
     from rich.table import Table
 
-    before, after = Build(folder), Build(None)
-    table = Table("call", "time", "new / old", title="this build beside the other", title_justify="left")
+    before, after = Build(old), Build(new)
+    names = [folder.name if folder else "this build" for folder in (new, old)]
+    title = f"new: {names[0]}, old: {names[1]}"
+    table = Table("call", "time", "new / old", title=title, title_justify="left")
     slower = []
     for family in families:
-        old = before.ask("family", family)
+        known = before.ask("family", family)
         for name in after.ask("family", family):
-            if name not in old:
+            if name not in known:
                 table.add_row(name, "", "new")
                 continue
             time_us, measured = ratio(before, after, name, seconds)

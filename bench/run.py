@@ -33,6 +33,7 @@ EXAMPLES = """examples:
   ./dev bench moe_dispatch --seconds 0.5      one family, quickly
   ./dev bench --against HEAD~5                this build beside that revision; fails above 5 %
   ./dev bench --against v0.1.0 sparse_conv    the same for one family
+  ./dev bench --wheel build/wheels/FILE.whl   a wheel, which another compiler has made, beside this build
 """
 
 
@@ -53,9 +54,16 @@ def parse() -> argparse.Namespace:
         help="a git revision; compares its build with this one, in turns, and fails if a call is slower by "
         "more than 5 %%",
     )
-    parser.add_argument("--build", type=Path, help=argparse.SUPPRESS)  # ./dev says where it has built REV
+    parser.add_argument(
+        "--wheel",
+        metavar="FILE",
+        help="a wheel for this Python; compares it with this build, in turns, and fails if a call of it is "
+        "slower by more than 5 %%",
+    )
+    # ./dev says where it has built REV or unpacked the wheel.
+    parser.add_argument("--build", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    allowed = FAMILIES if arguments.against else known
+    allowed = FAMILIES if arguments.build else known
     for name in arguments.names:
         if name not in allowed:
             parser.error(f"there is no {name!r}; there is {', '.join(allowed)}")
@@ -65,10 +73,11 @@ def parse() -> argparse.Namespace:
 
 def main() -> None:
     arguments = parse()  # before the imports, so that --help needs nothing installed
-    if arguments.against:
+    if arguments.build:
         import against
 
-        raise SystemExit(against.compare(arguments.build, arguments.names, arguments.seconds) > 0)
+        before, after = (None, arguments.build) if arguments.wheel else (arguments.build, None)
+        raise SystemExit(against.compare(before, after, arguments.names, arguments.seconds) > 0)
     import harness
     import plot
 

@@ -4,7 +4,7 @@
     ./dev coverage --record    also writes docs/coverage.md
     ./dev coverage --missing   also lists the lines that no test runs
 
-Files that are themselves tests, definitions or bindings do not count (NOT_COUNTED), nor do consteval functions.
+Files that are themselves tests, definitions or bindings (NOT_COUNTED) and consteval functions do not count.
 """
 
 import argparse
