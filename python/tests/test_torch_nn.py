@@ -345,6 +345,14 @@ def test_sentences(rng):
         ),
         (lambda: nn.SubMConv(3, 3, 4, 2)(x), "SubMConv: kernel_size[0] is 2, expected an odd number"),
         (lambda: nn.SubMConv(3, 3, 4, 3)(x), "SubMConv: weight has dtype f32, expected that of features"),
+        (
+            lambda: nn.SubMConv(3, 5, 4, 3)(x),
+            "SubMConv: features have shape [20, 3], expected [20, 5]: the rows of indices, in_channels",
+        ),
+        (
+            lambda: nn.SparseConv(3, 3, 4, 1)(x.with_features(x.features[1:])),
+            "SparseConv: features have shape [19, 3], expected [20, 3]",
+        ),
     ):
         with pytest.raises(ValueError) as caught:
             call()

@@ -187,6 +187,12 @@ class SparseConvolution(SparseModule):
 
     @own_sentences(of_class=True, filters="weight")
     def forward(self, x: SparseTensor) -> SparseTensor:
+        shape, expected = tuple(x.features.shape), (x.indices.shape[0], self.in_channels)
+        if shape != expected:
+            raise ValueError(
+                f"{type(self).__name__}: features have shape {list(shape)}, expected {list(expected)}: the "
+                "rows of indices, in_channels"
+            )
         if self.conv1x1:
             return x.with_features(self._multiply(x.features))
         pairs = self.find_pairs(x)
