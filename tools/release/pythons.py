@@ -1,12 +1,14 @@
 """Builds the package for each Python version, checks it and runs the tests without PyTorch; prints a table.
 
-    python tools/release/pythons.py [interpreter ...]
+    python tools/release/pythons.py [--wheel FILE] [interpreter ...]
 
-Without arguments: every Python from 3.10 on that is on PATH or was installed by pyenv.
+Without interpreters: every Python from 3.10 on that is on PATH or was installed by pyenv. With a wheel, that
+one is installed, and nothing is built.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import re
@@ -17,7 +19,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-WANTED = ["3.10", "3.11", "3.12", "3.13", "3.13t", "3.14", "3.14t"]
+WANTED = ["3.10", "3.11", "3.12", "3.13", "3.13t", "3.14", "3.14t", "3.15"]
 QUESTION = """
 import json, os, platform, sys, sysconfig
 include = sysconfig.get_path("include")
@@ -75,7 +77,18 @@ def interpreters(given: list[str]) -> dict[str, Path]:
     return found
 
 
-def check(name: str, interpreter: Path) -> dict[str, str]:
+def build(python: Path, work: Path, log: Path) -> Path:
+    """With build isolation, as users build it. The options are those of ./dev test, for ccache."""
+    options = ["--config-settings=cmake.define.TURNOUT_WERROR=ON"]
+    launchers = {"CC": "cc", "CXX": "c++"}
+    if shutil.which("ccache"):
+        launchers |= {f"CMAKE_{language}_COMPILER_LAUNCHER": "ccache" for language in ("C", "CXX")}
+    run("build", log, python, "-m", "pip", "wheel", "--no-deps", "-w", work, *options, ".", env=launchers)
+    (wheel,) = work.glob("*.whl")
+    return wheel
+
+
+def check(name: str, interpreter: Path, wheel: Path | None) -> dict[str, str]:
     work = ROOT / "build" / "pythons" / name
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
@@ -85,13 +98,7 @@ def check(name: str, interpreter: Path) -> dict[str, str]:
     try:
         run("venv", log, interpreter, "-m", "venv", work / "venv")
         python = work / "venv" / "bin" / "python"
-        # With build isolation, as users build it. The options are those of ./dev test, for ccache.
-        options = ["--config-settings=cmake.define.TURNOUT_WERROR=ON"]
-        launchers = {"CC": "cc", "CXX": "c++"}
-        if shutil.which("ccache"):
-            launchers |= {f"CMAKE_{language}_COMPILER_LAUNCHER": "ccache" for language in ("C", "CXX")}
-        run("build", log, python, "-m", "pip", "wheel", "--no-deps", "-w", work, *options, ".", env=launchers)
-        (wheel,) = work.glob("*.whl")
+        wheel = wheel or build(python, work, log)
         row["wheel"] = "-".join(wheel.stem.split("-")[2:4])
         run("install", log, python, "-m", "pip", "install", "-q", f"{wheel}[core]")
         checked = run("check", log, work / "venv" / "bin" / "turnout", "check", cwd=work)
@@ -112,8 +119,13 @@ def check(name: str, interpreter: Path) -> dict[str, str]:
 
 
 def main() -> int:
-    found = interpreters(sys.argv[1:])
-    rows = [check(name, path) for name, path in sorted(found.items(), key=lambda item: WANTED.index(item[0]))]
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--wheel", type=lambda path: Path(path).absolute())
+    parser.add_argument("interpreters", nargs="*")
+    options = parser.parse_args()
+    found = interpreters(options.interpreters)
+    names = sorted(found, key=WANTED.index)
+    rows = [check(name, found[name], options.wheel) for name in names]
     columns = ["Python", "wheel", "turnout check", "tests", "failed", "CPU minutes"]
     print("\n| " + " | ".join(columns) + " |\n|" + "---|" * len(columns))
     for row in rows:
