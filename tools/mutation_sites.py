@@ -20,7 +20,7 @@ LEFT_OUT = re.compile(
 )
 
 COMPARISON = re.compile(r"(?<=\s)(<=|>=|==|!=|<|>)(?=\s)(?!\s+nullptr)")
-PAYS = re.compile(r"\s(std::max\()?k(Parallel|Stream)(Bytes|Products|Cells)\b")
+PAYS = re.compile(r"\s(std::max\()?k((Parallel|Stream)(Bytes|Products|Cells)|PointGrain)\b")
 CHECK = re.compile(r"\bif \(")
 REFUSES = re.compile(r"\s*(\{\s*)?(return\s+)?(throw\b|(?!log_)[\w.]*(fail|refuse)\w*\()")
 COMPILED_AWAY = re.compile(

@@ -252,6 +252,24 @@ TEST(DynamicScatterRefusals, Counts) {
   check_counts<std::int64_t>(kMin64);
 }
 
+// The map of a call is copied into scratch memory that had more points before.
+TEST(DynamicScatterRefusals, CountsLookAtTheOwnPointsAlone) {
+  Context context({.threads = 1});
+  const std::vector<std::int32_t> count = {3, 1, 0};
+  const std::vector<float> grad = {3, 1, 7};
+  const auto backward = [&](const std::vector<std::int32_t>& map, Reduce reduce_type) {
+    const ConstTensor counts = view(count.data(), {3});
+    std::vector<float> grad_feats(map.size());
+    dynamic_scatter_backward(
+        context, view(grad.data(), {3, 1}),
+        {.point2voxel_map = view(map.data(), {map.size()}), .voxel_points_count = &counts},
+        view(grad_feats.data(), {map.size(), 1}), reduce_type);
+    return grad_feats;
+  };
+  EXPECT_EQ(backward({0, 0, 0, 1, 2, 2, 2, 2}, Reduce::sum), (std::vector<float>{3, 3, 3, 1, 7, 7, 7, 7}));
+  EXPECT_EQ(backward({0, 0, 0, 1}, Reduce::mean), (std::vector<float>{1, 1, 1, 1}));
+}
+
 // The order of the checks: what is missing, the number of voxels, the map, the counts.
 TEST(DynamicScatterRefusals, TheFirstFaultIsNamed) {
   Backward<std::int32_t> b;

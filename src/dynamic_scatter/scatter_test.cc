@@ -269,6 +269,11 @@ TEST(ScatterRefusals, TheFirstOfSeveralInALateChunk) {
             "scatter_sum: index[90000] is 5, expected 0 .. 0");
   EXPECT_EQ(sentence([&] { scatter_dim_size(context, column.index_view()); }),
             "scatter_dim_size: index[90001] is -7, expected 0 .. 2147483646");
+  column.index[90'001] = 2147483647;
+  EXPECT_EQ(sentence([&] { scatter_dim_size(context, column.index_view()); }),
+            "scatter_dim_size: index[90001] is 2147483647, expected 0 .. 2147483646");
+  column.index[90'001] = 2147483646;
+  EXPECT_EQ(scatter_dim_size(context, column.index_view()), 2147483647);
 }
 
 TEST(ScatterRefusals, NoGroupsForAGradient) {

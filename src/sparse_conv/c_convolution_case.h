@@ -34,6 +34,7 @@ struct GivenPairs {
       std::copy(lists.out[k].begin(), lists.out[k].end(), at + rows);
       counts.push_back(static_cast<std::int64_t>(lists.in[k].size()));
     }
+    counts.shrink_to_fit();  // so that the address sanitizer sees its end
   }
 };
 

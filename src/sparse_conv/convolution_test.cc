@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <thread>
+#include <vector>
 
 #include "sanitizer.h"
 #include "sparse_conv/convolution_case.h"
@@ -42,6 +43,27 @@ TEST(IndiceConvolution, WorkedExample) {
   EXPECT_EQ(filters_grad[1][1], 2 * 1 + 4 * 10);
   EXPECT_EQ(filters_grad[2][0], 3 * 1);
   EXPECT_EQ(filters_grad[2][1], 4 * 1);
+}
+
+// Enough rows for several blocks of sums, in the order that a sorted list never has.
+TEST(IndiceConvolution, TargetRowsThatDescend) {
+  constexpr std::int64_t kRows = 10000;
+  std::vector<std::int32_t> pairs(2 * kRows);
+  std::vector<float> features(kRows), out(kRows);
+  for (std::int32_t i = 0; i < kRows; ++i) {
+    pairs[static_cast<std::size_t>(i)] = i;
+    pairs[static_cast<std::size_t>(kRows + i)] = static_cast<std::int32_t>(kRows) - 1 - i;
+    features[static_cast<std::size_t>(i)] = static_cast<float>(i);
+  }
+  const std::int32_t num[1] = {kRows};
+  const float filters[1] = {2};
+  for (int threads : {1, 2}) {
+    Context context({.threads = threads});
+    indice_convolution_forward(context, view(features, {kRows, 1}), view(filters, {1, 1, 1}),
+                               view(pairs, {1, 2, kRows}), view(num, {1}), nullptr, view(out, {kRows, 1}));
+    for (std::int64_t row = 0; row < kRows; ++row)
+      ASSERT_EQ(out[static_cast<std::size_t>(row)], 2.0f * static_cast<float>(kRows - 1 - row));
+  }
 }
 
 template <class T>
