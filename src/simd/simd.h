@@ -46,14 +46,16 @@
 #ifndef TURNOUT_SIMD_ONCE
 #define TURNOUT_SIMD_ONCE
 
-// The code between the two is in an unnamed namespace: two kernel files may use the same names.
+// The code between the two is in an unnamed namespace: two kernel files may use the same names. Highway's
+// macro comes last: it has a pragma, and in a file that a system header includes g++ 14 drops what follows a
+// pragma in a macro.
 #define TURNOUT_ISA_BEGIN(family)      \
-  HWY_BEFORE_NAMESPACE();              \
   namespace turnout::family {          \
   using namespace core;                \
   namespace HWY_NAMESPACE {            \
   using namespace core::HWY_NAMESPACE; \
-  namespace {
+  namespace {                          \
+  HWY_BEFORE_NAMESPACE();
 #define TURNOUT_ISA_END \
   }                     \
   }                     \
