@@ -1,5 +1,6 @@
 """turnout run and turnout replay: calls in files, and calls that TURNOUT_RECORD has recorded."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -214,7 +215,7 @@ def test_a_directory_that_cannot_be_written():
         capture_output=True,
         text=True,
         timeout=60,
-        env={"TURNOUT_RECORD": value},
+        env=os.environ | {"TURNOUT_RECORD": value},
     )
     sentence = f"TURNOUT_RECORD is '{value}', expected a directory that can be written, or on_error: and one"
     assert (done.returncode, done.stderr) == (2, f"turnout: {sentence}\n")

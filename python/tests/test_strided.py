@@ -1,5 +1,6 @@
 """Inputs that do not lie row by row in memory are copied, and the log says so; results are not."""
 
+import os
 import subprocess
 import sys
 
@@ -127,7 +128,11 @@ turnout.moe_re_routing_inverse(rows[:, :3], index)
 turnout.moe_re_routing_inverse(rows, index)
 """
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, env={"TURNOUT_LOG": "1"}, timeout=120
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"TURNOUT_LOG": "1"},
+        timeout=120,
     )
     strided, plain = done.stderr.splitlines()
     start = (

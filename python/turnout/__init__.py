@@ -6,6 +6,17 @@ With PyTorch installed, ``import turnout.torch`` brings the same operators as to
 
 # ruff: noqa: F403 (what a module exports is in its __all__)
 
+import sys as _sys
+
+from turnout import _core as _core
+
+# Tables and caches of the extension are guarded by the GIL. A free-threaded Python turns the GIL on when it
+# imports such an extension, unless it was told not to.
+if hasattr(_sys, "_is_gil_enabled") and not _sys._is_gil_enabled():
+    raise ImportError(
+        "turnout: the GIL is off, by PYTHON_GIL=0 or -X gil=0, expected PYTHON_GIL=1 or neither"
+    )
+
 from turnout import dynamic_scatter as _dynamic_scatter
 from turnout import global_pool as _global_pool
 from turnout import indice_convolution as _indice_convolution

@@ -16,6 +16,7 @@ namespace {
 struct Quantized {
   Experts<float, float> c;
   bool packed;
+  std::int64_t more_scales13 = 0, more_scales2 = 0;  // in the shapes, not in memory: such calls are refused
   std::vector<std::int8_t> bytes13, bytes2;
   std::vector<float> scale13, scale2;
 
@@ -54,10 +55,10 @@ struct Quantized {
     moe_experts_quantized(
         context, view(c.tokens.data(), {b.tokens, b.hidden}), view(c.ids.data(), {b.tokens, b.choices}),
         view(c.weights.data(), {b.tokens, b.choices}), weight(bytes13, c.up_rows(), b.hidden),
-        view(scale13.data(), {b.experts, c.up_rows(), packed ? b.hidden / 32 : 1}),
+        view(scale13.data(), {b.experts, c.up_rows(), (packed ? b.hidden / 32 : 1) + more_scales13}),
         weight(bytes2, b.hidden, b.inner),
-        view(scale2.data(), {b.experts, b.hidden, packed ? b.inner / 32 : 1}), &first, &second,
-        view(c.out.data(), {b.tokens, b.hidden}), c.params);
+        view(scale2.data(), {b.experts, b.hidden, (packed ? b.inner / 32 : 1) + more_scales2}), &first,
+        &second, view(c.out.data(), {b.tokens, b.hidden}), c.params);
   }
 };
 
@@ -128,6 +129,10 @@ TEST(MoeExpertsQuantized, Refusals) {
             "moe_experts_quantized: inner is 16, expected a multiple of 32 with 4-bit weights");
   EXPECT_EQ(sentence(false, {2, 1, 2, 64, 32}, [](Quantized& q) { q.c.params.limit = 0; }),
             "moe_experts_quantized: limit is not positive, expected a number above 0");
+  EXPECT_EQ(sentence(true, {2, 1, 2, 64, 32}, [](Quantized& q) { q.more_scales13 = 1; }),
+            "moe_experts_quantized: w13_scale.shape[2] is 3, expected 2, one for 32 elements");
+  EXPECT_EQ(sentence(false, {2, 1, 2, 64, 32}, [](Quantized& q) { q.more_scales2 = 1; }),
+            "moe_experts_quantized: w2_scale.shape[2] is 2, expected 1, one for a row");
 }
 
 }  // namespace

@@ -257,11 +257,13 @@ TEST_F(CMutualInformation, QueriesLookAtNoShape) {
   const std::int64_t huge = std::int64_t{1} << 40;
   const Descriptor vector(MLUOP_DTYPE_INT8, {7}), negative(MLUOP_DTYPE_HALF, {-1, 2, 3});
   const Descriptor large(MLUOP_DTYPE_FLOAT, {huge, huge, huge}), odd(MLUOP_DTYPE_FLOAT, {2, 0, 9});
+  const Descriptor limit(MLUOP_DTYPE_FLOAT, {1, 1 << 15, 1 << 16});  // 2^31 elements: one too many
   mluOpTensorDescriptor_t unset = nullptr;
   ASSERT_EQ(mluOpCreateTensorDescriptor(&unset), kOk);
   for (mluOpTensorDescriptor_t x :
        {static_cast<mluOpTensorDescriptor_t>(vector), static_cast<mluOpTensorDescriptor_t>(negative),
-        static_cast<mluOpTensorDescriptor_t>(large), static_cast<mluOpTensorDescriptor_t>(odd), unset}) {
+        static_cast<mluOpTensorDescriptor_t>(large), static_cast<mluOpTensorDescriptor_t>(limit),
+        static_cast<mluOpTensorDescriptor_t>(odd), unset}) {
     for (const mluOpTensorDescriptor_t boundary : {static_cast<mluOpTensorDescriptor_t>(vector), x}) {
       std::size_t size = 1;
       EXPECT_EQ(mluOpGetMutualInformationForwardWorkspaceSize(handle, vector, x, boundary, x, x, &size), kOk);

@@ -115,17 +115,6 @@ void copy_bytes(nb::handle to, nb::handle from) {
   run_without_gil([&] { stream_copy(default_context(), target.tensor.data, source.tensor.data, bytes); });
 }
 
-// Tables and caches of this door are guarded by the GIL. A free-threaded Python turns the GIL on when it
-// imports such a module, unless it was told not to.
-void need_gil() {
-#if defined(Py_GIL_DISABLED)
-  if (nb::cast<bool>(nb::module_::import_("sys").attr("_is_gil_enabled")())) return;
-  PyErr_SetString(PyExc_ImportError,
-                  "turnout: the GIL is off, by PYTHON_GIL=0 or -X gil=0, expected PYTHON_GIL=1 or neither");
-  throw nb::python_error();
-#endif
-}
-
 void bind_library(nb::module_& module) {
   module.attr("__version__") = TURNOUT_VERSION;
   module.def("signatures", &signatures);
@@ -162,7 +151,6 @@ void bind_library(nb::module_& module) {
 NB_MODULE(_core, module) {
   using namespace turnout;
   using namespace turnout::doors;
-  need_gil();
   nb::set_leak_warnings(false);  // nothing is printed unasked, not even about arrays alive at exit
   load_import();
   watch_forks();
