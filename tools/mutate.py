@@ -218,16 +218,17 @@ def main() -> int:
         own = [mutant for mutant in mutants if mutant.family == folder]
         kinds = {m.number: {test.reached.get(m.number, 0) for test in tests} for m in own}
         own = [m for m in own if 2 not in kinds[m.number]]  # floats or objects: not index arithmetic
-        equal = [m for m in own if m.key in known]
-        chosen = sample([m for m in own if m.key not in known], options.most)
+        sampled = sample(own, options.most)
+        equal = [m for m in sampled if m.key in known]
+        chosen = [m for m in sampled if m.key not in known]
         with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
             by = list(pool.map(lambda mutant: killer(mutant, tests), chosen))
         survivors = [mutant for mutant, name in zip(chosen, by, strict=True) if not name]
         rows[folder] = (len(own), len(equal), len(chosen), len(chosen) - len(survivors))
         unexplained += survivors
         print(
-            f"{folder}: {len(chosen) - len(survivors)} of {len(chosen)} killed, of {len(own)} mutants, "
-            f"{len(equal)} of which no test can kill",
+            f"{folder}: of {len(own)} mutants {len(sampled)} were chosen; {len(equal)} compute the same; of the "
+            f"other {len(chosen)}, {len(chosen) - len(survivors)} were killed",
             flush=True,
         )
         for mutant in survivors:

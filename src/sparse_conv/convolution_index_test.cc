@@ -142,6 +142,9 @@ TEST_F(IndiceConvolutionIndexRefusals, APairThatNamesWhatIsNotThere) {
   index[kFirst] = (right[kFirst] & ~std::int64_t{0x7FFFFFFF}) | 700;
   EXPECT_EQ(sentence(),
             "indice_convolution_forward: index[3] has row 700, expected 0 .. 699, the rows of features");
+  for (std::size_t i = kFirst; i <= last; ++i) index[i] = (right[i] & ~std::int64_t{0x7FFFFFFF}) | 700;
+  EXPECT_EQ(sentence(),
+            "indice_convolution_forward: index[3] has row 700, expected 0 .. 699, the rows of features");
   index = right;
   index[last] |= std::int64_t{0x1FF} << 31;  // row 511 of a block that has 88
   EXPECT_EQ(sentence(), "indice_convolution_forward: index[" + std::to_string(last) +
