@@ -227,8 +227,8 @@ def main() -> int:
         rows[folder] = (len(own), len(equal), len(chosen), len(chosen) - len(survivors))
         unexplained += survivors
         print(
-            f"{folder}: of {len(own)} mutants {len(sampled)} were chosen; {len(equal)} compute the same; of the "
-            f"other {len(chosen)}, {len(chosen) - len(survivors)} were killed",
+            f"{folder}: of {len(own)} mutants {len(sampled)} were chosen; {len(equal)} compute the same; "
+            f"of the other {len(chosen)}, {len(chosen) - len(survivors)} were killed",
             flush=True,
         )
         for mutant in survivors:
