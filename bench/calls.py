@@ -58,6 +58,23 @@ def sparse_conv(scale: float) -> Iterator[tuple[str, int, Call]]:
     yield "indice_convolution_forward, 32 channels", rows, reusing(convolution, x, filters, pairs, num, rows)
 
 
+def moe_experts(scale: float) -> Iterator[tuple[str, int, Call]]:
+    random = np.random.default_rng(0)
+    tokens, hidden, inner, experts, choices = max(1, int(64 * scale)), 512, 256, 16, 2
+    x = random.standard_normal((tokens, hidden), dtype=np.float32)
+    ids = random.random((tokens, experts)).argpartition(choices, axis=1)[:, :choices]
+    weights = random.random((tokens, choices), dtype=np.float32)
+    w13 = random.standard_normal((experts, 2 * inner, hidden), dtype=np.float32) / 30
+    w2 = random.standard_normal((experts, hidden, inner), dtype=np.float32) / 30
+    yield "moe_experts", tokens, reusing(turnout.moe_experts, x, ids, weights, w13, w2)
+    quantized = [part for w in (w13, w2) for part in turnout.quantize_experts(w, bits=8)]
+    yield (
+        "moe_experts_quantized, 8 bits",
+        tokens,
+        reusing(turnout.moe_experts_quantized, x, ids, weights, *quantized),
+    )
+
+
 def mutual_information(scale: float) -> Iterator[tuple[str, int, Call]]:
     random = np.random.default_rng(0)
     batch, symbols, frames = max(1, int(32 * scale)), 50, 500
@@ -98,5 +115,8 @@ def rnnt_loss(scale: float) -> Iterator[tuple[str, int, Call]]:
 
 FAMILIES = {
     family.__name__: family
-    for family in (moe_dispatch, moe_re_routing, sparse_conv, mutual_information, dynamic_scatter, rnnt_loss)
+    for family in (
+        *(moe_dispatch, moe_re_routing, moe_experts, sparse_conv, mutual_information),
+        *(dynamic_scatter, rnnt_loss),
+    )
 }

@@ -208,6 +208,7 @@ TEST(MoeExperts, EveryDType) {
 TEST(MoeExperts, Blocks) {
   expect_equal<float, float>({500, 1, 2, 40, 1100}, {}, false, false);
   expect_equal<bf16, bf16>({9, 2, 3, 2050, 16}, {}, false, true);
+  expect_equal<float, float>({2000, 1, 1, 16, 8}, {}, false, false);  // blocks of rows that are full
 }
 
 TEST(MoeExperts, NothingToDo) {
