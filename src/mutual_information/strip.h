@@ -24,7 +24,7 @@ struct Input {
   const Real* reals() const { return static_cast<const Real*>(data); }
   std::int64_t bytes() const { return is_real() ? sizeof(Real) : sizeof(f16); }  // of one element
   const std::byte* address(std::int64_t i) const { return static_cast<const std::byte*>(data) + i * bytes(); }
-  // f(elements), which are pointers of their own type.
+  // Calls f with a pointer to the elements, of their own type.
   template <class F>
   void visit(const F& f) const {
     if (HWY_LIKELY(is_real())) {
