@@ -7,9 +7,9 @@
 A copy of the sources in build/mutants has all the changes, each behind a number (tools/mutant.h), and is
 built once, with the sanitizers of the preset asan and code for the first instruction set alone. Each test
 says which numbers it evaluates; a mutant then runs with the tests that reach it, the shortest first, until
-one fails. Mutants that no test can kill, because they compute the same, are in tools/mutants.txt with the
-reason, and do not run. Of the others at least 90 % of each folder must be killed, and each survivor fails
-the command.
+one fails. Survivors that were looked at are in tools/mutants.txt with the reason, and do not run again. Of
+the others at least 90 % of each folder must be killed, and each survivor fails the command. The table shows
+the share of all chosen mutants too.
 """
 
 import argparse
@@ -189,7 +189,7 @@ def sample(mutants: list[Mutant], most: int) -> list[Mutant]:
 
 
 def reasons() -> dict[str, str]:
-    """The mutants that compute the same: "file :: line :: change :: reason"."""
+    """The survivors that were looked at: "file :: line :: change :: reason"."""
     known = {}
     for line in REASONS.read_text().splitlines():
         if line and not line.startswith("#"):
@@ -219,15 +219,15 @@ def main() -> int:
         kinds = {m.number: {test.reached.get(m.number, 0) for test in tests} for m in own}
         own = [m for m in own if 2 not in kinds[m.number]]  # floats or objects: not index arithmetic
         sampled = sample(own, options.most)
-        equal = [m for m in sampled if m.key in known]
+        explained = [m for m in sampled if m.key in known]
         chosen = [m for m in sampled if m.key not in known]
         with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
             by = list(pool.map(lambda mutant: killer(mutant, tests), chosen))
         survivors = [mutant for mutant, name in zip(chosen, by, strict=True) if not name]
-        rows[folder] = (len(own), len(equal), len(chosen), len(chosen) - len(survivors))
+        rows[folder] = (len(own), len(explained), len(chosen), len(chosen) - len(survivors))
         unexplained += survivors
         print(
-            f"{folder}: of {len(own)} mutants {len(sampled)} were chosen; {len(equal)} compute the same; "
+            f"{folder}: of {len(own)} mutants {len(sampled)} were chosen; {len(explained)} have a reason; "
             f"of the other {len(chosen)}, {len(chosen) - len(survivors)} were killed",
             flush=True,
         )
@@ -253,10 +253,13 @@ def record(rows: dict[str, tuple[int, int, int, int]]) -> None:
     head, marker, old = PAGE.read_text().partition("<!-- measured -->\n")
     kept = {line.split("`")[1]: line for line in old.splitlines() if line.startswith("| `")}
     today = datetime.datetime.now(datetime.timezone.utc).date()
-    for folder, (total, equal, ran, killed) in rows.items():
-        name, percent = f"src/{folder}/", 100 * killed / max(ran, 1)
-        kept[name] = f"| `{name}` | {total} | {equal} | {ran} | {killed} | {percent:.1f} | {today} |"
-    lines = ["| folder | mutants | compute the same | run | killed | percent | date |", "|" + "---|" * 7]
+    for folder, (total, explained, ran, killed) in rows.items():
+        name, chosen = f"src/{folder}/", explained + ran
+        shares = f"{100 * killed / max(chosen, 1):.1f} | {100 * killed / max(ran, 1):.1f}"
+        kept[name] = f"| `{name}` | {total} | {chosen} | {killed} | {explained} | {shares} | {today} |"
+    columns = ["folder", "mutants", "chosen", "killed", "survive with a reason"]
+    columns += ["killed, % of the chosen", "killed, % of those without a reason", "date"]
+    lines = [f"| {' | '.join(columns)} |", "|" + "---|" * len(columns)]
     PAGE.write_text(head + marker + "\n".join([*lines, *(kept[name] for name in sorted(kept))]) + "\n")
 
 
