@@ -10,8 +10,8 @@ import pytest
 
 import turnout
 
-# PyTorch's own matrix products in bf16, with which some tests compare, end with an illegal instruction on some
-# virtual machines that show AMX. oneDNN reads this when torch first uses it.
+# PyTorch's own matrix products in bf16, with which some tests compare, end with an illegal instruction on
+# some virtual machines that show AMX. oneDNN reads this when torch first uses it.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
 
 # TURNOUT_TEST_CORE=1 tests an installation without torch. Anywhere else a missing torch is an error, so that
