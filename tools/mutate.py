@@ -7,9 +7,9 @@
 A copy of the sources in build/mutants has all the changes, each behind a number (tools/mutant.h), and is
 built once, with the sanitizers of the preset asan and code for the first instruction set alone. Each test
 says which numbers it evaluates; a mutant then runs with the tests that reach it, the shortest first, until
-one fails. Survivors that were looked at are in tools/mutants.txt with the reason, and do not run again. Of
-the others at least 90 % of each folder must be killed, and each survivor fails the command. The table shows
-the share of all chosen mutants too.
+one fails. Survivors that were looked at are in tools/mutants.txt with the reason; they do not run again, and
+count as survivors. At least 90 % of each folder's chosen mutants must be killed, and each survivor without a
+reason fails the command.
 """
 
 import argparse
@@ -238,7 +238,12 @@ def main() -> int:
         (BUILD / f"{folder.replace('/', '_')}.json").write_text(json.dumps(log, indent=1))
     if options.record:
         record(rows)
-    low = [f"{name}: {row[3]} of {row[2]}" for name, row in rows.items() if row[3] * 100 < LEAST * row[2]]
+    chosen_of = {name: explained + ran for name, (_, explained, ran, _) in rows.items()}
+    low = [
+        f"{name}: {row[3]} of {chosen_of[name]}"
+        for name, row in rows.items()
+        if row[3] * 100 < LEAST * chosen_of[name]
+    ]
     if low:
         print(f"fewer than {LEAST:g} % killed in {', '.join(low)}")
     if unexplained:
