@@ -1,8 +1,9 @@
 """Finds the places of src/ that tools/mutate.py changes, and writes the changed text.
 
 The sources are formatted by clang-format: a comparison has blanks around its operator, a template's bracket
-has none. What only the compiler evaluates (static_assert, if constexpr, constexpr variables) is left out, and
-so are the sizes from which a second thread or a streamed store pays: both ways give the same bits.
+has none. What only the compiler evaluates (static_assert, if constexpr, constexpr variables, arguments of
+templates) is left out, and so are the sizes from which a second thread or a streamed store pays: both ways
+give the same bits.
 """
 
 import re
@@ -24,7 +25,7 @@ PAYS = re.compile(r"\s(std::max\()?k((Parallel|Stream)(Bytes|Products|Cells)|Poi
 CHECK = re.compile(r"\bif \(")
 REFUSES = re.compile(r"\s*(\{\s*)?(return\s+)?(throw\b|(?!log_)[\w.]*(fail|refuse)\w*\()")
 COMPILED_AWAY = re.compile(
-    r"\bstatic_assert\(|\bif constexpr \(|\brequires\b"
+    r"\bstatic_assert\(|\bif constexpr \(|\brequires\b|\bstd::conditional_t<"
     r"|^[ \t]*(static |inline )*constexpr [^;({]*=|^[ \t]*using \w+ =|^[ \t]*template <",
     re.M,
 )
@@ -82,6 +83,16 @@ def closing(text: str, start: int) -> int:
     raise ValueError(f"no bracket closes the one at {start}")
 
 
+def end_of_variable(code: str, start: int) -> int:
+    """The end of what the compiler evaluates of a constexpr variable, with a function that it calls: [] {...}()."""
+    first = code.index(";", start)
+    if (bracket := code.find("{", start, first)) >= 0:
+        body = closing(code, bracket)
+        if code.startswith("()", body):
+            return body
+    return first
+
+
 def left_out_ranges(code: str) -> list[tuple[int, int]]:
     """What only the compiler evaluates."""
     ranges = []
@@ -89,12 +100,10 @@ def left_out_ranges(code: str) -> list[tuple[int, int]]:
         end = match.end()
         if code[end - 1] == "(":
             end = closing(code, end - 1)
-        elif match[0].lstrip().startswith("template"):
+        elif match[0].lstrip().startswith(("template", "requires", "std::")):
             end = code.index("\n", end)
-        elif match[0] != "requires":
-            end = code.index(";", end)
         else:
-            end = code.index("\n", end)
+            end = end_of_variable(code, end)
         ranges.append((match.start(), end))
     return ranges
 

@@ -14,7 +14,6 @@ namespace {
 
 void fill_rows(const Tensor& rows, std::int64_t first, Reduce reduce_type) {
   const std::int64_t begin = first * rows.shape[1], count = (rows.shape[0] - first) * rows.shape[1];
-  if (count <= 0) return;
   visit_float(rows.dtype, [&](auto type) {
     using T = typename decltype(type)::type;
     T value{};

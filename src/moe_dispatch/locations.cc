@@ -66,21 +66,25 @@ void moe_locations(const Frame& frame, const ConstTensor& indices, const ConstTe
                    const Tensor& locations, const Tensor& counts, std::int64_t num_experts) {
   Call call(frame, kMoeLocations, {indices, slot_of(priority), locations, counts}, {num_experts});
   if (call.nothing_to_do()) return;
-  const rows::Routing routing = with_choices_last(indices, nullptr, {1, num_experts});
+  const std::int64_t tokens = indices.shape[0], choices = indices.rank == 1 ? 1 : indices.shape[1];
   const std::uint64_t* order = nullptr;
-  if (priority != nullptr && routing.tokens > 0)
-    order = rank_tokens(*priority, call.scratch(ranking_bytes(routing.tokens)));
+  if (priority != nullptr) order = rank_tokens(*priority, call.scratch(ranking_bytes(tokens)));
   auto* next = static_cast<std::int64_t*>(counts.data);
   auto* to = static_cast<std::int32_t*>(locations.data);
   std::fill_n(next, num_experts, std::int64_t{0});
-  rows::with_row_of(routing, [&](auto expert_of) {
-    for (std::int64_t k = 0; k < routing.choices; ++k) {
+  visit_index(indices.dtype, [&](auto type) {
+    const auto* experts = static_cast<const typename decltype(type)::type*>(indices.data);
+    for (std::int64_t k = 0; k < choices; ++k) {
       // By value: the compiler knows that stores cannot change them.
-      serial_for(0, routing.tokens, [=, choices = routing.choices](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t p = begin; p < end; ++p) {
-          const std::int64_t token = order == nullptr ? p : static_cast<std::int64_t>(order[p]);
-          const std::int64_t q = token * choices + k, expert = expert_of(q);
-          to[q] = expert < 0 ? -1 : static_cast<std::int32_t>(next[expert]++);
+      const auto take_slot = [=](std::int64_t token) {
+        const std::int64_t q = token * choices + k, expert = load_once(experts + q);
+        to[q] = in_range(expert, num_experts) ? static_cast<std::int32_t>(next[expert]++) : -1;
+      };
+      serial_for(0, tokens, [=](std::int64_t begin, std::int64_t end) {
+        if (order == nullptr) {
+          for (std::int64_t token = begin; token < end; ++token) take_slot(token);
+        } else {
+          for (std::int64_t p = begin; p < end; ++p) take_slot(static_cast<std::int64_t>(order[p]));
         }
       });
     }

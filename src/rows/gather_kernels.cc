@@ -61,15 +61,12 @@ HWY_INLINE void write_row(T* to, std::int64_t n, bool stream, const MakeBlock& b
     for (; j < head; ++j) to[j] = one(j);
     for (; j + kPerLine <= n; j += kPerLine)
       for (std::int64_t b = j; b < j + kPerLine; b += kBlock) B::stream(block(b), to + b);
-    for (; j < n; ++j) to[j] = one(j);
+  } else if (n >= kBlock) {
+    for (; j + kBlock < n; j += kBlock) B::store(block(j), to + j);
+    B::store(block(n - kBlock), to + n - kBlock);  // the columns that overlap get the same values again
     return;
   }
-  for (; j + kBlock <= n; j += kBlock) B::store(block(j), to + j);
-  if (j < n && n >= kBlock) {
-    B::store(block(n - kBlock), to + n - kBlock);  // the columns that overlap get the same values again
-  } else {
-    for (; j < n; ++j) to[j] = one(j);
-  }
+  for (; j < n; ++j) to[j] = one(j);
 }
 
 // The rows of one token that exist, in the order of its choices.
@@ -84,9 +81,9 @@ struct Terms {
 };
 
 // Columns [first, first + n) of the sum. kCount is the number of terms, or 0 when it is known at run time
-// alone.
+// alone. Not inlined, because the kernels below would each have all its variants.
 template <class T, bool kWeighted, int kCount>
-HWY_INLINE void write_sum(const Terms<T>& terms, std::int64_t first, T* to, std::int64_t n, bool stream) {
+HWY_NOINLINE void write_sum(const Terms<T>& terms, std::int64_t first, T* to, std::int64_t n, bool stream) {
   using Lane = typename Block<T>::Lane;
   using D = typename Block<T>::D;
   const D d;
