@@ -84,7 +84,7 @@ def closing(text: str, start: int) -> int:
 
 
 def end_of_variable(code: str, start: int) -> int:
-    """The end of what the compiler evaluates of a constexpr variable, with a function that it calls: [] {...}()."""
+    """The end of what the compiler evaluates of a constexpr variable, and of a function it calls."""
     first = code.index(";", start)
     if (bracket := code.find("{", start, first)) >= 0:
         body = closing(code, bracket)

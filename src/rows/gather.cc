@@ -52,6 +52,7 @@ void gather_rows(Context& context, Call& call, const Gather& gather) {
   const DType dtype = gather.tokens.dtype;
   const std::int64_t hidden = gather.tokens.shape[1], row_bytes = hidden * size_of(dtype);
   const GatherTask task{weighted ? gather.weights->data : nullptr,
+                        weighted && gather.weights->dtype == DType::f32,
                         routing.layout,
                         gather.routed.data,
                         gather.tokens.data,
@@ -59,13 +60,11 @@ void gather_rows(Context& context, Call& call, const Gather& gather) {
                         size_of(dtype),
                         routing.tokens * row_bytes >= kStreamBytes};
   const GatherKernels& kernels = gather_kernels(context.isa());
-  const DType weight = weighted ? gather.weights->dtype : dtype;
-  const GatherKernels::Gather run = kernels.gather(dtype, weighted, weight);
+  const GatherKernels::Gather run = kernels.gather(dtype, weighted);
   // A token without choices has no product, and may have no memory for it.
   const bool with_dots = gather.also != nullptr && routing.choices > 0;
   const DotTask dots = with_dots ? task_of(*gather.also) : DotTask{};
-  const GatherKernels::GatherAndDot run_both =
-      with_dots ? kernels.gather_and_dot(dtype, gather.also->products.dtype) : nullptr;
+  const GatherKernels::GatherAndDot run_both = with_dots ? kernels.gather_and_dot(dtype) : nullptr;
 
   // A dot product needs whole rows.
   const Cut cut(routing, row_bytes * (routing.choices + 1 + with_dots), with_dots ? 1 : hidden);

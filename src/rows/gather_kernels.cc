@@ -81,9 +81,9 @@ struct Terms {
 };
 
 // Columns [first, first + n) of the sum. kCount is the number of terms, or 0 when it is known at run time
-// alone. Not inlined, because the kernels below would each have all its variants.
+// alone.
 template <class T, bool kWeighted, int kCount>
-HWY_NOINLINE void write_sum(const Terms<T>& terms, std::int64_t first, T* to, std::int64_t n, bool stream) {
+HWY_INLINE void write_sum(const Terms<T>& terms, std::int64_t first, T* to, std::int64_t n, bool stream) {
   using Lane = typename Block<T>::Lane;
   using D = typename Block<T>::D;
   const D d;
@@ -117,10 +117,10 @@ HWY_NOINLINE void write_sum(const Terms<T>& terms, std::int64_t first, T* to, st
       one);
 }
 
-// The same for any number of choices, a tile of columns at a time.
-template <class T, class Weight>
-void write_long_sum(const T* routed, std::int64_t hidden, const std::int64_t* rows, std::int64_t choices,
-                    const Weight* weights, std::int64_t weight_stride, T* to, std::int64_t n) {
+// The same for any number of choices, a tile of columns at a time. weight_of(k) is that of a choice.
+template <class T, class WeightOf>
+HWY_INLINE void write_long_sum(const T* routed, std::int64_t hidden, const std::int64_t* rows,
+                               std::int64_t choices, const WeightOf& weight_of, T* to, std::int64_t n) {
   using Lane = typename Block<T>::Lane;
   constexpr std::int64_t kTile = 256;
   for (std::int64_t first = 0; first < n; first += kTile) {
@@ -133,8 +133,7 @@ void write_long_sum(const T* routed, std::int64_t hidden, const std::int64_t* ro
         continue;
       }
       const T* from = routed + rows[k] * hidden + first;
-      const Lane weight =
-          weights == nullptr ? Lane{1} : static_cast<Lane>(to_float(weights[k * weight_stride]));
+      const Lane weight = weight_of(k);
       for (std::int64_t j = 0; j < width; ++j) {
         const Lane term = weight * static_cast<Lane>(to_float(from[j]));
         sums[j] = is_first ? term : sums[j] + term;
@@ -170,24 +169,19 @@ class Ahead {
 };
 
 // The weighted sum of the rows of one token, any columns of it at a time.
-template <class T, class Weight, bool kWeighted>
+template <class T, bool kWeighted>
 class TokenSum {
  public:
   // `rows` and the weights of `token` must not change before the last write().
   TokenSum(const GatherTask& task, const std::int64_t* rows, std::int64_t token, std::int64_t choices)
-      : task_(task), rows_(rows), choices_(choices) {
-    if constexpr (kWeighted) {
-      // Without choices there are no weights, and their address may be null.
-      if (choices > 0) weights_ = static_cast<const Weight*>(task.weights) + token * task.layout.token;
-    }
+      : task_(task), rows_(rows), choices_(choices), first_weight_(token * task.layout.token) {
     const auto* routed = static_cast<const T*>(task.routed);
     for (std::int64_t k = 0; k < choices; ++k) {
       if (rows[k] < 0) continue;
       fit_ = terms_.count < Terms<T>::kMost;
       if (!fit_) break;
       terms_.from[terms_.count] = routed + rows[k] * task.hidden;
-      if constexpr (kWeighted)
-        terms_.weights[terms_.count] = static_cast<Lane>(to_float(weights_[k * task.layout.choice]));
+      if constexpr (kWeighted) terms_.weights[terms_.count] = weight(k);
       ++terms_.count;
     }
     terms_.add_zero = terms_.count < choices;
@@ -198,8 +192,9 @@ class TokenSum {
     const std::int64_t first = columns.first, n = columns.count;
     const std::int64_t bytes = n * std::int64_t{sizeof(T)};
     if (!fit_) {
-      write_long_sum(static_cast<const T*>(task_.routed) + first, task_.hidden, rows_, choices_, weights_,
-                     task_.layout.choice, to, n);
+      write_long_sum(
+          static_cast<const T*>(task_.routed) + first, task_.hidden, rows_, choices_,
+          [&](std::int64_t k) { return weight(k); }, to, n);
     } else if (terms_.count == 0) {
       std::memset(to, 0, static_cast<std::size_t>(bytes));
     } else if (!kWeighted && choices_ == 1) {
@@ -220,15 +215,22 @@ class TokenSum {
  private:
   using Lane = typename Block<T>::Lane;
 
+  // The dtype of weights is looked at here, so that there is one copy of the sums for both.
+  Lane weight(std::int64_t k) const {
+    if constexpr (!kWeighted) return Lane{1};
+    const std::int64_t at = first_weight_ + k * task_.layout.choice;
+    return task_.f32_weights ? static_cast<const float*>(task_.weights)[at]
+                             : static_cast<Lane>(to_float(static_cast<const T*>(task_.weights)[at]));
+  }
+
   const GatherTask& task_;
   const std::int64_t* rows_;
-  std::int64_t choices_;
-  const Weight* weights_ = nullptr;
+  std::int64_t choices_, first_weight_;
   Terms<T> terms_;
   bool fit_ = true;
 };
 
-template <class T, class Weight, bool kWeighted>
+template <class T, bool kWeighted>
 void gather(const GatherTask& task, const std::int64_t* rows, std::int64_t token, std::int64_t count,
             std::int64_t choices, Columns columns) {
   if (columns.count == 0) return;  // rows without elements may have no memory
@@ -236,15 +238,14 @@ void gather(const GatherTask& task, const std::int64_t* rows, std::int64_t token
   auto* to = static_cast<T*>(task.tokens) + token * task.hidden + columns.first;
   for (std::int64_t i = 0; i < count; ++i, rows += choices, to += task.hidden) {
     ahead.fetch_rows(rows, count - i);
-    TokenSum<T, Weight, kWeighted>(task, rows, token + i, choices).write(to, columns);
+    TokenSum<T, kWeighted>(task, rows, token + i, choices).write(to, columns);
   }
 }
 
-GatherKernels::Gather pick_gather(DType dtype, bool weighted, DType weight) {
+GatherKernels::Gather pick_gather(DType dtype, bool weighted) {
   return visit_float(dtype, [&](auto type) -> GatherKernels::Gather {
     using T = typename decltype(type)::type;
-    if (!weighted) return &gather<T, T, false>;
-    return weight == DType::f32 ? &gather<T, float, true> : &gather<T, T, true>;
+    return weighted ? &gather<T, true> : &gather<T, false>;
   });
 }
 
@@ -319,15 +320,15 @@ GatherKernels::Dot pick_dot(DType dtype, DType product) {
 
 // Both kernels for one token after the other, kFlush columns at a time, so that the second one finds the
 // routed rows in the first-level cache. The bits are those of the two kernels alone.
-template <class T, class Weight>
+template <class T>
 void gather_and_dot(const GatherTask& sum, const DotTask& dots, const std::int64_t* rows, std::int64_t token,
                     std::int64_t count, std::int64_t choices) {
   constexpr std::int64_t kMost = Terms<T>::kMost;
   const std::int64_t hidden = sum.hidden;
   if (choices > kMost) {
     for (std::int64_t i = 0; i < count; ++i, rows += choices) {
-      gather<T, Weight, true>(sum, rows, token + i, 1, choices, {0, hidden});
-      dot<T, Weight>(dots, rows, token + i, 1, choices);
+      gather<T, true>(sum, rows, token + i, 1, choices, {0, hidden});
+      (sum.f32_weights ? dot<T, float> : dot<T, T>)(dots, rows, token + i, 1, choices);
     }
     return;
   }
@@ -335,7 +336,7 @@ void gather_and_dot(const GatherTask& sum, const DotTask& dots, const std::int64
   const Ahead ahead(routed, hidden, sizeof(T), {0, hidden}, choices);
   for (std::int64_t i = 0; i < count; ++i, rows += choices) {
     ahead.fetch_rows(rows, count - i);
-    const TokenSum<T, Weight, true> token_sum(sum, rows, token + i, choices);
+    const TokenSum<T, true> token_sum(sum, rows, token + i, choices);
     const T* from = static_cast<const T*>(dots.tokens) + (token + i) * hidden;
     T* to = static_cast<T*>(sum.tokens) + (token + i) * hidden;
     double products[kMost] = {};
@@ -346,16 +347,20 @@ void gather_and_dot(const GatherTask& sum, const DotTask& dots, const std::int64
         if (rows[k] >= 0)
           products[k] = dot_row(products[k], from + first, routed + rows[k] * hidden + first, n);
     }
-    auto* out = static_cast<Weight*>(dots.products) + (token + i) * dots.layout.token;
-    for (std::int64_t k = 0; k < choices; ++k)
-      out[k * dots.layout.choice] = rounded_product<Weight>(products[k]);
+    for (std::int64_t k = 0; k < choices; ++k) {
+      const std::int64_t at = (token + i) * dots.layout.token + k * dots.layout.choice;
+      if (sum.f32_weights) {
+        static_cast<float*>(dots.products)[at] = rounded_product<float>(products[k]);
+      } else {
+        static_cast<T*>(dots.products)[at] = rounded_product<T>(products[k]);
+      }
+    }
   }
 }
 
-GatherKernels::GatherAndDot pick_gather_and_dot(DType dtype, DType weight) {
+GatherKernels::GatherAndDot pick_gather_and_dot(DType dtype) {
   return visit_float(dtype, [&](auto type) -> GatherKernels::GatherAndDot {
-    using T = typename decltype(type)::type;
-    return weight == DType::f32 ? &gather_and_dot<T, float> : &gather_and_dot<T, T>;
+    return &gather_and_dot<typename decltype(type)::type>;
   });
 }
 

@@ -34,6 +34,7 @@ struct ScatterTask {
 
 struct GatherTask {
   const void* weights;  // in the layout, or nullptr for ones
+  bool f32_weights;     // else they have the dtype of the rows
   Layout layout;
   const void* routed;  // [rows, hidden]
   void* tokens;        // [tokens, hidden]
@@ -73,9 +74,9 @@ struct GatherKernels {
   using GatherAndDot = void (*)(const GatherTask& sum, const DotTask& dots, const std::int64_t* rows,
                                 std::int64_t token, std::int64_t count, std::int64_t choices);
 
-  Gather (*gather)(DType dtype, bool weighted, DType weight);
+  Gather (*gather)(DType dtype, bool weighted);
   Dot (*dot)(DType dtype, DType product);
-  GatherAndDot (*gather_and_dot)(DType dtype, DType weight);
+  GatherAndDot (*gather_and_dot)(DType dtype);
 };
 
 const ScatterKernels& scatter_kernels(Isa isa);
