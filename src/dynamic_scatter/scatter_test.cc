@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
@@ -11,6 +12,8 @@
 #include "dynamic_scatter/test_cases.h"
 #include "guarded.h"
 #include "isas.h"
+#include "last_log_line.h"
+#include "simd/copy.h"
 #include "turnout/turnout.h"
 
 namespace turnout::test {
@@ -18,6 +21,7 @@ namespace {
 
 using Floats = std::vector<float>;
 using Longs = std::vector<std::int64_t>;
+using core::kStreamBytes, core::kTileBytes;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
@@ -46,6 +50,31 @@ struct Column {
     return {out, argmax};
   }
 };
+
+// Results of kStreamBytes are streamed by tiles of kTileBytes, into which one row at least must fit.
+TEST(ScatterStreams, RowsThatFitATile) {
+  constexpr std::int64_t kRows = kStreamBytes / kTileBytes;
+  const LastLogLine line;
+  const auto run = [&](std::int64_t rows, std::int64_t channels) {
+    const Floats src(static_cast<std::size_t>(rows * channels), 1);
+    Longs index(static_cast<std::size_t>(rows));
+    std::iota(index.begin(), index.end(), 0);
+    Floats out(src.size());
+    scatter_sum(view(src.data(), {rows, channels}), view(index.data(), {rows}),
+                view(out.data(), {rows, channels}));
+    EXPECT_EQ(out, src);
+    const bool sum = line.has("streamed");
+    scatter_sum_backward(view(src.data(), {rows, channels}), view(index.data(), {rows}),
+                         view(out.data(), {rows, channels}));
+    EXPECT_EQ(out, src);
+    EXPECT_EQ(line.has("streamed"), sum) << line.text();
+    return sum;
+  };
+  constexpr std::int64_t kChannels = kTileBytes / std::int64_t{sizeof(float)};
+  EXPECT_TRUE(run(kRows, kChannels)) << line.text();
+  EXPECT_FALSE(run(kRows - 1, kChannels)) << line.text();
+  EXPECT_FALSE(run(kRows, kChannels + 1)) << line.text();
+}
 
 TEST(ScatterByHand, FiveRowsFourGroups) {
   const Column column{{1, 2, 3, 4, 6}, {3, 0, 3, 0, 3}, 5};

@@ -213,6 +213,7 @@ struct FromScores : RowStrips<T, FromScores<T>> {
         std::abs(start.right) >= std::abs(end) / 2 && std::abs(start.right) <= std::abs(end) * 2;
     if (!is_fine || !is_all_there) {
       plain_gradients(task, batch_row, box, Base::ring(batch_row, 0));
+      task.has_plain->store(true, std::memory_order_relaxed);
     } else if (task.overwrite_ans_grad) {
       end = start.right;
     }

@@ -76,7 +76,7 @@ struct FromOdds : RowStrips<T, FromOdds<T>> {
     // Weights of cell t are at index t + skip: the first vector, which may have fewer cells, is padded on the
     // left.
     alignas(64) Real symbols[kChunk + kLanes], blanks[kChunk + 2 * kLanes];
-    const std::int64_t first = count % kLanes, skip = first > 0 ? kLanes - first : 0;
+    const std::int64_t first = count % kLanes, skip = (kLanes - first) % kLanes;
     const auto weigh = [&](std::int64_t place, V odds) HWY_ATTR {
       const Weights of = weights(odds);
       hn::Store(of.symbol, d, symbols + place);

@@ -59,6 +59,7 @@ struct BackwardTask {
   void* py_grad;
   void* ans_grad = nullptr;  // Real [batch]; unused by FlowKernels, for which it is 1
   bool overwrite_ans_grad = false;
+  std::atomic<bool>* has_plain = nullptr;  // set if a lattice needs plain_gradients()
 };
 
 // A wave: rows of the batch that one or several threads compute together. Each lattice is cut into strips of

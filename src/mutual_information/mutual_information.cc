@@ -2,6 +2,7 @@
 #include "mutual_information/mutual_information.h"
 
 #include <algorithm>
+#include <atomic>
 #include <limits>
 
 #include "mutual_information/kernels.h"
@@ -97,10 +98,13 @@ void mutual_information_backward(const Frame& frame, const ConstTensor& px, cons
   const LatticeTask task = task_of(
       px, py, checked_boundary(call, kMutualInformationBackward.op, px, py, boundary, memory.boundary));
   call.chose("rows", plan.threads());
-  const BackwardTask backward{task, p.data, 0, px_grad.data, py_grad.data, ans_grad.data, overwrite_ans_grad};
+  std::atomic<bool> has_plain = false;
+  const BackwardTask backward{
+      task, p.data, 0, px_grad.data, py_grad.data, ans_grad.data, overwrite_ans_grad, &has_plain};
   plan.run(context, task, memory, [&](std::int64_t, std::byte*, const auto& run) {
     run(backward_kernels(context.isa()), backward);
   });
+  if (has_plain) call.chose("rows, some lattices cell by cell", plan.threads());
 }
 
 void mutual_information_forward_backward(const Frame& frame, const ConstTensor& px, const ConstTensor& py,

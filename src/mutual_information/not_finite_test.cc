@@ -5,6 +5,7 @@
 #include <string>
 
 #include "isas.h"
+#include "last_log_line.h"
 #include "mutual_information/lattice_case.h"
 #include "sanitizer.h"
 
@@ -119,6 +120,28 @@ TEST(MutualInformationNotFinite, SmallNumbersThatGrow) {
       }
     }
   }
+}
+
+// The log says that a lattice was computed again, cell by cell, if and only if its numbers are too large, too
+// small or not finite for the fast kernel.
+TEST(MutualInformationNotFinite, OrdinaryLatticesAreComputedOnce) {
+  constexpr float kLeast = std::numeric_limits<float>::min(), kMost = std::numeric_limits<float>::max();
+  constexpr float kInfinite = std::numeric_limits<float>::infinity();
+  const LastLogLine line;
+  const auto is_again = [&](float end) {
+    LatticeCase<float> c(1, 5, 9, false);
+    Context context({.threads = 1});
+    auto r = c.empty_result();
+    c.forward(context, r);
+    r.ans_grad = {end};
+    c.backward(context, r, true);
+    return line.has("cell by cell");
+  };
+  for (float end : {0.0f, -0.0f, 1.0f, -3.0f, kLeast, kMost / 8, -kMost / 8})
+    EXPECT_FALSE(is_again(end)) << end << ": " << line.text();
+  for (float end : {kLeast / 2, std::nextafter(kLeast, 0.0f), std::nextafter(kMost / 8, kMost), kMost,
+                    kInfinite, -kInfinite, std::numeric_limits<float>::quiet_NaN()})
+    EXPECT_TRUE(is_again(end)) << end << ": " << line.text();
 }
 
 // Draws random values of all kinds for all inputs of a call.

@@ -56,7 +56,7 @@ void find_starts(const LatticeShape& shape, const Box& box, const Real* px, std:
     }
   }
   const std::int64_t last = std::max<std::int64_t>(box.s_end - rows + 1, 0);
-  for (std::int64_t t = std::max<std::int64_t>(box.t_end - 1, 0); t < shape.frames; ++t) starts[t] = last;
+  std::fill(starts + std::max<std::int64_t>(box.t_end - 1, 0), starts + shape.frames, last);
   for (std::int64_t t = shape.frames - 1; t-- > 0;) starts[t] = std::min(starts[t], starts[t + 1]);
   // The same for what is left of the most that a frame may advance.
   const std::int64_t step = shape.is_modified ? 1 : rows - 1;

@@ -120,7 +120,7 @@ void record_gen_cases() noexcept {
   const char* directory = gen_case_directory;
   if (*directory == '\0') directory = "gen_case";  // MLU-OPS's own
   try {
-    record_in(gen_case_mode == 0 ? nullptr : directory);
+    record_in(gen_case_mode.load() == 0 ? nullptr : directory);
   } catch (...) {  // no memory for the name: calls are recorded as before
   }
 }
