@@ -167,6 +167,34 @@ TEST(Extents, ProductsSaturate) {
   EXPECT_EQ(Slot(Tensor(nullptr, DType::f32, {huge, huge, 0})).elements(), 0);
 }
 
+// The bytes of a tensor with huge strides, forwards and backwards, reach as far as there are addresses.
+TEST(Overlap, OfHugeStridesSaturates) {
+  float memory[8] = {};
+  for (std::int64_t stride : {kSizeMax / 2 + 1, -(kSizeMax / 2 + 1)}) {
+    Tensor far(memory + 4, DType::f32, {2, 2, 2});
+    std::fill_n(far.stride, 3, stride);
+    EXPECT_EQ(share_memory(Slot(far), Slot(view(memory + 6, {2}))), stride > 0) << stride;
+    EXPECT_EQ(share_memory(Slot(far), Slot(view(memory, {2}))), stride < 0) << stride;
+  }
+}
+
+TEST(DTypes, ANumberIsOneUpToTheLast) {
+  for (int number = 0; number < 32; ++number)
+    EXPECT_EQ(is_dtype(static_cast<DType>(number)), number < kDTypeCount) << number;
+}
+
+// A step that names a dimension looks at no other one.
+TEST(Order, AStepLooksAtTheDimensionsItNames) {
+  const Selection only[] = {{.argument = 1, .dim = 0}, {.argument = 2, .dim = -1}};
+  Step step;
+  step.only = {only, 2};
+  EXPECT_TRUE(step.looks_at(1, 0));
+  EXPECT_FALSE(step.looks_at(1, 1));
+  EXPECT_FALSE(step.looks_at(0, 0));
+  EXPECT_TRUE(step.looks_at(2, 1));
+  EXPECT_TRUE(Step().looks_at(0, 3));
+}
+
 TEST(Contiguity, IgnoresUnitAndEmptyDimensions) {
   Tensor t(nullptr, DType::f32, {3, 1, 4});
   t.stride[1] = 99;

@@ -227,6 +227,9 @@ TEST_F(SignatureTest, DescriptionsAreCheckedWithoutMemory) {
   EXPECT_EQ(told(), "group: scales.shape[0] is 4, expected rows = 3");
   scales_t.shape[0] = kUnknownExtent;
   EXPECT_EQ(told(), "");
+  factor = 65;
+  EXPECT_EQ(told(), "group: factor is 65, expected 1 .. 64");
+  factor = 2;
   stride_count = 2;
   EXPECT_EQ(told(), "group: stride has 2 elements, expected D = 3");
   x_t.shape[2] = kUnknownExtent;  // so D is unknown too

@@ -1,8 +1,8 @@
 """Finds the places of src/ that tools/mutate.py changes, and writes the changed text.
 
 The sources are formatted by clang-format: a comparison has blanks around its operator, a template's bracket
-has none. What only the compiler evaluates (static_assert, if constexpr, constexpr variables, arguments of
-templates) is left out, and so are the sizes from which a second thread or a streamed store pays: both ways
+has none. What only the compiler evaluates (static_assert, if constexpr, consteval functions, constexpr
+variables, arguments of templates) is left out, and so are the sizes from which a second thread or a streamed store pays: both ways
 give the same bits.
 """
 
@@ -25,7 +25,7 @@ PAYS = re.compile(r"\s(std::max\()?k((Parallel|Stream)(Bytes|Products|Cells)|Poi
 CHECK = re.compile(r"\bif \(")
 REFUSES = re.compile(r"\s*(\{\s*)?(return\s+)?(throw\b|(?!log_)[\w.]*(fail|refuse)\w*\()")
 COMPILED_AWAY = re.compile(
-    r"\bstatic_assert\(|\bif constexpr \(|\brequires\b|\bstd::conditional_t<"
+    r"\bstatic_assert\(|\bif constexpr \(|\brequires\b|\bstd::conditional_t<|\bconsteval [^;{]*\{"
     r"|^[ \t]*(static |inline )*constexpr [^;({]*=|^[ \t]*using \w+ =|^[ \t]*template <",
     re.M,
 )
@@ -98,7 +98,7 @@ def left_out_ranges(code: str) -> list[tuple[int, int]]:
     ranges = []
     for match in COMPILED_AWAY.finditer(code):
         end = match.end()
-        if code[end - 1] == "(":
+        if code[end - 1] in "({":
             end = closing(code, end - 1)
         elif match[0].lstrip().startswith(("template", "requires", "std::")):
             end = code.index("\n", end)

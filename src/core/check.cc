@@ -50,8 +50,8 @@ Range range_of(const Slot& slot) {
   }
   const auto base = std::bit_cast<std::uintptr_t>(slot.data);
   const std::int64_t size = size_of(slot.dtype);
-  return {base + static_cast<std::uintptr_t>(saturating_multiply(low, size)),
-          base + static_cast<std::uintptr_t>(saturating_multiply(high, size))};
+  const auto below = static_cast<std::uintptr_t>(-saturating_multiply(low, size));
+  return {base - std::min(base, below), base + static_cast<std::uintptr_t>(saturating_multiply(high, size))};
 }
 
 }  // namespace
@@ -88,9 +88,9 @@ Arguments::Arguments(const Signature& signature, const Slot* slots, int slot_cou
     : signature_(signature), slots_(slots), scalars_(scalars), workspace_(workspace), threads_(threads) {
   if (slot_count != signature.arguments.count || scalar_count != signature.scalars.count)
     fail(ErrorCode::internal, "called with another number of arguments than its signature has");
-  for (int i = 0; i < signature.names.count; ++i) sizes_[i] = i < scalar_count ? scalars[i].value : kUnbound;
+  std::fill_n(sizes_, signature.names.count, kUnbound);
   for (int i = 0; i < scalar_count; ++i)
-    if (signature.scalars[i].is_vector) sizes_[i] = volume_of(scalars[i]);
+    sizes_[i] = signature.scalars[i].is_vector ? volume_of(scalars[i]) : scalars[i].value;
 }
 
 void Arguments::fail(ErrorCode code, const std::string& what) const {
@@ -363,7 +363,7 @@ void Arguments::check_overlap(const Step& step) const {
     const Range output = range_of(slots_[o]);
     for (int i = 0; i < signature_.arguments.count; ++i) {
       // Two outputs are compared once; an output is not compared with itself.
-      if (i == o || (i < o && signature_.arguments[i].is_output())) continue;
+      if (i <= o && signature_.arguments[i].is_output()) continue;
       if (i == signature_.arguments[o].may_overlap) continue;
       if (!slots_[i].present || slots_[i].elements() == 0) continue;
       if (output.overlaps(range_of(slots_[i])))

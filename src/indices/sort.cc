@@ -83,7 +83,7 @@ SortArrays sort_part(SortArrays arrays, std::int64_t count, int low, int bits, i
 
 SortArrays sort_bits(SortArrays arrays, std::int64_t count, int low, int bits) {
   const SortArrays result = sort_part(arrays, count, low, bits, passes_for(bits, count), Stop());
-  if (count > Stop::kGrain) throw_if_interrupted();
+  throw_if_interrupted();  // else it is sorted
   return result;
 }
 

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
@@ -11,9 +12,11 @@
 #include "core/dtypes.h"
 #include "guarded.h"
 #include "isas.h"
+#include "last_log_line.h"
 #include "moe_dispatch/reference.h"
 #include "moe_dispatch/routing_cases.h"
 #include "sanitizer.h"
+#include "simd/copy.h"
 #include "turnout/turnout.h"
 
 namespace turnout::test {
@@ -124,6 +127,30 @@ TEST(MoeDispatchForward, VeryLongRowsAreCutIntoPieces) {
 TEST(MoeDispatchForward, FewTokensInAVeryLargeBuffer) {
   compare<float, float, std::int32_t, std::int32_t>({1, 5, 3, 100, 20000}, Routing::random, 0,
                                                     supported_isas(), {2}, 22);
+}
+
+// What is written decides, not what is read: tokens of which only the last one stays are not streamed.
+TEST(MoeDispatchForward, LargeResultsAreStreamed) {
+  constexpr std::int64_t kHidden = 1024;
+  constexpr std::int64_t kTokens = core::kStreamBytes / (kHidden * std::int64_t{sizeof(float)});
+  const std::vector<float> gates(kTokens, 1), input(kTokens * kHidden, 2);
+  std::vector<std::int32_t> indices(kTokens), locations(kTokens);
+  std::vector<float> dispatch(kTokens * kHidden);
+  const LastLogLine line;
+  const auto run = [&] {
+    moe_dispatch_forward(view(gates.data(), {kTokens}), view(indices.data(), {kTokens}),
+                         view(locations.data(), {kTokens}), view(input.data(), {kTokens, kHidden}),
+                         view(dispatch.data(), {kTokens, kHidden}), {.capacity = 1, .num_experts = kTokens});
+  };
+  run();
+  EXPECT_TRUE(line.has("last writers")) << line.text();
+  EXPECT_FALSE(line.has("streamed")) << line.text();
+  std::iota(indices.begin(), indices.end(), 0);
+  run();
+  EXPECT_TRUE(line.has("last writers, streamed")) << line.text();
+  indices[0] = 1;
+  run();
+  EXPECT_FALSE(line.has("streamed")) << line.text();
 }
 
 TEST(MoeDispatchForward, NamedScales) {

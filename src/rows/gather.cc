@@ -61,8 +61,7 @@ void gather_rows(Context& context, Call& call, const Gather& gather) {
                         routing.tokens * row_bytes >= kStreamBytes};
   const GatherKernels& kernels = gather_kernels(context.isa());
   const GatherKernels::Gather run = kernels.gather(dtype, weighted);
-  // A token without choices has no product, and may have no memory for it.
-  const bool with_dots = gather.also != nullptr && routing.choices > 0;
+  const bool with_dots = gather.also != nullptr;
   const DotTask dots = with_dots ? task_of(*gather.also) : DotTask{};
   const GatherKernels::GatherAndDot run_both = with_dots ? kernels.gather_and_dot(dtype) : nullptr;
 

@@ -69,8 +69,7 @@ struct GatherKernels {
   // products[t, k] = the sum over j of tokens[t, j] * routed[row, j]; 0 without a row.
   using Dot = void (*)(const DotTask& task, const std::int64_t* rows, std::int64_t token, std::int64_t count,
                        std::int64_t choices);
-  // Both for the same routing, with the same bits; products have the dtype of the weights. There is at least
-  // one choice.
+  // Both for the same routing, with the same bits; products have the dtype of the weights.
   using GatherAndDot = void (*)(const GatherTask& sum, const DotTask& dots, const std::int64_t* rows,
                                 std::int64_t token, std::int64_t count, std::int64_t choices);
 
