@@ -168,6 +168,11 @@ TEST(Blame, IsOnWhoIsAlone) {
             "routed: indices has shape [7, 2], expected [choices?, samples] with choices = 2" + way);
   EXPECT_EQ(sentence({2, 7}, {2, 7}, {2, 7}, {3, 7}, {8, 3}),
             "routed: input.shape[0] is 3, expected samples = 7");
+  EXPECT_EQ(
+      sentence({7}, {2, 7}, {2, 7}, {7, 3}, {8, 3}),
+      "routed: indices has a dimension choices that an earlier argument does not have; its shape is [2, 7]");
+  EXPECT_EQ(sentence({2, 7}, {7}, {2, 7}, {7, 3}, {8, 3}),
+            "routed: indices has no dimension choices, expected [choices?, samples] with choices = 2");
 }
 
 // The same where the rows come first, and one or several of the other arguments are the other way round.

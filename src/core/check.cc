@@ -11,7 +11,8 @@ namespace {
 
 std::int64_t saturating_multiply(std::int64_t a, std::int64_t b) {
   std::int64_t product;
-  return __builtin_mul_overflow(a, b, &product) ? kSizeMax : product;
+  if (!__builtin_mul_overflow(a, b, &product)) return product;
+  return (a ^ b) < 0 ? -kSizeMax : kSizeMax;
 }
 
 // The product of a vector's elements; 0 when one is negative.

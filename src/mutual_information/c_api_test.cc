@@ -213,6 +213,8 @@ TEST_F(CMutualInformation, WorkspaceProtocol) {
                                       std::to_string(required + 1) + ", expected memory");
     if (required > 0) {
       EXPECT_EQ(run(nullptr, 0), kBad);
+      EXPECT_EQ(turnoutLastError(),
+                name[i] + ": workspace_size is 0 bytes, expected " + std::to_string(required) + " or more");
       EXPECT_EQ(run(call.workspace.data(), 0), kBad);
       EXPECT_EQ(run(call.workspace.data(), required - 1), kBad);
       EXPECT_EQ(turnoutLastError(), name[i] + ": workspace_size is " + std::to_string(required - 1) +
