@@ -133,6 +133,10 @@ TEST_F(CDescriptor, BadParametersChangeNothing) {
   };
   expect_bad(mluOpSetTensorDescriptor(nullptr, kArray, kFloat, 2, shape),
              "mluOpSetTensorDescriptor: desc is NULL");
+  expect_bad(mluOpSetTensorDescriptor(nullptr, bad_layout, kFloat, 2, shape),
+             "mluOpSetTensorDescriptor: desc is NULL");
+  expect_bad(mluOpGetTensorDescriptorEx(nullptr, nullptr, nullptr, nullptr, nullptr, nullptr),
+             "mluOpGetTensorDescriptorEx: desc is NULL");
   expect_bad(mluOpSetTensorDescriptor(desc, bad_layout, kFloat, 2, shape),
              "mluOpSetTensorDescriptor: layout is -1, expected 0 or more");
   expect_bad(mluOpSetTensorDescriptor(desc, kArray, bad_dtype, 2, shape),

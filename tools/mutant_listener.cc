@@ -1,12 +1,14 @@
 // Part of each test program in the copy that tools/mutate.py builds. After each test it appends a line to the
 // file of TURNOUT_REACHED_TESTS: the test's name, its CPU time in seconds, and "number:kind" for each place
-// with a mutant that the test evaluated.
+// with a mutant that the test, or a process that it started, evaluated.
 #include <gtest/gtest.h>
 
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <filesystem>
+#include <fstream>
 
 #include "mutant.h"
 
@@ -19,6 +21,7 @@ class Listener : public testing::EmptyTestEventListener {
     start_ = std::clock();
   }
   void OnTestEnd(const testing::TestInfo& test) override {
+    add_children();
     std::FILE* file = std::fopen(std::getenv("TURNOUT_REACHED_TESTS"), "a");
     if (file == nullptr) return;
     std::fprintf(file, "%s.%s %.4f", test.test_suite_name(), test.name(),
@@ -27,6 +30,15 @@ class Listener : public testing::EmptyTestEventListener {
       if (reached[i] != 0) std::fprintf(file, " %d:%d", i, reached[i]);
     std::fputc('\n', file);
     std::fclose(file);
+  }
+  // What processes that the test has started evaluated: they wrote it when they ended.
+  void add_children() {
+    for (const auto& entry : std::filesystem::directory_iterator(std::getenv("TURNOUT_REACHED"))) {
+      std::ifstream file(entry.path(), std::ios::binary);
+      for (int i = 0; i < kMost && file; ++i)
+        if (const int kind = file.get(); kind > 0) reached[i] = static_cast<unsigned char>(kind);
+      std::filesystem::remove(entry.path());
+    }
   }
   std::clock_t start_ = 0;
 };

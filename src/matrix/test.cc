@@ -2,6 +2,7 @@
 // instruction set, for many numbers of rows and columns.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <random>
 #include <type_traits>
@@ -138,6 +139,24 @@ void compare_outer(Isa isa, std::int64_t rows, std::int64_t depth, std::int64_t 
     for (std::int64_t c = 0; c < columns; ++c)
       ASSERT_TRUE(same_bits(to[d * stride + c], expected[static_cast<std::size_t>(d * columns + c)]))
           << d << " " << c;
+}
+
+TEST(Matrix, PaddingColumnsOfAPackedMatrixAreZero) {
+  constexpr std::int64_t kDepth = 3, kColumns = 21;
+  std::mt19937 random(0);
+  for (Isa isa : supported_isas()) {
+    for (const bool transposed : {false, true}) {
+      const Kernels<float>& k = core::matrix::kernels<float>(isa);
+      Strided<float> b(kDepth, kColumns, transposed, random);
+      for (std::int64_t i = 0; i < b.memory.size(); ++i) b.memory[i] = 1;
+      Guarded<float> packed(k.packed_size(kDepth, kColumns));
+      for (std::int64_t i = 0; i < packed.size(); ++i) packed[i] = 7;
+      k.pack(b.source(), packed.data());
+      EXPECT_EQ(std::count(packed.data(), packed.data() + packed.size(), 1.0f), kDepth * kColumns);
+      EXPECT_EQ(std::count(packed.data(), packed.data() + packed.size(), 0.0f),
+                packed.size() - kDepth * kColumns);
+    }
+  }
 }
 
 // Numbers of rows and columns around the sizes of a tile, a vector and a batch.

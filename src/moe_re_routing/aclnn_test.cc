@@ -327,4 +327,19 @@ TEST(AclCreateTensor, refuses_what_is_no_tensor) {
   EXPECT_EQ(create(dims, 2, stride, 0, nullptr), nullptr);
 }
 
+// A tensor without dimensions needs no arrays of them; the storage may be left out; and eight dimensions are
+// the most.
+TEST(AclCreateTensor, accepts_none_and_the_most_dimensions) {
+  std::int8_t data[6] = {};
+  const std::int64_t ones[8] = {1, 1, 1, 1, 1, 1, 1, 1}, dims[2] = {2, 3};
+  for (aclTensor* tensor : {
+           aclCreateTensor(nullptr, 0, ACL_INT8, nullptr, 0, ACL_FORMAT_ND, nullptr, 0, data),
+           aclCreateTensor(ones, 8, ACL_INT8, nullptr, 0, ACL_FORMAT_ND, ones, 1, data),
+           aclCreateTensor(dims, 2, ACL_INT8, nullptr, 0, ACL_FORMAT_ND, nullptr, 0, data),
+       }) {
+    EXPECT_NE(tensor, nullptr) << aclGetRecentErrMsg();
+    aclDestroyTensor(tensor);
+  }
+}
+
 }  // namespace

@@ -1,6 +1,7 @@
 // Executors of the aclnn interface: made by phase 1, run and freed by phase 2.
 #include "doors/aclnn/executor.h"
 
+#include <algorithm>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -57,7 +58,7 @@ struct Bound {
                   threads) {
     for (int i = 0; i < executor.tensor_count; ++i)
       if (executor.present[i]) slots[i] = Slot(executor.tensors[i]);
-    for (int i = 0; i < executor.scalar_count; ++i) scalars[i] = executor.scalars[i];
+    std::copy_n(executor.scalars, executor.scalar_count, scalars);
   }
 };
 
