@@ -15,6 +15,7 @@
 #include <limits>
 
 #include "core/dtypes.h"
+#include "indices/indices.h"
 #include "mutual_information/kernels.h"
 #include "runtime/context.h"
 #include "runtime/yield.h"
@@ -229,7 +230,7 @@ struct Engine {
   // stays in registers.
   HWY_INLINE void take_ans(const S& s, const V (&p)[S::kLanes]) const {
     const std::int64_t at = s.box.t_end - s.box.t_begin + s.rows - 1 - s.step;
-    if (HWY_LIKELY(at >= S::kLanes) || at < 0) return;
+    if (HWY_LIKELY(!in_range(at, S::kLanes))) return;
     for (std::int64_t k = 0; k < S::kLanes; ++k) {
       if (k != at) continue;
       alignas(64) Real lanes[S::kLanes];

@@ -36,7 +36,7 @@ LatticePlan::LatticePlan(std::int64_t batch, std::int64_t symbols, std::int64_t 
     : batch_(batch) {
   const std::int64_t cells = product({batch, symbols + 1, frames + 1});
   const std::int64_t groups = (batch + kGroupRows - 1) / kGroupRows;
-  const bool parallel = cells >= kParallelCells && threads > 1;
+  const bool parallel = cells >= kParallelCells;
   const bool together = parallel && groups < 2 * threads;
   rows_ = together ? batch : std::min(batch, kGroupRows);
   workers_ = parallel && !together ? threads : 1;
