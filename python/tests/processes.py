@@ -50,6 +50,7 @@ def _run_rank(rank, world, folder, function):
         world_size=world,
         timeout=datetime.timedelta(seconds=60),
     )
+    torch.distributed.barrier()  # all are connected: a process that ends early must not break this
     function(rank, world)
     torch.distributed.destroy_process_group()
 
