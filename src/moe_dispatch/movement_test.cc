@@ -367,6 +367,19 @@ TEST(MoeMovements, SignOfZero) {
   }
 }
 
+TEST(MoeMovements, WithoutLocationsTheFirstSlotIsMeant) {
+  const std::vector<float> rows = {0, 1, 2, 3, 4, 5};  // two experts with three slots of one column
+  const std::vector<std::int32_t> indices = {1, 0, 2, 1};
+  std::vector<float> tokens(4, 7), dispatch(6, 7);
+  moe_combine(view(rows.data(), {6, 1}), view(indices.data(), {4}), nullptr, nullptr,
+              view(tokens.data(), {4, 1}), 3);
+  EXPECT_EQ(tokens, (std::vector<float>{3, 0, 0, 3}));
+  tokens = {5, 6, 7, 8};
+  moe_dispatch(view(std::as_const(tokens).data(), {4, 1}), view(indices.data(), {4}), nullptr, nullptr,
+               view(dispatch.data(), {6, 1}), {.capacity = 3, .num_experts = 2});
+  EXPECT_EQ(dispatch, (std::vector<float>{6, 0, 0, 8, 0, 0}));
+}
+
 TEST(MoeMovements, EmptyTensors) {
   std::vector<float> tokens(6, 7), gates(3, 7);
   const std::vector<float> weights(3, 1);

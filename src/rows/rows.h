@@ -3,7 +3,6 @@
 // dot product. Each is the gradient of another one, so that they are closed under differentiation.
 #pragma once
 
-#include <cassert>
 #include <cstddef>
 #include <cstdint>
 
@@ -15,7 +14,7 @@
 namespace turnout::rows {
 
 // The routed row of each choice of each token: index * capacity + location, or none where one of the two is
-// out of range. Without locations the capacity is 1, and the index is the row.
+// out of range. Without locations all are 0: with a capacity of 1 the index is the row.
 struct Routing {
   ConstTensor indices;
   const ConstTensor* locations;
@@ -34,10 +33,9 @@ auto with_row_of(const Routing& routing, const F& f) {
     const auto* indices = static_cast<const typename decltype(index)::type*>(routing.indices.data);
     const std::int64_t num_experts = routing.num_experts, capacity = routing.capacity;
     if (routing.locations == nullptr) {
-      assert(capacity == 1);
       return f([=](std::int64_t q) -> std::int64_t {
         const std::int64_t expert = load_once(indices + q);
-        return in_range(expert, num_experts) ? expert : -1;
+        return in_range(expert, num_experts) && capacity > 0 ? expert * capacity : -1;
       });
     }
     return visit_index(routing.locations->dtype, [&](auto location) {
