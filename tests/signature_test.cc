@@ -173,6 +173,8 @@ TEST(Blame, IsOnWhoIsAlone) {
       "routed: indices has a dimension choices that an earlier argument does not have; its shape is [2, 7]");
   EXPECT_EQ(sentence({2, 7}, {7}, {2, 7}, {7, 3}, {8, 3}),
             "routed: indices has no dimension choices, expected [choices?, samples] with choices = 2");
+  EXPECT_EQ(sentence({0, 7}, {7}, {7}, {7, 3}, {8, 3}),
+            "routed: indices has no dimension choices, expected [choices?, samples] with choices = 0");
 }
 
 // The same where the rows come first, and one or several of the other arguments are the other way round.

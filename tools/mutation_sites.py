@@ -2,8 +2,8 @@
 
 The sources are formatted by clang-format: a comparison has blanks around its operator, a template's bracket
 has none. What only the compiler evaluates (static_assert, if constexpr, consteval functions, constexpr
-variables, arguments of templates) is left out, and so are the sizes from which a second thread or a streamed store pays: both ways
-give the same bits.
+variables, arguments of templates) is left out, and so are the sizes from which a second thread or a streamed
+store pays: both ways give the same bits.
 """
 
 import re

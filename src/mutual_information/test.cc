@@ -9,6 +9,7 @@
 
 #include "isas.h"
 #include "mutual_information/lattice_case.h"
+#include "mutual_information/plan.h"
 #include "sanitizer.h"
 
 namespace turnout::test {
@@ -223,6 +224,24 @@ TEST(MutualInformation, LatticeIsWideBesideWideInput) {
   } catch (const Error& error) {
     EXPECT_STREQ(error.what(), "mutual_information_forward: p has dtype f32, expected f64 for px of f64");
   }
+}
+
+// Large lattices: all threads work on one wave of all rows, unless there are two waves for each thread.
+TEST(MutualInformationPlan, RowsAreSharedIfTheyAreFew) {
+  using families::mutual_information::LatticePlan;
+  const auto waves = [](std::int64_t batch, std::int64_t symbols, std::int64_t frames) {
+    Context context({.threads = 2});
+    const LatticePlan plan(batch, symbols, frames, 2);
+    std::vector<std::byte> memory(plan.scratch_bytes());
+    std::atomic<int> count = 0;
+    plan.run(context, {}, {nullptr, memory.data(), memory.data()},
+             [&](std::int64_t, std::byte*, const auto&) { ++count; });
+    return count.load();
+  };
+  EXPECT_EQ(waves(12, 200, 400), 1);
+  EXPECT_EQ(waves(13, 200, 400), 4);
+  EXPECT_EQ(waves(16, 200, 400), 4);
+  EXPECT_EQ(waves(12, 1, 1), 3);
 }
 
 }  // namespace

@@ -187,6 +187,13 @@ TEST(RnntLogprobs, WhatIsNotFinite) {
   for (std::size_t i = 0; i < 3; ++i) none.logits[6 + i] = -std::numeric_limits<float>::infinity();
   Context context;
   EXPECT_EQ(none.run(context).nan_at[0], 2);
+  // The first of several is named, and may be the very first cell.
+  RnntCase<float> all(1, 4, 2, 19, false);
+  all.fill(random);
+  std::fill(all.logits.begin(), all.logits.end(), nan);
+  std::fill(all.am.begin(), all.am.end(), nan);
+  EXPECT_EQ(all.run(context).nan_at[0], 0);
+  EXPECT_EQ(all.run_simple(context).nan_at[0], 0);
 }
 
 // A gradient times 65536, as GradScaler has it, is larger than f16 only after it was multiplied.
