@@ -9,7 +9,7 @@ built twice, with code for the first instruction set alone: without sanitizers, 
 asan. Each test says which numbers it evaluates; a mutant then runs with the tests that reach it, the shortest
 first, until one fails; those that survive without sanitizers, where tests take a fifth of the time, run with
 them. Survivors that were looked at are in tools/mutants.txt with the reason; they do not run again, and count
-as survivors. At least 90 % of the chosen mutants, and 80 % of each folder's, must be killed, and each survivor
+as survivors. At least 90 % of the chosen mutants, and 80 % of each folder's, must be killed, and a survivor
 without a reason fails the command.
 """
 
