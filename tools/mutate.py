@@ -6,10 +6,11 @@
 
 A copy of the sources in build/mutants has all the changes, each behind a number (tools/mutant.h), and is
 built twice, with code for the first instruction set alone: without sanitizers, and with those of the preset
-asan. Each test says which numbers it evaluates; a mutant then runs with the tests that reach it, the shortest
-first, until one fails; those that survive without sanitizers, where tests are faster, run with them. Survivors
-that were looked at are in tools/mutants.txt with the reason; they do not run again, and count as survivors. At
-least 90 % of each folder's chosen mutants must be killed, and each survivor without a reason fails the command.
+asan. Each test says which numbers it evaluates; a mutant then runs with the tests that reach it, the
+shortest first, until one fails; those that survive without sanitizers, where tests are faster, run with
+them. Survivors that were looked at are in tools/mutants.txt with the reason; they do not run again, and
+count as survivors. At least 90 % of each folder's chosen mutants must be killed, and each survivor without
+a reason fails the command.
 """
 
 import argparse
