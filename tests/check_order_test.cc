@@ -183,6 +183,8 @@ TEST(Overlap, OfHugeStridesSaturates) {
 TEST(DTypes, ANumberIsOneUpToTheLast) {
   for (int number = 0; number < 32; ++number)
     EXPECT_EQ(is_dtype(static_cast<DType>(number)), number < kDTypeCount) << number;
+  EXPECT_STREQ(name_of(static_cast<DType>(kDTypeCount - 1)), "f8_e8m0");
+  EXPECT_STREQ(name_of(static_cast<DType>(kDTypeCount)), "unknown");
 }
 
 // A step that names a dimension looks at no other one.

@@ -93,6 +93,9 @@ TEST_F(SignatureTest, SentencesNameArgumentPositionValueAndLimit) {
   const Case cases[] = {
       {[&] { x_t.rank = 1; }, "group: x has 1 dimensions, expected [batch?, rows, D + 1]"},
       {[&] { counts_t.dtype = DType::i64; }, "group: counts has dtype i64, expected i32"},
+      {[&] { counts_t.dtype = kForeign; }, "group: counts has dtype unknown, expected i32"},
+      {[&] { counts_t.dtype = static_cast<DType>(77); },
+       "group: counts has dtype 77, which is no DType, expected i32"},
       {[&] { y_t.dtype = DType::f64; }, "group: y has dtype f64, expected that of x"},
       {[&] { scales_t.dtype = DType::i8; }, "group: scales has dtype i8, expected that of x, or f32"},
       {[&] { factor = 65; }, "group: factor is 65, expected 1 .. 64"},
@@ -122,6 +125,26 @@ TEST_F(SignatureTest, SentencesNameArgumentPositionValueAndLimit) {
     ASSERT_EQ(sentence(), "");
     one.damage();
     EXPECT_EQ(sentence(), one.sentence);
+  }
+}
+
+TEST_F(SignatureTest, TheLogShowsTheExtentsThatATensorCanHold) {
+  x_t = ConstTensor(x, DType::f32, {1, 2, 3, 4, 5, 6, 7, 8});
+  x_t.rank = kMaxRank + 1;
+  EXPECT_EQ(sentence(), "group: x has 9 dimensions, expected [batch?, rows, D + 1]");
+  EXPECT_EQ(described.substr(0, described.find(", counts")), "x f32[1, 2, 3, 4, 5, 6, 7, 8]");
+}
+
+TEST_F(SignatureTest, AnotherNumberOfArgumentsIsAnInternalError) {
+  const Slot slots[] = {x_t, counts_t, scales_t, y_t};
+  const ScalarValue scalars[] = {factor, mode, {stride, stride_count}};
+  for (const auto& [slot_count, scalar_count] : {std::pair(3, 3), std::pair(4, 2)}) {
+    try {
+      Arguments(kGroup, slots, slot_count, scalars, scalar_count);
+      ADD_FAILURE() << slot_count << " tensors, " << scalar_count << " scalars";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::internal);
+    }
   }
 }
 
@@ -187,9 +210,10 @@ constexpr const Signature& kRowsFirst = signature([] {
 });
 
 TEST(SignatureBlame, TransposedAfterRows) {
-  const auto sentence = [](std::initializer_list<Size> indices, bool gated) -> std::string {
+  const auto told = [](std::initializer_list<Size> indices, std::initializer_list<Size> gates,
+                       bool gated) -> std::string {
     const ConstTensor x(nullptr, DType::f32, {7, 3}), i(nullptr, DType::i32, indices),
-        g(nullptr, DType::f32, indices);
+        g(nullptr, DType::f32, gates);
     const Slot slots[] = {x, i, gated ? Slot(g) : Slot()};
     try {
       Arguments(kRowsFirst, slots, 3, nullptr, 0).check();
@@ -198,6 +222,11 @@ TEST(SignatureBlame, TransposedAfterRows) {
     }
     return "";
   };
+  const auto sentence = [&](std::initializer_list<Size> indices, bool gated) {
+    return told(indices, indices, gated);
+  };
+  // The gates confirm 7 choices, so that only the number of rows is wrong.
+  EXPECT_EQ(told({2, 7}, {7, 7}, true), "rows_first: indices.shape[0] is 2, expected samples = 7");
   for (const bool gated : {false, true}) {
     EXPECT_EQ(sentence({2, 7}, gated),
               "rows_first: indices has shape [2, 7], expected [samples, choices?] with samples = 7: its "
@@ -205,6 +234,36 @@ TEST(SignatureBlame, TransposedAfterRows) {
     EXPECT_EQ(sentence({2, 5}, gated), gated ? "rows_first: input.shape[0] is 7, expected samples = 2"
                                              : "rows_first: indices.shape[0] is 2, expected samples = 7");
   }
+}
+
+// Two matrices of the same extents, of which the second one needs the first.
+constexpr const Signature& kTwins = signature([] {
+  return Draft{"twins",
+               "rows columns",
+               {},
+               {required_with("b", in("a", kFloats, "rows, columns")), in("b", kFloats, "rows, columns"),
+                required_with("a", in("c", kFloats, "rows"))}};
+});
+
+TEST(SignatureBlame, OneOfTwoMatrices) {
+  const auto sentence = [](std::initializer_list<Size> a, std::initializer_list<Size> b,
+                           bool with_c = true) -> std::string {
+    const ConstTensor first(nullptr, DType::f32, a), second(nullptr, DType::f32, b),
+        third(nullptr, DType::f32, {0});
+    const Slot slots[] = {first, second, with_c ? Slot(third) : Slot()};
+    try {
+      Arguments(kTwins, slots, 3, nullptr, 0).check();
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(sentence({7, 3}, {3, 7}),
+            "twins: b has shape [3, 7], expected [rows, columns] with rows = 7: its dimensions are the other "
+            "way round, transpose it");
+  EXPECT_EQ(sentence({3, 7}, {7, 5}), "twins: b.shape[0] is 7, expected rows = 3");
+  EXPECT_EQ(sentence({0, 3}, {0, 3}), "");
+  EXPECT_EQ(sentence({0, 3}, {0, 3}, false), "twins: c is missing, expected together with a");
 }
 
 // Scalars with excluded values, or with a single valid value.

@@ -229,8 +229,16 @@ def main() -> int:
         sampled = sample(own, options.most)
         explained = [m for m in sampled if m.key in known]
         chosen = [m for m in sampled if m.key not in known]
+
+        def try_mutant(mutant: Mutant) -> str:
+            name = killer(mutant, plain) or killer(mutant, sanitized)
+            if not name:
+                why = "" if 1 in kinds[mutant.number] else " (no test reaches it)"
+                print(f"  survived: {mutant}{why}", flush=True)
+            return name
+
         with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
-            by = list(pool.map(lambda mutant: killer(mutant, plain) or killer(mutant, sanitized), chosen))
+            by = list(pool.map(try_mutant, chosen))
         survivors = [mutant for mutant, name in zip(chosen, by, strict=True) if not name]
         rows[folder] = (len(own), len(explained), len(chosen), len(chosen) - len(survivors))
         unexplained += survivors
@@ -239,9 +247,6 @@ def main() -> int:
             f"of the other {len(chosen)}, {len(chosen) - len(survivors)} were killed",
             flush=True,
         )
-        for mutant in survivors:
-            why = "" if 1 in kinds[mutant.number] else " (no test reaches it)"
-            print(f"  survived: {mutant}{why}", flush=True)
         log = {m.key: name for m, name in zip(chosen, by, strict=True)}
         (BUILD / f"{folder.replace('/', '_')}.json").write_text(json.dumps(log, indent=1))
     if options.record:

@@ -15,11 +15,11 @@ std::int64_t saturating_multiply(std::int64_t a, std::int64_t b) {
   return (a ^ b) < 0 ? -kSizeMax : kSizeMax;
 }
 
-// The product of a vector's elements; 0 when one is negative.
-std::int64_t volume_of(const ScalarValue& vector) {
+// The product of sizes; 0 when one is negative.
+std::int64_t volume_of(const std::int64_t* sizes, std::int64_t count) {
   std::int64_t volume = 1;
-  for (std::int64_t k = 0; k < vector.value; ++k)
-    volume = saturating_multiply(volume, std::max<std::int64_t>(0, vector.values[k]));
+  for (std::int64_t k = 0; k < count; ++k)
+    volume = saturating_multiply(volume, std::max<std::int64_t>(0, sizes[k]));
   return volume;
 }
 
@@ -46,8 +46,8 @@ Range range_of(const Slot& slot) {
   std::int64_t low = 0, high = 1;
   for (int d = 0; d < slot.rank; ++d) {
     const std::int64_t reach = saturating_multiply(slot.shape[d] - 1, slot.stride[d]);
-    std::int64_t& end = reach < 0 ? low : high;
-    if (__builtin_add_overflow(end, reach, &end)) end = reach < 0 ? -kSizeMax : kSizeMax;
+    if (__builtin_add_overflow(low, std::min<std::int64_t>(reach, 0), &low)) low = -kSizeMax;
+    if (__builtin_add_overflow(high, std::max<std::int64_t>(reach, 0), &high)) high = kSizeMax;
   }
   const auto base = std::bit_cast<std::uintptr_t>(slot.data);
   const std::int64_t size = size_of(slot.dtype);
@@ -62,15 +62,7 @@ bool share_memory(const Slot& a, const Slot& b) {
   return range_of(a).overlaps(range_of(b));
 }
 
-std::int64_t Slot::elements() const {
-  std::int64_t count = 1;
-  bool empty = false;
-  for (int d = 0; d < rank; ++d) {
-    if (shape[d] <= 0) empty = true;
-    count = saturating_multiply(count, shape[d]);
-  }
-  return empty ? 0 : count;
-}
+std::int64_t Slot::elements() const { return volume_of(shape, rank); }
 
 bool Slot::is_empty() const { return shape == nullptr || std::find(shape, shape + rank, 0) != shape + rank; }
 
@@ -91,7 +83,8 @@ Arguments::Arguments(const Signature& signature, const Slot* slots, int slot_cou
     fail(ErrorCode::internal, "called with another number of arguments than its signature has");
   std::fill_n(sizes_, signature.names.count, kUnbound);
   for (int i = 0; i < scalar_count; ++i)
-    sizes_[i] = signature.scalars[i].is_vector ? volume_of(scalars[i]) : scalars[i].value;
+    sizes_[i] =
+        signature.scalars[i].is_vector ? volume_of(scalars[i].values, scalars[i].value) : scalars[i].value;
 }
 
 void Arguments::fail(ErrorCode code, const std::string& what) const {
@@ -104,7 +97,7 @@ std::int64_t Arguments::evaluate(const Extent& extent) const {
     if (sizes_[name] == kUnbound) return kUnbound;
     value = saturating_multiply(value, size(name));
   }
-  return value > kSizeMax - extent.add ? kSizeMax : value + extent.add;
+  return __builtin_add_overflow(value, extent.add, &value) ? kSizeMax : value;
 }
 
 bool Arguments::check() {

@@ -30,13 +30,13 @@ std::int64_t BitmapLeaves::number() {
 }
 
 std::size_t SortedLeaves::bytes(std::int64_t marks) {
-  const auto keys = padded(static_cast<std::size_t>(marks) * sizeof(std::uint64_t));
+  const auto keys = padded(static_cast<std::size_t>(marks + 1) * sizeof(std::uint64_t));
   return 2 * keys + padded(table_size(marks) * sizeof(std::uint32_t));
 }
 
 void SortedLeaves::start(Scratch& scratch) {
-  keys_ = scratch.take<std::uint64_t>(count_);
-  other_ = scratch.take<std::uint64_t>(count_);
+  keys_ = scratch.take<std::uint64_t>(count_ + 1);
+  other_ = scratch.take<std::uint64_t>(count_ + 1);
   table_ = scratch.take<std::uint32_t>(static_cast<std::int64_t>(table_size(count_)));
   count_ = 0;
 }
@@ -44,6 +44,7 @@ void SortedLeaves::start(Scratch& scratch) {
 std::int64_t SortedLeaves::number() {
   keys_ = sort_keys({keys_, other_}, count_).sorted;
   count_ = unique_keys(keys_, count_);
+  keys_[count_] = kEnd;
   const std::uint64_t size = table_size(count_);
   mask_ = size - 1;
   shift_ = 64 - std::countr_zero(size);

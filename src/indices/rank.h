@@ -127,12 +127,10 @@ class SortedLeaves {
     explicit Cursor(const SortedLeaves& leaves) : leaves_(leaves) {}
     std::uint32_t find(std::uint64_t leaf) {
       const std::uint64_t* keys = leaves_.keys_;
-      const std::int64_t count = leaves_.count_;
       if (place_ > 0 && keys[place_ - 1] >= leaf) place_ = std::lower_bound(keys, keys + place_, leaf) - keys;
-      for (std::int64_t near = std::min(place_ + kNear, count); place_ < near && keys[place_] < leaf;)
-        ++place_;
-      if (place_ < count && keys[place_] < leaf) place_ = search_ahead(leaf);
-      return place_ < count && keys[place_] == leaf ? static_cast<std::uint32_t>(place_ + 1) : 0;
+      for (const std::int64_t near = place_ + kNear; place_ < near && keys[place_] < leaf;) ++place_;
+      if (keys[place_] < leaf) place_ = search_ahead(leaf);
+      return keys[place_] == leaf ? static_cast<std::uint32_t>(place_ + 1) : 0;
     }
 
    private:
@@ -160,6 +158,8 @@ class SortedLeaves {
 
  private:
   static constexpr std::uint64_t kSpread = 0x9E3779B97F4A7C15;  // 2^64 over the golden ratio
+
+  static constexpr std::uint64_t kEnd = ~std::uint64_t{0};  // behind the last key; larger than any leaf
 
   std::uint64_t* keys_ = nullptr;
   std::uint64_t* other_ = nullptr;  // memory for as many, for the sort

@@ -92,12 +92,12 @@ std::int64_t sort_counters(std::int64_t count) { return most_chunks(count) * kPa
 SortArrays sort_bits(Context& context, SortArrays arrays, std::int64_t count, int low, int bits,
                      std::int64_t* counters) {
   const std::int64_t chunks = std::min<std::int64_t>(context.threads(), most_chunks(count));
-  if (chunks <= 1 || bits <= kCutBits) return sort_bits(arrays, count, low, bits);
+  if (chunks <= 1) return sort_bits(arrays, count, low, bits);
   std::uint64_t *elements = arrays.sorted, *cut = arrays.spare;
 
   // First a cut into kParts parts by the highest digit. Each chunk of the elements counts its digits; from
   // all counts follows where its elements of each digit go.
-  const int rest = bits - kCutBits, shift = low + rest;
+  const int rest = bits - std::min(bits, kCutBits), shift = low + rest;
   const Stop stop;
   const auto chunk_begin = [&](std::int64_t chunk) { return count * chunk / chunks; };
   parallel_for(context, chunks, 1, [&](std::int64_t chunk, std::int64_t) {
@@ -126,7 +126,7 @@ SortArrays sort_bits(Context& context, SortArrays arrays, std::int64_t count, in
   parallel_for(context, kParts, 8, [&](std::int64_t first, std::int64_t last) {
     for (std::int64_t part = first; part < last; ++part) {
       const std::int64_t begin = part == 0 ? 0 : ends[part - 1], size = ends[part] - begin;
-      if (size > 0) sort_part({cut + begin, elements + begin}, size, low, rest, passes, stop);
+      sort_part({cut + begin, elements + begin}, size, low, rest, passes, stop);
     }
   });
   return passes % 2 == 0 ? SortArrays{cut, elements} : SortArrays{elements, cut};

@@ -19,8 +19,8 @@ struct SortArrays {
 // Ascending by the bits low .. low + bits - 1, on this thread.
 SortArrays sort_bits(SortArrays arrays, std::int64_t count, int low, int bits);
 
-// The same on all threads of the context. `counters` is memory for sort_counters(count) numbers. No element
-// has a bit set above those that are sorted by.
+// The same on all threads of the context. `counters` is memory for sort_counters(count) numbers, of which a
+// single thread needs none. No element has a bit set above those that are sorted by.
 std::int64_t sort_counters(std::int64_t count);
 SortArrays sort_bits(Context& context, SortArrays arrays, std::int64_t count, int low, int bits,
                      std::int64_t* counters);
