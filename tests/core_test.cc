@@ -7,9 +7,11 @@
 #include <string>
 #include <thread>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "core/draft.h"
+#include "core/pieces.h"
 #include "runtime/call.h"
 #include "simd/isa.h"
 #include "small_dispatch.h"
@@ -125,6 +127,20 @@ TEST(Caller, LendsItsNamesToErrorsAndRecords) {
   }
   EXPECT_EQ(error_of(context, 0, late), late);
   EXPECT_EQ(seen, "inner(x f32[2], y f32[2], most 0)");
+}
+
+TEST(Pieces, CoverTheRangeOnceAndNoneIsEmpty) {
+  const auto seen = [](std::int64_t first, std::int64_t last, std::int64_t size) {
+    std::vector<std::pair<std::int64_t, std::int64_t>> all;
+    for (const core::Piece piece : core::pieces(first, last, size))
+      all.emplace_back(piece.begin, piece.end());
+    return all;
+  };
+  using Ranges = std::vector<std::pair<std::int64_t, std::int64_t>>;
+  EXPECT_EQ(seen(0, 7, 3), (Ranges{{0, 3}, {3, 6}, {6, 7}}));
+  EXPECT_EQ(seen(2, 8, 3), (Ranges{{2, 5}, {5, 8}}));
+  EXPECT_EQ(seen(2, 3, 3), (Ranges{{2, 3}}));
+  EXPECT_EQ(seen(4, 4, 3), Ranges{});
 }
 
 TEST(Dims, HoldsFourValues) {

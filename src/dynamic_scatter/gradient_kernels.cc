@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/dtypes.h"
+#include "core/pieces.h"
 #include "simd/half.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -155,13 +156,12 @@ void backward_max(const BackwardTask& task, std::int64_t first, std::int64_t las
       fetch(maxima + next * channels, ahead.bytes);
       fetch(grad + next * channels, ahead.bytes);
     }
-    for (std::int64_t column = 0; column < channels; column += kPiece) {
-      const std::int64_t count = std::min(kPiece, channels - column);
+    for (const auto [column, count] : pieces(0, channels, kPiece)) {
       taking.maxima = maxima + v * channels + column;
       taking.before = grad + v * channels + column;
-      for (std::int64_t x = begin; x < end; x += kTogether) {
-        taking.is_last = end - x <= kTogether;
-        taking.points = taking.is_last ? end - x : kTogether;
+      for (const auto [x, points] : pieces(begin, end, kTogether)) {
+        taking.is_last = x + points == end;
+        taking.points = points;
         if (column == 0) {
           fetch_rows(feats, groups, channels, ahead, x, taking.points, fetch);
           if (shares_lines) fetch_rows(grads, groups, channels, ahead, x, taking.points, fetch_ends);

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "core/dtypes.h"
+#include "core/pieces.h"
 #include "simd/half.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -93,8 +94,7 @@ void reduce_many(const T* feats, std::int64_t channels, const std::int32_t* orde
   const hn::ScalableTag<Lane> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   alignas(64) Lane sums[kSums];
-  for (std::int64_t column = 0; column < channels; column += kSums) {
-    const std::int64_t width = std::min(kSums, channels - column);
+  for (const auto [column, width] : pieces(0, channels, kSums)) {
     const Ahead ahead(width * std::int64_t{sizeof(T)});
     std::fill_n(sums, width, start);
     for (std::int64_t i = 0; i < count; ++i) {

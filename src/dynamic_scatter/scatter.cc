@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "core/dtypes.h"
+#include "core/pieces.h"
 #include "dynamic_scatter/grouping.h"
 #include "dynamic_scatter/kernels.h"
 #include "dynamic_scatter/maps.h"
@@ -127,12 +128,10 @@ void scatter_max(const Frame& frame, const ConstTensor& src, const ConstTensor& 
   for_voxel_ranges(context, task.groups, row_bytes, parallel, [&](std::int64_t first, std::int64_t last) {
     if (!stream) return maximum(task, first, last, to + first * row_bytes, to_argmax + first * argmax_bytes);
     alignas(64) std::byte values[kTileBytes], rows[kTileBytes];
-    const std::int64_t together = kTileBytes / longer;
-    for (std::int64_t v = first; v < last; v += together) {
-      const std::int64_t end = std::min(v + together, last);
-      maximum(task, v, end, values, rows);
-      copy.stream(to + v * row_bytes, values, (end - v) * row_bytes);
-      copy.stream(to_argmax + v * argmax_bytes, rows, (end - v) * argmax_bytes);
+    for (const Piece tile : pieces(first, last, kTileBytes / longer)) {
+      maximum(task, tile.begin, tile.end(), values, rows);
+      copy.stream(to + tile.begin * row_bytes, values, tile.count * row_bytes);
+      copy.stream(to_argmax + tile.begin * argmax_bytes, rows, tile.count * argmax_bytes);
     }
     copy.finish();
   });

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "core/dtypes.h"
+#include "core/pieces.h"
 #include "matrix/matrix.h"
 #include "simd/half.h"
 
@@ -176,16 +177,15 @@ void multiply(const Lane* const* from, Lane* const* to, std::int64_t rows, const
   constexpr std::int64_t kBatch = 256;
   const std::int64_t padded_columns = padded_to_lanes<Lane>(columns);
   Lane* shifted[kBatch];
-  for (std::int64_t begin = 0; begin < rows; begin += kBatch) {
-    const std::int64_t count = std::min(kBatch, rows - begin);
+  for (const Piece batch : pieces(0, rows, kBatch)) {
     const Lane* panel = packed;
     for (std::int64_t column = 0; column < columns;) {
       const std::int64_t vectors = panel_vectors<Lane>(column, padded_columns);
       const std::int64_t width = vectors * lanes_of<Lane>();
-      for (std::int64_t r = 0; r < count; ++r) shifted[r] = to[begin + r] + column;
+      for (std::int64_t r = 0; r < batch.count; ++r) shifted[r] = to[batch.begin + r] + column;
       with_constant<kVectors>(vectors, [&](auto n) HWY_ATTR {
-        multiply_panel<n.value>(from + begin, shifted, count, panel, depth, columns - column, write,
-                                column == 0);
+        multiply_panel<n.value>(from + batch.begin, shifted, batch.count, panel, depth, columns - column,
+                                write, column == 0);
       });
       panel += depth * width;
       column += width;
@@ -246,22 +246,23 @@ void add_outer(const Lane* const* from, const Lane* const* with, std::int64_t ro
   const std::int64_t whole = columns / kLanes * kLanes, left = columns - whole;
   const std::int64_t together = std::clamp(kNearBytes / ((depth + columns + 1) * std::int64_t{sizeof(Lane)}),
                                            kLeastTogether, kMostTogether);
-  for (std::int64_t begin = 0; begin < rows; begin += together) {
-    const std::int64_t count = std::min(together, rows - begin);
+  for (const Piece batch : pieces(0, rows, together)) {
+    const Lane* const* const batch_from = from + batch.begin;
+    const Lane* const* const batch_with = with + batch.begin;
     for (std::int64_t column = 0; column < whole;) {
       const std::int64_t vectors = panel_vectors<Lane>(column, whole);
       with_constant<kVectors>(vectors, [&](auto n) HWY_ATTR {
-        outer_panel<n.value>(from + begin, with + begin, count, depth, column, to + column, to_stride);
+        outer_panel<n.value>(batch_from, batch_with, batch.count, depth, column, to + column, to_stride);
       });
       column += vectors * kLanes;
     }
     if (left == 0) continue;
-    for (std::int64_t j = 0; j < count; ++j) {
+    for (std::int64_t j = 0; j < batch.count; ++j) {
       last_rows[j] = last + j * kLanes;
-      std::copy_n(with[begin + j] + whole, left, last + j * kLanes);
+      std::copy_n(batch_with[j] + whole, left, last + j * kLanes);
       std::fill_n(last + j * kLanes + left, kLanes - left, Lane{0});
     }
-    outer_panel<1>(from + begin, last_rows, count, depth, 0, to + whole, to_stride);
+    outer_panel<1>(batch_from, last_rows, batch.count, depth, 0, to + whole, to_stride);
   }
 }
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "core/dtypes.h"
+#include "core/pieces.h"
 #include "indices/indices.h"
 #include "moe_experts/moe_experts.h"
 #include "moe_experts/products.h"
@@ -71,8 +72,7 @@ class Plan {
     inner_ = scratch.take<float>(rows * shape_.inner);
     results_ = scratch.take<float>(rows * shape_.hidden);
     workers_ = scratch.take<std::byte>(0);
-    for (std::int64_t token = 0; token < shape_.tokens; token += part_) {
-      const std::int64_t count = std::min(part_, shape_.tokens - token);
+    for (const auto [token, count] : pieces(0, shape_.tokens, part_)) {
       sort(ids, token, count);
       widen(context, hidden_states, token, count);
       multiply_first(context, w13_bias);

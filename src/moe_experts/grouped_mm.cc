@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "core/dtypes.h"
+#include "core/pieces.h"
 #include "indices/indices.h"
 #include "moe_experts/moe_experts.h"
 #include "moe_experts/products.h"
@@ -153,9 +154,8 @@ void add_products(Context& context, Call& call, const ConstTensor& input, const 
           const std::int64_t count = std::min(rows_of_block, depth - at);
           std::fill_n(sum, count * stride, Lane{0});
           std::fill_n(bias_sum, columns, Lane{0});
-          for (std::int64_t row = begins[g]; row < begins[g + 1]; row += kRowBlock) {
+          for (const auto [row, n] : pieces(begins[g], begins[g + 1], kRowBlock)) {
             if (stop.is_asked()) return;
-            const std::int64_t n = std::min(kRowBlock, begins[g + 1] - row);
             inputs.read(row, n, from, wide_input);
             grads.read(row, n, with, wide_grad);
             for (std::int64_t r = 0; r < n; ++r) from[r] += at;

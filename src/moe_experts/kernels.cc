@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "core/pieces.h"
 #include "simd/half.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -138,8 +139,8 @@ template <class E, int C, int R>
 void add_tiles(const float* const* rows, float* const* to, std::int64_t count, const Columns& columns,
                std::int64_t begin, std::int64_t end, bool fetch) {
   for (; count >= R; count -= R, rows += R, to += R) {
-    for (std::int64_t slice = begin; slice < end; slice += kSlice)
-      add_slice<E, C, R>(rows, to, columns, slice, std::min(kSlice, end - slice), fetch);
+    for (const Piece slice : pieces(begin, end, kSlice))
+      add_slice<E, C, R>(rows, to, columns, slice.begin, slice.count, fetch);
     fetch = false;
   }
   if constexpr (R > 1) {
@@ -179,11 +180,10 @@ void dots(const float* const* rows, float* const* to, std::int64_t count, const 
   if (count <= kRows) return add_columns<E, E::kFewColumns>(rows, to, count, columns, 0, columns.depth, true);
   // Many rows: slices of a tile of rows stay in the first cache while all columns pass, which are in the
   // second.
-  for (std::int64_t begin = 0; begin < columns.depth; begin += kSlice) {
-    const std::int64_t end = std::min(begin + kSlice, columns.depth);
-    for (std::int64_t r = 0; r < count; r += kRows)
-      add_columns<E, kColumns>(rows + r, to + r, std::min<std::int64_t>(kRows, count - r), columns, begin,
-                               end, false);
+  for (const Piece slice : pieces(0, columns.depth, kSlice)) {
+    for (const Piece tile : pieces(0, count, kRows))
+      add_columns<E, kColumns>(rows + tile.begin, to + tile.begin, tile.count, columns, slice.begin,
+                               slice.end(), false);
   }
 }
 

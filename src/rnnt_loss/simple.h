@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "core/padding.h"
+#include "core/pieces.h"
 #include "matrix/matrix.h"
 #include "rnnt_loss/lattices.h"
 
@@ -57,8 +58,7 @@ void multiply_rows(const matrix::Kernels<Lane>& kernels, const Lane* from, std::
                    std::int64_t columns, matrix::Write write) {
   const Lane* from_rows[kBatchRows];
   Lane* to_rows[kBatchRows];
-  for (std::int64_t begin = 0; begin < rows; begin += kBatchRows) {
-    const std::int64_t count = std::min(kBatchRows, rows - begin);
+  for (const auto [begin, count] : pieces(0, rows, kBatchRows)) {
     for (std::int64_t i = 0; i < count; ++i) {
       from_rows[i] = from + (begin + i) * from_stride;
       to_rows[i] = to + (begin + i) * to_stride;

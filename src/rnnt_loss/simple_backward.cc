@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "core/dtypes.h"
+#include "core/pieces.h"
 #include "rnnt_loss/kernels.h"
 #include "rnnt_loss/rnnt_loss.h"
 #include "rnnt_loss/signature.h"
@@ -117,8 +118,8 @@ class SimpleBackward {
               lm_exp + i * columns);
     matrix_.pack({lm_exp, dtype_of<Lane>, rows, count, columns, 1}, lm_packed);
     std::fill_n(lm_sum, rows * columns, Lane{0});
-    for (std::int64_t begin = box.t_begin; begin < box.t_end; begin += kTileFrames) {
-      const std::int64_t depth = std::min(kTileFrames, box.t_end - begin), am_row = b * frames + begin;
+    for (const Piece tile : pieces(box.t_begin, box.t_end, kTileFrames)) {
+      const std::int64_t begin = tile.begin, depth = tile.count, am_row = b * frames + begin;
       for (std::int64_t t = 0; t < depth; ++t)
         shifted(operands_.am + (am_row + t) * shape_.classes + first, count, am_max_[am_row + t],
                 am_exp + t * columns);

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "core/padding.h"
+#include "core/pieces.h"
 #include "rows/rows.h"
 #include "runtime/interrupt.h"
 
@@ -37,10 +38,9 @@ class Batches {
     std::int64_t batch[kBatch];
     const std::int64_t together =
         map_ == nullptr ? kBatch / std::max<std::int64_t>(routing_.choices, 1) : kBatch;
-    for (std::int64_t token = first; token < end; token += together) {
-      const std::int64_t count = std::min(together, end - token);
-      if (map_ == nullptr) fill(batch, token, count);
-      work(map_ == nullptr ? batch : map_ + token * routing_.choices, token, count);
+    for (const Piece tokens : pieces(first, end, together)) {
+      if (map_ == nullptr) fill(batch, tokens.begin, tokens.count);
+      work(map_ == nullptr ? batch : map_ + tokens.begin * routing_.choices, tokens.begin, tokens.count);
     }
   }
 

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "core/dtypes.h"
+#include "core/pieces.h"
 #include "simd/half.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -123,8 +124,7 @@ HWY_INLINE void write_long_sum(const T* routed, std::int64_t hidden, const std::
                                std::int64_t choices, const WeightOf& weight_of, T* to, std::int64_t n) {
   using Lane = typename Block<T>::Lane;
   constexpr std::int64_t kTile = 256;
-  for (std::int64_t first = 0; first < n; first += kTile) {
-    const std::int64_t width = std::min(kTile, n - first);
+  for (const Piece tile : pieces(0, n, kTile)) {
     Lane sums[kTile] = {};
     bool is_first = true, add_zero = false;
     for (std::int64_t k = 0; k < choices; ++k) {
@@ -132,16 +132,16 @@ HWY_INLINE void write_long_sum(const T* routed, std::int64_t hidden, const std::
         add_zero = true;
         continue;
       }
-      const T* from = routed + rows[k] * hidden + first;
+      const T* from = routed + rows[k] * hidden + tile.begin;
       const Lane weight = weight_of(k);
-      for (std::int64_t j = 0; j < width; ++j) {
+      for (std::int64_t j = 0; j < tile.count; ++j) {
         const Lane term = weight * static_cast<Lane>(to_float(from[j]));
         sums[j] = is_first ? term : sums[j] + term;
       }
       is_first = false;
     }
-    for (std::int64_t j = 0; j < width; ++j)
-      to[first + j] = rounded<T>(add_zero ? sums[j] + Lane{0} : sums[j]);
+    for (std::int64_t j = 0; j < tile.count; ++j)
+      to[tile.begin + j] = rounded<T>(add_zero ? sums[j] + Lane{0} : sums[j]);
   }
 }
 
@@ -340,8 +340,7 @@ void gather_and_dot(const GatherTask& sum, const DotTask& dots, const std::int64
     const T* from = static_cast<const T*>(dots.tokens) + (token + i) * hidden;
     T* to = static_cast<T*>(sum.tokens) + (token + i) * hidden;
     double products[kMost] = {};
-    for (std::int64_t first = 0; first < hidden; first += kFlush) {
-      const std::int64_t n = std::min(kFlush, hidden - first);
+    for (const auto [first, n] : pieces(0, hidden, kFlush)) {
       token_sum.write(to + first, {first, n});
       for (std::int64_t k = 0; k < choices; ++k)
         if (rows[k] >= 0)

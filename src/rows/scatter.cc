@@ -3,6 +3,7 @@
 #include <cstring>
 #include <optional>
 
+#include "core/pieces.h"
 #include "rows/batches.h"
 #include "runtime/parallel.h"
 #include "simd/copy.h"
@@ -28,11 +29,10 @@ void move_in_order(const Move& m, const RowOf& row_of) {
   std::int64_t batch[kBatch];
   const Routing& r = m.routing;
   for (std::int64_t k = 0; k < r.choices; ++k) {
-    for (std::int64_t first = 0; first < r.tokens; first += kBatch) {
-      const std::int64_t count = std::min(kBatch, r.tokens - first);
-      for (std::int64_t i = 0; i < count; ++i)
-        batch[i] = row_of((first + i) * r.layout.token + k * r.layout.choice);
-      m.run(m.task, batch, first, count, k, 1, {0, m.task.hidden});
+    for (const Piece tokens : pieces(0, r.tokens, kBatch)) {
+      for (std::int64_t i = 0; i < tokens.count; ++i)
+        batch[i] = row_of((tokens.begin + i) * r.layout.token + k * r.layout.choice);
+      m.run(m.task, batch, tokens.begin, tokens.count, k, 1, {0, m.task.hidden});
     }
   }
 }
@@ -67,20 +67,17 @@ void move_tokens(const Move& m, const RowOf& row_of, const std::int64_t* last, s
                  std::int64_t end, Columns columns) {
   std::int64_t batch[kBatch];
   const Routing& r = m.routing;
-  const std::int64_t most = std::min(r.choices, kBatch);
-  for (std::int64_t k = 0; k < r.choices; k += most) {
-    const std::int64_t choices = std::min(most, r.choices - k), together = kBatch / choices;
-    for (std::int64_t i = first; i < end; i += together) {
-      const std::int64_t count = std::min(together, end - i);
+  for (const Piece choices : pieces(0, r.choices, kBatch)) {
+    for (const Piece tokens : pieces(first, end, kBatch / choices.count)) {
       std::int64_t* next = batch;
-      for (std::int64_t token = i; token < i + count; ++token) {
-        for (std::int64_t choice = k; choice < k + choices; ++choice) {
+      for (std::int64_t token = tokens.begin; token < tokens.end(); ++token) {
+        for (std::int64_t choice = choices.begin; choice < choices.end(); ++choice) {
           const std::int64_t row = row_of(token * r.layout.token + choice * r.layout.choice);
           const bool wins = row >= 0 && (last == nullptr || last[row] == choice * r.tokens + token);
           *next++ = wins ? row : -1;
         }
       }
-      m.run(m.task, batch, i, count, k, choices, columns);
+      m.run(m.task, batch, tokens.begin, tokens.count, choices.begin, choices.count, columns);
     }
   }
 }

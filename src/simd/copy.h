@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "core/grain.h"
+#include "core/pieces.h"
 #include "turnout/context.h"
 
 namespace turnout::core {
@@ -51,10 +52,9 @@ void stream_rows(const CopyKernels& copy, std::byte* to, std::int64_t row_bytes,
   assert(row_bytes <= kTileBytes);
   alignas(64) std::byte tile[kTileBytes];
   const std::int64_t together = kTileBytes / std::max<std::int64_t>(row_bytes, 1);
-  for (std::int64_t row = first; row < last; row += together) {
-    const std::int64_t end = std::min(row + together, last);
-    make(row, end, tile);
-    copy.stream(to + row * row_bytes, tile, (end - row) * row_bytes);
+  for (const Piece rows : pieces(first, last, together)) {
+    make(rows.begin, rows.end(), tile);
+    copy.stream(to + rows.begin * row_bytes, tile, rows.count * row_bytes);
   }
   copy.finish();
 }

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "core/dtypes.h"
+#include "core/pieces.h"
 #include "runtime/parallel.h"
 #include "sparse_conv/convolution.h"
 #include "sparse_conv/signature.h"
@@ -91,8 +92,7 @@ void FilterGradientPlan<Lane>::add_chunk(std::int64_t k, std::int64_t chunk, con
   const void *from_there[kBatch], *with_there[kBatch];
   const Lane *from[kBatch], *with[kBatch];
   const std::int64_t end = std::min((chunk + 1) * kChunk, pairs_.counts[k]);
-  for (std::int64_t j = chunk * kChunk; j < end; j += kBatch) {
-    const std::int64_t count = std::min(kBatch, end - j);
+  for (const auto [j, count] : pieces(chunk * kChunk, end, kBatch)) {
     for (std::int64_t i = 0; i < count; ++i) {
       const bool is_identity = k == pairs_.identity;
       const auto a = is_identity ? static_cast<std::uint32_t>(j + i)

@@ -79,7 +79,7 @@ void log_quietly(const char* sentence) noexcept {
   }
 }
 
-Slot slot_of(const Described& described, bool logged) {
+Slot slot_of(const Described& described) {
   if (described.count != nullptr) {
     static constexpr std::int64_t kStride[1] = {1};
     return described.data == nullptr ? Slot() : Slot(described.data, DType::i64, described.count, kStride, 1);
@@ -99,7 +99,7 @@ Slot slot_of(const Described& described, bool logged) {
           shape,
           desc.stride.data(),
           static_cast<int>(desc.shape.size()),
-          logged ? mluOpGetNameOfTensorLayout(desc.layout) : nullptr};
+          mluOpGetNameOfTensorLayout(desc.layout)};
 }
 
 void fill(Tensor& tensor, const Slot& slot) {
@@ -179,8 +179,7 @@ mluOpStatus_t call_erased(mluOpHandle_t handle, const Signature& signature, cons
                           const void* body) noexcept {
   if (handle == nullptr) return refuse_null(signature.op, "handle");
   try {
-    const bool logged = logged_lines() != kNoLines;
-    for (int i = 0; i < count; ++i) slots[i] = slot_of(described[i], logged);
+    for (int i = 0; i < count; ++i) slots[i] = slot_of(described[i]);
     Arguments arguments(signature, slots, count, scalars.begin(), static_cast<int>(scalars.size()), workspace,
                         handle->context.threads());
     if (!check_and_log(arguments)) return succeed();
@@ -199,8 +198,7 @@ mluOpStatus_t query_erased(mluOpHandle_t handle, const Signature& signature, con
   if (handle == nullptr) return refuse_null(signature.op, "handle");
   if (workspace_size == nullptr) return refuse_null(signature.op, "workspace_size");
   try {
-    const bool logged = logged_lines() != kNoLines;
-    for (int i = 0; i < count; ++i) slots[i] = slot_of(described[i], logged);
+    for (int i = 0; i < count; ++i) slots[i] = slot_of(described[i]);
     Arguments arguments(signature, slots, count, scalars.begin(), static_cast<int>(scalars.size()), {},
                         handle->context.threads());
     *workspace_size = check_and_log(arguments) ? arguments.workspace_bytes() : 0;
