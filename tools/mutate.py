@@ -39,7 +39,7 @@ BUILDS = {"plain": ["-DTURNOUT_SANITIZE="], "asan": []}
 LEAST = 90.0  # percent
 JOBS = 2
 LONGEST_TEST = 6.0  # seconds; longer tests do not run
-SECONDS_OF_TESTS = 30.0  # per mutant and build
+SECONDS_OF_TESTS = 12.0  # per mutant and build
 SECONDS_AT_ONCE = 4.0  # per process
 MOST_MEMORY = 12 << 30  # bytes of addresses, without sanitizers
 # Beside those of the family. The other folders run all programs but those of memory, threads and conversions.
