@@ -2,7 +2,6 @@
 // threads x routing patterns. Bits are equal, those of dot products within their bound.
 #include <gtest/gtest.h>
 
-
 #include "isas.h"
 #include "moe_dispatch/reference.h"
 #include "moe_dispatch/routing_cases.h"
