@@ -1,20 +1,7 @@
-// Which sanitizer this build uses; g++ and clang define different macros for it.
+// What tests leave out under a sanitizer.
 #pragma once
 
-#if defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define TURNOUT_THREAD_SANITIZER 1
-#endif
-#if __has_feature(address_sanitizer)
-#define TURNOUT_ADDRESS_SANITIZER 1
-#endif
-#endif
-#if defined(__SANITIZE_THREAD__)
-#define TURNOUT_THREAD_SANITIZER 1
-#endif
-#if defined(__SANITIZE_ADDRESS__)
-#define TURNOUT_ADDRESS_SANITIZER 1
-#endif
+#include "core/sanitizer.h"
 
 namespace turnout::test {
 

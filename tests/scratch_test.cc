@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <memory>
@@ -11,6 +12,7 @@
 
 #include "runtime/context.h"
 #include "runtime/pages.h"
+#include "sanitizer.h"
 #include "turnout/turnout.h"
 
 namespace turnout {
@@ -29,6 +31,19 @@ TEST(Scratch, FailsCleanlyWhenMemoryIsOut) {
   ints[9] = 1;
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(ints) % core::kScratchAlignment, 0u);
 }
+
+#if defined(TURNOUT_ADDRESS_SANITIZER)
+TEST(ScratchDeathTest, TheSanitizerRefusesWhatWasNotTaken) {
+  Context context;
+  core::Scratch scratch(context, 512);
+  int* ints = scratch.take<int>(10);
+  ints[9] = 1;
+  EXPECT_DEATH(ints[10] = 1, "use-after-poison");
+  EXPECT_DEATH(ints[100] = 1, "use-after-poison");
+  std::byte* rest = scratch.rest();
+  rest[512 - 64 - 1] = std::byte{1};
+}
+#endif
 
 TEST(Scratch, ManyLeasesAtOnceAreSeparate) {
   Context context;

@@ -2,6 +2,7 @@
 
     ./dev mutate [folder...]      a family, or core, indices, rows, matrix, doors/c, doors/aclnn; default: all
       --most N                    at most N mutants per folder, spread evenly
+      --again                     only those that no earlier run here killed: after new tests, or to go on
       --record                    write the results into docs/mutants.md
 
 A copy of the sources in build/mutants has all the changes, each behind a number (tools/mutant.h), and is
@@ -22,6 +23,7 @@ import resource
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -210,6 +212,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="mutants of the index arithmetic")
     parser.add_argument("folders", nargs="*")
     parser.add_argument("--most", type=int, default=0)
+    parser.add_argument("--again", action="store_true")
     parser.add_argument("--record", action="store_true")
     options = parser.parse_args()
     every = folders(ROOT)
@@ -229,17 +232,24 @@ def main() -> int:
         sampled = sample(own, options.most)
         explained = [m for m in sampled if m.key in known]
         chosen = [m for m in sampled if m.key not in known]
+        results = BUILD / f"{folder.replace('/', '_')}.json"
+        by = json.loads(results.read_text()) if options.again and results.exists() else {}
+        lock = threading.Lock()
 
-        def try_mutant(mutant: Mutant) -> str:
+        def try_mutant(mutant: Mutant, kinds=kinds, by=by, results=results, lock=lock) -> None:
+            if by.get(mutant.key):
+                return
             name = killer(mutant, plain) or killer(mutant, sanitized)
+            with lock:
+                by[mutant.key] = name
+                results.write_text(json.dumps(by, indent=1))
             if not name:
                 why = "" if 1 in kinds[mutant.number] else " (no test reaches it)"
                 print(f"  survived: {mutant}{why}", flush=True)
-            return name
 
         with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
-            by = list(pool.map(try_mutant, chosen))
-        survivors = [mutant for mutant, name in zip(chosen, by, strict=True) if not name]
+            list(pool.map(try_mutant, chosen))
+        survivors = [mutant for mutant in chosen if not by[mutant.key]]
         rows[folder] = (len(own), len(explained), len(chosen), len(chosen) - len(survivors))
         unexplained += survivors
         print(
@@ -247,8 +257,6 @@ def main() -> int:
             f"of the other {len(chosen)}, {len(chosen) - len(survivors)} were killed",
             flush=True,
         )
-        log = {m.key: name for m, name in zip(chosen, by, strict=True)}
-        (BUILD / f"{folder.replace('/', '_')}.json").write_text(json.dumps(log, indent=1))
     if options.record:
         record(rows)
     killed = sum(row[3] for row in rows.values())

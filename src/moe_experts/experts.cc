@@ -71,7 +71,7 @@ class Plan {
     wide_ = scratch.take<float>(wide_size());
     inner_ = scratch.take<float>(rows * shape_.inner);
     results_ = scratch.take<float>(rows * shape_.hidden);
-    workers_ = scratch.take<std::byte>(0);
+    workers_ = scratch.rest();
     for (const auto [token, count] : pieces(0, shape_.tokens, part_)) {
       sort(ids, token, count);
       widen(context, hidden_states, token, count);

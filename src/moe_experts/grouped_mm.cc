@@ -81,7 +81,7 @@ void multiply_groups(Context& context, Call& call, const ConstTensor& input, con
   read_offs(offs, rows, begins);
   const Blocks blocks(begins, groups, columns, block_columns, kRowBlock,
                       scratch.take<std::int64_t>(groups + 1));
-  auto* memory = scratch.take<std::byte>(0);
+  auto* memory = scratch.rest();
   const std::int64_t size = size_of(out.dtype);
   auto* to = static_cast<std::byte*>(out.data);
   parallel_for(
@@ -138,7 +138,7 @@ void add_products(Context& context, Call& call, const ConstTensor& input, const 
       call.scratch(array_bytes<std::int64_t>(groups + 1) + static_cast<std::size_t>(threads) * worker);
   auto* begins = scratch.take<std::int64_t>(groups + 1);
   read_offs(offs, rows, begins);
-  auto* memory = scratch.take<std::byte>(0);
+  auto* memory = scratch.rest();
   const Stop stop;
   parallel_for(
       context, groups * blocks, 1,

@@ -156,19 +156,26 @@ Scratch::Scratch(Context& context, const Workspace& workspace, std::size_t bytes
   if (bytes == 0) return;
   void* data = workspace.data;
   std::size_t size = workspace.size;
-  next_ = static_cast<std::byte*>(std::align(kScratchAlignment, bytes, data, size));
-  if (next_ != nullptr) return;
-  arena_ = context.state().arenas.take(bytes);
-  if (arena_ == nullptr)
-    throw Error(ErrorCode::alloc_failed,
-                "turnout: " + std::to_string(bytes) + " bytes of scratch memory are not available");
-  next_ = static_cast<std::byte*>(arena_->data);
+  begin_ = static_cast<std::byte*>(std::align(kScratchAlignment, bytes, data, size));
+  if (begin_ == nullptr) {
+    arena_ = context.state().arenas.take(bytes);
+    if (arena_ == nullptr)
+      throw Error(ErrorCode::alloc_failed,
+                  "turnout: " + std::to_string(bytes) + " bytes of scratch memory are not available");
+    begin_ = static_cast<std::byte*>(arena_->data);
+  }
+  next_ = begin_;
+  bytes_ = bytes;
+  forbid(begin_, bytes_);
 }
 Scratch::Scratch(Scratch&& other) noexcept
     : context_(other.context_),
       arena_(std::exchange(other.arena_, nullptr)),
-      next_(std::exchange(other.next_, nullptr)) {}
+      begin_(std::exchange(other.begin_, nullptr)),
+      next_(std::exchange(other.next_, nullptr)),
+      bytes_(std::exchange(other.bytes_, 0)) {}
 Scratch::~Scratch() {
+  allow(begin_, bytes_);
   if (arena_ != nullptr) context_.state().arenas.give_back(arena_);
 }
 

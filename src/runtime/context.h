@@ -4,9 +4,11 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 #include "core/check.h"
 #include "core/padding.h"
+#include "core/sanitizer.h"
 #include "runtime/pages.h"
 #include "turnout/context.h"
 
@@ -98,7 +100,7 @@ struct TURNOUT_HIDDEN Context::State {
 namespace turnout::core {
 
 // Temporary memory. It is taken before the first write of a call, so that a call that runs out of memory has
-// written nothing.
+// written nothing. The address sanitizer refuses what lies between arrays, and what is not taken.
 class Scratch {
  public:
   // Leased from the context until the destructor; Error(alloc_failed).
@@ -114,14 +116,21 @@ class Scratch {
   template <class T>
   T* take(std::int64_t count) {
     T* begin = reinterpret_cast<T*>(next_);
+    allow(begin, static_cast<std::size_t>(count) * sizeof(T));
     next_ += padded(static_cast<std::size_t>(count) * sizeof(T));
     return begin;
+  }
+  // All that is left.
+  std::byte* rest() {
+    allow(next_, static_cast<std::size_t>(begin_ + bytes_ - next_));
+    return std::exchange(next_, begin_ + bytes_);
   }
 
  private:
   Context& context_;
   Arena* arena_ = nullptr;  // nullptr: the memory is a workspace
-  std::byte* next_ = nullptr;
+  std::byte *begin_ = nullptr, *next_ = nullptr;
+  std::size_t bytes_ = 0;
 };
 
 }  // namespace turnout::core

@@ -157,7 +157,7 @@ void ConvolutionPlan<Lane>::run(Context& context, Call& call, std::string_view o
   bias_ = scratch.take<Lane>(padded_columns_);
   const std::int64_t sums = padded_columns_ << block_bits_;
   const std::int64_t wide = size_of(shape_.dtype) == 2 ? batch_ * shape_.depth : 0;
-  auto* memory = scratch.take<std::byte>(0);
+  auto* memory = scratch.rest();
   const auto worker_bytes = array_bytes<Lane>(sums) + array_bytes<Lane>(wide);
   pack(context, operands);
   const std::int64_t blocks = PairsByRow{pairs_.to_rows, block_bits_}.blocks();

@@ -145,7 +145,7 @@ void FilterGradientPlan<Lane>::sum_task(const Task& task, const Operands& operan
 template <class Lane>
 void FilterGradientPlan<Lane>::run(Context& context, const Operands& operands, Scratch& scratch) {
   sums_ = scratch.take<Lane>(pairs_.offsets * shape_.depth * padded_columns_);
-  auto* memory = scratch.take<std::byte>(0);
+  auto* memory = scratch.rest();
   const bool widens = size_of(shape_.dtype) == 2;
   const std::size_t sum_bytes = array_bytes<Lane>(shape_.depth * padded_columns_);
   const std::size_t from_bytes = widens ? array_bytes<Lane>(kBatch * shape_.depth) : 0;

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "core/check.h"
+#include "sparse_conv/parameters.h"
 
 namespace turnout::families::sparse_conv {
 
@@ -36,10 +37,9 @@ std::int64_t plan_dim(const IndicePairsParams& p, int d, Scratch& memory, Geomet
   auto* parts = memory.take<SitePart>(part_count(p, d));
   dim.parts = part_count(p, d) > 0 ? parts : nullptr;
 
-  const bool divides = !transposed && stride > 1;
   const std::int64_t last = p.spatial_shape[d] - 1;
   dim.last_site = last;
-  dim.last_base = divides ? (last + padding) / stride - padding / stride : transposed ? last * stride : last;
+  dim.last_base = transposed ? last * stride : (last + padding) / stride - padding / stride;
   std::int64_t low = 0, high = dim.out_size - 1, count = 0;
   for (std::int64_t k = 0; k < kernel; ++k) {
     const std::int64_t a = k * p.dilation[d];
@@ -149,15 +149,13 @@ SitePart GeometryDim::computed_part(std::int64_t i) const {
 std::size_t geometry_bytes(const IndicePairsParams& p) {
   const int dims = p.kernel_size.count();
   std::size_t bytes = 0;
-  std::int64_t rows = 1;
   for (int d = 0; d < dims; ++d) {
     bytes += array_bytes<KernelOffset>(p.kernel_size[d]) + array_bytes<std::int64_t>(p.kernel_size[d]) +
              array_bytes<SitePart>(part_count(p, d));
-    if (d < dims - 1) rows *= p.kernel_size[d];
   }
   const std::int64_t kernel = p.kernel_size[dims - 1];
-  return bytes + array_bytes<RowOffset>(rows) + array_bytes<Window>(kernel) + array_bytes<Tap>(kernel) +
-         array_bytes<std::int32_t>(kernel + 1);
+  return bytes + array_bytes<RowOffset>(kernel_volume(p) / kernel) + array_bytes<Window>(kernel) +
+         array_bytes<Tap>(kernel) + array_bytes<std::int32_t>(kernel + 1);
 }
 
 void make_geometry(const IndicePairsParams& p, Scratch& memory, Geometry& g) {

@@ -111,7 +111,7 @@ class GlobalPoolPlan {
     const std::int64_t size = batches_.size() * channels_;
     totals_ = scratch.take<Lane>(size);
     partial_ = scratch.take<Lane>(size);
-    auto* memory = scratch.take<std::byte>(0);
+    auto* memory = scratch.rest();
     std::fill_n(totals_, size,
                 reduction_ == Reduction::max ? -std::numeric_limits<Lane>::infinity() : Lane{0});
     std::fill_n(partial_, size, Lane{0});
@@ -233,7 +233,7 @@ void global_max_pool_backward(const Frame& frame, const ConstTensor& features,
     call.chose("rows", threads);
     Scratch& scratch = call.scratch(batches.scratch_bytes() + static_cast<std::size_t>(threads) * own);
     batches.read(call, kGlobalMaxPoolBackward.op, indices, scratch);
-    auto* memory = scratch.take<std::byte>(0);
+    auto* memory = scratch.rest();
     const auto& kernels = matrix::kernels<Lane>(context.isa());
     const LaneRows<Lane> values{kernels, features}, maxima{kernels, features_out},
         grads{kernels, output_grad};

@@ -102,7 +102,7 @@ class PairIndex {
   void settle(Context& context, const Leaves& leaves, const Cell* cells);
   void rank_sites(Context& context, Call& call);
   template <class Key, class F>
-  void for_each_output(const Key* keys, std::uint32_t* starts, const F& f) const;
+  void for_each_output(const Key* keys, std::uint32_t* starts, std::uint32_t* named, const F& f) const;
   template <class Key, class Leaves>
   void rank_outputs(Call& call, Leaves& leaves, const Key* keys);
   template <class Leaves, class Index>

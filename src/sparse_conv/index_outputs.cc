@@ -119,15 +119,16 @@ void PairIndex::rank_sites(Context& context, Call& call) {
 }
 
 // Calls f(leaf, bits) for the outputs that the sites of each home meet, window by window. Bits from
-// leaf_cells on are cells of the next leaf. `starts` is memory for two arrays of home_count_ + 1 elements.
+// leaf_cells on are cells of the next leaf. `starts` and `named` are memory for home_count_ + 1 elements
+// each.
 //
 // A window looks through all homes only if that takes no longer than looking at its sites. A large kernel has
 // many windows, each with homes of its own; going through all of them for each window would take time
 // quadratic in the kernel's size.
 template <class Key, class F>
-void PairIndex::for_each_output(const Key* keys, std::uint32_t* starts, const F& f) const {
+void PairIndex::for_each_output(const Key* keys, std::uint32_t* starts, std::uint32_t* named,
+                                const F& f) const {
   const Geometry& g = geometry_;
-  std::uint32_t* named = starts + array_bytes<std::uint32_t>(home_count_ + 1) / sizeof(*starts);
   std::fill_n(starts, home_count_ + 1, 0u);
   for (std::int64_t c = 0; c < g.classes; ++c) {
     const std::int64_t first = class_start_[c], last = class_start_[c + 1], x_class = c % g.last().classes;
@@ -176,9 +177,10 @@ template <class Key, class Leaves>
 void PairIndex::rank_outputs(Call& call, Leaves& leaves, const Key* keys) {
   const Geometry& g = geometry_;
   auto* starts = key_memory_->take<std::uint32_t>(home_count_ + 1);
+  auto* named = key_memory_->take<std::uint32_t>(home_count_ + 1);
   const auto leaf_cells = static_cast<std::uint32_t>(g.leaf_cells);
   word_count_ = collect(call, leaves, output_memory_, [&](Leaves& marked) {
-    for_each_output(keys, starts, [&](Key leaf, std::uint32_t bits) {
+    for_each_output(keys, starts, named, [&](Key leaf, std::uint32_t bits) {
       marked.mark(leaf);
       if (std::uint64_t{bits} >> leaf_cells != 0) marked.mark(leaf + 1);
     });
@@ -187,7 +189,7 @@ void PairIndex::rank_outputs(Call& call, Leaves& leaves, const Key* keys) {
   words_ = word_memory_->take<RankWord>(word_count_ + 1);
   std::fill_n(words_, word_count_ + 1, RankWord{});
   typename Leaves::Cursor cursor(leaves);
-  for_each_output(keys, starts,
+  for_each_output(keys, starts, named,
                   [&](Key leaf, std::uint32_t bits) { words_[cursor.find(leaf)].bits |= bits; });
 
   // Three fix-ups for each leaf: (1) carry the bits from leaf_cells on into the next leaf; (2) clear the bits

@@ -79,7 +79,7 @@ class PoolingPlan {
     const PairsByRow by_row = lists_.build(context, call, op, from, to, words, scratch);
     auto* counts = scratch.take<std::int64_t>(counted_rows_);
     if (counted_rows_ > 0) count_pairs(pairs_, 1, counted_rows_, counts);
-    auto* memory = scratch.take<std::byte>(0);
+    auto* memory = scratch.rest();
     const auto pooling = make(matrix::kernels<Lane>(context.isa()), counts);
     parallel_for(
         context, by_row.blocks(), 1,
