@@ -148,9 +148,11 @@ TEST_F(IndiceConvolutionIndexRefusals, APairThatNamesWhatIsNotThere) {
   EXPECT_EQ(sentence(),
             "indice_convolution_forward: index[3] has row 700, expected 0 .. 699, the rows of features");
   index = right;
-  index[last] |= std::int64_t{0x1FF} << 31;  // row 511 of a block that has 88
-  EXPECT_EQ(sentence(), "indice_convolution_forward: index[" + std::to_string(last) +
-                            "] has a target row beyond the 600 rows of the result");
+  for (const std::int64_t row : {88, 511}) {  // of a block that has 88
+    index[last] = (right[last] & ~(std::int64_t{0x1FF} << 31)) | row << 31;
+    EXPECT_EQ(sentence(), "indice_convolution_forward: index[" + std::to_string(last) +
+                              "] has a target row beyond the 600 rows of the result");
+  }
   for (std::int64_t hostile : {std::int64_t{-1}, INT64_MIN, INT64_MAX}) {
     index = right;
     index[kFirst + 17] = hostile;

@@ -138,6 +138,19 @@ TEST(IndicePairs, BlocksOfSitesAreJoined) {
   }
 }
 
+// Each of two threads gets sites that ascend, the second one those that come before the first one's.
+TEST(IndicePairs, SitesThatAscendInTheHalfOfEachThread) {
+  const IndicePairsParams p{.batch_size = 1,
+                            .spatial_shape = {150'000},
+                            .kernel_size = {3},
+                            .padding = {1},
+                            .mode = ConvMode::submanifold};
+  Sites sites;
+  for (std::int64_t x = 0; x < 100'000; ++x) sites.push_back({0, (x + 50'000) % 100'000 * 3 / 2});
+  compare<std::int32_t>(sites, p, sorted_pairs(sites, completed(p)),
+                        {.isas = {Context().isa()}, .threads = {1, 2}});
+}
+
 // Sites in a small space, and the same sites in one so large that leaves are sorted instead of marked in a
 // bitmap. The sites stay away from the upper end of the small space, so that no output is lost there.
 TEST(IndicePairs, BothIndexesFindTheSamePairs) {
