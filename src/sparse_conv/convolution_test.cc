@@ -203,6 +203,13 @@ TEST_F(IndiceConvolutionRefusals, TheFirstPairThatNamesNoRow) {
       "of output_grad");
 }
 
+// A count of pairs that are all padding, -1 on both sides.
+TEST_F(IndiceConvolutionRefusals, MorePairsThanThereAre) {
+  for (const int side : {0, 1}) std::fill_n(given.side(2, side), given.num32[2], -1);
+  for (const std::string& sentence : sentences())
+    EXPECT_NE(sentence.find(": indice_pairs[2]["), std::string::npos) << sentence;
+}
+
 TEST_F(IndiceConvolutionRefusals, TheSidesAreExchangedByInverse) {
   given.side(0, 0)[0] = 35000;
   EXPECT_EQ(sentences({.inverse = true})[0],
