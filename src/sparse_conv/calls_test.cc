@@ -88,6 +88,14 @@ TEST(IndicePairsCalls, TheEndOfInt32IsOutOfRange) {
             "get_indice_pairs: indices[0, 4] is 9, expected 0 .. 8");
 }
 
+TEST(IndicePairsCalls, AnOutputShapeFollowsFromTheLargestDilation) {
+  const std::int32_t site[] = {0, 4};
+  Context context;
+  const IndicePairs index(context, view(site, {1, 2}),
+                          {.spatial_shape = {5}, .kernel_size = {1}, .dilation = {kMax}});
+  EXPECT_EQ(index.num_act_out(), 1);
+}
+
 TEST(IndicePairsCalls, ParametersThatDoNotFitAreNamed) {
   constexpr auto kSubm = ConvMode::submanifold;
   const auto sentence = [](const IndicePairsParams& p) { return sentence_of<std::int32_t>({0, 0, 0}, 3, p); };
@@ -118,6 +126,13 @@ TEST(IndicePairsCalls, ParametersThatDoNotFitAreNamed) {
                       .output_padding = {2147483648, 0},
                       .mode = ConvMode::transposed}),
             "get_indice_pairs: output_padding[0] is 2147483648, expected 0 .. 2147483647");
+  EXPECT_EQ(sentence({.spatial_shape = {4, 4},
+                      .kernel_size = {3, 3},
+                      .output_padding = {kMax, 0},
+                      .mode = ConvMode::transposed}),
+            "get_indice_pairs: output_shape[0] is 2147483653, expected 1 .. 2147483647");
+  EXPECT_EQ(sentence({.spatial_shape = {4, 4}, .kernel_size = {3, 3}, .stride = {1, 0}}),
+            "get_indice_pairs: stride[1] is 0, expected 1 .. 2147483647");
   EXPECT_EQ(sentence({.spatial_shape = {4, 4}, .kernel_size = {3, 3}, .output_padding = {1}}),
             "get_indice_pairs: output_padding has 1 elements, expected dims = 2");
   EXPECT_EQ(sentence({.batch_size = 0, .spatial_shape = {4, 4}, .kernel_size = {3, 3}}),
