@@ -151,6 +151,32 @@ TEST(IndicePairs, SitesThatAscendInTheHalfOfEachThread) {
                         {.isas = {Context().isa()}, .threads = {1, 2}});
 }
 
+// Of the two classes that a stride of 2 makes, one has a site in every other block at most.
+TEST(IndicePairs, BlocksWithoutSitesOfAClass) {
+  const IndicePairsParams p{.spatial_shape = {150'000}, .kernel_size = {5}, .stride = {2}, .padding = {2}};
+  for (const std::int64_t few : {1, 2, 3}) {
+    Sites sites;
+    for (std::int64_t x = 0; x < 100'000; x += 2) sites.push_back({0, x});
+    for (std::int64_t i = 0; i < few; ++i) sites.push_back({0, 101 + i * 40'000});
+    compare<std::int32_t>(sites, p, sorted_pairs(sites, completed(p)),
+                          {.isas = {Context().isa()}, .threads = {1, 2, 5}});
+  }
+}
+
+// The sites are searched in chunks, with pairs that wait for a whole cache line: none, some and full ones at
+// the end.
+TEST(IndicePairs, NumbersOfSitesAroundThoseOfAChunk) {
+  for (const std::int64_t chunk : {64, 256, 1024, 4096}) {
+    for (const std::int64_t rows : {chunk - 1, chunk, chunk + 1, 3 * chunk}) {
+      const IndicePairsParams p{
+          .spatial_shape = {rows}, .kernel_size = {3}, .padding = {1}, .mode = ConvMode::submanifold};
+      Sites sites;
+      for (std::int64_t x = 0; x < rows; ++x) sites.push_back({0, x});
+      compare<std::int32_t>(sites, p, sorted_pairs(sites, completed(p)), {.threads = {1}});
+    }
+  }
+}
+
 // Sites in a small space, and the same sites in one so large that leaves are sorted instead of marked in a
 // bitmap. The sites stay away from the upper end of the small space, so that no output is lost there.
 TEST(IndicePairs, BothIndexesFindTheSamePairs) {
