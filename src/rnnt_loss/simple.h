@@ -7,6 +7,7 @@
 
 #include "core/padding.h"
 #include "core/pieces.h"
+#include "core/sanitizer.h"
 #include "matrix/matrix.h"
 #include "rnnt_loss/lattices.h"
 
@@ -44,6 +45,8 @@ class Cursor {
   T* take(std::int64_t count) {
     auto* begin = reinterpret_cast<T*>(next_);
     next_ += array_bytes<T>(count);
+    allow(begin, array_bytes<T>(count));
+    forbid(begin + count, array_bytes<T>(count) - static_cast<std::size_t>(count) * sizeof(T));
     return begin;
   }
 
