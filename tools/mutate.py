@@ -10,8 +10,8 @@ built twice, with code for the first instruction set alone: without sanitizers, 
 asan. Each test says which numbers it evaluates; a mutant then runs with the tests that reach it, the
 shortest first, until one fails; those that survive without sanitizers, where tests are faster, run with
 them. Survivors that were looked at are in tools/mutants.txt with the reason; they do not run again, and
-count as survivors. At least 90 % of each folder's chosen mutants must be killed, and each survivor without
-a reason fails the command.
+count as survivors. The command fails if fewer than 90 % of all mutants, or of a folder's checks and turned
+comparisons, are killed, or if one survives without a reason.
 """
 
 import argparse
@@ -64,6 +64,24 @@ class Test:
     name: str  # of GTest; "" runs the whole program, a fuzzer
     seconds: float
     reached: dict[int, int]  # the numbers of mutants, with their kinds as in mutant.h
+
+
+@dataclass
+class Tally:
+    """Numbers of mutants of a folder. `turned` are those that remove a check or turn a comparison round."""
+
+    mutants: int
+    chosen: int
+    killed: int
+    turned: int
+    turned_killed: int
+    explained: int
+
+    def __str__(self) -> str:
+        return (
+            f"of {self.mutants} mutants {self.chosen} were chosen and {self.killed} killed; of {self.turned} "
+            f"that move no bound, {self.turned_killed}; {self.explained} survive with a reason"
+        )
 
 
 def write_if_changed(path: Path, text: str) -> None:
@@ -223,66 +241,81 @@ def main() -> int:
     programs = programs_of(options.folders or every)
     build(programs)
     plain, sanitized = (try_tests(programs, name) for name in BUILDS)
-    known = reasons()
-    rows, unexplained = {}, []
-    for folder in options.folders or every:
-        own = [mutant for mutant in mutants if mutant.family == folder]
-        kinds = {m.number: {test.reached.get(m.number, 0) for test in plain + sanitized} for m in own}
-        own = [m for m in own if 2 not in kinds[m.number]]  # floats or objects: not index arithmetic
-        sampled = sample(own, options.most)
-        explained = [m for m in sampled if m.key in known]
-        chosen = [m for m in sampled if m.key not in known]
-        results = BUILD / f"{folder.replace('/', '_')}.json"
-        by = json.loads(results.read_text()) if options.again and results.exists() else {}
-        lock = threading.Lock()
-
-        def try_mutant(mutant: Mutant, kinds=kinds, by=by, results=results, lock=lock) -> None:
-            if by.get(mutant.key):
-                return
-            name = killer(mutant, plain) or killer(mutant, sanitized)
-            with lock:
-                by[mutant.key] = name
-                results.write_text(json.dumps(by, indent=1))
-            if not name:
-                why = "" if 1 in kinds[mutant.number] else " (no test reaches it)"
-                print(f"  survived: {mutant}{why}", flush=True)
-
-        with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
-            list(pool.map(try_mutant, chosen))
-        survivors = [mutant for mutant in chosen if not by[mutant.key]]
-        rows[folder] = (len(own), len(explained), len(chosen), len(chosen) - len(survivors))
-        unexplained += survivors
-        print(
-            f"{folder}: of {len(own)} mutants {len(sampled)} were chosen; {len(explained)} have a reason; "
-            f"of the other {len(chosen)}, {len(chosen) - len(survivors)} were killed",
-            flush=True,
-        )
+    tallies = {
+        folder: run_folder(folder, mutants, plain, sanitized, options.most, options.again)
+        for folder in options.folders or every
+    }
     if options.record:
-        record(rows)
-    killed = sum(row[3] for row in rows.values())
-    of = sum(explained + ran for _, explained, ran, _ in rows.values())
-    print(f"all together: {killed} of {of} were killed")
-    low = [name for name, row in rows.items() if row[3] * 100 < LEAST * (row[1] + row[2])]
-    if low:
-        print(f"fewer than {LEAST:g} % killed in {', '.join(low)}")
+        record(tallies)
+    return 0 if is_enough(tallies) else 1
+
+
+def run_folder(
+    folder: str, mutants: list[Mutant], plain: list[Test], sanitized: list[Test], most: int, again: bool
+) -> Tally:
+    """Runs the mutants of a folder without a reason; with `again` those that no earlier run has killed."""
+    known = reasons()
+    own = [mutant for mutant in mutants if mutant.family == folder]
+    kinds = {m.number: {test.reached.get(m.number, 0) for test in plain + sanitized} for m in own}
+    own = [m for m in own if 2 not in kinds[m.number]]  # floats or objects: not index arithmetic
+    chosen = sample(own, most)
+    results = BUILD / f"{folder.replace('/', '_')}.json"
+    killers = json.loads(results.read_text()) if again and results.exists() else {}
+    lock = threading.Lock()
+
+    def try_mutant(mutant: Mutant) -> None:
+        if mutant.key in known or killers.get(mutant.key):
+            return
+        name = killer(mutant, plain) or killer(mutant, sanitized)
+        with lock:
+            killers[mutant.key] = name
+            results.write_text(json.dumps(killers, indent=1))
+        if not name:
+            why = "" if 1 in kinds[mutant.number] else " (no test reaches it)"
+            print(f"  survived: {mutant}{why}", flush=True)
+
+    with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
+        list(pool.map(try_mutant, chosen))
+    killed = [m for m in chosen if m.key not in known and killers[m.key]]
+    turned = [m for m in chosen if not m.moves_bound]
+    tally = Tally(
+        mutants=len(own),
+        chosen=len(chosen),
+        killed=len(killed),
+        turned=len(turned),
+        turned_killed=sum(not m.moves_bound for m in killed),
+        explained=sum(m.key in known for m in chosen),
+    )
+    print(f"{folder}: {tally}", flush=True)
+    return tally
+
+
+def is_enough(tallies: dict[str, Tally]) -> bool:
+    """Whether the shares of killed mutants suffice, and each survivor has a reason; says what does not."""
+    enough = True
+    for name, tally in tallies.items():
+        if tally.turned_killed * 100 < LEAST * tally.turned:
+            print(f"{name}: fewer than {LEAST:g} % of the checks and turned comparisons were killed")
+            enough = False
+    killed, chosen = (sum(getattr(t, what) for t in tallies.values()) for what in ("killed", "chosen"))
+    print(f"all together: {killed} of {chosen} were killed, expected {LEAST:g} %")
+    unexplained = sum(t.chosen - t.killed - t.explained for t in tallies.values())
     if unexplained:
-        print(
-            f"{len(unexplained)} mutants survived, expected tests that fail, or reasons in tools/mutants.txt"
-        )
-    return 1 if low or unexplained else 0
+        print(f"{unexplained} mutants survived, expected tests that fail, or reasons in tools/mutants.txt")
+    return enough and killed * 100 >= LEAST * chosen and not unexplained
 
 
-def record(rows: dict[str, tuple[int, int, int, int]]) -> None:
+def record(tallies: dict[str, Tally]) -> None:
     """Replaces the rows of these folders in the table of docs/mutants.md."""
     head, marker, old = PAGE.read_text().partition("<!-- measured -->\n")
     kept = {line.split("`")[1]: line for line in old.splitlines() if line.startswith("| `")}
     today = datetime.datetime.now(datetime.timezone.utc).date()
-    for folder, (total, explained, ran, killed) in rows.items():
-        name, chosen = f"src/{folder}/", explained + ran
-        shares = f"{100 * killed / max(chosen, 1):.1f} | {100 * killed / max(ran, 1):.1f}"
-        kept[name] = f"| `{name}` | {total} | {chosen} | {killed} | {explained} | {shares} | {today} |"
-    columns = ["folder", "mutants", "chosen", "killed", "survive with a reason"]
-    columns += ["killed, % of the chosen", "killed, % of those without a reason", "date"]
+    for folder, t in tallies.items():
+        share, turned = (100 * a / max(b, 1) for a, b in ((t.killed, t.chosen), (t.turned_killed, t.turned)))
+        cells = [t.mutants, t.chosen, t.killed, f"{share:.1f}", f"{turned:.1f}", t.explained, today]
+        kept[f"src/{folder}/"] = f"| `src/{folder}/` | {' | '.join(map(str, cells))} |"
+    columns = ["folder", "mutants", "chosen", "killed", "killed, %", "without moved bounds, %"]
+    columns += ["survive with a reason", "date"]
     lines = [f"| {' | '.join(columns)} |", "|" + "---|" * len(columns)]
     PAGE.write_text(head + marker + "\n".join([*lines, *(kept[name] for name in sorted(kept))]) + "\n")
 

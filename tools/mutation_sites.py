@@ -45,6 +45,12 @@ class Mutant:
         return "/".join(parts[1:3]) if parts[1] == "doors" else parts[1]
 
     @property
+    def moves_bound(self) -> bool:
+        """Whether it moves a bound by one; the others remove a check or turn a comparison round."""
+        op, _, new = self.change.split(" #")[0].partition(" to ")
+        return BOUND.get(op) == new
+
+    @property
     def key(self) -> str:
         return f"{self.file} :: {self.code} :: {self.change}"
 

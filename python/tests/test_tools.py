@@ -64,8 +64,24 @@ def test_mutants_of_a_source(tool, tmp_path):
         (16, 11, "> to >="),
         (17, 8, "check removed"),
     ]
+    assert [m.number for m in mutants if m.moves_bound] == [11, 13, 16]
     assert mutants[2].family == "rows"
     assert mutants[4].key == ("src/rows/f.cc :: for (int i = 0; i < n; ++i) g(x[i] == 3); :: == to !=")
+
+
+def test_when_enough_mutants_are_killed(tool, capsys):
+    mutate = tool("mutate")
+
+    def is_enough(**numbers):
+        most = {"mutants": 20, "chosen": 20, "killed": 18, "turned": 10, "turned_killed": 9, "explained": 2}
+        return mutate.is_enough({"rows": mutate.Tally(**(most | numbers))})
+
+    assert is_enough()
+    assert not is_enough(killed=17, explained=3)
+    assert not is_enough(turned_killed=8)
+    assert "rows: fewer than 90 %" in capsys.readouterr().out
+    assert not is_enough(explained=1)
+    assert "1 mutants survived" in capsys.readouterr().out
 
 
 def test_known_survivors_are_mutants(tool):
