@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "dynamic_scatter/groups.h"
 #include "dynamic_scatter/index_case.h"
 #include "dynamic_scatter/test_cases.h"
 #include "guarded.h"
@@ -70,10 +71,37 @@ TEST(ScatterStreams, RowsThatFitATile) {
     EXPECT_EQ(line.has("streamed"), sum) << line.text();
     return sum;
   };
+  // Tiles of scatter_max also hold the rows of argmax, whose elements have twice as many bytes.
+  const auto run_max = [&](std::int64_t rows, std::int64_t channels) {
+    const Floats src(static_cast<std::size_t>(rows * channels), 1);
+    Longs index(static_cast<std::size_t>(rows)), argmax(src.size());
+    std::iota(index.begin(), index.end(), 0);
+    Floats out(src.size());
+    scatter_max(view(src.data(), {rows, channels}), view(index.data(), {rows}),
+                view(out.data(), {rows, channels}), view(argmax.data(), {rows, channels}));
+    EXPECT_EQ(out, src);
+    EXPECT_EQ(argmax.back(), rows - 1);
+    return line.has("streamed");
+  };
+  constexpr std::int64_t kArgmaxChannels = kTileBytes / std::int64_t{sizeof(std::int64_t)};
+  EXPECT_TRUE(run_max(kRows, kArgmaxChannels)) << line.text();
+  EXPECT_FALSE(run_max(kRows - 1, kArgmaxChannels)) << line.text();
+  EXPECT_FALSE(run_max(kRows, kArgmaxChannels + 1)) << line.text();
   constexpr std::int64_t kChannels = kTileBytes / std::int64_t{sizeof(float)};
   EXPECT_TRUE(run(kRows, kChannels)) << line.text();
   EXPECT_FALSE(run(kRows - 1, kChannels)) << line.text();
   EXPECT_FALSE(run(kRows, kChannels + 1)) << line.text();
+}
+
+// The rows are looked at in chunks: here each one ascends, and the next one starts at group 0 again.
+TEST(ScatterOrder, AnIndexThatAscendsInEachChunk) {
+  constexpr std::int64_t kChunk = families::dynamic_scatter::kPointGrain;
+  Column column{{}, {}, kChunk};
+  for (std::int64_t row = 0; row < 4 * kChunk; ++row) {
+    column.src.push_back(static_cast<float>(row / kChunk + 1));
+    column.index.push_back(row % kChunk);
+  }
+  EXPECT_EQ(column.sum(), Floats(kChunk, 1 + 2 + 3 + 4));
 }
 
 TEST(ScatterByHand, FiveRowsFourGroups) {
