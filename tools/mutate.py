@@ -41,8 +41,10 @@ BUILDS = {"plain": ["-DTURNOUT_SANITIZE="], "asan": []}
 LEAST = 90.0  # percent
 JOBS = 2
 LONGEST_TEST = 6.0  # seconds; longer tests do not run
-SECONDS_OF_TESTS = 12.0  # per mutant and build
-SECONDS_AT_ONCE = 4.0  # per process
+SECONDS_OF_TESTS = 20.0  # per mutant and build
+SECONDS_AT_ONCE = (
+    4.0  # per process; less for the first ones, so that the short tests of all programs come first
+)
 MOST_MEMORY = 12 << 30  # bytes of addresses, without sanitizers
 # Beside those of the family. The other folders run all programs but those of memory, threads and conversions.
 PROGRAMS_OF_EACH_FAMILY = ["aclnn_test", "c_api_test", "c_order_test", "negative_test"]
@@ -197,8 +199,9 @@ def killer(mutant: Mutant, tests: list[Test]) -> str:
     spent = 0.0
     while reaching and spent < SECONDS_OF_TESTS:
         program, together, seconds = reaching[0].program, [], 0.0
+        at_once = min(SECONDS_AT_ONCE, 0.2 + spent / 4)
         for test in reaching:
-            if test.program == program and (not together or seconds + test.seconds < SECONDS_AT_ONCE):
+            if test.program == program and (not together or seconds + test.seconds < at_once):
                 together.append(test)
                 seconds += test.seconds
         names = [test.name for test in together]

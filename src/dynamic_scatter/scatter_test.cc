@@ -102,6 +102,14 @@ TEST(ScatterOrder, AnIndexThatAscendsInEachChunk) {
     column.index.push_back(row % kChunk);
   }
   EXPECT_EQ(column.sum(), Floats(kChunk, 1 + 2 + 3 + 4));
+  column.index[0] = -1;
+  try {
+    column.sum();
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(std::string(error.what()),
+              "scatter_sum: index[0] is -1, expected 0 .. " + std::to_string(kChunk - 1));
+  }
 }
 
 TEST(ScatterByHand, FiveRowsFourGroups) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "isas.h"
+#include "last_log_line.h"
 #include "moe_experts/experts_case.h"
 
 namespace turnout::test {
@@ -98,10 +99,12 @@ TEST(MoeExpertsQuantized, ByHand) {
   w2[32] = 0x98;      // out[2] = h[16] = 0
   w2[48 + 1] = 0x8b;  // out[3] = 3 h[1]
   std::vector<float> out(32, 7.f);
+  const LastLogLine line;
   moe_experts_quantized(view(x.data(), {1, 32}), view(ids.data(), {1, 1}), view(one.data(), {1, 1}),
                         view(w13.data(), {1, 32, 16}), view(scale13.data(), {1, 32, 1}),
                         view(w2.data(), {1, 32, 16}), view(scale2.data(), {1, 32, 1}), nullptr, nullptr,
                         view(out.data(), {1, 32}), {.activation = ExpertActivation::relu, .gated = false});
+  EXPECT_TRUE(line.has("4-bit weights in place")) << line.text();
   EXPECT_EQ(out[0], 0);  // relu(-11)
   EXPECT_EQ(out[1], 0);
   EXPECT_EQ(out[2], 0);

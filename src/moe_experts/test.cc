@@ -162,6 +162,24 @@ TYPED_TEST(GroupedMmOf, GradientEqualsTheDefinition) {
   }
 }
 
+// Rows of the gradient so long that a thread sums eight at a time.
+TEST(GroupedMm, GradientInSeveralBlocks) {
+  std::mt19937 random(4);
+  const std::int64_t rows = 5, groups = 2, depth = 19, columns = 8200;
+  const std::vector<std::int64_t> offs = {2, 5};
+  const auto input = values<float>(random, rows * depth), grad = values<float>(random, rows * columns);
+  auto expected = reference::grouped_mm_backward_weight(numbers(input), numbers(grad), offs, depth, columns);
+  expected.resize(static_cast<std::size_t>(groups * depth * columns));
+  for (const int threads : {1, 3}) {
+    Context context({.threads = threads});
+    std::vector<float> weight_grad(expected.size());
+    grouped_mm_backward_weight(context, view(input.data(), {rows, depth}), view(grad.data(), {rows, columns}),
+                               view(offs.data(), {groups}),
+                               view(weight_grad.data(), {groups, depth, columns}), nullptr);
+    EXPECT_LT(error_of(weight_grad, expected), kTolerance<float>);
+  }
+}
+
 template <class T, class W>
 void expect_equal(const ExpertBlock& block, const MoeExpertsParams& params, bool transposed, bool with_bias) {
   Experts<T, W> c(block, params, transposed, with_bias);

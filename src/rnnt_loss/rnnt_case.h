@@ -3,6 +3,7 @@
 
 #include <cstring>
 #include <random>
+#include <string>
 #include <type_traits>
 #include <vector>
 
@@ -237,5 +238,23 @@ struct RnntCase {
     return e;
   }
 };
+
+// Of gradients; those of 16 bits are rounded once.
+template <class T>
+inline constexpr double kGradientError = sizeof(T) == 8            ? 1e-12
+                                         : std::is_same_v<T, f16>  ? 1e-3
+                                         : std::is_same_v<T, bf16> ? 1e-2
+                                                                   : 1e-5;
+
+// What the error of a call says.
+template <class F>
+std::string sentence_of(const F& f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
 
 }  // namespace turnout::test

@@ -131,6 +131,12 @@ TEST(IndicePairsCalls, ParametersThatDoNotFitAreNamed) {
                       .output_padding = {kMax, 0},
                       .mode = ConvMode::transposed}),
             "get_indice_pairs: output_shape[0] is 2147483653, expected 1 .. 2147483647");
+  EXPECT_EQ(sentence({.spatial_shape = {4, 4},
+                      .kernel_size = {3, 3},
+                      .output_shape = {6, 6},
+                      .output_padding = {kMax, 0},
+                      .mode = ConvMode::transposed}),
+            "");
   EXPECT_EQ(sentence({.spatial_shape = {4, 4}, .kernel_size = {3, 3}, .stride = {1, 0}}),
             "get_indice_pairs: stride[1] is 0, expected 1 .. 2147483647");
   EXPECT_EQ(sentence({.spatial_shape = {4, 4}, .kernel_size = {3, 3}, .output_padding = {1}}),
