@@ -28,6 +28,8 @@ FAMILIES = [
 PARTS = ["moe_dispatch.movements", "sparse_conv.convolutions", "sparse_conv.encoders", "sparse_conv.workers"]
 # Time over size and threads, of all families.
 SCALING = "scaling"
+# Beside processes that keep all cores busy.
+BUSY = "busy"
 EXAMPLES = """examples:
   ./dev bench                                 everything; takes about half an hour
   ./dev bench moe_dispatch --seconds 0.5      one family, quickly
@@ -44,7 +46,7 @@ def parse() -> argparse.Namespace:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    known = [*FAMILIES, *PARTS, SCALING]
+    known = [*FAMILIES, *PARTS, SCALING, BUSY]
     parser.add_argument("names", nargs="*", help=f"some of {', '.join(known)}; default: all")
     parser.add_argument("--seconds", type=float, default=2.0, help="time for each comparison")
     parser.add_argument("--results", type=Path, default=Path("bench/results"), help="where JSON and plots go")
