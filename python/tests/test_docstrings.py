@@ -51,7 +51,7 @@ def test_names_of_other_packages_have_a_docstring_and_their_module_an_example(na
 
 def examples():
     """The examples of NumPy's and of torch's modules, found without importing torch where it is missing."""
-    modules = ["turnout", "turnout.typing"]
+    modules = ["turnout", "turnout.simulate", "turnout.typing"]
     if not WITHOUT_TORCH:
         modules += ["turnout.torch", "turnout.torch.nn", *(f"turnout.compat.{name}" for name in COMPAT)]
     finder, seen = doctest.DocTestFinder(recurse=False), set()
@@ -62,7 +62,7 @@ def examples():
             if id(value) in seen:
                 continue
             seen.add(id(value))
-            marks = [] if name in ("turnout", "turnout.typing") else TORCH
+            marks = [] if name in ("turnout", "turnout.simulate", "turnout.typing") else TORCH
             for example in finder.find(value, f"{name}.{getattr(value, '__name__', name)}", globs={}):
                 if example.examples:
                     yield pytest.param(example, id=example.name, marks=marks)
