@@ -85,11 +85,11 @@ def test_links_lead_to_pages(tmp_path):
 
 def test_links_to_sources_lead_to_copies(tmp_path):
     staged = stage.Stage(tmp_path).text(
-        Path("docs/guides/c.md"), "[x](../../dev#L3) ![y](../images/demo.png)"
+        Path("docs/guides/c.md"), "[x](../../dev#L3) ![y](../images/scan.png)"
     )
-    assert staged == "[x](../files/dev) ![y](../images/demo.png)"
+    assert staged == "[x](../files/dev) ![y](../images/scan.png)"
     assert (tmp_path / "files/dev").read_text() == (stage.ROOT / "dev").read_text()
-    assert (tmp_path / "images/demo.png").exists()
+    assert (tmp_path / "images/scan.png").exists()
 
 
 def test_a_link_to_nothing_is_an_error(tmp_path):

@@ -1,13 +1,14 @@
-"""Runs each operator at a realistic size, checks its result against the definition, and times it.
+"""Runs operators at realistic sizes, checks their results against the definitions, and times them.
 
-python tools/demo [--pictures FOLDER]; ./dev demo installs and builds first. Needs NumPy, rich and matplotlib,
-no PyTorch. With --picture FILE it only draws the picture of the README.
+python tools/demo; ./dev demo installs and builds first. It needs NumPy and rich, and matplotlib for pictures,
+but no PyTorch. `python tools/demo --pictures docs/images` only draws the pictures of the README.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -18,81 +19,103 @@ from rich.table import Table
 
 import turnout
 from demo import lattice, moe, pictures, points
-from demo.job import measure
+from demo.job import Job, measure
 
-console = Console(width=126)
+console = Console(width=116, highlight=False)
 
-JOBS = [
-    lambda: moe.moe_dispatch("float32", False),
-    lambda: moe.moe_dispatch("float32", True),
-    lambda: moe.moe_dispatch("float16", False),
-    moe.moe_dispatch_backward,
-    moe.moe_locations,
-    moe.moe_combine,
-    lambda: moe.moe_token_permute(back=False),
-    lambda: moe.moe_token_permute(back=True),
-    moe.moe_re_routing,
-    lambda: points.indice_pairs(subm=True),
-    lambda: points.indice_pairs(subm=False),
-    lambda: points.convolution(16),
-    lambda: points.convolution(64),
-    points.voxelize,
-    lambda: points.dynamic_scatter(backward=False),
-    lambda: points.dynamic_scatter(backward=True),
-    points.scatter_sum,
-    lambda: lattice.mutual_information(with_gradients=False),
-    lambda: lattice.mutual_information(with_gradients=True),
-    lattice.rnnt_logprobs,
-]
+GROUPS: dict[str, list[Callable[[], Job]]] = {
+    "Mixture of experts": [
+        lambda: moe.moe_dispatch("float32", False),
+        lambda: moe.moe_dispatch("float32", True),
+        lambda: moe.moe_dispatch("float16", False),
+        moe.moe_dispatch_backward,
+        moe.moe_locations,
+        moe.moe_combine,
+        lambda: moe.moe_token_permute(back=False),
+        lambda: moe.moe_token_permute(back=True),
+        moe.moe_re_routing,
+    ],
+    "LiDAR scans": [
+        points.voxelize,
+        lambda: points.dynamic_scatter(backward=False),
+        lambda: points.dynamic_scatter(backward=True),
+        lambda: points.indice_pairs(subm=True),
+        lambda: points.indice_pairs(subm=False),
+        lambda: points.convolution(16),
+        lambda: points.convolution(64),
+        points.scatter_sum,
+    ],
+    "Speech": [
+        lambda: lattice.mutual_information(with_gradients=False),
+        lambda: lattice.mutual_information(with_gradients=True),
+        lattice.rnnt_logprobs,
+    ],
+}
 
 
 def run() -> int:
-    """Prints the table; returns how many results were wrong."""
-    table = Table(title="each result is checked against its definition", title_justify="left")
-    left = "operator", "size", "checked"
-    for column in (*left, "ms", "GB/s", "of a copy", "NumPy / time"):
-        table.add_column(column, justify="left" if column in left else "right")
+    """Prints the table; returns how many results are wrong."""
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    left = "operator", "size", "result"
+    for column in (*left, "ms", "of copy", "vs. NumPy"):
+        table.add_column(column, justify="left" if column in left else "right", no_wrap=True)
     wrong = 0
-    for make in track(JOBS, description="running", console=console, transient=True):
+    jobs = [(group, make) for group, makes in GROUPS.items() for make in makes]
+    shown = ""
+    for group, make in track(jobs, description="Running", console=console, transient=True):
         job = make()
         measured = measure(job)
         wrong += not measured.is_right
-        how = "equal bits" if job.tolerance is None else f"to {job.tolerance:.0e}"
+        if group != shown:
+            table.add_row(f"[bold]{group}[/bold]")
+            shown = group
+        agreement = "same bits" if job.tolerance is None else f"to {job.tolerance:.0e}"
         table.add_row(
-            job.name,
+            f"  {job.name}",
             job.scale,
-            how if measured.is_right else "[red]WRONG[/red]",
+            agreement if measured.is_right else "[red]wrong[/red]",
             f"{measured.seconds * 1e3:.2f}",
-            f"{job.bytes_moved / measured.seconds / 1e9:.1f}",
             f"{measured.copy_seconds / measured.seconds:.0%}",
-            f"{measured.plain_seconds / measured.seconds:,.0f}",
+            f"{measured.plain_seconds / measured.seconds:,.0f} x",
         )
     console.print(table)
+    if wrong:
+        console.print(f"\n[red]{wrong} of {len(jobs)} results differ from their definitions.[/red]")
+    else:
+        console.print(f"\nAll {len(jobs)} results agree with their definitions, to the error shown.")
     console.print(
-        "of a copy: the speed beside that of a streamed copy of as many bytes, measured in turn: 100 % is "
-        "the bandwidth of this machine.\nNumPy / time: how many times longer the plain NumPy way takes."
+        "of copy: the speed relative to a copy of as many bytes at full memory bandwidth, timed in turns.\n"
+        "vs. NumPy: how many times faster than straightforward Python code that uses NumPy."
     )
     return wrong
 
 
+def draw(folder: Path) -> None:
+    """Draws the pictures, or says what is missing."""
+    try:
+        paths = pictures.draw(folder)
+    except ModuleNotFoundError as error:
+        console.print(f"The pictures were not drawn, because {error.name} is not installed.")
+        return
+    console.print(f"Pictures of a simulated scan and of its voxels: {' and '.join(map(str, paths))}.")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="./dev demo", description=__doc__.partition("\n")[0])
-    parser.add_argument("--pictures", type=Path, default=Path("build/demo"), help="folder for the pictures")
-    parser.add_argument("--picture", type=Path, help="only draw the picture of the README into this file")
+    parser.add_argument(
+        "--pictures", type=Path, metavar="FOLDER", help="only draw the pictures, into this folder"
+    )
     arguments = parser.parse_args()
-    if arguments.picture:
-        pictures.draw(arguments.picture)
+    if arguments.pictures:
+        draw(arguments.pictures)
         return
-    turnout.show_config()
-    console.print()
+    info = turnout._core.info()
+    threads = f"{info['threads']} thread{'s' if info['threads'] > 1 else ''}"
+    console.print(f"Turnout {info['version']} with {threads} and {info['isa']} instructions.")
     wrong = run()
-    pictures.show_occupation(console)
-    pictures.show_yard(console)
-    path = arguments.pictures / "demo.png"
-    pictures.draw(path)
-    console.print(f"\nthe same two pictures are in {path}")
+    draw(Path("build/demo"))
     if wrong:
-        raise SystemExit(f"{wrong} results differ from their definition")
+        raise SystemExit(1)
 
 
 if __name__ == "__main__":

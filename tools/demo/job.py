@@ -1,4 +1,4 @@
-"""One line of the demo: an operator at one size, checked, and timed beside a copy and plain NumPy."""
+"""One line of the demo: an operator at one size, checked, and timed together with a copy and plain NumPy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Results = np.ndarray | tuple[np.ndarray, ...]
 
 @dataclass
 class Job:
-    """One operator at one size. `plain` is the usual NumPy way, else the definition is timed."""
+    """One operator at one size. `plain` is the usual NumPy code; without it, the definition is timed."""
 
     name: str
     scale: str

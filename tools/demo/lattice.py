@@ -97,7 +97,7 @@ def rnnt_logprobs() -> Job:
 
     return Job(
         "rnnt_logprobs_joint_forward",
-        f"{batch} utterances, {symbols} symbols, {frames} frames, {classes} classes",
+        f"{batch} utterances, {frames} frames, {classes} classes",
         lambda: (lambda px, py, *_: (px[:, :, :-1], py))(
             *turnout.rnnt_logprobs_joint_forward(logits, text, 0, out=out)
         ),
@@ -105,14 +105,3 @@ def rnnt_logprobs() -> Job:
         logits.nbytes + 2 * batch * frames * (symbols + 1) * 4,
         tolerance=1e-5,
     )
-
-
-def occupation() -> np.ndarray:
-    """[symbols + 1, frames + 1]: the probability that the alignment of one utterance passes each cell."""
-    px, py = (x[:1] for x in utterances())
-    _, px_grad, py_grad = turnout.mutual_information_forward_backward(px, py)
-    cells = np.zeros((px.shape[1] + 1, py.shape[2] + 1))
-    cells[:-1] += px_grad[0]
-    cells[:, :-1] += py_grad[0]
-    cells[-1, -1] = 1
-    return cells

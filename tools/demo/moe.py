@@ -40,8 +40,8 @@ def moe_dispatch(dtype: str, fresh: bool) -> Job:
 
     rows = num_experts * capacity if fresh else samples
     return Job(
-        "moe_dispatch_forward" + (", other rows zeroed" if fresh else ""),
-        f"{samples}x{hidden} {dtype}, {num_experts} experts",
+        "moe_dispatch_forward" + (", zeroed" if fresh else ""),
+        f"{samples} x {hidden} {dtype}, {num_experts} experts",
         run,
         definition,
         (samples + rows) * hidden * np.dtype(dtype).itemsize,
@@ -68,7 +68,7 @@ def moe_dispatch_backward() -> Job:
     out = np.empty_like(tokens), np.empty_like(gates)
     return Job(
         "moe_dispatch_backward",
-        f"{samples}x{hidden} float32, {num_experts} experts",
+        f"{samples} x {hidden} float32, {num_experts} experts",
         lambda: turnout.moe_dispatch_backward(*arguments, out=out),
         lambda: turnout.check.moe_dispatch_backward(*arguments),
         3 * tokens.nbytes,
@@ -82,7 +82,7 @@ def moe_locations() -> Job:
     out = np.empty_like(indices), np.empty(num_experts, dtype=np.int64)
     return Job(
         "moe_locations",
-        f"{samples} tokens, {num_experts} experts, {choices} choices",
+        f"{samples} tokens, {num_experts} experts, top {choices}",
         lambda: turnout.moe_locations(indices, num_experts, out=out),
         lambda: turnout.check.moe_locations(indices, num_experts),
         indices.nbytes + out[0].nbytes,
@@ -99,7 +99,7 @@ def moe_combine() -> Job:
     out = np.empty((samples, hidden), dtype=np.float32)
     return Job(
         "moe_combine",
-        f"{samples}x{hidden} float32, {num_experts} experts, {choices} choices",
+        f"{samples} x {hidden} float32, {num_experts} experts, top {choices}",
         lambda: turnout.moe_combine(*arguments, out=out),
         lambda: turnout.check.moe_combine(*arguments),
         (choices + 1) * out.nbytes,
@@ -110,7 +110,7 @@ def moe_token_permute(back: bool) -> Job:
     samples, hidden, num_experts, choices = 2048, 2048, 128, 8
     indices, probs = routing(samples, num_experts, choices)
     tokens = np.random.default_rng(1).random((samples, hidden), dtype=np.float32)
-    scale = f"{samples}x{hidden} float32, {num_experts} experts, {choices} choices"
+    scale = f"{samples} x {hidden} float32, {num_experts} experts, top {choices}"
     out = turnout.moe_token_permute(tokens, indices)
     bytes_moved = (choices + 1) * tokens.nbytes
     if not back:
@@ -156,7 +156,7 @@ def moe_re_routing() -> Job:
 
     return Job(
         "moe_re_routing",
-        f"{rows}x{hidden} int8, {ranks} ranks, {experts} experts",
+        f"{rows} x {hidden} int8, {ranks} ranks, {experts} experts",
         lambda: turnout.moe_re_routing(tokens, counts, out=out)[0],
         definition,
         2 * tokens.nbytes,

@@ -2,35 +2,40 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 
 import turnout
 import turnout.check
 from demo.job import Job
+from turnout.simulate import lidar_scan
+
+# Metres: x, y, z; lower limits, upper limits. SPACE has the voxels in z, y, x.
+VOXEL, RANGE, SPACE = (0.075, 0.075, 0.2), (-54, -54, -5, 54, 54, 3.2), (41, 1440, 1440)
+SCANS = 4
 
 
-def turns() -> np.ndarray:
-    """Points (z, y, x) of a simulated LiDAR scan, 64 beams, two turns: a yard with walls around it."""
-    azimuth = np.linspace(0, 2 * np.pi, 4096, endpoint=False).reshape(-1, 2).T.reshape(-1, 1)
-    slope = np.tan(np.radians(np.linspace(2, -24.8, 64)))
-    wall = (20 + 4 * np.sin(9 * azimuth)) / np.maximum(abs(np.cos(azimuth)), abs(np.sin(azimuth)))
-    reach = np.minimum(wall, np.where(slope < 0, -1.84 / np.minimum(slope, -1e-9), np.inf))
-    points = np.stack((reach * slope, reach * np.sin(azimuth), reach * np.cos(azimuth)), axis=-1)
-    points += np.random.default_rng(0).normal(0, 0.02, points.shape)
-    return points.reshape(-1, 3)
+@cache
+def cloud(seed: int = 0) -> np.ndarray:
+    """The points of a simulated scan: x, y, z, reflectance."""
+    return lidar_scan(seed).points
 
 
-def scan(sites: int) -> np.ndarray:
-    """The first `sites` different voxels of that scan, in scan order."""
-    voxels = ((turns() + np.array((5, 54, 54))) / (0.2, 0.075, 0.075)).astype(np.int32)
-    _, first = np.unique(voxels, axis=0, return_index=True)
-    return voxels[np.sort(first)[:sites]]
+def sites_of(scans: int) -> np.ndarray:
+    """The voxels (batch, z, y, x) of the first scans, in scan order."""
+    sites = []
+    for number in range(scans):
+        coors = turnout.voxelize(cloud(number), VOXEL, RANGE)
+        coors = coors[coors[:, 0] >= 0]
+        _, first = np.unique(coors, axis=0, return_index=True)
+        sites.append(np.insert(coors[np.sort(first)], 0, number, axis=1))
+    return np.concatenate(sites)
 
 
 def indice_pairs(subm: bool) -> Job:
-    batch, space, stride = 4, np.array((41, 1440, 1440)), 1 if subm else 2
-    sites = scan(62159)
-    indices = np.concatenate([np.insert(sites, 0, n, axis=1) for n in range(batch)]).astype(np.int32)
+    batch, space, stride = SCANS, np.array(SPACE), 1 if subm else 2
+    indices = sites_of(batch)
     out_space = (space - 1) // stride + 1
     options = {"kernel_size": 3, "stride": stride, "padding": 1, "subm": subm}
 
@@ -57,7 +62,7 @@ def indice_pairs(subm: bool) -> Job:
     out = tuple(x.copy() for x in turnout.get_indice_pairs(indices, batch, space, **options))
     return Job(
         "get_indice_pairs, " + ("submanifold" if subm else "stride 2"),
-        f"{len(indices)} sites, {batch}x{'x'.join(map(str, space))}, kernel 3x3x3",
+        f"{len(indices):,} sites of {batch} scans, 27 offsets",
         lambda: turnout.get_indice_pairs(indices, batch, space, **options, out=out),
         definition,
         indices.nbytes + sum(x.nbytes for x in out),
@@ -66,8 +71,8 @@ def indice_pairs(subm: bool) -> Job:
 
 def convolution(channels: int) -> Job:
     """A submanifold convolution along the pairs of one scan."""
-    sites = np.insert(scan(62159), 0, 0, axis=1).astype(np.int32)
-    _, pairs, num = turnout.get_indice_pairs(sites, 1, (41, 1440, 1440), subm=True)
+    sites = sites_of(1)
+    _, pairs, num = turnout.get_indice_pairs(sites, 1, SPACE, subm=True)
     random = np.random.default_rng(0)
     features = random.standard_normal((len(sites), channels), dtype=np.float32)
     filters = random.standard_normal((27, channels, channels), dtype=np.float32) / channels
@@ -82,7 +87,7 @@ def convolution(channels: int) -> Job:
 
     return Job(
         "indice_convolution_forward",
-        f"{len(sites)} sites, {channels} channels, {num.sum()} pairs",
+        f"{len(sites):,} sites, {channels} channels, {num.sum():,} pairs",
         lambda: turnout.indice_convolution_forward(features, filters, pairs, num, len(sites), out=out),
         plain,
         2 * features.nbytes + filters.nbytes + 8 * int(num.sum()),
@@ -90,20 +95,12 @@ def convolution(channels: int) -> Job:
     )
 
 
-VOXEL, RANGE = (0.075, 0.075, 0.2), (-54, -54, -5, 54, 54, 3)  # metres: x, y, z; lower limits, upper limits
-
-
-def cloud() -> np.ndarray:
-    """The points of the scan as (x, y, z)."""
-    return np.ascontiguousarray(turns()[:, ::-1], dtype=np.float32)
-
-
 def voxelize() -> Job:
     points = cloud()
     out = np.empty((len(points), 3), dtype=np.int32)
     return Job(
         "voxelize",
-        f"{len(points)} points, voxels of {' x '.join(map(str, VOXEL))} m",
+        f"{len(points):,} points",
         lambda: turnout.voxelize(points, VOXEL, RANGE, out=out),
         lambda: turnout.check.voxelize(points, VOXEL, RANGE),
         points.nbytes + out.nbytes,
@@ -112,14 +109,14 @@ def voxelize() -> Job:
 
 def dynamic_scatter(backward: bool) -> Job:
     """The maximum over the points of each voxel, as in the last layer of a voxel feature encoder."""
-    count, channels = 17176, 128
-    coors = turnout.voxelize(cloud()[:count], VOXEL, RANGE)
+    count, channels = len(cloud()), 64
+    coors = turnout.voxelize(cloud(), VOXEL, RANGE)
     random = np.random.default_rng(0)
     # As after a ReLU: half of the values are 0, so many voxels have several points with the maximum.
     feats = np.maximum(random.standard_normal((count, channels), dtype=np.float32), 0)
     out = turnout.dynamic_scatter_forward(feats, coors)
     voxel_feats, _, *index = out
-    scale = f"{count} points x {channels} float32, {len(voxel_feats)} voxels"
+    scale = f"{count:,} points x {channels}, {len(voxel_feats):,} voxels"
     if not backward:
         return Job(
             "dynamic_scatter_forward, max",
@@ -155,20 +152,9 @@ def scatter_sum() -> Job:
 
     return Job(
         "scatter_sum",
-        f"{rows} rows x {channels} float32, {groups} groups",
+        f"{rows:,} rows x {channels}, {groups:,} groups",
         lambda: turnout.scatter_sum(src, index, 0, groups, out=out),
         plain,
         src.nbytes + index.nbytes + out.nbytes,
         tolerance=1e-5,
     )
-
-
-def yard(width: int, height: int) -> np.ndarray:
-    """The scan from above, [height, width]: the z of the highest point of each pillar; NaN without points."""
-    points = cloud()
-    size = 30 / np.array((width / 2, height / 2))
-    coors = turnout.voxelize(points, (*size, 8), (-30, -30, -5, 30, 30, 3))
-    highest, pillars, _, _ = turnout.dynamic_scatter_forward(points[:, 2:].copy(), coors, "max")
-    canvas = np.full((height, width), np.nan)
-    canvas[pillars[:, 1], pillars[:, 2]] = highest[:, 0]
-    return canvas
