@@ -8,8 +8,8 @@ point is dropped and no pillar is padded. The example uses
     VoxelIndex          groups the points by pillar, once for the three reductions of a scan
     VoxelIndex.reduce   reduces the points of a pillar to one row; autograd computes its gradient
 
-A head classifies pillars as car or not, which gives a loss to train with. The scan is simulated: a street
-with parked cars between two walls, seen by 64 beams from x = 0, y = 0. Needs torch and matplotlib.
+A head classifies pillars as car or not, which gives a loss to train with. The scan is simulated
+(turnout.simulate): a street, of which the part ahead of the sensor is used. Needs torch and matplotlib.
 """
 
 from __future__ import annotations
@@ -21,13 +21,25 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from street import scan
+from street import is_on_car
 from torch import nn
 
 import turnout.torch
+from turnout.simulate import lidar_scan
 
 PILLAR = [0.16, 0.16, 4.0]  # metres, x, y, z: a pillar is a voxel that spans the whole height
 RANGE = [0.0, -39.68, -3.0, 69.12, 39.68, 1.0]  # lower limits of x, y, z, then upper limits
+
+
+def ahead(count: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """`count` of a scan's points within RANGE, in scan order, and which of them are on a car or van."""
+    scan = lidar_scan(seed)
+    within = np.all((scan.points[:, :3] >= RANGE[:3]) & (scan.points[:, :3] < RANGE[3:]), axis=1)
+    rows = np.flatnonzero(within)
+    if len(rows) < count:
+        raise SystemExit(f"the scan has {len(rows)} points ahead, fewer than {count}")
+    rows = np.sort(np.random.default_rng(seed).choice(rows, count, replace=False))
+    return torch.from_numpy(scan.points[rows]), torch.from_numpy(is_on_car(scan)[rows])
 
 
 def layer(inputs: int, outputs: int) -> nn.Sequential:
@@ -163,18 +175,12 @@ def main(arguments: list[str] | None = None) -> list[float]:
     options = parser.parse_args(arguments)
     torch.manual_seed(options.seed)
 
-    street = scan(options.points, np.random.default_rng(options.seed))
-    points, on_car = torch.from_numpy(street.points), torch.from_numpy(street.is_car)
+    points, on_car = ahead(options.points, options.seed)
     # Without max_points and max_voxels, voxelize only computes the pillar of each point.
     coors = turnout.torch.voxelize(points, PILLAR, RANGE)
-    inside = (coors >= 0).all(dim=1)  # points outside have (-1, -1, -1)
-    points, coors, on_car = points[inside], coors[inside], on_car[inside]
     # A pillar is on a car if any of its points is, which is a maximum.
     is_car, pillars = turnout.torch.dynamic_scatter(on_car[:, None].float(), coors, "max")
-    print(
-        f"{options.points} points, {len(points)} of them in range, in {len(pillars)} pillars, "
-        f"{int(is_car.sum())} of these on cars"
-    )
+    print(f"{len(points)} points in {len(pillars)} pillars, {int(is_car.sum())} of these on cars")
 
     encoder, head = PillarEncoder(options.channels), nn.Linear(options.channels, 1)
     start = time.perf_counter()

@@ -2,7 +2,7 @@
 
 The encoder is CenterPoint's (networks.py). Its output, seen from above, goes through a small dense head that
 says for each cell how sure it is of the middle of a car, and where the box of that car is. The scans are
-simulated (street.py), so the boxes are known; there is one batch, which the detector learns by heart.
+simulated (turnout.simulate), so the boxes are known; there is one batch, which the detector learns by heart.
 
     torchrun --nproc-per-node 2 examples/sparse_detector.py
 
@@ -21,16 +21,19 @@ from pathlib import Path
 import numpy as np
 import torch
 from networks import encoder
-from street import FEATURES, RANGE, SPACE, VOXEL, Batch, Scan, batch_of
+from street import FEATURES, RANGE, SPACE, VOXEL, Batch, batch_of, cars_of
 from torch import distributed
 from torch.nn import functional
 
+from turnout.simulate import Scan
 from turnout.torch import nn
 
 STRIDE = 8  # of the encoder's output
 CELL = STRIDE * VOXEL[0]  # metres
 CELLS = SPACE[1] // STRIDE
-BOX = 6  # numbers of a box: where in its cell the middle is, its height, and the logarithms of the sizes
+# A box is where in its cell the middle is, its height, the logarithms of the sizes, and the heading's cosine
+# and sine.
+BOX = 8
 
 
 class Detector(torch.nn.Module):
@@ -60,7 +63,10 @@ def cells_of(cars: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     cells = np.floor(places).astype(np.int64)
     inside = np.all((cells >= 0) & (cells < CELLS), axis=1)
     cars, places, cells = cars[inside], places[inside], cells[inside]
-    boxes = np.column_stack((places - cells, cars[:, 2], np.log(cars[:, 3:])))
+    heading = cars[:, 6]
+    boxes = np.column_stack(
+        (places - cells, cars[:, 2], np.log(cars[:, 3:6]), np.cos(heading), np.sin(heading))
+    )
     return cells[:, ::-1], boxes.astype(np.float32)
 
 
@@ -72,7 +78,7 @@ class Targets:
         cells, boxes = [], []
         y, x = np.mgrid[:CELLS, :CELLS]
         for number, one in enumerate(scans):
-            sites, numbers = cells_of(one.cars)
+            sites, numbers = cells_of(cars_of(one))
             for row, column in sites:  # a bump of two cells around each middle
                 bump = np.exp(-((y - row) ** 2 + (x - column) ** 2) / 2)
                 self.heat[number] = torch.maximum(self.heat[number], torch.from_numpy(bump))
@@ -110,19 +116,20 @@ def train(detector: torch.nn.Module, batch: Batch, steps: int, verbose: bool) ->
 
 
 def found(logits: torch.Tensor, boxes: torch.Tensor, least: float = 0.3) -> tuple[torch.Tensor, torch.Tensor]:
-    """The boxes (x, y, z, sizes) of one scan, where the detector is surest among neighbours, and how sure."""
+    """The boxes of one scan, where the detector is surest among neighbouring cells, and how sure it is."""
     sure = torch.sigmoid(logits)
     highest = functional.max_pool2d(sure[None], 3, stride=1, padding=1)[0]
     rows, columns = torch.where((sure == highest) & (sure > least))
     numbers = boxes[rows, columns]
     middles = (torch.stack((columns, rows), dim=1) + numbers[:, :2]) * CELL + RANGE[0]
-    return torch.cat((middles, numbers[:, 2:3], numbers[:, 3:].exp()), dim=1), sure[rows, columns]
+    heading = torch.atan2(numbers[:, 7], numbers[:, 6])[:, None]
+    return torch.cat((middles, numbers[:, 2:3], numbers[:, 3:6].exp(), heading), dim=1), sure[rows, columns]
 
 
 def count_found(boxes: torch.Tensor, scan: Scan) -> tuple[int, int]:
     """How many cars have the middle of a box within a metre, and how many cars there are."""
-    within = np.all(np.abs(scan.cars[:, :2]) < RANGE[3], axis=1)
-    cars = torch.from_numpy(scan.cars[within, :2])
+    cars = torch.from_numpy(cars_of(scan)[:, :2])
+    cars = cars[(cars.abs() < RANGE[3]).all(dim=1)]
     if len(boxes) == 0:
         return 0, len(cars)
     return int((torch.cdist(cars, boxes[:, :2]).min(dim=1).values < 1).sum()), len(cars)
@@ -136,12 +143,14 @@ def draw(path: Path, scan: Scan, boxes: torch.Tensor, losses: list[float]) -> No
 
     figure, (above, course) = plt.subplots(2, 1, figsize=(14, 11), layout="constrained", height_ratios=(2, 1))
     above.scatter(scan.points[:, 0], scan.points[:, 1], c=scan.points[:, 2], s=0.3, cmap="viridis")
-    for kind, color, width in ((scan.cars, "white", 3), (boxes.numpy(), "red", 1)):
-        for x, y, _, length, wide, _ in kind:
-            corner = (x - length / 2, y - wide / 2)
-            above.add_patch(plt.Rectangle(corner, length, wide, fill=False, color=color, linewidth=width))
+    for kind, color, width in ((cars_of(scan), "white", 3), (boxes.numpy(), "red", 1)):
+        for x, y, _, length, wide, _, heading in kind:
+            outline = plt.Rectangle((x - length / 2, y - wide / 2), length, wide, fill=False)
+            outline.set(angle=np.degrees(heading), color=color, linewidth=width)
+            outline.rotation_point = "center"
+            above.add_patch(outline)
     above.set(title="cars (white) and what the detector says (red)", facecolor="black", aspect="equal")
-    above.set(xlim=(-52, 52), ylim=(-18, 18), xlabel="x, metres", ylabel="y, metres")
+    above.set(xlim=(-52, 52), ylim=(-22, 22), xlabel="x, metres", ylabel="y, metres")
     course.plot(losses, marker=".")
     course.set(title="loss", xlabel="step", yscale="log")
     path.parent.mkdir(parents=True, exist_ok=True)

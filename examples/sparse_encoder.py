@@ -24,7 +24,7 @@ import torch
 from networks import UNet, encoder
 from rich.console import Console
 from rich.table import Table
-from street import FEATURES, RANGE, Batch, batch_of
+from street import FEATURES, RANGE, Batch, batch_of, is_on_car
 
 from turnout.torch import nn
 
@@ -174,7 +174,7 @@ def draw(path: Path, batch: Batch, stages: dict[str, nn.SparseTensor]) -> None:
     import matplotlib.pyplot as plt
 
     figure, panels = plt.subplots(2, 3, figsize=(15, 10), layout="constrained")
-    points, cars = batch.scans[0].points, batch.scans[0].is_car
+    points, cars = batch.scans[0].points, is_on_car(batch.scans[0])
     panels[0, 0].scatter(
         points[:, 0], points[:, 1], c=np.where(cars, 1.0, 0.4), s=0.2, cmap="inferno", vmin=0
     )

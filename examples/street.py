@@ -1,4 +1,4 @@
-"""A simulated street with parked cars, seen by a turning laser scanner: the data of the other examples."""
+"""Simulated LiDAR scans of streets as batches of voxels: the data of the other examples."""
 
 from __future__ import annotations
 
@@ -8,79 +8,35 @@ import numpy as np
 import torch
 
 import turnout.torch
+from turnout.simulate import CLASSES, Scan, lidar_scan
 from turnout.torch import nn
-
-SENSOR_HEIGHT = 1.73  # metres; the sensor is at x = y = z = 0
-LEAST = 10  # points that a car needs to be among the cars of a scan; those behind others have none
 
 VOXEL = [0.1, 0.1, 0.2]  # metres, x, y, z
 RANGE = [-51.2, -51.2, -5.0, 51.2, 51.2, 3.2]  # lower limits of x, y, z, then upper limits
 SPACE = (41, 1024, 1024)  # voxels in z, y, x
 FEATURES = 5  # of a voxel
-
-
-class Scan(NamedTuple):
-    points: np.ndarray  # [points, 4] f32: x, y, z, reflectance, in the order of the scan
-    is_car: np.ndarray  # [points] bool: whether the point is on a car
-    cars: (
-        np.ndarray
-    )  # [cars, 6] f32, of cars with enough points: middle x, y, z, length in x, width in y, height
+VEHICLES = [CLASSES.index("car"), CLASSES.index("van")]
 
 
 class Batch(NamedTuple):
     voxels: nn.SparseTensor
-    is_car: torch.Tensor  # [rows] bool: whether any point of the voxel is on a car
+    is_car: torch.Tensor  # [rows] bool: whether any point of the voxel is on a vehicle
     scans: list[Scan]
 
 
-def scan(count: int, random: np.random.Generator, degrees: float = 90, beams: int = 64) -> Scan:
-    """A street along x between two walls, seen within an angle around x, as `count` points."""
-    ahead_only = degrees < 180
-    azimuth = np.radians(np.linspace(-degrees / 2, degrees / 2, max(8, 2 * count // beams)))[:, None]
-    elevation = np.radians(np.linspace(2 if ahead_only else 8, -24.8, beams))[None, :]
-    rays = np.stack(
-        (
-            np.cos(azimuth) * np.cos(elevation),
-            np.sin(azimuth) * np.cos(elevation),
-            np.broadcast_to(np.sin(elevation), (len(azimuth), beams)),
-        ),
-        axis=-1,
-    ).reshape(-1, 3)
+def cars_of(scan: Scan) -> np.ndarray:
+    """[cars, 7] float32: the boxes of the vehicles."""
+    return scan.boxes[np.isin(scan.labels, VEHICLES)]
 
-    walls = [((35 if ahead_only else 0, side * 16, 4), (160, 2, 8)) for side in (-1, 1)]
-    cars = [
-        ((x, side * random.uniform(3, 9), 0.75), (random.uniform(4, 5), random.uniform(1.7, 1.9), 1.5))
-        for side in (-1, 1)
-        for x in range(8 if ahead_only else -55, 60, 7)
-    ]
-    rays[rays == 0] = 1e-9  # avoids a division by zero
-    distance = np.where(rays[:, 2] < 0, -SENSOR_HEIGHT / rays[:, 2], np.inf)  # to the ground
-    box_of = np.full(len(rays), -1)  # the box that each ray meets first, the walls before the cars
-    for number, (middle, size) in enumerate(walls + cars):
-        middle = np.array(middle) - (0, 0, SENSOR_HEIGHT)
-        sides = [(middle + sign * np.array(size) / 2) / rays for sign in (-1, 1)]
-        enter, leave = np.minimum(*sides).max(axis=1), np.maximum(*sides).min(axis=1)
-        hit = (enter > 0) & (enter < leave) & (enter < distance)
-        distance[hit], box_of[hit] = enter[hit], number
 
-    seen = np.flatnonzero(distance < 69)
-    if len(seen) < count:
-        raise SystemExit(f"the beams meet {len(seen)} surfaces, fewer than {count} points")
-    seen = np.sort(random.choice(seen, count, replace=False))
-    is_car = box_of[seen] >= len(walls)
-    places = rays[seen] * distance[seen, None] + random.normal(0, 0.02, (count, 3))
-    reflectance = random.uniform(0, 0.6, count) + 0.2 * is_car
-    hits = np.bincount(box_of[seen] + 1, minlength=1 + len(walls) + len(cars))[1 + len(walls) :]
-    boxes = np.array([(*middle[:2], middle[2] - SENSOR_HEIGHT, *size) for middle, size in cars])[
-        hits >= LEAST
-    ]
-    points = np.column_stack((places, reflectance))
-    return Scan(points.astype(np.float32), is_car, boxes.astype(np.float32))
+def is_on_car(scan: Scan) -> np.ndarray:
+    """[points] bool: whether the point is on a vehicle."""
+    return np.isin(scan.instance, np.flatnonzero(np.isin(scan.labels, VEHICLES)))
 
 
 def voxels_of(scan: Scan, limit: int, random: np.random.Generator) -> tuple[torch.Tensor, ...]:
-    """Sites (z, y, x) of at most `limit` voxels, their features, and whether they are on a car."""
-    points, is_car = torch.from_numpy(scan.points), torch.from_numpy(scan.is_car)
+    """Sites (z, y, x) of at most `limit` voxels, their features, and whether they are on a vehicle."""
+    points, is_car = torch.from_numpy(scan.points), torch.from_numpy(is_on_car(scan))
     coors = turnout.torch.voxelize(points, VOXEL, RANGE)
     inside = coors[:, 0] >= 0  # points outside have (-1, -1, -1)
     index = turnout.torch.VoxelIndex(coors[inside])
@@ -94,8 +50,11 @@ def voxels_of(scan: Scan, limit: int, random: np.random.Generator) -> tuple[torc
 
 
 def batch_of(scans: int, voxels: int, random: np.random.Generator) -> Batch:
-    """Scans of the full circle with at most `voxels` voxels each."""
-    made = [scan(4 * voxels, random, degrees=360, beams=256) for _ in range(scans)]
+    """Scans of different streets with at most `voxels` voxels each."""
+    # Coarser scans for fewer voxels, so that few have to be left out.
+    beams, azimuths = (64, min(max(voxels // 20, 128), 2048)) if voxels <= 40_000 else (128, 2048)
+    seeds = random.integers(2**32, size=scans).tolist()
+    made = [lidar_scan(seed, beams=beams, azimuths=azimuths) for seed in seeds]
     parts = [voxels_of(one, voxels, random) for one in made]
     sites = [
         torch.nn.functional.pad(sites, (1, 0), value=number) for number, (sites, _, _) in enumerate(parts)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import turnout
+from turnout.simulate import lidar_scan
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -63,9 +64,9 @@ def test_point_pillars_gives_the_same_losses_again(point_pillars):
 
     def losses(seed):
         torch.manual_seed(seed)
-        points, on_car, _ = map(torch.from_numpy, point_pillars.scan(500, np.random.default_rng(seed)))
+        points, on_car = point_pillars.ahead(500, seed)
         coors = turnout.torch.voxelize(points, point_pillars.PILLAR, point_pillars.RANGE)
-        points, coors, on_car = (x[coors[:, 0] >= 0] for x in (points, coors, on_car))
+        assert bool((coors >= 0).all()) and 0 < int(on_car.sum()) < 500
         is_car, _ = turnout.torch.dynamic_scatter(on_car[:, None].float(), coors)
         encoder, head = point_pillars.PillarEncoder(16), torch.nn.Linear(16, 1)
         return point_pillars.train(encoder, head, (points, coors), is_car, 3)
@@ -163,14 +164,15 @@ def test_sparse_detector_finds_the_boxes_it_was_told():
     import torch
 
     sparse_detector, street = load("sparse_detector"), load("street")
-    scan = street.scan(2000, np.random.default_rng(3), degrees=360)
+    scan = lidar_scan(3, azimuths=512)
     targets = sparse_detector.Targets([scan])
     boxes = torch.zeros(1, *targets.heat.shape[1:], sparse_detector.BOX)
     boxes[targets.cells] = targets.boxes
     found, sure = sparse_detector.found(torch.logit(targets.heat[0], eps=1e-6), boxes[0], least=0.9)
     assert len(found) == len(targets.boxes) and bool((sure > 0.9).all())
     assert sparse_detector.count_found(found, scan) == (len(found), len(found))
-    inside = scan.cars[np.abs(scan.cars[:, 0]) < 51.2]
+    cars = street.cars_of(scan)
+    inside = cars[(np.abs(cars[:, :2]) < 51.2).all(axis=1)]
     order = [rows[np.lexsort(rows.T)] for rows in (inside, found.numpy())]
     np.testing.assert_allclose(*order, rtol=1e-4, atol=1e-4)
 
