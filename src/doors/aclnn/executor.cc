@@ -2,6 +2,8 @@
 #include "doors/aclnn/executor.h"
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -47,19 +49,31 @@ Waiting& waiting() {
   return executors;
 }
 
-// The arguments of an executor, as a signature sees them.
+std::array<Slot, kMostTensors> slots_of(const aclOpExecutor& executor) {
+  std::array<Slot, kMostTensors> slots;
+  for (std::size_t i = 0; i < slots.size(); ++i)
+    if (executor.present[i]) slots[i] = Slot(executor.tensors[i]);
+  return slots;
+}
+
+std::array<ScalarValue, kMostScalars> scalars_of(const aclOpExecutor& executor) {
+  std::array<ScalarValue, kMostScalars> scalars{0, 0, 0, 0};
+  std::copy_n(executor.scalars, kMostScalars, scalars.begin());
+  return scalars;
+}
+
+// The arguments of an executor, as a signature sees them. Arguments reads the scalars when it is constructed,
+// so it is the last member.
 struct Bound {
-  Slot slots[kMostTensors];
-  ScalarValue scalars[kMostScalars] = {0, 0, 0, 0};
+  const std::array<Slot, kMostTensors> slots;
+  const std::array<ScalarValue, kMostScalars> scalars;
   Arguments arguments;
 
   Bound(const aclOpExecutor& executor, const Signature& signature, const Workspace& workspace, int threads)
-      : arguments(signature, slots, executor.tensor_count, scalars, executor.scalar_count, workspace,
-                  threads) {
-    for (int i = 0; i < executor.tensor_count; ++i)
-      if (executor.present[i]) slots[i] = Slot(executor.tensors[i]);
-    std::copy_n(executor.scalars, executor.scalar_count, scalars);
-  }
+      : slots(slots_of(executor)),
+        scalars(scalars_of(executor)),
+        arguments(signature, slots.data(), executor.tensor_count, scalars.data(), executor.scalar_count,
+                  workspace, threads) {}
 };
 
 // The first argument that must not be NULL and is, or has no data; -1: none.
