@@ -1,4 +1,7 @@
 // Tensors of the aclnn interface.
+#include <algorithm>
+#include <bit>
+#include <cstdint>
 #include <string>
 
 #include "core/dtypes.h"
@@ -59,6 +62,12 @@ std::int64_t saturating_add(std::int64_t a, std::int64_t b) {
   return __builtin_add_overflow(a, b, &result) ? kSizeMax : result;
 }
 
+// The elements of `size` bytes between `data` and the end of the address space.
+std::int64_t elements_behind(const void* data, std::int64_t size) {
+  const std::uintptr_t bytes = ~std::bit_cast<std::uintptr_t>(data);
+  return static_cast<std::int64_t>(std::min<std::uintptr_t>(bytes, kSizeMax)) / size;
+}
+
 // Elements of the memory that a view may touch, counted from tensor_data; saturates.
 std::int64_t end_of(const turnout::Tensor& view, std::int64_t offset) {
   std::int64_t last = offset;
@@ -101,17 +110,23 @@ aclTensor* aclCreateTensor(const int64_t* view_dims, uint64_t view_dims_num, acl
     }
     if (offset < 0)
       return refuse_tensor(ACLNN_ERR_PARAM_INVALID, concat("offset is ", offset, ", expected at least 0"));
+    const std::int64_t end = end_of(view, offset);
     if (storage_dims_num > 0) {
       std::int64_t storage = 1;
       for (uint64_t d = 0; d < storage_dims_num; ++d) storage = saturating_multiply(storage, storage_dims[d]);
-      const std::int64_t end = end_of(view, offset);
       if (end > storage)
         return refuse_tensor(ACLNN_ERR_PARAM_INVALID,
                              concat("the view ends at element ", end, ", expected at most ", storage,
                                     ", the product of storage_dims"));
     }
-    if (tensor_data != nullptr)
-      view.data = static_cast<char*>(tensor_data) + offset * turnout::size_of(dtype);
+    if (const std::int64_t size = turnout::size_of(dtype); tensor_data != nullptr && size > 0) {
+      const std::int64_t room = elements_behind(tensor_data, size), last = std::max(end, offset);
+      if (last > room)
+        return refuse_tensor(ACLNN_ERR_PARAM_INVALID,
+                             concat("the view ends at element ", last, ", expected at most ", room,
+                                    ", the end of the address space"));
+      view.data = static_cast<char*>(tensor_data) + offset * size;
+    }
     auto* tensor = new aclTensor{view};
     succeed();
     return tensor;

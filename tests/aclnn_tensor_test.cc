@@ -1,0 +1,76 @@
+// Tests of aclCreateTensor: which views it accepts, and its messages.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <limits>
+#include <string>
+
+#include "turnout/aclnn/acl_meta.h"
+
+namespace {
+
+TEST(AclCreateTensor, refuses_what_is_no_tensor) {
+  constexpr std::int64_t kHuge = std::numeric_limits<std::int64_t>::max();
+  std::int8_t data[6] = {};
+  const std::int64_t dims[2] = {2, 3}, negative[2] = {2, -3}, stride[2] = {3, 1}, far[2] = {4, 1},
+                     huge[2] = {kHuge, 1}, storage[2] = {2, 3};
+  const auto create = [&](const std::int64_t* view, std::uint64_t rank, const std::int64_t* strides,
+                          std::int64_t offset, const std::int64_t* extent) {
+    return aclCreateTensor(view, rank, ACL_INT8, strides, offset, ACL_FORMAT_ND, extent, 2, data);
+  };
+  aclTensor* good = create(dims, 2, stride, 0, storage);
+  EXPECT_NE(good, nullptr);
+  EXPECT_STREQ(aclGetRecentErrMsg(), "");
+  aclDestroyTensor(good);
+  EXPECT_EQ(create(nullptr, 2, stride, 0, storage), nullptr);
+  EXPECT_EQ(create(dims, 9, stride, 0, storage), nullptr);
+  EXPECT_EQ(create(negative, 2, stride, 0, storage), nullptr);
+  EXPECT_EQ(create(dims, 2, negative, 0, storage), nullptr);
+  EXPECT_EQ(create(dims, 2, stride, -1, storage), nullptr);
+  EXPECT_EQ(create(dims, 2, stride, 1, storage), nullptr);
+  EXPECT_EQ(create(dims, 2, far, 0, storage), nullptr);
+  EXPECT_STREQ(
+      aclGetRecentErrMsg(),
+      "aclCreateTensor: the view ends at element 7, expected at most 6, the product of storage_dims");
+  EXPECT_EQ(create(dims, 2, huge, 0, storage), nullptr);
+  EXPECT_EQ(create(dims, 2, stride, 0, nullptr), nullptr);
+}
+
+// A tensor without dimensions needs no arrays of them; the storage may be left out; and eight dimensions are
+// the most.
+TEST(AclCreateTensor, accepts_none_and_the_most_dimensions) {
+  std::int8_t data[6] = {};
+  const std::int64_t ones[8] = {1, 1, 1, 1, 1, 1, 1, 1}, dims[2] = {2, 3};
+  for (aclTensor* tensor : {
+           aclCreateTensor(nullptr, 0, ACL_INT8, nullptr, 0, ACL_FORMAT_ND, nullptr, 0, data),
+           aclCreateTensor(ones, 8, ACL_INT8, nullptr, 0, ACL_FORMAT_ND, ones, 1, data),
+           aclCreateTensor(dims, 2, ACL_INT8, nullptr, 0, ACL_FORMAT_ND, nullptr, 0, data),
+       }) {
+    EXPECT_NE(tensor, nullptr) << aclGetRecentErrMsg();
+    aclDestroyTensor(tensor);
+  }
+}
+
+// An offset in bytes must not wrap, whatever the storage is said to be.
+TEST(AclCreateTensor, refuses_offsets_behind_the_address_space) {
+  constexpr std::int64_t kHuge = std::numeric_limits<std::int64_t>::max();
+  double data[6] = {};
+  const std::int64_t dims[1] = {1}, none[1] = {0}, storage[1] = {kHuge};
+  const auto create = [&](const std::int64_t* view, std::int64_t offset, std::uint64_t storage_rank) {
+    return aclCreateTensor(view, 1, ACL_DOUBLE, nullptr, offset, ACL_FORMAT_ND, storage, storage_rank, data);
+  };
+  for (const std::int64_t offset : {kHuge, kHuge - 1, kHuge / 2, kHuge / 8, kHuge / 8 + 1}) {
+    EXPECT_EQ(create(dims, offset, 0), nullptr) << offset;
+    EXPECT_EQ(create(dims, offset, 1), nullptr) << offset;
+  }
+  EXPECT_EQ(create(none, kHuge, 0), nullptr);  // not even a pointer there
+  const std::string message = aclGetRecentErrMsg();
+  EXPECT_EQ(message.find("aclCreateTensor: the view ends at element 9223372036854775807, expected at most "),
+            0u)
+      << message;
+  aclTensor* good = create(dims, 5, 0);
+  EXPECT_NE(good, nullptr) << aclGetRecentErrMsg();
+  aclDestroyTensor(good);
+}
+
+}  // namespace
