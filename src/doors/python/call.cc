@@ -5,10 +5,10 @@
 #include <bit>
 
 #include "core/check.h"
-#include "doors/python/strided.h"
 #include "doors/python/text.h"
 #include "doors/python/workers.h"
 #include "runtime/record.h"
+#include "runtime/strided.h"
 #include "runtime/torch_executor.h"
 
 namespace turnout::doors {

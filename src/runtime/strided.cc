@@ -1,5 +1,5 @@
-// Rows along the innermost dimension, shared among threads.
-#include "doors/python/strided.h"
+// Implements copy_strided(): rows along the innermost dimension, divided among the threads.
+#include "runtime/strided.h"
 
 #include <cstddef>
 #include <cstring>
@@ -7,9 +7,7 @@
 #include "runtime/parallel.h"
 #include "turnout/tensor.h"
 
-namespace turnout::doors {
-
-using namespace core;
+namespace turnout::core {
 namespace {
 
 // The dimensions that are left when those that follow each other in memory are one.
@@ -91,4 +89,4 @@ void copy_strided(Context& context, const void* from, const std::int64_t* shape,
   }
 }
 
-}  // namespace turnout::doors
+}  // namespace turnout::core
