@@ -73,4 +73,34 @@ TEST(AclCreateTensor, refuses_offsets_behind_the_address_space) {
   aclDestroyTensor(good);
 }
 
+// Two elements of FLOAT4 share a byte, so a view must not begin or end within one.
+TEST(AclCreateTensor, refuses_halves_of_float4_bytes) {
+  std::int8_t data[64] = {};
+  const auto create = [&](std::int64_t rows, std::int64_t columns, std::int64_t row_stride,
+                          std::int64_t column_stride, std::int64_t offset) -> std::string {
+    const std::int64_t dims[2] = {rows, columns}, stride[2] = {row_stride, column_stride}, storage[1] = {128};
+    aclTensor* tensor =
+        aclCreateTensor(dims, 2, ACL_FLOAT4_E2M1, stride, offset, ACL_FORMAT_ND, storage, 1, data);
+    const std::string message = aclGetRecentErrMsg();
+    EXPECT_EQ(tensor == nullptr, !message.empty());
+    if (tensor != nullptr) aclDestroyTensor(tensor);
+    return message;
+  };
+  const std::string why = ", because two elements of FLOAT4 share a byte";
+  EXPECT_EQ(create(4, 6, 8, 1, 2), "");
+  EXPECT_EQ(create(1, 6, 7, 1, 2), "");  // the stride of a single row is not used
+  EXPECT_EQ(create(4, 0, 7, 1, 0), "aclCreateTensor: stride[0] is 7, expected an even number" + why);
+  EXPECT_EQ(create(4, 5, 8, 1, 0), "aclCreateTensor: view_dims[1] is 5, expected an even number" + why);
+  EXPECT_EQ(create(4, 6, 8, 2, 0), "aclCreateTensor: stride[1] is 2, expected 1" + why);
+  EXPECT_EQ(create(4, 6, 8, 1, 1), "aclCreateTensor: offset is 1, expected an even number" + why);
+  EXPECT_EQ(create(16, 8, 8, 1, 0), "");
+  EXPECT_EQ(create(16, 8, 8, 1, 2),
+            "aclCreateTensor: the view ends at element 130, expected at most 128, the product of "
+            "storage_dims");
+  aclTensor* scalar =
+      aclCreateTensor(nullptr, 0, ACL_FLOAT4_E1M2, nullptr, 0, ACL_FORMAT_ND, nullptr, 0, data);
+  EXPECT_EQ(scalar, nullptr);
+  EXPECT_EQ(aclGetRecentErrMsg(), "aclCreateTensor: view_dims_num is 0, expected 1 or more" + why);
+}
+
 }  // namespace

@@ -32,6 +32,11 @@ std::int64_t row_bytes_of(const Slot& t) {
   return (t.rank == 2 ? t.shape[1] : 1) * size_of(t.dtype);
 }
 
+void copy_run(const Run& run, std::int64_t row_bytes, const ConstTensor& from, const Tensor& to) {
+  std::memcpy(at(to, run.target * row_bytes), at(from, run.source * row_bytes),
+              static_cast<std::size_t>(run.count * row_bytes));
+}
+
 // Moves every row of `from` to its target row of `to`. runs.find(row) returns a cursor at the run that
 // contains `row`; cursor.advance() moves to the next run. side_work(run) is called exactly once for each row.
 template <class Runs, class SideWork>
@@ -182,11 +187,13 @@ RowMove::RowMove(std::int64_t row_count, std::int64_t bytes_of_row, std::int64_t
   grain = parallel ? std::min(range, kRangeBytes) : bytes;
 }
 
-ReRoutingPlan::ReRoutingPlan(const Slot& tokens, const Slot& counts, const Slot& scales, int threads)
+ReRoutingPlan::ReRoutingPlan(const Slot& tokens, const Slot& counts, const Slot& scales, const Slot& more,
+                             int threads)
     : ranks_(counts.shape[0]),
       experts_(counts.shape[1]),
       scale_bytes_(row_bytes_of(scales)),
-      move_(tokens.shape[0], row_bytes_of(tokens), scale_bytes_, threads) {}
+      more_bytes_(row_bytes_of(more)),
+      move_(tokens.shape[0], row_bytes_of(tokens), scale_bytes_ + more_bytes_, threads) {}
 
 std::size_t ReRoutingPlan::scratch_bytes() const {
   if (move_.rows == 0) return 0;  // no block has a token
@@ -194,7 +201,7 @@ std::size_t ReRoutingPlan::scratch_bytes() const {
 }
 
 std::size_t re_routing_scratch(const Arguments& arguments, const Positions& at) {
-  return ReRoutingPlan(arguments.slot(at[0]), arguments.slot(at[1]), arguments.slot(at[2]),
+  return ReRoutingPlan(arguments.slot(at[0]), arguments.slot(at[1]), arguments.slot(at[2]), {},
                        arguments.threads())
       .scratch_bytes();
 }
@@ -227,9 +234,8 @@ void ReRoutingPlan::run(Context& context, Call& call, const Tensors& t, const Mo
     auto* first = idx + (gather ? run.target : run.source);
     auto value = static_cast<std::int32_t>(gather ? run.source : run.target);
     for (std::int64_t k = 0; k < run.count; ++k) first[k] = value++;
-    if (scale_bytes_ > 0)
-      std::memcpy(at(*t.permute_scales, run.target * scale_bytes_), at(*t.scales, run.source * scale_bytes_),
-                  static_cast<std::size_t>(run.count * scale_bytes_));
+    if (scale_bytes_ > 0) copy_run(run, scale_bytes_, *t.scales, *t.permute_scales);
+    if (more_bytes_ > 0) copy_run(run, more_bytes_, *t.more.from, *t.more.to);
   });
 }
 
@@ -264,7 +270,7 @@ void moe_re_routing(const Frame& frame, const ConstTensor& tokens,
                     const ConstTensor& expert_token_num_per_rank, const ConstTensor* per_token_scales,
                     const Tensor& permute_tokens, const Tensor* permute_per_token_scales,
                     const Tensor& permute_token_idx, const Tensor& expert_token_num,
-                    const MoeReRoutingParams& params) {
+                    const MoeReRoutingParams& params, const MoreRows& more) {
   const Slot scales = per_token_scales != nullptr ? Slot(*per_token_scales) : Slot();
   const bool has_scale_output = scales.present && permute_per_token_scales != nullptr;
   Call call(
@@ -273,10 +279,11 @@ void moe_re_routing(const Frame& frame, const ConstTensor& tokens,
        has_scale_output ? Slot(*permute_per_token_scales) : Slot(), permute_token_idx, expert_token_num},
       {params.expert_token_num_type, params.idx_type});
   if (call.nothing_to_do()) return;
-  const ReRoutingPlan plan(tokens, expert_token_num_per_rank, scales, frame.context.threads());
+  const ReRoutingPlan plan(tokens, expert_token_num_per_rank, scales,
+                           more.from != nullptr ? Slot(*more.from) : Slot(), frame.context.threads());
   plan.run(frame.context, call,
            {tokens, expert_token_num_per_rank, per_token_scales, permute_tokens, permute_per_token_scales,
-            permute_token_idx, expert_token_num},
+            permute_token_idx, expert_token_num, more},
            params, call.scratch(plan.scratch_bytes()));
 }
 

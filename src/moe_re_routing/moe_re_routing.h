@@ -12,11 +12,17 @@ namespace turnout::families::moe_re_routing {
 
 using namespace core;
 
+// Contiguous rows that move with the tokens and are not in the operator's signature. The caller has checked
+// them.
+struct MoreRows {
+  const ConstTensor* from = nullptr;
+  const Tensor* to = nullptr;
+};
 void moe_re_routing(const Frame& frame, const ConstTensor& tokens,
                     const ConstTensor& expert_token_num_per_rank, const ConstTensor* per_token_scales,
                     const Tensor& permute_tokens, const Tensor* permute_per_token_scales,
                     const Tensor& permute_token_idx, const Tensor& expert_token_num,
-                    const MoeReRoutingParams& params);
+                    const MoeReRoutingParams& params, const MoreRows& more = {});
 void moe_re_routing_inverse(const Frame& frame, const ConstTensor& permute_tokens,
                             const ConstTensor& permute_token_idx, const Tensor& tokens, TokenIdx idx_type);
 void sort_chunks_by_idxs(const Frame& frame, const ConstTensor& input, const ConstTensor& split_sizes,
@@ -37,8 +43,8 @@ struct RowMove {
 
 class ReRoutingPlan {
  public:
-  ReRoutingPlan(const Slot& tokens, const Slot& counts, const Slot& scales,
-                int threads);  // scales: or absent
+  // Scales and more rows may be absent.
+  ReRoutingPlan(const Slot& tokens, const Slot& counts, const Slot& scales, const Slot& more, int threads);
 
   std::size_t scratch_bytes() const;
 
@@ -48,13 +54,14 @@ class ReRoutingPlan {
     const Tensor& permute_tokens;
     const Tensor* permute_scales;
     const Tensor &idx, &expert_token_num;
+    MoreRows more;
   };
   // Refuses counts before anything is written outside of `scratch`.
   void run(Context& context, Call& call, const Tensors& tensors, const MoeReRoutingParams& params,
            Scratch& scratch) const;
 
  private:
-  const std::int64_t ranks_, experts_, scale_bytes_;
+  const std::int64_t ranks_, experts_, scale_bytes_, more_bytes_;
   const RowMove move_;
 };
 

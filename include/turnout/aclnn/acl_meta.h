@@ -54,7 +54,11 @@ typedef enum {
   ACL_HIFLOAT8 = 34,
   ACL_FLOAT8_E5M2 = 35,
   ACL_FLOAT8_E4M3FN = 36,
-  ACL_FLOAT8_E8M0 = 37
+  ACL_FLOAT8_E8M0 = 37,
+  ACL_FLOAT6_E3M2 = 38,
+  ACL_FLOAT6_E2M3 = 39,
+  ACL_FLOAT4_E2M1 = 40, /* two elements in a byte, as FLOAT4_E1M2 */
+  ACL_FLOAT4_E1M2 = 41
 } aclDataType;
 
 typedef enum {
@@ -64,10 +68,12 @@ typedef enum {
   ACL_FORMAT_ND = 2
 } aclFormat;
 
-/* A view of dims view_dims, at strides `stride` (in elements; NULL: row-major), that begins `offset` elements
- * behind tensor_data. The format is not looked at. storage_dims is the extent of the memory behind
- * tensor_data; a view that leaves it is refused. storage_dims_num 0: the extent is not known.
- * NULL when an argument is wrong or memory is out; aclGetRecentErrMsg() says why. */
+/* Creates a view of tensor_data with dims view_dims and strides `stride` (in elements; NULL: row-major) that
+ * begins `offset` elements after tensor_data. The format is ignored. storage_dims is the extent of the memory
+ * at tensor_data, and the view must not leave it; storage_dims_num 0 means that the extent is not known.
+ * FLOAT4 counts elements too: the last dimension must be even and have stride 1, and the offset and the other
+ * strides must be even. Returns NULL if an argument is wrong or if there is not enough memory;
+ * aclGetRecentErrMsg() gives the reason. */
 TURNOUT_ACLNN_API aclTensor* aclCreateTensor(const int64_t* view_dims, uint64_t view_dims_num,
                                              aclDataType data_type, const int64_t* stride, int64_t offset,
                                              aclFormat format, const int64_t* storage_dims,

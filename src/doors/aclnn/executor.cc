@@ -6,11 +6,13 @@
 #include <cstddef>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <utility>
 
 #include "doors/aclnn/status.h"
 #include "runtime/call.h"
+#include "runtime/strided.h"
 
 struct aclOpExecutor {
   const turnout::doors::aclnn::Operation* operation = nullptr;
@@ -76,6 +78,23 @@ struct Bound {
                   workspace, threads) {}
 };
 
+// Replaces strided inputs by contiguous copies. The copies are in `memory`, which has bytes_of_copies() for
+// them.
+void copy_strided_inputs(Context& context, const Signature& signature, aclOpExecutor& executor,
+                         Scratch& memory) {
+  for (int i = 0; i < executor.tensor_count; ++i) {
+    Tensor& tensor = executor.tensors[i];
+    if (!executor.present[i] || signature.arguments[i].is_output() || Slot(tensor).is_contiguous()) continue;
+    const std::int64_t size = size_of(tensor.dtype);
+    std::int64_t stride[kMaxRank] = {};
+    for (int d = 0; d < tensor.rank; ++d)
+      if (tensor.shape[d] > 1) stride[d] = tensor.stride[d] * size;
+    auto* copy = memory.take<std::byte>(Slot(tensor).elements() * size);
+    copy_strided(context, tensor.data, tensor.shape, stride, tensor.rank, size, copy);
+    tensor = Tensor(copy, tensor.dtype, tensor.shape, tensor.rank);
+  }
+}
+
 // The first argument that must not be NULL and is, or has no data; -1: none.
 int null_argument(const Signature& signature, const aclOpExecutor& executor) {
   for (int i = 0; i < executor.tensor_count; ++i) {
@@ -90,6 +109,17 @@ int null_argument(const Signature& signature, const aclOpExecutor& executor) {
 }
 
 }  // namespace
+
+std::size_t bytes_of_copies(const Arguments& arguments) {
+  constexpr std::int64_t kMost = kSizeMax / (2 * kMostTensors);  // more than there is; the sum does not wrap
+  std::size_t bytes = 0;
+  for (int i = 0; i < arguments.signature().arguments.count; ++i) {
+    const Slot& slot = arguments.slot(i);
+    if (!slot.present || arguments.signature().arguments[i].is_output() || slot.is_contiguous()) continue;
+    bytes += padded(static_cast<std::size_t>(std::min(slot.elements(), kMost / 8) * size_of(slot.dtype)));
+  }
+  return bytes;
+}
 
 aclnnStatus prepare(const Operation& operation, std::initializer_list<const aclTensor*> tensors,
                     std::initializer_list<std::int64_t> scalars, std::uint64_t* workspace_size,
@@ -138,9 +168,17 @@ aclnnStatus execute(const Operation& operation, const Workspace& workspace,
     Bound bound(*taken, signature, workspace, context.threads());
     check_and_log(bound.arguments);
     const Caller caller(bound.arguments, operation.renames);
+    Workspace of_plan = workspace;
+    std::optional<Scratch> memory;
+    if (const std::size_t copies = bytes_of_copies(bound.arguments); copies > 0) {
+      const std::size_t bytes = signature.scratch.bytes(bound.arguments, signature.scratch.at);
+      memory.emplace(context, workspace, bytes);
+      copy_strided_inputs(context, signature, *taken, *memory);
+      of_plan = {memory->rest(), bytes - copies};
+    }
     const Tensor* given[kMostTensors] = {};
     for (int i = 0; i < taken->tensor_count; ++i) given[i] = taken->present[i] ? &taken->tensors[i] : nullptr;
-    operation.body({context, workspace, &caller}, given, taken->scalars);
+    operation.body({context, of_plan, &caller}, given, taken->scalars);
     return succeed();
   } catch (...) {
     return fail_as_thrown();

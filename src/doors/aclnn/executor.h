@@ -2,6 +2,7 @@
 // sentence out. Nothing is thrown through it.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 
@@ -11,7 +12,8 @@
 #include "turnout/tensor.h"
 
 struct aclTensor {
-  turnout::Tensor view;
+  turnout::Tensor view;  // its dtype is kForeign if the library has no such type
+  aclDataType type = ACL_DT_UNDEFINED;
 };
 
 namespace turnout::doors::aclnn {
@@ -29,8 +31,16 @@ struct Operation {
   void (*body)(const Frame& frame, const Tensor* const* tensors, const std::int64_t* scalars);
 };
 
+// Whether the library has no DType for this type and can move it all the same: views of it are views of
+// bytes, which have dtype kForeign until the operation accepts them.
+bool is_type_of_bytes(aclDataType type);
+
+// The scratch memory for contiguous copies of strided inputs. An operation that accepts them adds it to the
+// scratch memory of its signatures; execute() makes the copies.
+std::size_t bytes_of_copies(const Arguments& arguments);
+
 // Phase 1. An executor has at most kMostTensors tensors and kMostScalars scalars.
-inline constexpr int kMostTensors = 8, kMostScalars = 4;
+inline constexpr int kMostTensors = 9, kMostScalars = 4;
 aclnnStatus prepare(const Operation& operation, std::initializer_list<const aclTensor*> tensors,
                     std::initializer_list<std::int64_t> scalars, std::uint64_t* workspace_size,
                     aclOpExecutor** executor) noexcept;

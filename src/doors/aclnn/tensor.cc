@@ -53,6 +53,8 @@ DType dtype_of_acl(aclDataType type) {
   }
 }
 
+bool is_float4(aclDataType type) { return type == ACL_FLOAT4_E2M1 || type == ACL_FLOAT4_E1M2; }
+
 std::int64_t saturating_multiply(std::int64_t a, std::int64_t b) {
   std::int64_t result = 0;
   return __builtin_mul_overflow(a, b, &result) ? kSizeMax : result;
@@ -78,7 +80,32 @@ std::int64_t end_of(const turnout::Tensor& view, std::int64_t offset) {
   return saturating_add(last, 1);
 }
 
+// Makes a view of FLOAT4, two elements in a byte, one of bytes. Returns why this is not possible, or "".
+std::string make_view_of_bytes(turnout::Tensor& view, std::int64_t& offset) {
+  constexpr std::string_view kWhy = ", because two elements of FLOAT4 share a byte";
+  if (view.rank == 0) return concat("view_dims_num is 0, expected 1 or more", kWhy);
+  const int last = view.rank - 1;
+  const std::string at = concat("[", std::int64_t{last}, "] is ");
+  if (view.shape[last] % 2 != 0)
+    return concat("view_dims", at, view.shape[last], ", expected an even number", kWhy);
+  if (view.shape[last] > 0 && view.stride[last] != 1)
+    return concat("stride", at, view.stride[last], ", expected 1", kWhy);
+  for (int d = 0; d < last; ++d) {
+    if (view.shape[d] > 1 && view.stride[d] % 2 != 0)
+      return concat("stride[", std::int64_t{d}, "] is ", view.stride[d], ", expected an even number", kWhy);
+    view.stride[d] /= 2;
+  }
+  if (offset % 2 != 0) return concat("offset is ", offset, ", expected an even number", kWhy);
+  view.shape[last] /= 2;
+  offset /= 2;
+  return {};
+}
+
 }  // namespace
+
+bool turnout::doors::aclnn::is_type_of_bytes(aclDataType type) {
+  return type == ACL_HIFLOAT8 || is_float4(type);
+}
 
 aclTensor* aclCreateTensor(const int64_t* view_dims, uint64_t view_dims_num, aclDataType data_type,
                            const int64_t* stride, int64_t offset, aclFormat, const int64_t* storage_dims,
@@ -110,8 +137,8 @@ aclTensor* aclCreateTensor(const int64_t* view_dims, uint64_t view_dims_num, acl
     }
     if (offset < 0)
       return refuse_tensor(ACLNN_ERR_PARAM_INVALID, concat("offset is ", offset, ", expected at least 0"));
-    const std::int64_t end = end_of(view, offset);
     if (storage_dims_num > 0) {
+      const std::int64_t end = end_of(view, offset);
       std::int64_t storage = 1;
       for (uint64_t d = 0; d < storage_dims_num; ++d) storage = saturating_multiply(storage, storage_dims[d]);
       if (end > storage)
@@ -119,15 +146,20 @@ aclTensor* aclCreateTensor(const int64_t* view_dims, uint64_t view_dims_num, acl
                              concat("the view ends at element ", end, ", expected at most ", storage,
                                     ", the product of storage_dims"));
     }
-    if (const std::int64_t size = turnout::size_of(dtype); tensor_data != nullptr && size > 0) {
-      const std::int64_t room = elements_behind(tensor_data, size), last = std::max(end, offset);
+    if (is_float4(data_type))
+      if (const std::string fault = make_view_of_bytes(view, offset); !fault.empty())
+        return refuse_tensor(ACLNN_ERR_PARAM_INVALID, fault);
+    const std::int64_t size = is_type_of_bytes(data_type) ? 1 : turnout::size_of(dtype);
+    if (tensor_data != nullptr && size > 0) {
+      const std::int64_t room = elements_behind(tensor_data, size);
+      const std::int64_t last = std::max(end_of(view, offset), offset);
       if (last > room)
         return refuse_tensor(ACLNN_ERR_PARAM_INVALID,
                              concat("the view ends at element ", last, ", expected at most ", room,
                                     ", the end of the address space"));
       view.data = static_cast<char*>(tensor_data) + offset * size;
     }
-    auto* tensor = new aclTensor{view};
+    auto* tensor = new aclTensor{view, data_type};
     succeed();
     return tensor;
   } catch (...) {

@@ -1,0 +1,1 @@
+#include "../../aclnn_moe_re_routing.h"
