@@ -21,7 +21,8 @@ mv "$work/first" "$work/prefix"
 
 cmake -S "$here" -B "$work/client" -G Ninja -DCMAKE_PREFIX_PATH="$work/prefix" >/dev/null
 cmake --build "$work/client" -- --quiet
-for program in client_cpp client_cpp_static client_c client_c_static client_aclnn client_aclnn_static; do
+for program in client_cpp client_cpp_static client_c client_c_static client_aclnn client_aclnn_static \
+  client_aclnn_runtime client_aclnn_runtime_static; do
   run "$work/client/$program"
 done
 
@@ -50,12 +51,17 @@ c $(pkg-config --cflags --libs turnout-mluop) -o "$work/c"
 aclnn() { gcc -std=c99 -pedantic-errors -Wall -Wextra -Werror "$source/tests/aclnn_client.c" "$@"; }
 aclnn $(pkg-config --cflags --libs turnout-aclnn) -o "$work/aclnn"
 aclnn -static $(pkg-config --static --cflags --libs turnout-aclnn) -o "$work/aclnn_static"
+aclnn_runtime() { gcc -std=c99 -pedantic-errors -Wall -Wextra -Werror "$source/tests/aclnn_runtime_client.c" "$@"; }
+aclnn_runtime $(pkg-config --cflags --libs turnout-aclnn-runtime) -o "$work/aclnn_runtime"
+aclnn_runtime -static $(pkg-config --static --cflags --libs turnout-aclnn-runtime) -o "$work/aclnn_runtime_static"
+# Only programs that ask for the runtime get it.
+if aclnn_runtime -fsyntax-only $(pkg-config --cflags turnout-aclnn) 2>/dev/null; then fail "turnout-aclnn has acl/acl.h"; fi
 cpp -static $(pkg-config --static --cflags --libs turnout) -o "$work/cpp_static"
 c -static $(pkg-config --static --cflags --libs turnout-mluop) -o "$work/c_static"
 # Only the headers, as users of the static library see them. (CMake makes them system headers, without warnings.)
 cpp -DTURNOUT_STATIC -fsyntax-only $(pkg-config --cflags turnout)
 passed=$((passed + 1))
-for program in cpp c cpp_static c_static aclnn aclnn_static; do
+for program in cpp c cpp_static c_static aclnn aclnn_static aclnn_runtime aclnn_runtime_static; do
   run "$work/$program"
 done
 
