@@ -30,14 +30,19 @@ def python_programs():
     programs = []
     for snippet in snippets.programs("python"):
         needs_torch = re.search(r"\btorch\b", snippet.code) is not None
-        programs.append(pytest.param(snippet.code, id=snippet.name, marks=TORCH if needs_torch else []))
+        programs.append(pytest.param(snippet, id=snippet.name, marks=TORCH if needs_torch else []))
     return programs
 
 
-def run(folder, errors):
-    """Runs program.py as a program, with its messages in a file."""
+def run(folder):
+    """Runs program.py as a program, with what it prints in the file output and its messages in errors."""
     os.chdir(folder)
-    with open(errors, "w") as file, contextlib.redirect_stderr(file), contextlib.redirect_stdout(file):
+    with (
+        open("errors", "w") as file,
+        open("output", "w") as output,
+        contextlib.redirect_stderr(file),
+        contextlib.redirect_stdout(output),
+    ):
         try:
             runpy.run_path("program.py", run_name="__main__")
         except BaseException:
@@ -61,32 +66,41 @@ def test_there_is_python_with_and_without_torch():
     assert False in marks
 
 
-@pytest.mark.parametrize("code", python_programs())
-def test_python_runs(code, tmp_path, processes):
+@pytest.mark.parametrize("snippet", python_programs())
+def test_python_runs(snippet, tmp_path, processes):
     """As a program; one that begins with a torchrun command, in the processes that this starts."""
-    (tmp_path / "program.py").write_text(code)
-    if torchrun := re.match(r"# torchrun (--nproc_per_node=\d+) ", code):
+    (tmp_path / "program.py").write_text(snippet.code)
+    if torchrun := re.match(r"# torchrun (--nproc_per_node=\d+) ", snippet.code):
         command = ["-m", "torch.distributed.run", "--standalone", torchrun[1], "program.py"]
         done = subprocess.run(
             [sys.executable, *command], cwd=tmp_path, capture_output=True, text=True, timeout=120
         )
         assert done.returncode == 0, done.stderr
         return
-    process = processes.Process(target=run, args=(tmp_path, tmp_path / "errors"))
+    process = processes.Process(target=run, args=(tmp_path,))
     process.start()
     process.join(120)
     if process.is_alive():
         process.kill()
     assert process.exitcode == 0, (tmp_path / "errors").read_text()
+    if snippet.output is not None:
+        assert (tmp_path / "output").read_text() == snippet.output
 
 
 def test_a_program_that_fails_is_noticed(tmp_path, processes):
     (tmp_path / "program.py").write_text("assert 1 == 2")
-    process = processes.Process(target=run, args=(tmp_path, tmp_path / "errors"))
+    process = processes.Process(target=run, args=(tmp_path,))
     process.start()
     process.join(120)
     assert process.exitcode == 1
     assert "AssertionError" in (tmp_path / "errors").read_text()
+
+
+def test_readme_examples_end_with_what_they_print():
+    for language in "cpp", "python":
+        found = snippets.snippets(Path("README.md"), language)
+        assert found
+        assert all(snippet.output for snippet in found)
 
 
 def without_code(page):

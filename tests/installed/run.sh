@@ -65,15 +65,19 @@ for program in cpp c cpp_static c_static aclnn aclnn_static aclnn_runtime aclnn_
   run "$work/$program"
 done
 
-# The programs in the pages of the documentation.
+# The programs in the pages of the documentation, which print what the pages say.
+run_snippet() {
+  run "$1" >"$1.output"
+  [ ! -e "$1.expected" ] || diff "$1.expected" "$1.output" || fail "$(basename "$1") prints something else"
+}
 python3 "$source/tools/docs/snippets.py" "$work/snippets"
 for file in "$work"/snippets/*.cc; do
   g++ -std=c++20 -Wall -Wextra -Werror "$file" $(pkg-config --cflags --libs turnout) -o "${file%.cc}"
-  run "${file%.cc}"
+  run_snippet "${file%.cc}"
 done
 for file in "$work"/snippets/*.c; do
   gcc -std=c99 -pedantic-errors -Wall -Wextra -Werror "$file" $(pkg-config --cflags --libs turnout-mluop) -o "${file%.c}"
-  run "${file%.c}"
+  run_snippet "${file%.c}"
 done
 
 # The symbols that a file defines and exports.

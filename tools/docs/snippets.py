@@ -1,9 +1,11 @@
 """The code of the Markdown pages, as programs: for python/tests/test_snippets.py and tests/installed/run.sh.
 
-python tools/docs/snippets.py FOLDER writes the C and C++ programs of all pages there.
+python tools/docs/snippets.py FOLDER writes the C and C++ programs of all pages there. If a page shows what a
+program prints, that is written beside it, to a file .expected.
 
 A block of Python that imports nothing continues the block before it. Blocks of C and C++ are complete
-programs. A block after the comment <!-- not run: REASON --> is left out.
+programs. A block of text right after a program is what the program prints. A block after the comment
+<!-- not run: REASON --> is left out.
 """
 
 from __future__ import annotations
@@ -15,7 +17,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 _FENCE = re.compile(
-    r"^(?:<!-- not run: (?P<reason>.+?) -->\n+)?```(?P<language>\w+)\n(?P<code>.*?)^```$",
+    r"^(?:<!-- not run: (?P<reason>.+?) -->\n+)?```(?P<language>\w+)\n(?P<code>.*?)^```$"
+    r"(?:\n+```text\n(?P<output>.*?)^```$)?",
     re.DOTALL | re.MULTILINE,
 )
 
@@ -26,6 +29,7 @@ class Snippet:
     line: int
     language: str
     code: str
+    output: str | None = None  # what the page says that the program prints
 
     @property
     def name(self) -> str:
@@ -55,8 +59,10 @@ def snippets(page: Path, language: str) -> list[Snippet]:
             if not found:
                 raise ValueError(f"{page}:{line}: this block imports nothing and continues no other block")
             found[-1].code += "\n" + code
+            if match["output"]:
+                found[-1].output = (found[-1].output or "") + match["output"]
         else:
-            found.append(Snippet(str(page), line, language, code))
+            found.append(Snippet(str(page), line, language, code, match["output"]))
     return found
 
 
@@ -73,6 +79,8 @@ def main(folder: Path) -> None:
         for snippet in found:
             stem = re.sub(r"\W+", "_", snippet.name)
             (folder / f"{stem}{suffix}").write_text(snippet.code)
+            if snippet.output is not None:
+                (folder / f"{stem}.expected").write_text(snippet.output)
 
 
 if __name__ == "__main__":
