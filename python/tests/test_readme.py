@@ -4,6 +4,7 @@ tests/installed/run.sh compiles and runs the C and C++ programs of the same page
 """
 
 import contextlib
+import importlib.metadata
 import importlib.util
 import multiprocessing
 import os
@@ -101,6 +102,12 @@ def test_readme_examples_end_with_what_they_print():
         found = snippets.snippets(Path("README.md"), language)
         assert found
         assert all(snippet.output for snippet in found)
+
+
+def test_description_of_the_package_needs_no_file_of_the_repository():
+    text = importlib.metadata.metadata("turnout")["Description"]
+    assert "index-driven" in text
+    assert re.findall(r"\]\((?!https?:)", text) == []
 
 
 def without_code(page):
