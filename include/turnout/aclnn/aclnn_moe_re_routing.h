@@ -11,13 +11,15 @@ extern "C" {
 
 /* Phase 1: checks the arguments, and gives the size of the workspace and an executor for phase 2.
  *
- *   tokens, permuteTokens                           [A, H] float16, bfloat16, int8, float8_e4m3fn,
- * float8_e5m2, hifloat8, float4_e2m1 or float4_e1m2; H > 0 expertTokenNumPerRank [N, E] int32 or int64; N, E
- * > 0 perTokenScalesOptional, permutePerTokenScales   [A], [A, S] or [A, K, 2], float32 or float8_e8m0.
- * Without scales (NULL) permutePerTokenScales is ignored permuteTokenIdx                                 [A]
- * int32 expertTokenNum                                  [E], of the type of expertTokenNumPerRank
- *   expertTokenNumType                              1 (count)
- *   idxType                                         0 (gather) or 1 (scatter)
+ *   tokens, permuteTokens                          [A, H] float16, bfloat16, int8, float8_e4m3fn,
+ *                                                  float8_e5m2, hifloat8, float4_e2m1 or float4_e1m2; H > 0
+ *   expertTokenNumPerRank                          [N, E] int32 or int64; N, E > 0
+ *   perTokenScalesOptional, permutePerTokenScales  [A], [A, S] or [A, K, 2], float32 or float8_e8m0. Without
+ *                                                  scales (NULL) permutePerTokenScales is ignored
+ *   permuteTokenIdx                                [A] int32
+ *   expertTokenNum                                 [E], of the type of expertTokenNumPerRank
+ *   expertTokenNumType                             1 (count)
+ *   idxType                                        0 (gather) or 1 (scatter)
  *
  * CANN's devices accept parts of this; the type of scales does not depend on the type of tokens here. Inputs
  * may be strided: the workspace then has room for contiguous copies of them. A [A, K, 2] view must be
