@@ -60,6 +60,22 @@ def test_signatures(module, functions):
     assert set(functions) <= set(module.__all__)
 
 
+@pytest.mark.parametrize("module", [k2, fast_rnnt])
+def test_a_constrained_lattice_of_one_position_per_frame_has_no_path(module):
+    lm, am, text, boundary = batch(1)
+    logits = sums(lm, am)[:, :, :1].clone().requires_grad_()
+    ranges = torch.arange(5).clamp(max=3).repeat(2, 1)[..., None]
+    arguments = logits, text, ranges, 0, boundary, "constrained"
+    loss, grads = module.rnnt_loss_pruned(*arguments, reduction="none", return_grad=True)
+    assert loss.isposinf().all() and not any(grad.isnan().any() for grad in grads)
+    loss.sum().backward()
+    assert not logits.grad.any()
+    with pytest.raises(ValueError, match=r"rnnt_loss_pruned: ranges.shape\[2\] is 1, expected 2 or more"):
+        own.rnnt_loss_pruned(*arguments)
+    with pytest.raises(ValueError, match="rnnt_loss_pruned: rnnt_type is 'other'"):
+        module.rnnt_loss_pruned(*arguments[:-1], "other")
+
+
 @pytest.mark.parametrize("rnnt_type", TYPES)
 def test_fast_rnnt(rnnt_type):
     lm, am, text, boundary = batch(1)

@@ -28,7 +28,7 @@ from turnout.torch import (
     rnnt_loss_simple,
     rnnt_loss_smoothed,
 )
-from turnout.torch.rnnt_loss import Grads
+from turnout.torch.rnnt_loss import Grads, pruned_loss
 from turnout.torch.sentences import own_sentences
 
 __all__ = [
@@ -85,8 +85,11 @@ def rnnt_loss_pruned(
     reduction: str = "mean",
     return_grad: bool = False,
 ) -> torch.Tensor | tuple[torch.Tensor, Grads]:
-    """:func:`turnout.torch.rnnt_loss_pruned` with the arguments of fast_rnnt."""
-    return own.rnnt_loss_pruned(
+    """:func:`turnout.torch.rnnt_loss_pruned` with the arguments of fast_rnnt.
+
+    With one position per frame, the constrained type has no path: the loss is infinite, not an error.
+    """
+    return pruned_loss(
         *(logits, symbols, ranges, termination_symbol, boundary, rnnt_type, delay_penalty, reduction),
         return_grad=return_grad,
     )

@@ -10,6 +10,8 @@ Example:
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from turnout import torch as own
@@ -25,11 +27,11 @@ from turnout.torch import (
     joint_mutual_information_recursion,
     mutual_information_recursion,
     rnnt_loss,
-    rnnt_loss_pruned,
     rnnt_loss_simple,
     rnnt_loss_smoothed,
 )
 from turnout.torch.rnnt_logprobs import pruned_steps
+from turnout.torch.rnnt_loss import pruned_loss
 from turnout.torch.sentences import own_sentences
 
 __all__ = [
@@ -53,6 +55,37 @@ __all__ = [
 ]
 
 with_cuda = False
+
+
+@own_sentences()
+def rnnt_loss_pruned(
+    logits: torch.Tensor,
+    symbols: torch.Tensor,
+    ranges: torch.Tensor,
+    termination_symbol: int,
+    boundary: torch.Tensor | None = None,
+    rnnt_type: str = "regular",
+    delay_penalty: float = 0.0,
+    reduction: str = "mean",
+    use_hat_loss: bool = False,
+    *,
+    return_grad: bool = False,
+    zero_infinity: bool = False,
+    overwrite_logits: bool = False,
+    fastemit_lambda: float = 0.0,
+) -> Any:
+    """:func:`turnout.torch.rnnt_loss_pruned`, with its keywords.
+
+    With one position per frame, the constrained type has no path: the loss is infinite, not an error.
+    """
+    return pruned_loss(
+        *(logits, symbols, ranges, termination_symbol, boundary, rnnt_type, delay_penalty, reduction),
+        use_hat_loss,
+        return_grad=return_grad,
+        zero_infinity=zero_infinity,
+        overwrite_logits=overwrite_logits,
+        fastemit_lambda=fastemit_lambda,
+    )
 
 
 @own_sentences()
@@ -92,12 +125,15 @@ _recursions = {
     "mutual_information_recursion": mutual_information_recursion,
 }
 _losses = {
-    name: getattr(own, name)
-    for name in (
-        *("do_rnnt_pruning", "get_rnnt_logprobs", "get_rnnt_logprobs_joint", "get_rnnt_logprobs_pruned"),
-        *("get_rnnt_logprobs_smoothed", "get_rnnt_prune_ranges", "get_rnnt_prune_ranges_deprecated"),
-        *("rnnt_loss", "rnnt_loss_pruned", "rnnt_loss_simple", "rnnt_loss_smoothed"),
-    )
+    "rnnt_loss_pruned": rnnt_loss_pruned,
+    **{
+        name: getattr(own, name)
+        for name in (
+            *("do_rnnt_pruning", "get_rnnt_logprobs", "get_rnnt_logprobs_joint", "get_rnnt_logprobs_pruned"),
+            *("get_rnnt_logprobs_smoothed", "get_rnnt_prune_ranges", "get_rnnt_prune_ranges_deprecated"),
+            *("rnnt_loss", "rnnt_loss_simple", "rnnt_loss_smoothed"),
+        )
+    },
 }
 _installation = Installation(
     "k2",

@@ -404,7 +404,38 @@ def rnnt_loss_pruned(
         0.03125
     """
     _check_options("rnnt_loss_pruned", rnnt_type, reduction)
-    refuse_single_rows("rnnt_loss_pruned", ranges, symbols, rnnt_type)
+    _refuse_single_rows("rnnt_loss_pruned", ranges, symbols, rnnt_type)
+    return pruned_loss(
+        *(logits, symbols, ranges, termination_symbol, boundary, rnnt_type, delay_penalty, reduction),
+        use_hat_loss,
+        return_grad=return_grad,
+        zero_infinity=zero_infinity,
+        overwrite_logits=overwrite_logits,
+        fastemit_lambda=fastemit_lambda,
+    )
+
+
+def pruned_loss(
+    logits: torch.Tensor,
+    symbols: torch.Tensor,
+    ranges: torch.Tensor,
+    termination_symbol: int,
+    boundary: torch.Tensor | None,
+    rnnt_type: str,
+    delay_penalty: float,
+    reduction: str,
+    use_hat_loss: bool = False,
+    *,
+    return_grad: bool = False,
+    zero_infinity: bool = False,
+    overwrite_logits: bool = False,
+    fastemit_lambda: float = 0.0,
+) -> torch.Tensor | tuple[torch.Tensor, Grads]:
+    """:func:`rnnt_loss_pruned` that also accepts the constrained type with one position per frame.
+
+    Such a lattice has no path, so its loss is infinite. k2 and fast_rnnt return that instead of an error.
+    """
+    _check_options("rnnt_loss_pruned", rnnt_type, reduction)
     steps = pruned_steps(
         *("rnnt_loss_pruned", logits, symbols, ranges, termination_symbol, boundary, rnnt_type),
         *(use_hat_loss, overwrite_logits),
@@ -500,7 +531,7 @@ def rnnt_loss_pruned_fused(
         0.03125
     """
     _check_options("rnnt_loss_pruned_fused", rnnt_type, reduction)
-    refuse_single_rows("rnnt_loss_pruned_fused", ranges, symbols, rnnt_type)
+    _refuse_single_rows("rnnt_loss_pruned_fused", ranges, symbols, rnnt_type)
     steps = fused_steps(
         *("rnnt_loss_pruned_fused", am, lm, weight, bias, activation, symbols, ranges),
         *(termination_symbol, boundary, rnnt_type, use_hat_loss),
@@ -508,7 +539,7 @@ def rnnt_loss_pruned_fused(
     return _loss(steps, boundary, delay_penalty, reduction, return_grad, zero_infinity, fastemit_lambda)
 
 
-def refuse_single_rows(op: str, ranges: torch.Tensor, symbols: torch.Tensor, rnnt_type: str) -> None:
+def _refuse_single_rows(op: str, ranges: torch.Tensor, symbols: torch.Tensor, rnnt_type: str) -> None:
     if rnnt_type == "constrained" and ranges.shape[-1] == 1 and symbols.shape[-1] > 0:
         raise ValueError(
             f"{op}: ranges.shape[2] is 1, expected 2 or more with rnnt_type 'constrained', whose symbols "
