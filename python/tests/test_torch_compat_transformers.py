@@ -267,6 +267,26 @@ def test_quantize(name, bits):
     assert "gate_up_proj_scale" in " ".join(model.state_dict())
 
 
+def test_a_quantized_model_is_saved_as_a_state_dict_only(tmp_path):
+    """from_pretrained() would ignore the scales and return a model with other logits."""
+    config = copy.deepcopy(CONFIGS["qwen3_moe"])
+    config.moe_intermediate_size = 32
+    model = AutoModelForCausalLM.from_config(config).eval()
+    model.save_pretrained(tmp_path / "before")
+    turnout.compat.transformers.quantize(model)
+    for part in (model, model.model, copy.deepcopy(model)):
+        with pytest.raises(
+            NotImplementedError, match=r"save_pretrained: .* torch.save\(model.state_dict\(\)"
+        ):
+            part.save_pretrained(tmp_path / "after")
+    assert not (tmp_path / "after").exists()
+    torch.save(model.state_dict(), tmp_path / "state")
+    other = AutoModelForCausalLM.from_config(config).eval()
+    turnout.compat.transformers.quantize(other)
+    other.load_state_dict(torch.load(tmp_path / "state"))
+    assert torch.equal(other(IDS).logits, model(IDS).logits)
+
+
 def test_quantize_refuses_and_changes_nothing():
     config = copy.deepcopy(CONFIGS["qwen3_moe"])
     config.hidden_size, config.moe_intermediate_size = 32, 48  # gate_up_proj could be rounded, down_proj not

@@ -176,7 +176,8 @@ def quantize(model: torch.nn.Module, *, bits: Literal[8, 4] = 8, name: str = "tu
     The experts take a half or a quarter of the memory of 16 bits, and decoding reads as much less; see
     :func:`turnout.torch.quantize_experts`. All other weights stay as they are. Blocks that are not fused are
     left alone, and the log says which. The model can be used and saved by ``torch.save(model.state_dict())``,
-    but not be trained in these weights. A model that is rounded already, or has a size that cannot be, is
+    but not be trained in these weights. ``save_pretrained()`` raises an error, because ``from_pretrained()``
+    cannot read quantized experts. A model that is rounded already, or has a size that cannot be, is
     refused and stays as it is.
 
     Returns:
@@ -208,9 +209,22 @@ def quantize(model: torch.nn.Module, *, bits: Literal[8, 4] = 8, name: str = "tu
         delattr(module, weight)
         module.register_buffer(weight, values)
         module.register_buffer(f"{weight}_scale", scale)
+    if blocks:
+        part: Any
+        for part in model.modules():
+            if hasattr(part, "save_pretrained"):
+                part.save_pretrained = _refuse_to_save
     install(name)
     model.set_experts_implementation(name)
     return len(blocks)
+
+
+def _refuse_to_save(*arguments: Any, **options: Any) -> None:
+    """Replaces ``save_pretrained()``: its checkpoint would load without an error and without the scales."""
+    raise NotImplementedError(
+        "save_pretrained: the experts of this model are quantized by turnout.compat.transformers.quantize, "
+        "which from_pretrained cannot read; use torch.save(model.state_dict(), path)"
+    )
 
 
 def _rows_by_depth(module: Any, weight: str) -> torch.Tensor:
