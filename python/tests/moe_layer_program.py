@@ -1,5 +1,6 @@
 """What each process of the tests of moe_layer runs: a layer on all processes against one on this alone."""
 
+import copy
 import os
 
 import pytest
@@ -88,6 +89,110 @@ def same_as_alone(rank, world):
     shared, _ = models(rank, world)  # Tutel's own loss is that of each process
     shared(tokens[mine])
     assert (net.simple_all_reduce(shared.layer.l_aux.detach()) / world - mean).abs() > 1e-3
+
+
+def shards_of(whole, count, expert, place):
+    """The parameters of process ``place`` of the ``count`` that share an expert, from those of whole ones."""
+    for name, parameter in whole.named_parameters():
+        values = parameter.detach()
+        if name.startswith("W_fc"):
+            flat = values.view(whole.local_experts, -1)[expert]
+        elif name == "batched_fc2_bias":
+            flat = values[expert]
+        else:
+            yield name, values.chunk(count, dim=1)[place][expert : expert + 1].clone()
+            continue
+        flat = torch.nn.functional.pad(flat, (0, -len(flat) % count)).chunk(count)[place].clone()
+        yield name, flat if name.startswith("W_fc") else flat.unsqueeze(0)
+
+
+def gradients_of(experts):
+    """A copy of the experts whose parameters are their gradients."""
+    made = copy.deepcopy(experts)
+    for parameter, source in zip(made.parameters(), experts.parameters(), strict=True):
+        parameter.data = source.grad
+    return made
+
+
+def sharded(rank, world):
+    """Experts that several processes share give what whole ones give on one process, whatever moves."""
+    torch.manual_seed(3)
+    own = dist.new_group([rank], use_local_synchronization=True)
+    tokens, mine = samples_of("no tokens", rank, world)
+    for kind in ("ffn", "llama_ffn"):
+        for count in {2, world}:
+            options = {"gate_type": {"type": "top", "k": 2, "capacity_factor": 0.0}, "model_dim": HIDDEN}
+            experts = {"type": kind, "hidden_size_per_expert": 4 if kind == "ffn" else 5}
+            more = {"output_dim": 5} if kind == "ffn" else {}  # the bias has no equal parts
+            total = world // count
+            whole = moe.moe_layer(
+                **options, group=own, experts={**experts, **more, "num_experts_per_device": total}
+            ).double()
+            torch.nn.init.normal_(whole.gates[0].wg.weight)
+            for parameter in whole.parameters():
+                parameter.data = net.simple_broadcast(torch.randn_like(parameter), 0)
+            wanted = whole(tokens)
+            wanted.sin().sum().backward()
+            for parallel_type in ("data", "model", "auto", "adaptive:0", "adaptive:1", "adaptive:99"):
+                layer = moe.moe_layer(
+                    **options,
+                    experts={**experts, **more, "num_experts_per_device": -count},
+                    parallel_type=parallel_type,
+                ).double()
+                assert (layer.num_global_experts, layer.num_local_experts) == (total, 1)
+                assert layer.sharded_count == count and layer.valid_rs[-1] == count
+                place = rank // count, rank % count
+                layer.load_state_dict(
+                    {
+                        **{
+                            name: value
+                            for name, value in whole.state_dict().items()
+                            if "experts." not in name
+                        },
+                        "_num_global_experts": torch.tensor(total),
+                        **{f"experts.{name}": v for name, v in shards_of(whole.experts, count, *place)},
+                    }
+                )
+                y = layer(tokens[mine])
+                torch.testing.assert_close(y, wanted[mine])
+                y.sin().sum().backward()
+                for name, gradient in shards_of(gradients_of(whole.experts), count, *place):
+                    torch.testing.assert_close(
+                        {name: layer.experts.get_parameter(name).grad}, {name: gradient}
+                    )
+                gate = net.simple_all_reduce(layer.gates[0].wg.weight.grad)
+                torch.testing.assert_close(gate, whole.gates[0].wg.weight.grad)
+                for degree in layer.valid_rs:
+                    torch.testing.assert_close(layer(tokens[mine], adaptive_r=degree), wanted[mine])
+                    assert layer.adaptive_degree == degree
+    with pytest.raises(
+        ValueError, match="moe_layer: hidden_size_per_expert is 5, expected a multiple of the 2"
+    ):
+        experts = {"type": "ffn", "hidden_size_per_expert": 5, "num_experts_per_device": -2}
+        moe.moe_layer(**options, experts=experts)
+    with pytest.raises(ValueError, match=r"num_experts_per_device is -3, expected .* divides their number"):
+        moe.moe_layer.global_expert_count(-3)
+    with pytest.raises(ValueError, match=r"moe_layer: adaptive_r is 3, expected one of \[0, 1, 2"):
+        layer(tokens[mine], adaptive_r=3)
+    if world == 4:
+        with pytest.raises(
+            ValueError, match=r"parallel_type is 'adaptive:3', expected .* one of \[0, 1, 2, 4\]"
+        ):
+            experts = {"type": "ffn", "hidden_size_per_expert": 4, "num_experts_per_device": -4}
+            moe.moe_layer(**options, experts=experts, parallel_type="adaptive:3")
+
+
+def sharded_in_16_bits(rank, world):
+    """Without a gradient, 16-bit experts are one call; their shards too."""
+    experts = {"type": "ffn", "hidden_size_per_expert": 4 * world, "num_experts_per_device": -world}
+    gate = {"type": "top", "k": 1, "capacity_factor": 0.0}
+    layer = moe.moe_layer(gate, HIDDEN, experts, seeds=(1, rank, 1)).bfloat16()
+    tokens = torch.randn(5, HIDDEN, generator=torch.Generator().manual_seed(rank))
+    with torch.no_grad():
+        for degree in layer.valid_rs:
+            y = layer(tokens, adaptive_r=degree)
+            wanted = copy.deepcopy(layer).float()(tokens)
+            torch.testing.assert_close(y, wanted, rtol=0.03, atol=0.03)
 
 
 def data_parallel(rank, world):
@@ -220,6 +325,8 @@ def a_rank_dies(rank, world):
 
 def everything(rank, world):
     same_as_alone(rank, world)
+    sharded(rank, world)
+    sharded_in_16_bits(rank, world)
     data_parallel(rank, world)
     fully_sharded(rank, world)
     zero(rank, world)

@@ -57,20 +57,21 @@ def by_hand(layer, x, critical):
 @pytest.mark.parametrize("biases", [True, False])
 def test_experts_in_one_call(activation, biases, monkeypatch):
     """Without a gradient to record, 16-bit experts are one operator; its values between are float32."""
-    experts = moe.moe_layer(
+    mixture = moe.moe_layer(
         gate_type={"type": "top"},
         experts={**EXPERTS, "activation_fn": activation, "has_fc1_bias": biases, "has_fc2_bias": biases},
         model_dim=8,
-    ).experts
+    )
+    experts = mixture.experts
     for parameter in experts.parameters():
         torch.nn.init.normal_(parameter)
     experts, x = experts.bfloat16(), torch.randn(4, 5, 8).bfloat16()
-    plain = experts(x, None)
+    plain = experts(x, mixture)
     calls, real = [], parts.grouped_experts
     monkeypatch.setattr(parts, "grouped_experts", lambda *a, **k: calls.append(1) or real(*a, **k))
     with torch.no_grad():
-        fused = experts(x, None)
-        exact = experts.double()(x.double(), None)
+        fused = experts(x, mixture)
+        exact = experts.double()(x.double(), mixture)
     assert len(calls) == (activation is not functional.elu)
     errors = [((y.double() - exact).norm() / exact.norm()).item() for y in (plain, fused)]
     assert errors[1] <= max(errors[0], 4e-3)
@@ -216,7 +217,10 @@ def test_custom_gate_and_experts():
         ),
         ({"gate_type": {"type": "top", "n": 1}}, "gate_type has the key 'n'"),
         ({"gate_type": "Top"}, "gate_type is 'Top', expected a dictionary or 'Top<k>Gate'"),
-        ({"experts": {**EXPERTS, "num_experts_per_device": -2}}, "num_experts_per_device is -2, expected 1"),
+        (
+            {"experts": {**EXPERTS, "num_experts_per_device": -2}},
+            "num_experts_per_device is -2, expected 1 or more",
+        ),
         ({"parallel_type": "some"}, "parallel_type is 'some'"),
         ({"speed": 1}, "speed is no argument of it"),
         ({"global_aux": True, "is_gshard_loss": False}, "global_aux is True beside is_gshard_loss=False"),

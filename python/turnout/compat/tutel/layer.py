@@ -31,7 +31,6 @@ from turnout.torch.exchange import in_graph
 
 _GATES = {"top": TopGate, "cosine_top": CosineTopGate}
 _EXPERTS = {"ffn": FfnExperts, "llama_ffn": LlamaFfnExperts}
-_PARALLEL_TYPES = ("auto", "data", "model")
 
 
 def _module_of(kind: str, options: dict[str, Any], known: dict[str, type]) -> Callable:
@@ -53,7 +52,13 @@ class moe_layer(torch.nn.Module):  # noqa: N801 -- Tutel's name
 
     The processes of ``group``, or all of them, share the experts: each has ``num_experts_per_device``. What
     only a GPU can use (``use_2dh``, ``a2a_ffn_overlap_degree``, ``megablocks_size``) changes nothing but the
-    capacity, which is a multiple of the overlap degree. Experts that several processes share are refused.
+    capacity, which is a multiple of the overlap degree.
+
+    With ``num_experts_per_device=-n`` each expert is sharded over n neighbouring processes, which have a part
+    of its hidden units each. ``parallel_type='adaptive:r'``, or ``adaptive_r`` of a call, decides what moves;
+    results are the same. 1 ('data', 'auto'): the n processes gather the weights and divide the tokens among
+    them. n ('model'): weights stay, each of the n processes gets all tokens, and the results are added. A
+    divisor r between: the expert is computed in r parts. 0: no token moves, each process gathers all experts.
 
     Outputs and gradients are the same on any number of processes if no token is dropped (a capacity factor
     of 0). Gradients of experts are those of the sum of the losses of all processes. To train with the mean,
@@ -94,10 +99,6 @@ class moe_layer(torch.nn.Module):  # noqa: N801 -- Tutel's name
             raise TypeError(f"moe_layer: {name} is no argument of it")
         if model_dim % 2 != 0:
             raise ValueError(f"moe_layer: model_dim is {model_dim}, expected an even number")
-        if parallel_type not in _PARALLEL_TYPES and not re.match(r"^adaptive:[0-9]+$", parallel_type):
-            raise ValueError(
-                f"moe_layer: parallel_type is {parallel_type!r}, expected auto, data, model or adaptive:<n>"
-            )
         if global_aux and not is_gshard_loss:
             raise ValueError(
                 "moe_layer: global_aux is True beside is_gshard_loss=False, expected one of them: only the "
@@ -108,27 +109,41 @@ class moe_layer(torch.nn.Module):  # noqa: N801 -- Tutel's name
         self.a2a_ffn_overlap_degree, self.use_2dh = a2a_ffn_overlap_degree, use_2dh
         self.is_postscore, self.normalize_gate = is_postscore, normalize_gate
         self.batch_prioritized_routing, self.is_gshard_loss = batch_prioritized_routing, is_gshard_loss
-        self.adaptive_degree, self.sharded_count, self.megablocks_size = 1, 1, 0
-        self.valid_rs = [0, 1]
+        self.megablocks_size = 0
         self.l_aux: torch.Tensor | None = None
         self.dispatch_count: torch.Tensor | None = None
-        self.protected_shape: torch.Size | None = None
+        self.protected_shape: Any = None  # a shape, after a call
 
         options = dict(experts or {})
         local = options.pop("num_experts_per_device", options.pop("count_per_node", 1))
-        local = 1 if local == -1 else local
-        if not isinstance(local, int) or local < 1:
-            raise ValueError(
-                f"moe_layer: num_experts_per_device is {local}, expected 1 or more: experts that several "
-                "processes share are not supported here"
-            )
-        self.num_local_experts = local
         total = self.global_expert_count(local, group)
+        self.num_local_experts = max(local, 1)
         self.register_buffer("_num_global_experts", torch.tensor(total))
+        self.sharded_count = max(get_world_size(group) // total, 1)
+        self.valid_rs = [0, *(r for r in range(1, self.sharded_count + 1) if self.sharded_count % r == 0)]
+        self.adaptive_degree = self._degree_of(parallel_type)
         self._make_experts(options, seeds, scan_expert_func)
         self._make_gates(gate_type, seeds)
         if seeds is not None and len(seeds) > 2 and seeds[2] is not None:
             torch.manual_seed(seeds[2])
+
+    def _degree_of(self, parallel_type: str) -> int:
+        if parallel_type in ("auto", "data"):
+            return 1
+        if parallel_type == "model":
+            return self.sharded_count
+        adaptive = re.match(r"^adaptive:([0-9]+)$", parallel_type)
+        if adaptive is None:
+            raise ValueError(
+                f"moe_layer: parallel_type is {parallel_type!r}, expected auto, data, model or adaptive:<n>"
+            )
+        degree = min(int(adaptive[1]), self.sharded_count)
+        if degree not in self.valid_rs:
+            raise ValueError(
+                f"moe_layer: parallel_type is {parallel_type!r}, expected adaptive:<n> with n one of "
+                f"{self.valid_rs}"
+            )
+        return degree
 
     def _make_experts(self, options: dict, seeds: Any, scan: Callable | None) -> None:
         if seeds is not None and seeds[1] is not None:
@@ -171,8 +186,17 @@ class moe_layer(torch.nn.Module):  # noqa: N801 -- Tutel's name
 
     @staticmethod
     def global_expert_count(num_local_experts: int, group: Any = None) -> int:
-        """Experts of all processes together."""
-        return num_local_experts * get_world_size(group)
+        """Experts of all processes together; ``-n`` local experts are one that n processes share."""
+        world = get_world_size(group)
+        if isinstance(num_local_experts, int):
+            if num_local_experts > 0:
+                return num_local_experts * world
+            if num_local_experts < 0 and world % num_local_experts == 0:
+                return world // -num_local_experts
+        raise ValueError(
+            f"moe_layer: num_experts_per_device is {num_local_experts}, expected 1 or more, or -n for an "
+            f"expert that n processes share, where n divides their number, {world}"
+        )
 
     @property
     def num_global_experts(self) -> int:
@@ -230,7 +254,8 @@ class moe_layer(torch.nn.Module):  # noqa: N801 -- Tutel's name
         step = max(self.megablocks_size, 1)
         alignment = (self.sharded_count * self.a2a_ffn_overlap_degree + step - 1) // step * step
         if alignment > 256:
-            alignment = (alignment + 127) // 128 * 128
+            step = math.lcm(128, self.sharded_count)  # the slots of an expert are divided among its processes
+            alignment = (alignment + step - 1) // step * step
         critical, l_aux = extract_critical(
             functional.softmax(noisy, dim=1),
             top_k=gate.top_k if top_k is None else top_k,
@@ -253,6 +278,23 @@ class moe_layer(torch.nn.Module):  # noqa: N801 -- Tutel's name
                     "different numbers of tokens need inequivalent_tokens=True or a capacity factor of 0"
                 )
 
+    def _experts_of(self, y: torch.Tensor, kept: list[int]) -> torch.Tensor:
+        """What the experts of this process make of ``[experts, slots, hidden]``."""
+        y = self.experts(y.reshape(y.shape[0], y.shape[1], *kept), self)
+        self.protected_shape = y.shape
+        return y.flatten(2)
+
+    def _exchanged(self, y: torch.Tensor, kept: list[int], world: int) -> torch.Tensor:
+        """The same for all experts, to whose processes the slots travel and from there back."""
+        if self.sharded_count > 1:
+            # A copy of an expert's slots for each of its parts. The processes of a part divide the copy.
+            y = y.repeat(1, self.adaptive_degree, 1).reshape(world, -1, y.shape[2])
+        y = all_to_all(y, 1, 0, group=self.group)
+        y = all_to_all(self._experts_of(y, kept), 0, 1, group=self.group)
+        if self.sharded_count > 1:
+            y = y.reshape(self.num_global_experts, self.adaptive_degree, -1, y.shape[2]).sum(1)
+        return y
+
     def forward(
         self,
         input: torch.Tensor,
@@ -271,7 +313,11 @@ class moe_layer(torch.nn.Module):  # noqa: N801 -- Tutel's name
             raise ValueError(f"moe_layer: adaptive_r is {adaptive_r}, expected one of {self.valid_rs}")
         if a2a_ffn_overlap_degree is not None:
             self.a2a_ffn_overlap_degree = a2a_ffn_overlap_degree
-        self.megablocks_size = megablocks_size
+        if adaptive_r is not None:
+            self.adaptive_degree = adaptive_r
+        world = get_world_size(self.group)
+        use_blocks = self.num_local_experts > 1 and world == 1 and not torch.is_grad_enabled()
+        self.megablocks_size = megablocks_size if use_blocks else 0
         kept = list(input.shape[-reserve_dims:])
         x = input.reshape(-1, math.prod(kept))
         for parameter in self.experts.parameters():
@@ -282,13 +328,10 @@ class moe_layer(torch.nn.Module):  # noqa: N801 -- Tutel's name
         )
         self.dispatch_count = critical[-1]
         y = fast_encode(x.to(dtype).contiguous(), critical, self.is_postscore).to(x.dtype)
-        if get_world_size(self.group) > 1:
+        if world > 1:
             self._check_capacity(critical[4])
             y = in_graph(y)
-        y = all_to_all(y, 1, 0, group=self.group)
-        y = self.experts(y.reshape(y.shape[0], y.shape[1], *kept), self)
-        self.protected_shape = y.shape
-        y = all_to_all(y.flatten(2), 0, 1, group=self.group)
+        y = self._experts_of(y, kept) if self.adaptive_degree == 0 else self._exchanged(y, kept, world)
         y = fast_decode(y.to(dtype).contiguous(), critical, self.is_postscore)
         y = y.reshape(*input.shape[:-reserve_dims], *self.protected_shape[2:]).to(input.dtype)
         self.l_aux = y.l_aux = l_aux

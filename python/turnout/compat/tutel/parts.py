@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch.nn import functional
 
+from turnout.compat.tutel.collectives import get_world_size, zero_gather
+from turnout.compat.tutel.groups import create_groups_from_world
 from turnout.torch import grouped_experts
 
 # What every gate may be given; the layer reads them.
@@ -79,12 +81,20 @@ def _uniform(shape: tuple[int, int], fan: int) -> torch.Tensor:
     return torch.rand(shape, dtype=torch.float32) * (2 * limit) - limit
 
 
+def _neighbours(ctx: Any, count: int) -> Any:
+    """The group of this process among ``count`` neighbours."""
+    return create_groups_from_world(-count, parent_group=ctx.group).model_group
+
+
 # Activations of turnout.torch.moe_experts.
 _FUSED = {functional.relu: "relu", torch.relu: "relu", functional.silu: "silu", functional.gelu: "gelu"}
 
 
 class FfnExperts(torch.nn.Module):
-    """Two linear maps for each expert, with an activation between them."""
+    """Two linear maps for each expert, with an activation between them.
+
+    Of a sharded expert, each process has ``hidden_size`` of the hidden units and a part of the second bias.
+    """
 
     def __init__(
         self,
@@ -99,8 +109,13 @@ class FfnExperts(torch.nn.Module):
         has_fc2_bias: bool = True,
     ) -> None:
         super().__init__()
-        del sharded_count
-        self.model_dim, self.hidden_size = model_dim, hidden_size_per_expert
+        if hidden_size_per_expert % sharded_count != 0:
+            raise ValueError(
+                f"moe_layer: hidden_size_per_expert is {hidden_size_per_expert}, expected a multiple of the "
+                f"{sharded_count} processes that share an expert"
+            )
+        hidden = hidden_size_per_expert // sharded_count
+        self.model_dim, self.hidden_size = model_dim, hidden
         self.local_experts, self.output_dim = num_experts_per_device, output_dim or model_dim
         if activation_fn_with_self is not None:
             if activation_fn is not None:
@@ -110,7 +125,7 @@ class FfnExperts(torch.nn.Module):
             self.activation_fn = lambda x: activation_fn_with_self(x, self)
         else:
             self.activation_fn = activation_fn or functional.relu
-        experts, hidden = num_experts_per_device, hidden_size_per_expert
+        experts = num_experts_per_device
         self.batched_fc1_w = torch.nn.Parameter(torch.empty(experts, hidden, model_dim))
         self.batched_fc2_w = torch.nn.Parameter(torch.empty(experts, hidden, self.output_dim))
         self.register_parameter("batched_fc1_bias", None)
@@ -118,7 +133,9 @@ class FfnExperts(torch.nn.Module):
         if has_fc1_bias:
             self.batched_fc1_bias = torch.nn.Parameter(torch.zeros(experts, hidden))
         if has_fc2_bias:
-            self.batched_fc2_bias = torch.nn.Parameter(torch.zeros(experts, self.output_dim))
+            self.batched_fc2_bias = torch.nn.Parameter(
+                torch.zeros(experts, math.ceil(self.output_dim / sharded_count))
+            )
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -136,7 +153,31 @@ class FfnExperts(torch.nn.Module):
             f"local_experts={self.local_experts}"
         )
 
-    def _fused(self, x: torch.Tensor) -> torch.Tensor | None:
+    def _gathered(self, ctx: Any) -> list[torch.Tensor | None]:
+        """Weights and biases, first those of fc1: what this process multiplies by and adds.
+
+        Gathered from the processes that share them, unless there are none.
+        """
+        names = ("batched_fc1_w", "batched_fc1_bias", "batched_fc2_w", "batched_fc2_bias")
+        own = [getattr(self, name) for name in names]
+        if ctx.adaptive_degree == 0:
+            groups, count = [ctx.group] * 4, ctx.num_global_experts
+        elif ctx.sharded_count > 1:
+            # Each of the adaptive_degree parts of an expert has its share of the hidden units.
+            whole = _neighbours(ctx, ctx.sharded_count)
+            part = _neighbours(ctx, ctx.sharded_count // ctx.adaptive_degree)
+            groups, count = [part, part, part, whole], 1
+        else:
+            return own
+        fc1, bias1, fc2, bias2 = (
+            None if p is None else zero_gather(p, group=group).reshape(count, -1, *p.shape[2:])
+            for p, group in zip(own, groups, strict=True)
+        )
+        if bias2 is not None:
+            bias2 = bias2[:, : self.output_dim] / max(ctx.adaptive_degree, 1)  # the parts are added
+        return [fc1, bias1, fc2, bias2]
+
+    def _fused(self, x: torch.Tensor, weights: list[torch.Tensor | None]) -> torch.Tensor | None:
         """All experts in one call, which keeps the values between in float32.
 
         None where it does not apply: with a gradient to record, where plain products keep the values between
@@ -147,35 +188,39 @@ class FfnExperts(torch.nn.Module):
             return None
         if x.dtype not in (torch.bfloat16, torch.float16) or x.dtype != self.batched_fc1_w.dtype:
             return None
-        counts = torch.full((x.shape[0],), x.shape[1])
+        fc1, bias1, fc2, bias2 = weights
         return grouped_experts(
             x.flatten(0, 1),
-            counts,
-            w13=self.batched_fc1_w,
-            w2=self.batched_fc2_w.mT,
-            w13_bias=self.batched_fc1_bias,
-            w2_bias=self.batched_fc2_bias,
+            torch.full((x.shape[0],), x.shape[1]),
+            w13=fc1,
+            w2=fc2.mT,
+            w13_bias=bias1,
+            w2_bias=bias2,
             activation=activation,
             gated=False,
         ).view(x.shape)
 
-    def forward(self, x: torch.Tensor, ctx: torch.nn.Module) -> torch.Tensor:
+    def forward(self, x: torch.Tensor, ctx: Any) -> torch.Tensor:
         shape = x.shape
         x = x.flatten(2)
-        y = self._fused(x)
+        weights = fc1, bias1, fc2, bias2 = self._gathered(ctx)
+        y = self._fused(x, weights)
         if y is not None:
             return y.reshape(shape)
-        y = torch.matmul(x, self.batched_fc1_w.mT)
-        if self.batched_fc1_bias is not None:
-            y = y + self.batched_fc1_bias.unsqueeze(1)
-        y = torch.matmul(self.activation_fn(y), self.batched_fc2_w)
-        if self.batched_fc2_bias is not None:
-            y = y + self.batched_fc2_bias.unsqueeze(1)
+        y = torch.matmul(x, fc1.mT)
+        if bias1 is not None:
+            y = y + bias1.unsqueeze(1)
+        y = torch.matmul(self.activation_fn(y), fc2)
+        if bias2 is not None:
+            y = y + bias2.unsqueeze(1)
         return y.reshape(shape) if self.output_dim == self.model_dim else y
 
 
 class LlamaFfnExperts(torch.nn.Module):
-    """``W3(activation(W1 x) * W2 x)`` for each expert; the three parameters are flat."""
+    """``W3(activation(W1 x) * W2 x)`` for each expert; the three parameters are flat.
+
+    Of a sharded expert, each process has a part of the elements of each parameter.
+    """
 
     def __init__(
         self,
@@ -186,13 +231,13 @@ class LlamaFfnExperts(torch.nn.Module):
         activation_fn: Callable = functional.silu,
     ) -> None:
         super().__init__()
-        del sharded_count
         self.model_dim, self.hidden_size = model_dim, hidden_size_per_expert
         self.local_experts, self.activation_fn = num_experts_per_device, activation_fn
         there = (num_experts_per_device, model_dim, hidden_size_per_expert)
         self.shapes = {"W_fc1": there, "W_fc2": there, "W_fc3": (there[0], there[2], there[1])}
         for name, shape in self.shapes.items():
-            self.register_parameter(name, torch.nn.Parameter(torch.empty(math.prod(shape))))
+            elements = math.ceil(math.prod(shape) / sharded_count)
+            self.register_parameter(name, torch.nn.Parameter(torch.empty(elements)))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -200,10 +245,21 @@ class LlamaFfnExperts(torch.nn.Module):
             for name in self.shapes:
                 getattr(self, name).normal_(0, 0.01)
 
-    def forward(self, x: torch.Tensor, ctx: torch.nn.Module) -> torch.Tensor:
+    def _gathered(self, name: str, ctx: Any) -> torch.Tensor:
+        """A parameter of all experts that this process computes, whole ones."""
+        values, shape = getattr(self, name), self.shapes[name]
+        if ctx.adaptive_degree == 0:
+            values = zero_gather(values, group=ctx.group)
+        elif ctx.sharded_count > 1:
+            values = zero_gather(values, group=_neighbours(ctx, ctx.sharded_count))
+        sets = get_world_size(ctx.group) // ctx.sharded_count if ctx.adaptive_degree == 0 else 1
+        return values.view(sets, -1)[:, : math.prod(shape)].reshape(-1, *shape[1:])
+
+    def forward(self, x: torch.Tensor, ctx: Any) -> torch.Tensor:
         shape = x.shape
         x = x.flatten(2)
-        fc1, fc2, fc3 = (getattr(self, name).view(shape) for name, shape in self.shapes.items())
-        return torch.matmul(self.activation_fn(torch.matmul(x, fc1)) * torch.matmul(x, fc2), fc3).reshape(
-            shape
-        )
+        fc1, fc2, fc3 = (self._gathered(name, ctx) for name in self.shapes)
+        y = torch.matmul(self.activation_fn(torch.matmul(x, fc1)) * torch.matmul(x, fc2), fc3).reshape(shape)
+        # Parts of flat parameters are no parts of the result: each process computes the whole, and the
+        # adaptive_degree copies are added.
+        return y / ctx.adaptive_degree if ctx.adaptive_degree > 1 else y
