@@ -18,6 +18,9 @@ PX, PY = (
     torch.zeros(2, 4, 4).double(),
 )
 ROWS = torch.arange(12.0).double().reshape(4, 3)
+SITES = torch.tensor([[0, 0], [0, 1], [0, 5], [2, 3]], dtype=torch.int32)  # batch, x; batch 1 has none
+OUT_SITES, PAIRS, NUM = turnout.torch.get_indice_pairs(SITES, 3, [6], 3, 2, 1)
+TIES = torch.tensor([[1.0, 2.0], [1.0, -2.0], [3.0, 0.5], [0.0, -4.0]]).double()
 LOGITS = torch.randn(2, 4, 4, 6, generator=torch.Generator().manual_seed(2)).double()
 TEXT, KEPT = torch.ones(2, 3).long(), torch.arange(4).repeat(2, 4, 1)
 
@@ -32,6 +35,16 @@ SMOOTH = {
         ROWS[:2],
         lambda x: OPS.dynamic_scatter_backward(x, None, None, MAP, None, "sum"),
     ),
+    "indice_max_pool": (
+        TIES,
+        lambda x: turnout.torch.indice_max_pool(x, PAIRS, NUM, len(OUT_SITES), init="lowest"),
+    ),
+    "indice_max_pool zero": (
+        TIES - 1,
+        lambda x: turnout.torch.indice_max_pool(x, PAIRS, NUM, len(OUT_SITES)),
+    ),
+    "global_max_pool": (TIES, lambda x: turnout.torch.global_max_pool(x, SITES, 3)),
+    "scatter_max": (ROWS, lambda x: turnout.torch.scatter_max(x, MAP.clamp(min=0))[0]),
     "do_rnnt_pruning": (LOGITS[0], lambda x: turnout.torch.do_rnnt_pruning(x[:2], x[:2], KEPT[..., :2])[1]),
 }
 ONCE = {

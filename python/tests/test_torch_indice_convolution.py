@@ -133,13 +133,31 @@ def test_avg_pool_gradcheck(rng):
         torch.library.opcheck(op.default, (x, pairs, num, len(rows)))
 
 
-def test_max_pool_has_no_second_derivative(rng):
-    indices, out_indices, pairs, num = scene(rng, **MODES[1])
-    features = values(rng, len(indices), 3)
-    out = turnout.torch.indice_max_pool(features, pairs, num, len(out_indices))
-    grad = values(rng, *out.shape)
-    with pytest.raises(NotImplementedError, match=r"indice_max_pool_backward: .* has no gradient yet"):
-        torch.autograd.grad(out, features, grad, create_graph=True)
+@pytest.mark.parametrize("init", ["zero", "lowest"])
+def test_max_pool_gradgradcheck(rng, init):
+    indices, out_indices, pairs, num = scene(rng, rows=12, **MODES[1])
+    features = values(rng, len(indices), 2)
+
+    def pool(x):
+        return turnout.torch.indice_max_pool(x, pairs, num, len(out_indices), init=init)
+
+    assert torch.autograd.gradgradcheck(pool, (features,))
+
+
+def test_max_pool_derivatives_of_ties_and_without_outputs():
+    indices = torch.tensor([[0, 0], [0, 1], [0, 4]], dtype=torch.int32)
+    _, pairs, num = turnout.get_indice_pairs(indices, 1, (6,), 2, 2)
+    features = torch.tensor([[3.0], [3.0], [1.0]], dtype=torch.float64, requires_grad=True)
+    out = turnout.torch.indice_max_pool(features, pairs, num, 2)
+    weight = torch.ones_like(out, requires_grad=True)
+    (grad,) = torch.autograd.grad(out, features, weight, create_graph=True)
+    (grad * torch.tensor([[1.0], [10.0], [100.0]])).sum().backward()
+    assert weight.grad.tolist() == [[11.0], [100.0]]  # both equal inputs have the gradient of the first
+    missed, none = turnout.torch.get_indice_pairs(indices[1:2], 1, [6], 1, 4)[::2]
+    out = turnout.torch.indice_max_pool(features[1:2], torch.full((1, 2, 1), -1).int(), none, len(missed))
+    (grad,) = torch.autograd.grad(out.sum(), features, create_graph=True)
+    assert len(missed) == 0 and not grad.any()
+    grad.sum().backward()
 
 
 # -- dtypes, layouts, empty tensors ------------------------------------------------------------------------
@@ -228,7 +246,7 @@ def test_opcheck(rng, options):
     pooled = OPS.indice_max_pool_forward(features.detach(), pairs, num, out_rows)
     check_op(
         OPS.indice_max_pool_backward.default,
-        (features.detach(), pooled, torch.ones_like(pooled), pairs, num),
+        (features.detach(), pooled, torch.ones_like(pooled, requires_grad=True), pairs, num),
     )
 
 

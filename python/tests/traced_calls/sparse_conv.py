@@ -44,7 +44,6 @@ CALLS = {
     "global_avg_pool_forward": {"features": torch.ones(4, 3), "indices": SITES, "batch_size": 1},
     "global_avg_pool_backward": {"output_grad": torch.ones(1, 3), "indices": SITES},
 }
-WITHOUT_GRADIENT = {"indice_max_pool_backward", "global_max_pool_backward"}
 DYNAMIC_SIZE = {"indice_convolution_index": "elements"}
 FREE_RANK = {
     ("indice_convolution_forward", "filters"),

@@ -8,6 +8,7 @@ import torch
 
 from turnout import _core
 from turnout.torch.library import define
+from turnout.torch.scatter import scatter_sum
 from turnout.torch.tracing import unknown_size
 
 if TYPE_CHECKING:
@@ -312,6 +313,26 @@ def _pool_grad_fake(features, features_out, output_grad, indice_pairs, indice_nu
     return features.new_empty(features.shape)
 
 
+def _pool_grad_save(ctx, inputs, output):
+    ctx.save_for_backward(*inputs)
+
+
+def _pool_grad_backward(ctx, grad):
+    """The gradient is linear in output_grad: its derivative gathers what it has spread.
+
+    Which inputs equal the maximum does not change with features, except where it has no derivative.
+    """
+    features, features_out, output_grad, indice_pairs, indice_num = ctx.saved_tensors
+    if features_out.shape[0] == 0:
+        return None, None, torch.zeros_like(output_grad), None, None
+    is_pair = torch.arange(indice_pairs.shape[2], device=indice_num.device) < indice_num.unsqueeze(1)
+    # Places behind the pairs of an offset add zeros to the first output.
+    rows, out_rows = (torch.where(is_pair, indice_pairs[:, i], 0).flatten().long() for i in (0, 1))
+    is_taken = is_pair.reshape(-1, 1) & (features[rows] == features_out[out_rows])
+    spread = torch.where(is_taken, grad[rows], 0)
+    return None, None, scatter_sum(spread, out_rows, 0, features_out.shape[0]), None, None
+
+
 _pool = define(
     "indice_max_pool_forward(Tensor features, Tensor indice_pairs, Tensor indice_num, SymInt num_act_out, "
     'str init="zero") -> Tensor',
@@ -325,7 +346,8 @@ _pool_grad = define(
     "Tensor indice_num) -> Tensor",
     _pool_grad_cpu,
     _pool_grad_fake,
-    refuse=("features", "features_out", "output_grad"),
+    save=_pool_grad_save,
+    backward=_pool_grad_backward,
 )
 
 
@@ -340,7 +362,7 @@ def indice_max_pool(
     """The maximum of each window, along the pairs of :func:`turnout.get_indice_pairs`.
 
     The definition is that of :func:`turnout.indice_max_pool_forward`. Tensors may be strided. ``features``
-    has a gradient: every input that equals the maximum of its window gets all of it.
+    has gradients of any order: every input that equals the maximum of its window gets all of it.
 
     Example:
         >>> sites = torch.tensor([[0, 0], [0, 1], [0, 5]], dtype=torch.int32)  # batch number, x

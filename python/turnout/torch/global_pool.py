@@ -6,6 +6,7 @@ import torch
 
 from turnout import _core
 from turnout.torch.library import define
+from turnout.torch.scatter import scatter_sum
 
 __all__ = ["global_avg_pool", "global_max_pool"]
 
@@ -36,6 +37,22 @@ def _max_grad_fake(features, features_out, output_grad, indices):
     return features.new_empty(features.shape)
 
 
+def _max_grad_save(ctx, inputs, output):
+    features, features_out, _, indices = inputs
+    ctx.save_for_backward(features, features_out, indices)
+
+
+def _max_grad_backward(ctx, grad):
+    """The gradient is linear in output_grad: its derivative gathers what it has spread.
+
+    Which inputs equal the maximum does not change with features, except where it has no derivative.
+    """
+    features, features_out, indices = ctx.saved_tensors
+    batch = indices[:, 0].long()
+    is_taken = features == features_out[batch]
+    return None, None, scatter_sum(torch.where(is_taken, grad, 0), batch, 0, features_out.shape[0]), None
+
+
 _max = define(
     "global_max_pool_forward(Tensor features, Tensor indices, SymInt batch_size) -> Tensor",
     _max_cpu,
@@ -48,7 +65,8 @@ _max_grad = define(
     "-> Tensor",
     _max_grad_cpu,
     _max_grad_fake,
-    refuse=("features", "features_out", "output_grad"),
+    save=_max_grad_save,
+    backward=_max_grad_backward,
 )
 
 
@@ -56,7 +74,7 @@ def global_max_pool(features: torch.Tensor, indices: torch.Tensor, batch_size: i
     """The maximum of each channel over the rows of each batch element; 0 for one without rows.
 
     The definition is that of :func:`turnout.global_max_pool_forward`. Tensors may be strided. ``features``
-    has a gradient: every input that equals the maximum gets all of it.
+    has gradients of any order: every input that equals the maximum gets all of it.
 
     Example:
         >>> features = torch.tensor([[1.0, 2.0], [4.0, 0.0], [-3.0, 6.0]])
