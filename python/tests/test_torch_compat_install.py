@@ -312,12 +312,15 @@ def test_k2():
         assert rnnt_loss_pruned is our_k2.rnnt_loss_pruned
         assert get_hat_logprobs_pruned is our_k2.get_hat_logprobs_pruned
         assert k2.with_cuda is False
-        with pytest.raises(ImportError) as caught:
-            from k2 import intersect_dense  # noqa: F401
+        from k2 import Fsa, intersect_dense
+
+        with pytest.raises(NotImplementedError) as caught:
+            intersect_dense(1, 2)
         assert str(caught.value) == (
-            "turnout.compat.k2: k2.intersect_dense is not here; Turnout has its RNN-T losses and the "
-            "recursions under them"
+            "intersect_dense: turnout.compat.k2 does not have this name of k2; Turnout has its RNN-T losses "
+            "and the recursions under them"
         )
+        assert not isinstance(intersect_dense, Fsa) and k2.Fsa is Fsa
         assert not hasattr(k2, "nothing_like_this")
     finally:
         our_k2.uninstall()
@@ -332,8 +335,10 @@ def test_fast_rnnt():
 
         assert fast_rnnt.rnnt_loss is our_fast_rnnt.rnnt_loss
         assert fast_rnnt.with_cuda() is False
-        with pytest.raises(ImportError, match=r"fast_rnnt\.get_rnnt_prune_ranges_deprecated is not here"):
-            fast_rnnt.get_rnnt_prune_ranges_deprecated  # noqa: B018
+        with pytest.raises(
+            NotImplementedError, match=r"get_rnnt_prune_ranges_deprecated: turnout.compat.fast"
+        ):
+            fast_rnnt.get_rnnt_prune_ranges_deprecated()
     finally:
         our_fast_rnnt.uninstall()
     assert "fast_rnnt" not in sys.modules
@@ -345,13 +350,15 @@ def test_torchaudio():
         "from turnout.compat import torchaudio as ours; ours.install()\n"
         "import torchaudio; from torchaudio.transforms import RNNTLoss\n"
         "assert RNNTLoss is ours.RNNTLoss and torchaudio.functional.rnnt_loss is ours.rnnt_loss\n"
-        "try: torchaudio.load\n"
-        "except ImportError as error: assert 'torchaudio.load is not here' in str(error)\n"
+        "try: torchaudio.load('file')\n"
+        "except NotImplementedError as error: assert 'load: turnout.compat.torchaudio' in str(error)\n"
         "else: raise AssertionError\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
-    with pytest.raises(ImportError, match=r"torchaudio\.load is not here; Turnout has its RNN-T loss"):
-        our_torchaudio.load  # noqa: B018
+    with pytest.raises(NotImplementedError, match=r"load: turnout.compat.torchaudio does not have this name"):
+        our_torchaudio.load()
+    with pytest.raises(AttributeError, match=r"io: turnout.compat.torchaudio does not have this name"):
+        our_torchaudio.io.StreamReader  # noqa: B018
     with pytest.raises(AttributeError, match="there is no lod; Turnout has its RNN-T loss"):
         our_torchaudio.lod  # noqa: B018
 

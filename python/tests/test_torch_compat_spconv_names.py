@@ -3,6 +3,7 @@
 import importlib.util
 import subprocess
 import sys
+import types
 from collections import OrderedDict
 
 import numpy as np
@@ -57,25 +58,65 @@ assert "replace_feature" in x.__dir__() and layer(x).features.shape == (1, 3)
 
 import importlib.util, sys
 assert importlib.util.find_spec("spconv.pytorch").origin == "turnout.compat.spconv"
+from spconv.pytorch.conv import IndiceData, SparseConvTensor as Tensor, SparseModule as Module, expand_nd
+from spconv.pytorch.core import AlgoHint, scatter_nd
+from spconv.pytorch.spatial import RemoveDuplicate
+from spconv.utils import nullcontext
+assert Tensor is SparseConvTensor and Module is SparseModule and expand_nd(3, 2) == [2, 2, 2]
 for module, name in (("spconv.pytorch", "HashTable"), ("spconv.pytorch.ops", "implicit_gemm"),
-                     ("spconv.utils", "rbbox_iou")):
+                     ("spconv.pytorch.hash", "HashTable"), ("spconv.utils", "rbbox_iou"),
+                     ("spconv.utils", "Point2VoxelCPU3d"), ("spconv.pytorch.functional", "indice_conv"),
+                     ("spconv.pytorch.cppcore", "torch_tensor_to_tv"), ("spconv.tools", "CUDAKernelTimer"),
+                     ("spconv.pytorch.quantization", "quantize_per_tensor"),
+                     ("spconv.pytorch.quantization.intrinsic.qat", "SparseConv"),
+                     ("spconv.core_cc.csrc.sparse.all", "SpconvOps")):
+    exec(f"from {module} import {name} as absent")
+    message = (f"{name}: turnout.compat.spconv does not have this name of spconv; Turnout has its modules, "
+               "tensors and voxel generators")
     try:
-        exec(f"from {module} import {name}")
-    except ImportError as error:
-        assert str(error) == (f"turnout.compat.spconv: spconv.{name} is not here; Turnout has its modules, "
-                              "tensors and voxel generators")
+        absent(1, b=2)
+    except NotImplementedError as error:
+        assert str(error) == message
     else:
         raise AssertionError(name)
-    assert not hasattr(sys.modules[module], "nothing_like_this")
+    try:
+        absent.attribute
+    except AttributeError as error:
+        assert str(error) == message
+    else:
+        raise AssertionError(name)
+    assert not isinstance(layer, absent)
+    assert not hasattr(sys.modules[module], "__nothing__")
+assert not hasattr(spconv.ops, "nothing_like_this") and not hasattr(spconv, "nothing_like_this")
 turnout.compat.spconv.uninstall()
 turnout.compat.spconv.uninstall()
 assert not [name for name in sys.modules if name.split(".")[0] == "spconv"]
+assert not [finder for finder in sys.meta_path if type(finder).__module__.startswith("turnout")]
 """
 
 
 def test_imports_of_model_files():
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
+
+
+def test_names_that_are_missing():
+    """Without install() too: in each module, the name can be read and not be used."""
+    for module, name in (
+        *((spconv, "Point2VoxelCPU3d"), (spconv, "hash"), (spconv, "quantization"), (spconv, "cppcore")),
+        *((spconv.utils, "Point2VoxelCPU3d"), (spconv.ops, "indice_conv"), (spconv.functional, "HashTable")),
+    ):
+        with pytest.raises(
+            NotImplementedError, match=f"^{name}: turnout.compat.spconv does not have this name"
+        ):
+            getattr(module, name)()
+    assert spconv.conv.SparseConvTensor is spconv.SparseConvTensor
+    assert spconv.conv.SparseModule is spconv.SparseModule
+    assert spconv.core.expand_nd(2, np.array([1, 2])) == [1, 2]
+    with pytest.raises(ValueError, match="expand_nd: val has 3 elements, expected 1 or 2"):
+        spconv.core.expand_nd(2, [1, 2, 3])
+    full = spconv.core.scatter_nd(torch.tensor([[0, 1], [1, 0]]), torch.tensor([[1.0], [2.0]]), [2, 2, 1])
+    assert full.flatten().tolist() == [0, 1, 2, 0]
 
 
 def test_refused_when_spconv_is_imported(tmp_path, monkeypatch):
@@ -87,10 +128,12 @@ def test_refused_when_spconv_is_imported(tmp_path, monkeypatch):
         with pytest.raises(RuntimeError, match="install: spconv is imported already"):
             spconv.install()
         spconv.install(force=True)
+        assert importlib.import_module("spconv.pytorch.hash").HashTable
         assert importlib.import_module("spconv.pytorch").SubMConv3d is spconv.SubMConv3d and there.mine == 1
     finally:
         spconv.uninstall()
     assert not hasattr(there, "pytorch") and importlib.import_module("spconv") is there
+    assert "spconv.pytorch.hash" not in sys.modules
     del sys.modules["spconv"]
 
 
@@ -262,6 +305,39 @@ def test_sparse_add_of_different_sites(rng):
         spconv.functional.sparse_add(x, tensor(rng, 3, channels=2))
 
 
+def test_the_first_row_of_a_repeated_site_stays(rng):
+    x = tensor(rng)
+    twice = x.select_by_index(torch.arange(40).repeat(2).flip(0))
+    once = spconv.spatial.RemoveDuplicate()(twice)
+    assert len(once.indices) == len(torch.unique(x.indices, dim=0)) and once.indice_dict == {}
+    torch.testing.assert_close(once.dense(), x.dense())
+    assert torch.equal(once.indices, torch.unique(x.indices, dim=0))
+
+
+@pytest.mark.parametrize(
+    ("act_type", "function"),
+    [
+        ("ReLU", torch.relu),
+        (types.SimpleNamespace(name="Sigmoid"), torch.sigmoid),
+        ("LeakyReLU", lambda x: torch.nn.functional.leaky_relu(x, 0.3)),
+        ("None_", lambda x: x),
+        (None, lambda x: x),
+    ],
+)
+def test_activations(rng, act_type, function):
+    x = tensor(rng)
+    plain = spconv.conv.SparseConvolution(3, 3, 3, subm=True).double()
+    layer = spconv.conv.SparseConvolution(3, 3, 3, subm=True, act_type=act_type, act_alpha=0.3).double()
+    layer.load_state_dict(plain.state_dict())
+    assert (layer.act_type, layer.act_alpha, layer.act_beta) == (act_type, 0.3, 0)
+    assert torch.equal(layer(x).features, function(plain(x).features))
+    assert torch.equal(layer(x, add_input=x).features, function(plain(x).features + x.features))
+    with pytest.raises(
+        ValueError, match="SparseConvolution: act_type is 'Tanh', expected one of None_, ReLU"
+    ):
+        spconv.conv.SparseConvolution(3, 3, 3, act_type="Tanh")
+
+
 def test_add_input(rng):
     x = tensor(rng)
     layer = spconv.SubMConv3d(3, 3, 3).double()
@@ -303,12 +379,22 @@ def test_sentences_of_voxels():
         (lambda: make([1] * 4, [0] * 4 + [1] * 4, 4, 9, 9), "vsize_xyz has 4 elements, expected 1 .. 3"),
         (lambda: make([1] * 3, [0] * 3 + [1], 4, 9, 9), "coors_range_xyz has 4 elements, expected 6"),
         (lambda: make([1, 1], [0, 0, 1, 1], 1, 9, 9), "num_point_features is 1, expected 2 or more"),
-        (lambda: make([1.0], [0, 1], 1, 9, 9, device="cuda"), "device is cuda, expected cpu"),
+        (lambda: make([1.0], [0, 1], 1, 9, 9, device="meta"), "device is meta, expected cpu"),
         (lambda: make([1], [0, 1], 2, 9, 9)(torch.ones(5, 3)), "pc has shape (5, 3), expected [points, 2]"),
     ):
         with pytest.raises(ValueError) as caught:
             call()
         assert str(caught.value) == f"PointToVoxel: {sentence}"
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_a_voxel_generator_for_a_gpu_runs_on_the_cpu():
+    with pytest.warns(
+        UserWarning, match="PointToVoxel: device is cuda:0, but torch finds no CUDA device"
+    ) as told:
+        generator = spconv.utils.PointToVoxel([1.0], [0, 4], 1, 2, 1, device=torch.device("cuda:0"))
+    assert len(told) == 1 and generator.device.type == "cpu" and told[0].filename == __file__
+    assert generator(torch.tensor([[2.5]]))[1].tolist() == [[2]]
 
 
 def test_generators_of_spconv_1(rng):

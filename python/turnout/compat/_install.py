@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.util
 import sys
 from collections.abc import Callable, Collection
+from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any
+from typing import Any, NoReturn
 
 _MISSING = object()
 Undo = Callable[[], None]
@@ -23,19 +25,53 @@ def defined_in(module: ModuleType) -> dict[str, Any]:
     }
 
 
-def missing(package: str, names: Collection[str], what: str) -> Callable[[str], Any]:
-    """``__getattr__`` of a module that has a part of another package: ``what`` is that part.
+class _Placeholder(type):
+    """The type of a name that a stand-in lacks: importing it works, and using it raises one clear error.
 
-    Of a name that the package has and the module does not, the sentence is an ImportError: as an
-    AttributeError it would be lost in ``from package import name``.
+    As a class it can also be a base class, part of an annotation, or the second argument of isinstance().
     """
 
-    def refuse(name: str) -> Any:
-        if name in names:
-            raise ImportError(f"turnout.compat.{package}: {package}.{name} is not here; Turnout has {what}")
+    def __call__(cls, *arguments: Any, **options: Any) -> NoReturn:
+        raise NotImplementedError(cls.__doc__)
+
+    def __getattr__(cls, name: str) -> NoReturn:
+        raise AttributeError(cls.__doc__)
+
+
+def missing(package: str, names: Collection[str] | None, what: str) -> Callable[[str], Any]:
+    """``__getattr__`` of a module that has a part of another package: ``what`` is that part.
+
+    ``names`` are those that the package has and the module does not; None means every public name. Such a
+    name gives a placeholder, so that a program that imports it and does not use it runs.
+    """
+
+    @functools.cache
+    def placeholder(name: str) -> Any:
+        message = f"{name}: turnout.compat.{package} does not have this name of {package}; Turnout has {what}"
+        return _Placeholder(name, (), {"__doc__": message})
+
+    def find(name: str) -> Any:
+        if name in names if names is not None else not name.startswith("_"):
+            return placeholder(name)
         raise AttributeError(f"turnout.compat.{package}: there is no {name}; Turnout has {what}")
 
-    return refuse
+    return find
+
+
+class _Absent(MetaPathFinder, Loader):
+    """Finds the modules that a stand-in lacks as a whole, and all modules below them."""
+
+    def __init__(self, names: tuple[str, ...], origin: str, getattr: Callable[[str], Any]) -> None:
+        self._names, self._origin, self._getattr = names, origin, getattr
+
+    def has(self, name: str) -> bool:
+        return any(name == one or name.startswith(f"{one}.") for one in self._names)
+
+    def find_spec(self, name: str, path: Any, target: Any = None) -> ModuleSpec | None:
+        return ModuleSpec(name, self, origin=self._origin, is_package=True) if self.has(name) else None
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__getattr__ = self._getattr
 
 
 class Installation:
@@ -48,6 +84,8 @@ class Installation:
         package: whose names they are.
         modules: what there is in each module; a parent comes before its submodules.
         getattr: called for a name that a module made here does not have.
+        absent: modules of the package that can be imported, and whose names, all of which ``absent_getattr``
+            gives, cannot be used.
         keeps_package: other parts of the package are needed. Where it is installed, it is imported, and
             names are replaced in it. Else it is not looked for, and stand-ins take its place.
         registries: called last. Each enters names somewhere else and returns what takes them out again, or
@@ -60,12 +98,15 @@ class Installation:
         modules: dict[str, dict[str, Any]],
         *,
         getattr: Callable[[str], Any] | None = None,
+        absent: tuple[str, ...] = (),
+        absent_getattr: Callable[[str], Any] | None = None,
         keeps_package: bool = False,
         registries: tuple[Callable[[], Undo | None], ...] = (),
     ) -> None:
         self._package = package
         self._modules = modules
         self._getattr = getattr
+        self._absent = _Absent(absent, f"turnout.compat.{package}", absent_getattr) if absent else None
         self._keeps_package = keeps_package
         self._registries = registries
         self._imported_here: ModuleType | None = None
@@ -93,6 +134,9 @@ class Installation:
             for module, contents in zip(modules, self._modules.values(), strict=True):
                 for attribute, value in contents.items():
                     self._set(module, attribute, value)
+            if self._absent is not None:
+                sys.meta_path.append(self._absent)  # last: what is installed of the package is found first
+                self._undo.append(self._remove_absent)
             for register in self._registries:
                 undo = register()
                 if undo is not None:
@@ -104,6 +148,14 @@ class Installation:
     def uninstall(self) -> None:
         while self._undo:
             self._undo.pop()()
+
+    def _remove_absent(self) -> None:
+        sys.meta_path.remove(self._absent)
+        for name, module in [*sys.modules.items()]:
+            if getattr(getattr(module, "__spec__", None), "loader", None) is self._absent:
+                del sys.modules[name]
+                parent, _, child = name.rpartition(".")
+                vars(sys.modules.get(parent, module)).pop(child, None)
 
     def _module(self, name: str, may_import: bool) -> ModuleType:
         if may_import:

@@ -9,8 +9,7 @@ Example:
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 
@@ -133,23 +132,7 @@ _MISSING = (
 )
 
 
-def _missing_function(name: str) -> Callable[..., NoReturn]:
-    def refuse(*arguments: Any, **named: Any) -> NoReturn:
-        raise NotImplementedError(
-            f"{name}: turnout.compat.torch_scatter does not have this function of torch_scatter; it has "
-            f"{', '.join(_functions)}"
-        )
-
-    refuse.__name__ = refuse.__qualname__ = name
-    refuse.__doc__ = f"Not there: a call says so. {name} is for programs that import it and do not call it."
-    return refuse
-
-
-_no_such = missing("torch_scatter", (), "sums, means and maxima")
-
-
-def __getattr__(name: str) -> Any:
-    return _missing_function(name) if name in _MISSING else _no_such(name)
+__getattr__ = missing("torch_scatter", _MISSING, ", ".join(_functions))
 
 
 def _attribute(name: str) -> Any:

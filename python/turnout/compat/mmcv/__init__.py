@@ -13,6 +13,7 @@ Example:
 from __future__ import annotations
 
 from turnout.compat._install import Installation, Undo, defined_in
+from turnout.compat._scatter_nd import scatter_nd
 from turnout.compat.mmcv import sparse_conv, sparse_modules, sparse_pool, sparse_structure
 from turnout.compat.mmcv.sparse_conv import (
     SparseConv1d,
@@ -42,7 +43,7 @@ from turnout.compat.mmcv.sparse_pool import (
     SparseMaxPool3d,
     SparseMaxPool4d,
 )
-from turnout.compat.mmcv.sparse_structure import SparseConvTensor, scatter_nd
+from turnout.compat.mmcv.sparse_structure import SparseConvTensor
 from turnout.compat.mmcv.voxels import DynamicScatter, Voxelization, voxelization
 from turnout.torch import dynamic_scatter
 
@@ -90,6 +91,7 @@ _scatter_points = {"DynamicScatter": DynamicScatter, "dynamic_scatter": dynamic_
 _structure, _modules, _convolutions, _pools = (
     defined_in(module) for module in (sparse_structure, sparse_modules, sparse_conv, sparse_pool)
 )
+_structure["scatter_nd"] = scatter_nd
 
 
 def _register() -> Undo | None:

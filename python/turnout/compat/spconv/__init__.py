@@ -10,8 +10,22 @@ Example:
 
 from __future__ import annotations
 
-from turnout.compat._install import Installation, defined_in, missing
-from turnout.compat.spconv import constants, conv, core, functional, modules, ops, pool, tables, utils
+from types import ModuleType
+from typing import Any
+
+from turnout.compat._install import Installation, missing
+from turnout.compat.spconv import (
+    constants,
+    conv,
+    core,
+    functional,
+    modules,
+    ops,
+    pool,
+    spatial,
+    tables,
+    utils,
+)
 from turnout.compat.spconv.conv import (
     SparseConv1d,
     SparseConv2d,
@@ -31,7 +45,7 @@ from turnout.compat.spconv.conv import (
     SubMConv3d,
     SubMConv4d,
 )
-from turnout.compat.spconv.core import ConvAlgo, SparseConvTensor
+from turnout.compat.spconv.core import AlgoHint, ConvAlgo, SparseConvTensor
 from turnout.compat.spconv.modules import (
     Identity,
     RemoveGrid,
@@ -62,6 +76,7 @@ __version__ = "2.3.8"
 
 __all__ = [
     "AddTable",
+    "AlgoHint",
     "ConcatTable",
     "ConvAlgo",
     "Identity",
@@ -109,6 +124,7 @@ __all__ = [
     "modules",
     "ops",
     "pool",
+    "spatial",
     "tables",
     "uninstall",
     "utils",
@@ -117,40 +133,66 @@ __all__ = [
 # What programs import of spconv besides.
 _OTHERS = frozenset(
     {
-        *("AlgoHint", "CUDAKernelTimer", "HashTable", "ImplicitGemmIndiceData", "ThrustSortAllocator"),
-        *("Point2VoxelCPU1d", "Point2VoxelCPU2d", "Point2VoxelCPU3d", "Point2VoxelCPU4d", "Point2VoxelGPU3d"),
-        *("get_indice_pairs", "get_indice_pairs_implicit_gemm", "hash", "implicit_gemm", "indice_conv"),
-        *("indice_conv_backward", "indice_inverse_conv", "indice_maxpool", "indice_subm_conv"),
+        *("CUDAKernelTimer", "HashTable", "ImplicitGemmIndiceData", "PrintCurrentTime", "PrintTensorMeta"),
+        *("SparseAvgPoolImplicitGemmFunction", "SparseConvFunction", "SparseImplicitGemmFunction"),
+        *("SparseInverseConvFunction", "SparseMaxPoolFunction", "SparseMaxPoolImplicitGemmFunction"),
+        *("SubMConvFunction", "ThrustSortAllocator", "core_cc", "cppcore", "global_pool_rearrange"),
+        *(f"Point2Voxel{device}{dims}d" for device in ("CPU", "GPU") for dims in (1, 2, 3, 4)),
+        *("fused_indice_conv", "get_indice_pairs", "get_indice_pairs_implicit_gemm", "hash"),
+        *("implicit_gemm", "implicit_gemm_backward", "indice_avgpool_implicit_gemm", "indice_conv"),
+        *("indice_conv_backward", "indice_inverse_conv", "indice_maxpool", "indice_maxpool_backward"),
+        *("indice_maxpool_implicit_gemm", "indice_subm_conv", "maximum_value_int_"),
         *("non_max_suppression_cpu", "quantization", "rbbox_intersection", "rbbox_iou", "rbbox_iou_loss"),
-        *("rotate_non_max_suppression_cpu", "scatter_nd"),
+        *("rotate_non_max_suppression_cpu",),
     }
 )
-__getattr__ = missing("spconv", _OTHERS, "its modules, tensors and voxel generators")
+_WHAT = "its modules, tensors and voxel generators"
+__getattr__ = missing("spconv", _OTHERS, _WHAT)
 
 _parts = (core, conv, modules, pool, tables)
+for _part in (*_parts, functional, ops, spatial, utils):
+    _part.__getattr__ = __getattr__
+
+
+def _names(module: ModuleType) -> dict[str, Any]:
+    """The public functions and classes of a module, and those that it imports from its neighbours."""
+    return {
+        name: value
+        for name, value in vars(module).items()
+        if not name.startswith("_") and getattr(value, "__module__", "").startswith("turnout.compat.")
+    }
+
+
 _installation = Installation(
     "spconv",
     {
         "spconv": {
+            "AlgoHint": AlgoHint,
             "ConvAlgo": ConvAlgo,
             "SPCONV_VERSION_NUMBERS": [int(number) for number in __version__.split(".")],
             "__version__": __version__,
         },
         "spconv.constants": {name: value for name, value in vars(constants).items() if name.isupper()},
-        "spconv.core": {"ConvAlgo": ConvAlgo},
-        "spconv.utils": defined_in(utils),
-        "spconv.pytorch": {name: value for part in _parts for name, value in defined_in(part).items()},
-        "spconv.pytorch.conv": defined_in(conv),
-        "spconv.pytorch.core": defined_in(core),
-        "spconv.pytorch.functional": defined_in(functional),
+        "spconv.core": {"AlgoHint": AlgoHint, "ConvAlgo": ConvAlgo},
+        "spconv.utils": {**_names(utils), "nullcontext": utils.nullcontext},
+        "spconv.pytorch": {name: value for part in _parts for name, value in _names(part).items()},
+        "spconv.pytorch.conv": _names(conv),
+        "spconv.pytorch.core": _names(core),
+        "spconv.pytorch.functional": _names(functional),
         "spconv.pytorch.identity": {"Identity": Identity},
-        "spconv.pytorch.modules": defined_in(modules),
-        "spconv.pytorch.ops": {name: getattr(ops, name) for name in ops.__all__},
-        "spconv.pytorch.pool": defined_in(pool),
-        "spconv.pytorch.tables": defined_in(tables),
-        "spconv.pytorch.utils": defined_in(utils),
+        "spconv.pytorch.modules": _names(modules),
+        "spconv.pytorch.ops": _names(ops),
+        "spconv.pytorch.pool": _names(pool),
+        "spconv.pytorch.spatial": _names(spatial),
+        "spconv.pytorch.tables": _names(tables),
+        "spconv.pytorch.utils": _names(utils),
     },
     getattr=__getattr__,
+    absent=(
+        *("spconv.core_cc", "spconv.tools", "spconv.pytorch.cppcore", "spconv.pytorch.hash"),
+        "spconv.pytorch.quantization",
+    ),
+    absent_getattr=missing("spconv", None, _WHAT),
 )
 
 

@@ -7,14 +7,27 @@ import os
 from typing import Any
 
 import torch
+from torch.nn import functional
 
 from turnout.compat.spconv.core import ConvAlgo, default_algo
+from turnout.compat.spconv.core import IndiceData as IndiceData
+from turnout.compat.spconv.core import SparseConvTensor as SparseConvTensor
+from turnout.compat.spconv.core import expand_nd as expand_nd
+from turnout.compat.spconv.modules import SparseModule as SparseModule
 from turnout.compat.spconv.modules import VoxelCounter
 from turnout.torch import nn
 from turnout.torch.sparse_conv import Ints
 
 # Where the output channels are in weights of that layout.
 _LAYOUTS = {"KRSC": 0, "RSKC": -2, "RSCK": -1}
+
+# By the names of the members of cumm.tensorview.gemm.Activation.
+_ACTIVATIONS = {
+    "None_": lambda x, alpha: x,
+    "ReLU": lambda x, alpha: functional.relu(x),
+    "Sigmoid": lambda x, alpha: functional.sigmoid(x),
+    "LeakyReLU": functional.leaky_relu,
+}
 
 
 def _change_layout(module: torch.nn.Module, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:
@@ -40,6 +53,8 @@ class SparseConvolution(nn.SparseConvolution, VoxelCounter):
     - ``indice_key``: submanifold layers share pairs by name and must agree in kernel, dilation, spatial shape
       and rows. Any other layer needs a new name, and an inverse one that of an earlier layer or pool.
     - ``algo``, ``fp32_accum`` and ``large_kernel_fast_algo`` are kept or accepted, and change nothing.
+    - ``act_type`` is an activation of the output: a member of cumm's ``Activation`` or its name, "ReLU",
+      "Sigmoid", "LeakyReLU" (whose slope is ``act_alpha``) or "None_". ``act_beta`` is kept and not used.
     """
 
     out_channels_first = True
@@ -71,7 +86,6 @@ class SparseConvolution(nn.SparseConvolution, VoxelCounter):
         device: Any = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        del act_alpha, act_beta
         super().__init__(
             *(ndim, in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, subm),
             *(output_padding, transposed, inverse, indice_key),
@@ -81,8 +95,12 @@ class SparseConvolution(nn.SparseConvolution, VoxelCounter):
                 f"{type(self).__name__}: padding is {self.padding}, expected 0 for a kernel of one offset "
                 "without stride"
             )
-        if act_type is not None:
-            raise ValueError(f"{type(self).__name__}: act_type is {act_type!r}, expected None")
+        activation = "None_" if act_type is None else getattr(act_type, "name", act_type)
+        if activation not in _ACTIVATIONS:
+            known = ", ".join(_ACTIVATIONS)
+            raise ValueError(f"{type(self).__name__}: act_type is {act_type!r}, expected one of {known}")
+        self.act_type, self.act_alpha, self.act_beta = act_type, act_alpha, act_beta
+        self._activation = activation
         volume = math.prod(self.kernel_size)
         self.name = name
         self.algo = algo or default_algo(volume, 128 if large_kernel_fast_algo else 32)
@@ -119,7 +137,11 @@ class SparseConvolution(nn.SparseConvolution, VoxelCounter):
     def forward(self, input: nn.SparseTensor, add_input: nn.SparseTensor | None = None) -> nn.SparseTensor:
         out = super().forward(input)
         self.record_voxels(out.features.shape[0])
-        return out if add_input is None else out + add_input
+        if add_input is not None:
+            out = out + add_input
+        if self._activation != "None_":
+            out = out.with_features(_ACTIVATIONS[self._activation](out.features, self.act_alpha))
+        return out
 
 
 class _SparseConv(SparseConvolution):

@@ -8,7 +8,9 @@ from typing import Any
 
 import torch
 
+from turnout.compat._scatter_nd import scatter_nd as scatter_nd
 from turnout.torch.nn import Pairs, SparseTensor
+from turnout.torch.nn.convolution import per_dimension
 from turnout.torch.nn.tensor import integers
 
 
@@ -18,6 +20,20 @@ class ConvAlgo(enum.Enum):
     Native = 0
     MaskImplicitGemm = 1
     MaskSplitImplicitGemm = 2
+
+
+class AlgoHint(enum.Enum):
+    """spconv's hints for its choice of kernels; they have no effect here. The second name is spconv's."""
+
+    NoHint = 0b000
+    Fowrard = 0b001
+    BackwardInput = 0b010
+    BackwardWeight = 0b100
+
+
+def expand_nd(ndim: int, val: Any) -> list[int]:
+    """One integer for each of ``ndim`` dimensions; a single one is for all."""
+    return per_dimension("expand_nd", "val", val, ndim)
 
 
 def default_algo(volume: int, most: int) -> ConvAlgo:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from turnout.compat.spconv.core import ConvAlgo
+from turnout.compat.spconv.core import AlgoHint, ConvAlgo
 from turnout.torch.nn import Geometry
 
-__all__ = ["ConvAlgo", "get_conv_output_size", "get_deconv_output_size"]
+__all__ = ["AlgoHint", "ConvAlgo", "get_conv_output_size", "get_deconv_output_size"]
 
 
 def get_conv_output_size(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 
 from turnout.compat.spconv.core import ConvAlgo, default_algo
+from turnout.compat.spconv.core import IndiceData as IndiceData
+from turnout.compat.spconv.core import expand_nd as expand_nd
 from turnout.compat.spconv.modules import SparseModule, VoxelCounter
 from turnout.torch import nn
 from turnout.torch.nn.pooling import SparsePool

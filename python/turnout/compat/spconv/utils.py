@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+from contextlib import nullcontext as nullcontext
 from typing import Any
 
 import numpy as np
@@ -23,7 +25,7 @@ class PointToVoxel:
         num_point_features: the columns of a point; the first ones are its coordinates.
         max_num_voxels: the first voxels that are kept.
         max_num_points_per_voxel: the first points of each voxel that are kept.
-        device: the CPU.
+        device: the CPU. A CUDA device becomes the CPU, with a warning, where torch finds none.
 
     Attributes:
         ndim: how many coordinates there are.
@@ -49,10 +51,8 @@ class PointToVoxel:
             raise ValueError(
                 f"PointToVoxel: num_point_features is {num_point_features}, expected {dims} or more"
             )
-        if torch.device(device).type != "cpu":
-            raise ValueError(f"PointToVoxel: device is {device}, expected cpu")
         self.ndim = dims
-        self.device = torch.device(device)
+        self.device = _usable(torch.device(device))
         self.num_point_features = num_point_features
         self.max_num_voxels = max_num_voxels
         self.max_num_points_per_voxel = max_num_points_per_voxel
@@ -123,6 +123,18 @@ class PointToVoxel:
             mean = voxels.sum(1) / num[:, None]
             voxels = torch.where(is_empty[..., None], mean[:, None], voxels)
         return voxels, coors[:, 3 - self.ndim :].contiguous(), num, *map_
+
+
+def _usable(device: torch.device) -> torch.device:
+    if device.type == "cuda" and not torch.cuda.is_available():
+        warnings.warn(
+            f"PointToVoxel: device is {device}, but torch finds no CUDA device; the CPU is used",
+            stacklevel=3,
+        )
+        return torch.device("cpu")
+    if device.type != "cpu":
+        raise ValueError(f"PointToVoxel: device is {device}, expected cpu")
+    return device
 
 
 def _grid_size(size: list[float], ends: list[float]) -> list[int]:
