@@ -38,6 +38,7 @@ LAYERS = [
     nn.SparseConv(3, 3, 5, 1),
     nn.SparseConv(3, 3, 5, 1, 2),
     nn.SparseConv(3, 3, 5, 1, padding=1),
+    nn.SubMConv(3, 3, 5, 3, stride=2, padding=(1, 0, 2)),
 ]
 
 
@@ -343,7 +344,14 @@ def test_sentences(rng):
             lambda: nn.SubMConv(3, 4, 4, 3, indice_key="down").double()(low),
             "SubMConv: this layer has subm True, expected False, for which the pairs named 'down' were built",
         ),
-        (lambda: nn.SubMConv(3, 3, 4, 2)(x), "SubMConv: kernel_size[0] is 2, expected an odd number"),
+        (lambda: nn.SubMConv(3, 3, 4, (3, 2, 3)), "SubMConv: kernel_size[1] is 2, expected an odd number"),
+        (lambda: nn.SparseMaxPool(1, 2, subm=True), "SparseMaxPool: kernel_size[0] is 2, expected an odd"),
+        (lambda: nn.SubMConv(3, 3, 4, 3, stride=0), "SubMConv: stride[0] is 0, expected 1 or more"),
+        (lambda: nn.SubMConv(2, 3, 4, 3, padding=(0, -1)), "SubMConv: padding[1] is -1, expected 0 or more"),
+        (
+            lambda: nn.SubMConv(3, 3, 4, 3, padding=(1, 1)),
+            "SubMConv: padding has 2 elements, expected 1 or 3",
+        ),
         (lambda: nn.SubMConv(3, 3, 4, 3)(x), "SubMConv: weight has dtype f32, expected that of features"),
         (
             lambda: nn.SubMConv(3, 5, 4, 3)(x),

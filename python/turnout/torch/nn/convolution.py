@@ -15,11 +15,23 @@ from turnout.torch.sentences import own_sentences
 from turnout.torch.sparse_conv import Ints
 
 
-def per_dimension(module: str, name: str, values: Any, dims: int) -> list[int]:
-    """One number for each spatial dimension; a single one is for all."""
+def per_dimension(
+    module: str, name: str, values: Any, dims: int, *, least: int | None = None, odd: bool = False
+) -> list[int]:
+    """One number for each spatial dimension; a single one is for all.
+
+    Args:
+        least: the smallest number that is accepted.
+        odd: accepts positive odd numbers only, the sizes of kernels that have a centre.
+    """
     given = integers(values) if hasattr(values, "__len__") else (int(values),) * dims
     if len(given) != dims:
         raise ValueError(f"{module}: {name} has {len(given)} elements, expected 1 or {dims}")
+    for i, value in enumerate(given):
+        if odd and (value < 1 or value % 2 == 0):
+            raise ValueError(f"{module}: {name}[{i}] is {value}, expected an odd number in submanifold mode")
+        if least is not None and value < least:
+            raise ValueError(f"{module}: {name}[{i}] is {value}, expected {least} or more")
     return list(given)
 
 
@@ -32,7 +44,8 @@ class SparseConvolution(SparseModule):
         kernel_size, stride, padding, dilation, output_padding: one integer, or one for each dimension.
         groups: 1.
         bias: whether to add one to every active output.
-        subm: submanifold; outputs are the input sites, and stride and padding are ignored.
+        subm: submanifold; outputs are the input sites. The kernel is odd in every dimension; stride and
+            padding are validated but otherwise ignored.
         transposed: outputs spread over the grid as in ``torch.nn.ConvTranspose3d``.
         inverse: goes back along the pairs that an earlier layer named ``indice_key``, to its input sites.
         indice_key: a name for the pairs. A later layer with this name takes them and does not compare sites.
@@ -78,11 +91,11 @@ class SparseConvolution(SparseModule):
         self.ndim = ndim
         self.in_channels = in_channels
         self.out_channels = out_channels
-        self.kernel_size = per_dimension(name, "kernel_size", kernel_size, ndim)
-        self.stride = per_dimension(name, "stride", stride, ndim)
-        self.padding = per_dimension(name, "padding", padding, ndim)
-        self.dilation = per_dimension(name, "dilation", dilation, ndim)
-        self.output_padding = per_dimension(name, "output_padding", output_padding, ndim)
+        self.kernel_size = per_dimension(name, "kernel_size", kernel_size, ndim, odd=subm)
+        self.stride = per_dimension(name, "stride", stride, ndim, least=1)
+        self.padding = per_dimension(name, "padding", padding, ndim, least=0)
+        self.dilation = per_dimension(name, "dilation", dilation, ndim, least=1)
+        self.output_padding = per_dimension(name, "output_padding", output_padding, ndim, least=0)
         self.groups = groups
         self.subm = subm
         self.transposed = transposed

@@ -39,6 +39,9 @@ class SparseConv(SparseConvolution):
 class SubMConv(SparseConvolution):
     """A submanifold convolution: its outputs are at the input sites, around which the kernel is centred.
 
+    Args:
+        stride, padding: validated but otherwise ignored, as in spconv and mmcv, whose model files give them.
+
     Example:
         >>> sites = torch.tensor([[0, 0], [0, 1], [0, 5]], dtype=torch.int32)  # batch number, x
         >>> x = turnout.torch.nn.SparseTensor(torch.tensor([[1.0], [2.0], [3.0]]), sites, [6], 1)
@@ -54,12 +57,13 @@ class SubMConv(SparseConvolution):
         kernel_size: Ints,
         dilation: Ints = 1,
         *,
+        stride: Ints = 1,
+        padding: Ints = 0,
         bias: bool = True,
         indice_key: str | None = None,
     ) -> None:
         super().__init__(
-            *(ndim, in_channels, out_channels, kernel_size),
-            dilation=dilation,
+            *(ndim, in_channels, out_channels, kernel_size, stride, padding, dilation),
             bias=bias,
             subm=True,
             indice_key=indice_key,

@@ -45,10 +45,10 @@ class SparsePool(SparseModule):
         if not 1 <= ndim <= 4:
             raise ValueError(f"{name}: ndim is {ndim}, expected 1 .. 4")
         self.ndim = ndim
-        self.kernel_size = per_dimension(name, "kernel_size", kernel_size, ndim)
-        self.stride = per_dimension(name, "stride", kernel_size if stride is None else stride, ndim)
-        self.padding = per_dimension(name, "padding", padding, ndim)
-        self.dilation = per_dimension(name, "dilation", dilation, ndim)
+        self.kernel_size = per_dimension(name, "kernel_size", kernel_size, ndim, odd=subm)
+        self.stride = per_dimension(name, "stride", kernel_size if stride is None else stride, ndim, least=1)
+        self.padding = per_dimension(name, "padding", padding, ndim, least=0)
+        self.dilation = per_dimension(name, "dilation", dilation, ndim, least=1)
         self.indice_key = indice_key
         self.subm = subm
 
