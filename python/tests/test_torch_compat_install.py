@@ -271,13 +271,17 @@ def test_mmcv(packages):
     our_mmcv.install()
     try:
         from mmcv.ops import DynamicScatter, Voxelization, dynamic_scatter, voxelization
+        from mmcv.ops import sparse_functional as Fsp  # noqa: N812
         from mmcv.ops.scatter_points import DynamicScatter as Scatter
-        from mmcv.ops.sparse_ops import get_indice_pairs
+        from mmcv.ops.sparse_functional import SubMConvFunction, indice_conv
+        from mmcv.ops.sparse_modules import RemoveGrid, ToDense, is_sparse_conv  # noqa: F401
+        from mmcv.ops.sparse_ops import fused_indice_conv, get_indice_pairs, indice_conv_backward  # noqa: F401
         from mmcv.ops.voxelize import Voxelization as Voxels
 
         assert Voxelization is Voxels is our_mmcv.Voxelization
         assert DynamicScatter is Scatter is our_mmcv.DynamicScatter
         assert get_indice_pairs is our_mmcv.get_indice_pairs
+        assert Fsp.indice_conv is indice_conv and Fsp.indice_subm_conv is SubMConvFunction.apply
         assert (voxelization, dynamic_scatter) == (our_mmcv.voxelization, our_mmcv.dynamic_scatter)
         with pytest.raises(ImportError, match="nms"):
             from mmcv.ops import nms  # noqa: F401

@@ -23,6 +23,8 @@ from turnout.compat.mmcv import (
     SubMConv2d,
     SubMConv3d,
     scatter_nd,
+    sparse_functional,
+    sparse_ops,
 )
 from turnout.torch import nn
 
@@ -218,13 +220,14 @@ def test_signatures_and_weights(rank):
         assert issubclass(cls, SparseModule)
         if kind == "SparseMaxPool":
             continue
-        layer = cls(3, 5, tuple(range(1, rank + 1)))
+        sizes = tuple(range(1, 2 * rank, 2))
+        layer = cls(3, 5, sizes)
         assert {name: tuple(p.shape) for name, p in layer.state_dict().items()} == {
-            "weight": (*range(1, rank + 1), 3, 5),
+            "weight": (*sizes, 3, 5),
             "bias": (5,),
         }
         assert (layer.ndim, layer.in_channels, layer.out_channels, layer.groups) == (rank, 3, 5, 1)
-        assert layer.kernel_size == list(range(1, rank + 1)) and layer.stride == [1] * rank
+        assert layer.kernel_size == list(sizes) and layer.stride == [1] * rank
         assert cls(3, 5, 3, bias=False).bias is None
         assert (layer.subm, layer.transposed, layer.inverse) == (
             kind == "SubMConv",
@@ -362,8 +365,87 @@ def test_2d(rng):
     torch.testing.assert_close(out, wanted * active)
 
 
+@pytest.mark.parametrize("kind", ["sparse", "subm", "inverse"])
+def test_functions_along_given_pairs(rng, kind):
+    x = tensor(rng)
+    down = SparseConv3d(3, 4, 3, 2, 1, bias=False, indice_key="a").double()
+    if kind == "subm":
+        layer, given, function = (
+            SubMConv3d(3, 4, 3, bias=False, indice_key="a").double(),
+            x,
+            "indice_subm_conv",
+        )
+    elif kind == "sparse":
+        layer, given, function = down, x, "indice_conv"
+    else:
+        layer = SparseInverseConv3d(4, 2, 3, "a", bias=False).double()
+        given, function = down(x), "indice_inverse_conv"
+    wanted = layer(given)
+    _, _, *pairs, _ = wanted.find_indice_pair("a")
+    flags = {"inverse": kind == "inverse", "subm": kind == "subm"}
+    features, rows = given.features.detach().requires_grad_(), torch.tensor(len(wanted.indices))
+    out = getattr(sparse_functional, function)(features, layer.weight, *pairs, rows)
+    assert torch.equal(out, wanted.features)
+    assert torch.equal(sparse_ops.indice_conv(features, layer.weight, *pairs, rows, **flags), out)
+    bias = torch.ones(out.shape[1], dtype=torch.float64)
+    fused = sparse_ops.fused_indice_conv(features, layer.weight, bias, *pairs, rows, *flags.values())
+    torch.testing.assert_close(fused, out + 1)
+    grad = torch.randn_like(out)
+    wanted_grads = torch.autograd.grad(out, (features, layer.weight), grad)
+    grads = sparse_ops.indice_conv_backward(features.detach(), layer.weight.detach(), grad, *pairs, **flags)
+    for one, other in zip(grads, wanted_grads, strict=True):
+        torch.testing.assert_close(one, other)
+    with pytest.raises(ValueError, match=r"^indice_conv: indice_pair_num"):
+        sparse_ops.indice_conv(features, layer.weight, pairs[0], pairs[1][:-1], rows)
+
+
+def test_pooling_along_given_pairs(rng):
+    x = tensor(rng)
+    outids, *pairs = sparse_ops.get_indice_pairs(x.indices, 2, SPACE, 2, 2)
+    features = x.features.requires_grad_()
+    out = sparse_functional.indice_maxpool(features, *pairs, len(outids))
+    assert torch.equal(out, SparseMaxPool3d(2, 2)(x).features)
+    grad = torch.randn_like(out)
+    (wanted,) = torch.autograd.grad(out, features, grad)
+    got = sparse_ops.indice_maxpool_backward(features.detach(), out.detach(), grad, *pairs)
+    assert torch.equal(got, wanted)
+    assert sparse_ops.get_conv_output_size([7, 8], [3, 2], [2, 1], [1, 0], [1, 2]) == [4, 6]
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("affine", [True, False])
+def test_fused_sequence(rng, bias, affine):
+    norm = torch.nn.BatchNorm1d(4, affine=affine)
+    layers = SparseSequential(
+        SubMConv3d(3, 4, 3, bias=bias, indice_key="a"), norm, torch.nn.ReLU(), SparseConv3d(4, 4, 3, 2, 1),
+        torch.nn.BatchNorm1d(4), torch.nn.BatchNorm1d(4),
+    ).double()  # fmt: skip
+    for _ in range(3):
+        layers(tensor(rng))  # moves the statistics
+    if affine:
+        torch.nn.init.normal_(norm.weight)
+        torch.nn.init.normal_(norm.bias)
+    layers.eval()
+    fused = layers.fused()
+    assert [type(module).__name__ for module in fused._modules.values()] == [
+        "SubMConv3d",
+        "ReLU",
+        "SparseConv3d",
+    ]
+    assert layers[1] is norm and (layers[0].bias is not None) == bias and fused[0].indice_key == "a"
+    x, same = tensor(rng), tensor(np.random.default_rng(0))
+    same.features, same.indices = x.features, x.indices
+    torch.testing.assert_close(fused(x).features, layers(same).features)
+    assert len(SparseSequential(norm, SubMConv3d(3, 3, 3)).fused()) == 2
+    free = SparseSequential(SubMConv3d(3, 3, 3), torch.nn.BatchNorm1d(3, track_running_stats=False))
+    with pytest.raises(ValueError, match=r"SparseSequential.fused: a BatchNorm1d has no running statistics"):
+        free.fused()
+
+
 def test_sentences(rng):
     x = tensor(rng)
+    with pytest.raises(ValueError, match=r"SubMConv3d: kernel_size\[2\] is 2, expected an odd number"):
+        SubMConv3d(3, 4, (1, 3, 2))  # at once, not in the first call
     with pytest.raises(ValueError, match="SparseInverseConv3d: indice_key is None, expected the name of"):
         SparseInverseConv3d(3, 4, 3)(x)
     with pytest.raises(ValueError, match="SubMConv3d: groups is 2, expected 1"):

@@ -13,8 +13,15 @@ Example:
 from __future__ import annotations
 
 from turnout.compat._install import Installation, Undo, defined_in
-from turnout.compat._scatter_nd import scatter_nd
-from turnout.compat.mmcv import sparse_conv, sparse_modules, sparse_pool, sparse_structure
+from turnout.compat._sparse import scatter_nd
+from turnout.compat.mmcv import (
+    sparse_conv,
+    sparse_functional,
+    sparse_modules,
+    sparse_ops,
+    sparse_pool,
+    sparse_structure,
+)
 from turnout.compat.mmcv.sparse_conv import (
     SparseConv1d,
     SparseConv2d,
@@ -92,6 +99,13 @@ _structure, _modules, _convolutions, _pools = (
     defined_in(module) for module in (sparse_structure, sparse_modules, sparse_conv, sparse_pool)
 )
 _structure["scatter_nd"] = scatter_nd
+_functions = {
+    **defined_in(sparse_functional),
+    "indice_conv": sparse_functional.indice_conv,
+    "indice_inverse_conv": sparse_functional.indice_inverse_conv,
+    "indice_maxpool": sparse_functional.indice_maxpool,
+    "indice_subm_conv": sparse_functional.indice_subm_conv,
+}
 
 
 def _register() -> Undo | None:
@@ -123,7 +137,8 @@ _installation = Installation(
         "mmcv.ops.scatter_points": _scatter_points,
         "mmcv.ops.sparse_conv": _convolutions,
         "mmcv.ops.sparse_modules": _modules,
-        "mmcv.ops.sparse_ops": {"get_indice_pairs": get_indice_pairs},
+        "mmcv.ops.sparse_functional": _functions,
+        "mmcv.ops.sparse_ops": {name: getattr(sparse_ops, name) for name in sparse_ops.__all__},
         "mmcv.ops.sparse_pool": _pools,
         "mmcv.ops.sparse_structure": _structure,
         "mmcv.ops.voxelize": _voxelize,

@@ -1,4 +1,4 @@
-"""mmcv's function that finds the pairs of a sparse convolution."""
+"""mmcv's operators: the pairs of a sparse convolution, and convolution and pooling along them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,19 @@ from collections.abc import Sequence
 import torch
 
 from turnout import torch as own
+from turnout.compat._sparse import get_conv_output_size, get_deconv_output_size
 from turnout.torch.sentences import own_sentences
+
+__all__ = [
+    "fused_indice_conv",
+    "get_conv_output_size",
+    "get_deconv_output_size",
+    "get_indice_pairs",
+    "indice_conv",
+    "indice_conv_backward",
+    "indice_maxpool",
+    "indice_maxpool_backward",
+]
 
 
 @own_sentences(kernel_size="ksize", output_padding="out_padding")
@@ -42,4 +54,84 @@ def get_indice_pairs(
         out_padding,
         subm=subm,
         transpose=transpose,
+    )
+
+
+@own_sentences(indice_num="indice_pair_num", num_act_out="num_activate_out")
+def indice_conv(
+    features: torch.Tensor,
+    filters: torch.Tensor,
+    indice_pairs: torch.Tensor,
+    indice_pair_num: torch.Tensor,
+    num_activate_out: int,
+    inverse: bool = False,
+    subm: bool = False,
+) -> torch.Tensor:
+    """:func:`turnout.torch.indice_convolution` without a bias; gradients of any order."""
+    return own.indice_convolution(
+        *(features, filters, indice_pairs, indice_pair_num, int(num_activate_out)),
+        inverse=bool(inverse),
+        subm=bool(subm),
+    )
+
+
+@own_sentences(indice_num="indice_pair_num", num_act_out="num_activate_out")
+def fused_indice_conv(
+    features: torch.Tensor,
+    filters: torch.Tensor,
+    bias: torch.Tensor,
+    indice_pairs: torch.Tensor,
+    indice_pair_num: torch.Tensor,
+    num_activate_out: int,
+    inverse: bool,
+    subm: bool,
+) -> torch.Tensor:
+    """:func:`indice_conv` with a bias."""
+    return own.indice_convolution(
+        *(features, filters, indice_pairs, indice_pair_num, int(num_activate_out)),
+        bias=bias,
+        inverse=bool(inverse),
+        subm=bool(subm),
+    )
+
+
+@own_sentences(indice_num="indice_pair_num", output_grad="out_bp")
+def indice_conv_backward(
+    features: torch.Tensor,
+    filters: torch.Tensor,
+    out_bp: torch.Tensor,
+    indice_pairs: torch.Tensor,
+    indice_pair_num: torch.Tensor,
+    inverse: bool = False,
+    subm: bool = False,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The gradients of ``features`` and ``filters`` for one of the outputs of :func:`indice_conv`."""
+    pairs, kind = (indice_pairs, indice_pair_num), (bool(inverse), bool(subm))
+    matrices = filters.flatten(0, -3)
+    of_features = torch.ops.turnout.indice_convolution_backward_data(
+        out_bp, matrices, *pairs, features.shape[0], *kind
+    )
+    of_filters = torch.ops.turnout.indice_convolution_backward_filter(features, out_bp, *pairs, *kind)
+    return of_features, of_filters.reshape(filters.shape)
+
+
+@own_sentences(indice_num="indice_pair_num", num_act_out="num_activate_out")
+def indice_maxpool(
+    features: torch.Tensor, indice_pairs: torch.Tensor, indice_pair_num: torch.Tensor, num_activate_out: int
+) -> torch.Tensor:
+    """:func:`turnout.torch.indice_max_pool`, where no maximum is below 0; gradients of any order."""
+    return own.indice_max_pool(features, indice_pairs, indice_pair_num, int(num_activate_out))
+
+
+@own_sentences(indice_num="indice_pair_num", features_out="out_features", output_grad="out_bp")
+def indice_maxpool_backward(
+    features: torch.Tensor,
+    out_features: torch.Tensor,
+    out_bp: torch.Tensor,
+    indice_pairs: torch.Tensor,
+    indice_pair_num: torch.Tensor,
+) -> torch.Tensor:
+    """The gradient of ``features`` for one of the outputs of :func:`indice_maxpool`."""
+    return torch.ops.turnout.indice_max_pool_backward(
+        features, out_features, out_bp, indice_pairs, indice_pair_num
     )

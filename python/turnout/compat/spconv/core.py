@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from turnout.compat._scatter_nd import scatter_nd as scatter_nd
+from turnout.compat._sparse import scatter_nd as scatter_nd
 from turnout.torch.nn import Pairs, SparseTensor
 from turnout.torch.nn.convolution import per_dimension
 from turnout.torch.nn.tensor import integers

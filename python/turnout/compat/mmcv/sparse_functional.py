@@ -1,0 +1,50 @@
+"""mmcv's functions for sparse convolution and pooling along given pairs, with gradients.
+
+mmcv makes them from classes of ``torch.autograd.Function``, whose ``apply`` programs call as well.
+"""
+
+from __future__ import annotations
+
+from turnout.compat.mmcv import sparse_ops
+
+
+class SparseConvFunction:
+    """A sparse or transposed convolution."""
+
+    @staticmethod
+    def apply(features, filters, indice_pairs, indice_pair_num, num_activate_out):
+        return sparse_ops.indice_conv(features, filters, indice_pairs, indice_pair_num, num_activate_out)
+
+
+class SparseInverseConvFunction:
+    """A convolution back along the pairs, from their outputs to their inputs."""
+
+    @staticmethod
+    def apply(features, filters, indice_pairs, indice_pair_num, num_activate_out):
+        return sparse_ops.indice_conv(
+            features, filters, indice_pairs, indice_pair_num, num_activate_out, inverse=True
+        )
+
+
+class SubMConvFunction:
+    """A submanifold convolution."""
+
+    @staticmethod
+    def apply(features, filters, indice_pairs, indice_pair_num, num_activate_out):
+        return sparse_ops.indice_conv(
+            features, filters, indice_pairs, indice_pair_num, num_activate_out, subm=True
+        )
+
+
+class SparseMaxPoolFunction:
+    """The maximum of each window; none is below 0."""
+
+    @staticmethod
+    def apply(features, indice_pairs, indice_pair_num, num_activate_out):
+        return sparse_ops.indice_maxpool(features, indice_pairs, indice_pair_num, num_activate_out)
+
+
+indice_conv = SparseConvFunction.apply
+indice_inverse_conv = SparseInverseConvFunction.apply
+indice_subm_conv = SubMConvFunction.apply
+indice_maxpool = SparseMaxPoolFunction.apply
