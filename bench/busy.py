@@ -28,6 +28,7 @@ def run(seconds: float) -> list[Comparison]:
     _, pairs, counts = turnout.torch.get_indice_pairs(sites, 1, SPACE, 3, 1, 1, subm=True)[:3]
     features = torch.randn(SITES, CHANNELS)
     arguments = features, torch.randn(27, CHANNELS, CHANNELS), pairs, counts, SITES
+    of_numpy = [one.numpy() if isinstance(one, torch.Tensor) else one for one in arguments]
     before = torch.get_num_threads(), turnout.get_num_threads()
 
     def through_torch(threads: int):
@@ -40,7 +41,7 @@ def run(seconds: float) -> list[Comparison]:
     cores = os.cpu_count() or 1
     entries = [
         Entry("turnout.torch, 1 thread", through_torch(1)),
-        Entry("turnout, own pool", lambda: turnout.indice_convolution_forward(*arguments, subm=True)),
+        Entry("turnout, own pool", lambda: turnout.indice_convolution_forward(*of_numpy, subm=True)),
         Entry(f"turnout.torch, {cores} threads", through_torch(cores)),
     ]
     turnout.set_num_threads(cores)

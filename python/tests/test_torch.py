@@ -1,5 +1,8 @@
 """``turnout.torch``: operators that torch knows, on torch's threads."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 from conftest import dispatch_arguments, in_forked_child, same_bits
@@ -106,11 +109,30 @@ def test_torch_threads_do_the_work(rng, torch_threads, count):
     assert same_bits(result.numpy(), check.moe_dispatch_forward(*arguments))
 
 
-def test_numpy_door_leaves_torch_threads_alone(rng, threads):
+@pytest.mark.parametrize("count", [1, 2])
+def test_numpy_functions_use_torch_threads_for_torch_tensors(rng, threads, torch_threads, count):
+    arguments = dispatch_arguments(rng, **LARGE)
     threads(2)
+    torch_threads(count)
     before = _core.torch_runs()
-    turnout.moe_dispatch_forward(*tensors(dispatch_arguments(rng, **LARGE)))
+    result = turnout.moe_dispatch_forward(*tensors(arguments))
+    assert _core.torch_runs() - before == (count > 1)
+    assert same_bits(result.numpy(), check.moe_dispatch_forward(*arguments))
+    before = _core.torch_runs()
+    turnout.moe_dispatch_forward(*arguments)
     assert _core.torch_runs() == before
+
+
+def test_torch_threads_are_found_without_turnout_torch():
+    program = (
+        "import torch, turnout; from turnout import _core\n"
+        "torch.set_num_threads(2); turnout.set_num_threads(1)\n"
+        "order, rows = torch.arange(4096), torch.ones(4096, 1024)\n"
+        "turnout.moe_re_routing_inverse(rows, order)\n"
+        "assert _core.torch_runs() == 1, _core.torch_runs()\n"
+        "import sys; assert 'turnout.torch' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
 
 
 def call_in_child(door, arguments):

@@ -62,7 +62,8 @@ def set_num_threads(threads: int) -> None:
     These are the CPUs of its affinity mask, or fewer if its container has a CPU quota.
     Daemonic processes of ``multiprocessing``, as are the workers of a ``DataLoader``, start with one thread
     unless TURNOUT_NUM_THREADS is set. ``worker_init_fn`` may call this function.
-    Calls through ``turnout.torch`` use torch's threads instead: see ``torch.set_num_threads``.
+    Calls through ``turnout.torch``, and those with a torch tensor among their arguments, use torch's threads
+    instead: see ``torch.set_num_threads``.
 
     Example:
         >>> turnout.set_num_threads(1)

@@ -47,7 +47,8 @@ class TorchExecutor : public Executor {
 // From now on torch_context() works on torch's threads. Called once, with the GIL held.
 void use_torch_threads(const TorchFunctions& functions);
 
-// The context of calls from turnout.torch; the default one when torch's functions were not found.
+// The context of calls from turnout.torch and of those with torch tensors; the default one when torch's
+// functions were not found.
 Context& torch_context();
 
 std::int64_t torch_runs();  // how many parallel regions followed torch's number of threads, for the tests

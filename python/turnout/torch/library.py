@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
-import pathlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -193,16 +191,4 @@ def refuse_tangents(op: str, arguments: dict[str, object]) -> None:
             )
 
 
-def _use_torch_threads() -> None:
-    """Hands torch's own parallel loop to the library; releases without it leave us our own threads."""
-    path = pathlib.Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"
-    try:
-        libtorch = ctypes.CDLL(str(path))  # loaded already: this finds it
-        functions = (libtorch.torch_parallel_for, libtorch.torch_get_num_threads)
-    except (OSError, AttributeError):
-        return
-    parallel_for, get_num_threads = (ctypes.cast(f, ctypes.c_void_p).value or 0 for f in functions)
-    _core.use_torch_threads(parallel_for, get_num_threads)
-
-
-_use_torch_threads()
+_core.find_torch_threads(torch)

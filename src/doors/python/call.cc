@@ -20,6 +20,7 @@ Tensor PythonCall::import(nb::handle object, int position, bool for_writing) {
   const std::string_view what[2] = {op_, name_of(argument)};
   const auto refuse_it = [&](const std::string& why) { refuse(concat(what[1], why)); };
   ImportedArray array = import_array(object, what, for_writing);
+  has_torch_ |= array.type.is_torch;
   if (!torch_team_ && array.type.is_torch) {
     if (array.requires_grad && is_grad_enabled())
       refuse_it(concat(" requires grad, which only turnout.torch follows; use that, or pass ", what[1],
@@ -353,7 +354,7 @@ std::int64_t PythonCall::named_value(nb::handle object) {
 
 Context& PythonCall::context() const {
   choose_threads_of_process();
-  return torch_team_ ? torch_context() : default_context();
+  return torch_team_ || has_torch_ ? torch_context() : default_context();
 }
 
 std::int64_t extent_product(std::int64_t a, std::int64_t b) {

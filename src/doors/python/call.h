@@ -35,8 +35,9 @@ using namespace core;
 
 class PythonCall {
  public:
-  // torch_team: the call comes from turnout.torch, which uses torch's threads and looks after gradients
-  // itself. The first `known_scalars` of the signature come from an object, and not from the caller.
+  // torch_team: the call comes from turnout.torch, which looks after gradients itself. It uses torch's
+  // threads, and so does any call with a torch tensor. The first `known_scalars` of the signature come from
+  // an object, and not from the caller.
   PythonCall(const PythonFunction& function, bool torch_team, int known_scalars = 0)
       : signature_(function.signature),
         op_(function.name),
@@ -167,6 +168,7 @@ class PythonCall {
   const std::string_view op_;
   const Renames& renames_;
   const bool torch_team_;
+  bool has_torch_ = false;  // an argument is a torch tensor
   int next_argument_ = 0;
   int next_scalar_;
   Seen seen_[kMaxArguments];

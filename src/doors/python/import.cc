@@ -9,6 +9,7 @@
 #include "core/dtypes.h"
 #include "doors/python/gil.h"
 #include "doors/python/text.h"
+#include "doors/python/torch_threads.h"
 
 namespace turnout::doors {
 
@@ -70,14 +71,18 @@ const dlpack::ExchangeApi* exchange_api_of(nb::handle type) {
   return api != nullptr && api->version.major == dlpack::kMajor && api->tensor_from_object ? api : nullptr;
 }
 
+// Asked once per type. At the first tensor, calls with such ones move to torch's threads.
 bool is_torch_type(nb::handle type) {
   // Torch is not imported for this: without it no object can be its tensor.
   const nb::dict modules = nb::borrow<nb::dict>(PyImport_GetModuleDict());
   if (!modules.contains("torch")) return false;
   const nb::object tensor = attribute(modules["torch"], nb::str("Tensor"));
   if (!tensor.is_valid() || !PyType_Check(tensor.ptr())) return false;
-  return PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(type.ptr()),
-                          reinterpret_cast<PyTypeObject*>(tensor.ptr())) != 0;
+  if (PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(type.ptr()),
+                       reinterpret_cast<PyTypeObject*>(tensor.ptr())) == 0)
+    return false;
+  find_torch_threads(modules["torch"]);
+  return true;
 }
 
 ArrayType examine(nb::handle type) {

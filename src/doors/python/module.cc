@@ -10,6 +10,7 @@
 #include "doors/python/descriptions.h"
 #include "doors/python/invoke.h"
 #include "doors/python/listing.h"
+#include "doors/python/torch_threads.h"
 #include "doors/python/workers.h"
 #include "runtime/call.h"
 #include "runtime/output_cache.h"
@@ -130,6 +131,8 @@ void bind_library(nb::module_& module) {
   module.def("output_cache_idle", [] { return output_cache().idle_bytes(); });
   define(module, "set_output_cache_limit", &set_output_cache_limit);
   define(module, "trim", &trim);
+  module.def("find_torch_threads", &find_torch_threads);
+  // For the tests, whose functions stand in for torch's.
   module.def("use_torch_threads", [](std::uintptr_t parallel_for, std::uintptr_t get_num_threads) {
     use_torch_threads({std::bit_cast<decltype(TorchFunctions::parallel_for)>(parallel_for),
                        std::bit_cast<decltype(TorchFunctions::get_num_threads)>(get_num_threads)});
