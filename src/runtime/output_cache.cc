@@ -4,6 +4,7 @@
 #include <pthread.h>
 
 #include <cstdint>
+#include <mutex>
 #include <new>
 #include <utility>
 
@@ -102,15 +103,9 @@ OutputCache& output_cache() {
   // Never destroyed: arrays may die after the module.
   static OutputCache& cache = []() -> OutputCache& {
     static OutputCache& the_cache = *new OutputCache;
-    // The lock is held across fork(), so that the child finds a consistent list. The child unmaps its idle
-    // buffers: writing to a page that it shares with its parent would copy the page.
-    pthread_atfork([] { the_cache.mutex_.lock(); }, [] { the_cache.mutex_.unlock(); },
-                   [] {
-                     for (const OutputBuffer& buffer : the_cache.idle_) unmap(buffer);
-                     the_cache.idle_.clear();
-                     the_cache.idle_bytes_ = 0;
-                     the_cache.mutex_.unlock();
-                   });
+    // The child unmaps its idle buffers: writing to a page that it shares with its parent would copy the
+    // page.
+    pthread_atfork(nullptr, nullptr, [] { the_cache.trim(); });
     return the_cache;
   }();
   return cache;

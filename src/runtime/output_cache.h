@@ -3,8 +3,9 @@
 #pragma once
 
 #include <cstddef>
-#include <mutex>
 #include <vector>
+
+#include "runtime/fork_mutex.h"
 
 namespace turnout::core {
 
@@ -30,10 +31,9 @@ class OutputCache {
   void trim();  // frees all idle buffers
 
  private:
-  friend OutputCache& output_cache();
   void evict_over_limit() noexcept;
 
-  std::mutex mutex_;
+  ForkMutex mutex_;
   std::vector<OutputBuffer> idle_;  // least recently used first
   std::size_t idle_bytes_ = 0;
   std::size_t limit_;

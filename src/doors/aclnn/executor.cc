@@ -12,6 +12,7 @@
 
 #include "doors/aclnn/status.h"
 #include "runtime/call.h"
+#include "runtime/fork_mutex.h"
 #include "runtime/strided.h"
 
 struct aclOpExecutor {
@@ -29,27 +30,27 @@ namespace {
 // has run is an error and not a use of freed memory.
 class Waiting {
  public:
-  void add(std::unique_ptr<aclOpExecutor> executor) {
-    const std::lock_guard lock(mutex_);
-    executors_.insert(executor.get());
+  static void add(std::unique_ptr<aclOpExecutor> executor) {
+    const std::lock_guard lock(mutex);
+    executors().insert(executor.get());
     static_cast<void>(executor.release());
   }
   // nullptr: there is none of this address.
-  std::unique_ptr<aclOpExecutor> take(aclOpExecutor* executor) {
-    const std::lock_guard lock(mutex_);
-    return std::unique_ptr<aclOpExecutor>(executors_.erase(executor) == 1 ? executor : nullptr);
+  static std::unique_ptr<aclOpExecutor> take(aclOpExecutor* executor) {
+    const std::lock_guard lock(mutex);
+    return std::unique_ptr<aclOpExecutor>(executors().erase(executor) == 1 ? executor : nullptr);
   }
 
  private:
-  std::mutex mutex_;
-  std::set<aclOpExecutor*> executors_;
+  // Requires the lock. Never destroyed: calls may come until the process ends.
+  static std::set<aclOpExecutor*>& executors() {
+    static std::set<aclOpExecutor*>* all = nullptr;
+    if (all == nullptr) all = new std::set<aclOpExecutor*>;
+    return *all;
+  }
+  static ForkMutex mutex;
 };
-
-// Never destroyed: calls may come until the process ends.
-Waiting& waiting() {
-  static auto& executors = *new Waiting;
-  return executors;
-}
+ForkMutex Waiting::mutex;
 
 std::array<Slot, kMostTensors> slots_of(const aclOpExecutor& executor) {
   std::array<Slot, kMostTensors> slots;
@@ -147,7 +148,7 @@ aclnnStatus prepare(const Operation& operation, std::initializer_list<const aclT
     check_and_log(bound.arguments);
     *workspace_size = bound.arguments.workspace_bytes();
     *executor = made.get();
-    waiting().add(std::move(made));
+    Waiting::add(std::move(made));
     return succeed();
   } catch (...) {
     return fail_as_thrown();
@@ -160,7 +161,7 @@ aclnnStatus execute(const Operation& operation, const Workspace& workspace,
     const Signature& signature = operation.run;
     if (executor == nullptr)
       return refuse(ACLNN_ERR_PARAM_NULLPTR, concat(signature.op, ": executor is NULL"));
-    const std::unique_ptr<aclOpExecutor> taken = waiting().take(executor);
+    const std::unique_ptr<aclOpExecutor> taken = Waiting::take(executor);
     if (taken == nullptr || taken->operation != &operation)
       return refuse(ACLNN_ERR_PARAM_INVALID, concat(signature.op, ": executor is none that ",
                                                     operation.query.op, " made and that has not run"));
@@ -194,7 +195,7 @@ aclnnStatus aclDestroyAclOpExecutor(aclOpExecutor* executor) {
   constexpr std::string_view kName = "aclDestroyAclOpExecutor: executor";
   try {
     if (executor == nullptr) return refuse(ACLNN_ERR_PARAM_NULLPTR, concat(kName, " is NULL"));
-    if (waiting().take(executor) == nullptr)
+    if (Waiting::take(executor) == nullptr)
       return refuse(ACLNN_ERR_PARAM_INVALID, concat(kName, " has run already, or is none"));
     return succeed();
   } catch (...) {

@@ -16,6 +16,7 @@
 
 #include "doors/last_error.h"
 #include "runtime/call.h"
+#include "runtime/fork_mutex.h"
 #include "runtime/record.h"
 
 namespace turnout::doors {
@@ -125,12 +126,14 @@ void record_gen_cases() noexcept {
   }
 }
 
+ForkMutex texts_mutex;
+
 // Returns a copy that stays valid until the process ends. Equal texts share one copy.
 const char* kept_for_ever(const char* text) {
-  static auto& mutex = *new std::mutex;
-  static auto& texts = *new std::set<std::string>;
-  const std::lock_guard lock(mutex);
-  return texts.emplace(text).first->c_str();
+  const std::lock_guard lock(texts_mutex);
+  static std::set<std::string>* texts = nullptr;
+  if (texts == nullptr) texts = new std::set<std::string>;
+  return texts->emplace(text).first->c_str();
 }
 
 }  // namespace
