@@ -1,5 +1,6 @@
 """turnout run and turnout replay: calls in files, and calls that TURNOUT_RECORD has recorded."""
 
+import json
 import os
 import subprocess
 import sys
@@ -21,7 +22,7 @@ turnout.moe_dispatch_forward(gates, indices, locations, tokens, 3, 2)
 
 
 def record(where, program: str, *, fails: bool = False) -> list[Path]:
-    """Runs a program with TURNOUT_RECORD, and returns the files in the order of the calls."""
+    """Runs a program with TURNOUT_RECORD, and returns the folders in the order of the calls."""
     done = subprocess.run(
         [sys.executable, "-c", program],
         capture_output=True,
@@ -31,7 +32,15 @@ def record(where, program: str, *, fails: bool = False) -> list[Path]:
     )
     assert (done.returncode != 0) == fails, done.stderr
     folder = Path(str(where).removeprefix("on_error:"))
-    return sorted(folder.glob("*.npz"), key=lambda path: path.name.split(".")[-2])
+    return sorted(folder.iterdir(), key=lambda path: path.suffix)
+
+
+def described(path: Path) -> dict:
+    return json.loads((path / "call.json").read_text())
+
+
+def array(path: Path, name: str) -> np.ndarray:
+    return np.load(path / f"{name}.npy")
 
 
 def replayed(capsys, *paths) -> str:
@@ -109,14 +118,15 @@ def test_run_refuses_in_one_sentence(tmp_path, capsys):
 def test_a_recorded_call_is_replayed(tmp_path, capsys):
     first, second = record(tmp_path / "new" / "folder", DISPATCH + DISPATCH)
     assert first.name.startswith("moe_dispatch_forward.")
-    with np.load(first) as arrays:
-        assert arrays["call.op"].item() == b"moe_dispatch_forward"
-        assert arrays["scalar.capacity"] == 3
-        assert arrays["in.indices"].tolist() == [0, 1, 0, 9, 1]
-        rng = np.random.default_rng(0)
-        gates, tokens = rng.random(5, dtype=np.float32), rng.random((5, 7), dtype=np.float32)
-        np.testing.assert_array_equal(arrays["in.input"], tokens)
-        np.testing.assert_array_equal(arrays["out.dispatch"][0], gates[0] * tokens[0])
+    call = described(first)
+    assert (call["op"], call["function"]) == ("moe_dispatch_forward", "moe_dispatch_forward")
+    assert call["scalars"]["capacity"] == 3
+    assert call["arguments"][0] == {"name": "gates", "dtype": "f32", "rank": 1, "shape": [5]}
+    assert array(first, "in.indices").tolist() == [0, 1, 0, 9, 1]
+    rng = np.random.default_rng(0)
+    gates, tokens = rng.random(5, dtype=np.float32), rng.random((5, 7), dtype=np.float32)
+    np.testing.assert_array_equal(array(first, "in.input"), tokens)
+    np.testing.assert_array_equal(array(first, "out.dispatch")[0], gates[0] * tokens[0])
     text = replayed(capsys, first, second)
     assert text.startswith("moe_dispatch_forward(")
     assert text.count("as recorded") == 2
@@ -126,10 +136,9 @@ def test_a_recorded_call_is_replayed(tmp_path, capsys):
 def test_the_memory_of_a_replay_is_not_the_recorded_result(tmp_path, capsys):
     """A result that differs is found: the recorded file is changed."""
     (path,) = record(tmp_path, DISPATCH)
-    with np.load(path) as file:
-        arrays = dict(file)
-    arrays["out.dispatch"][0, 3] += 1
-    np.savez(path, **arrays)
+    changed = array(path, "out.dispatch")
+    changed[0, 3] += 1
+    np.save(path / "out.dispatch.npy", changed)
     assert cli.main(["replay", str(path)]) == 1
     text = capsys.readouterr().out
     assert "dispatch: 1 of 42 elements differ, diff3" in text
@@ -167,12 +176,13 @@ def test_every_kind_of_argument(tmp_path, capsys):
     # The two functions whose results depend on the data in size have steps of their own.
     assert text.count("as recorded") == len(set(names) - {"VoxelIndex"}) == 6
     assert text.count("cannot be replayed: it is a step") == len(names) - 6
-    with np.load(paths[names.index("moe_re_routing")]) as arrays:
-        assert arrays["in.tokens.f8_e4m3fn"].dtype == np.uint8
-    with np.load(paths[names.index("indice_convolution_forward")]) as arrays:
-        assert arrays["stride.filters"].tolist() == [15, 1, 5]
-    with np.load(paths[names.index("mutual_information_backward")]) as arrays:
-        assert (arrays["in.ans_grad"] != arrays["out.ans_grad"]).any()
+    moved = paths[names.index("moe_re_routing")]
+    assert described(moved)["arguments"][0]["dtype"] == "f8_e4m3fn"
+    assert array(moved, "in.tokens").dtype == np.uint8
+    filters = described(paths[names.index("indice_convolution_forward")])["arguments"][1]
+    assert (filters["name"], filters["strides"]) == ("filters", [15, 1, 5])
+    backward = paths[names.index("mutual_information_backward")]
+    assert (array(backward, "in.ans_grad") != array(backward, "out.ans_grad")).any()
 
 
 REFUSED = DISPATCH + "turnout.moe_dispatch_forward(gates, indices, locations[:4], tokens, 3, 2)\n"
@@ -180,30 +190,45 @@ REFUSED = DISPATCH + "turnout.moe_dispatch_forward(gates, indices, locations[:4]
 
 def test_only_refused_calls(tmp_path, capsys):
     (path,) = record(f"on_error:{tmp_path}", REFUSED, fails=True)
-    with np.load(path) as arrays:
-        sentence = arrays["call.error"].item().decode()
-        assert sentence.startswith("moe_dispatch_forward: locations.shape[0] is 4")
-        assert arrays["in.locations"].shape == (4,)
-        assert not any(name.startswith("out.") for name in arrays)
+    sentence = described(path)["error"]
+    assert sentence.startswith("moe_dispatch_forward: locations.shape[0] is 4")
+    assert array(path, "in.locations").shape == (4,)
+    assert not list(path.glob("out.*"))
     assert f"now: {sentence}" in replayed(capsys, path)
 
 
 def test_a_refusal_that_is_none_now(tmp_path, capsys):
     (path,) = record(f"on_error:{tmp_path}", REFUSED, fails=True)
-    with np.load(path) as file:
-        arrays = dict(file)
-    arrays["in.locations"] = np.array([0, 0, 2, 0, 1], np.int32)
-    np.savez(path, **arrays)
+    np.save(path / "in.locations.npy", np.array([0, 0, 2, 0, 1], np.int32))
+    text = (path / "call.json").read_text()
+    shape = '"name": "locations", "dtype": "i32", "rank": 1, "shape": [{}]'
+    assert shape.format(4) in text
+    (path / "call.json").write_text(text.replace(shape.format(4), shape.format(5)))
     assert cli.main(["replay", str(path)]) == 1
     assert "now: no error" in capsys.readouterr().out
 
 
+MANY_DIMENSIONS = (
+    DISPATCH
+    + """
+gates = gates.reshape((1,) * 19 + (5,))
+turnout.moe_dispatch_forward(gates, indices, locations, tokens, 3, 2)
+"""
+)
+
+
+def test_more_dimensions_than_a_tensor_has(tmp_path, capsys):
+    _, path = record(tmp_path, MANY_DIMENSIONS, fails=True)
+    gates = described(path)["arguments"][0]
+    assert gates == {"name": "gates", "dtype": "f32", "rank": 20, "shape": [1] * 8}
+    assert not (path / "in.gates.npy").exists()
+    assert f"now: {described(path)['error']}" in replayed(capsys, path)
+
+
 def test_a_process_that_ends_during_a_call_leaves_the_arguments(tmp_path, capsys):
-    """The file is complete before the operator starts."""
+    """The inputs are complete before the operator starts."""
     (path,) = record(tmp_path, DISPATCH)
-    with np.load(path) as file:
-        arrays = {name: array for name, array in file.items() if not name.startswith("out.")}
-    np.savez(path, **arrays)
+    (path / "out.dispatch.npy").unlink()
     assert "no results are recorded" in replayed(capsys, path)
 
 
@@ -221,17 +246,23 @@ def test_a_directory_that_cannot_be_written():
     assert (done.returncode, done.stderr) == (2, f"turnout: {sentence}\n")
 
 
-def test_files_that_are_no_calls(tmp_path, capsys):
-    path = tmp_path / "other.npz"
-    np.savez(path, x=np.zeros(3))
-    assert cli.main(["replay", str(path)]) == 2
-    assert capsys.readouterr().err == f"turnout: {path} has no array 'call.op': it is not a recorded call\n"
-    assert cli.main(["replay", str(tmp_path / "none.npz")]) == 2
-    assert "cannot be read as .npz" in capsys.readouterr().err
+def test_folders_that_are_not_calls(tmp_path, capsys):
+    def refusal(text: str | None) -> str:
+        if text is not None:
+            (tmp_path / "call.json").write_text(text)
+        assert cli.main(["replay", str(tmp_path)]) == 2
+        return capsys.readouterr().err
+
+    start = f"turnout: {tmp_path} is not the folder of a recorded call: "
+    assert refusal(None).startswith(start + "[Errno 2] No such file or directory: ")
+    assert refusal("{").startswith(start)
+    assert refusal("{}") == start + "'arguments'\n"
+    assert refusal('{"arguments": [{"name": "x"}]}').startswith(start)
 
 
 def test_a_call_that_the_c_interface_refused(tmp_path, capsys):
-    path = tmp_path / "c.npz"
-    np.savez(path, **{"call.op": b"mluOpMoeDispatchForward", "call.error": b"gates is missing"})
-    text = replayed(capsys, path)
+    call = {"op": "mluOpMoeDispatchForward", "function": "mluOpMoeDispatchForward", "version": "", "isa": ""}
+    call |= {"error": "gates is missing", "scalars": {}, "arguments": []}
+    (tmp_path / "call.json").write_text(json.dumps(call))
+    text = replayed(capsys, tmp_path)
     assert "cannot be replayed, refused before an operator saw it: gates is missing" in text

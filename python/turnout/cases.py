@@ -1,11 +1,12 @@
-"""Calls in .npz files: run from the arrays of a file, and run again as TURNOUT_RECORD has recorded them.
+"""Calls from files: one with the arrays of an .npz file, and calls that TURNOUT_RECORD has recorded, again.
 
-src/runtime/record.h has the names of the arrays of a recorded call.
+src/runtime/record.h describes the files of a recorded call.
 """
 
 from __future__ import annotations
 
 import inspect
+import json
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,11 +24,6 @@ _STAND_INS = {
     "f8_e4m3fn": "float8_e4m3fn",
     "f8_e5m2": "float8_e5m2",
     "f8_e8m0": "float8_e8m0fnu",
-}
-_NAMES = {
-    **{"float32": "f32", "float64": "f64", "float16": "f16", "bool": "boolean"},
-    **{f"int{bits}": f"i{bits}" for bits in (8, 16, 32, 64)},
-    **{f"uint{bits}": f"u{bits}" for bits in (8, 16, 32, 64)},
 }
 
 
@@ -115,47 +111,50 @@ class Argument:
     after: np.ndarray | None = None
     strides: tuple[int, ...] | None = None
 
+    @classmethod
+    def load(
+        cls,
+        folder: Path,
+        name: str,
+        dtype: str,
+        rank: int,
+        shape: list[int],
+        strides: list[int] | None = None,
+    ) -> Argument:
+        before, after = (_array(folder / f"{when}.{name}.npy") for when in ("in", "out"))
+        # A shape has at most eight extents, whatever the rank: what has more dimensions was refused for that.
+        extents = (*shape, *[1] * (min(rank, 100) - len(shape)))
+        return cls(dtype, extents, before, after, None if strides is None else tuple(strides))
+
+
+def _array(path: Path) -> np.ndarray | None:
+    return np.load(path, allow_pickle=False) if path.exists() else None
+
 
 @dataclass
 class RecordedCall:
     op: str
     function: str
+    version: str
+    isa: str
     error: str = ""
-    version: str = ""
-    isa: str = ""
     arguments: dict[str, Argument] = field(default_factory=dict)
     scalars: dict[str, int | list[int]] = field(default_factory=dict)
 
     @classmethod
     def load(cls, path: str | Path) -> RecordedCall:
-        arrays = read(path)
-        if "call.op" not in arrays:
-            raise ValueError(f"{path} has no array 'call.op': it is not a recorded call")
-        texts = {name: arrays.pop(f"call.{name}").item().decode() for name in _texts(arrays)}
-        call = cls(**{"function": texts["op"], **texts})
-        for key, array in arrays.items():
-            kind, name, *dtype = key.split(".")
-            if kind == "scalar":
-                call.scalars[name] = array.tolist()
-            elif kind == "shape":
-                call.arguments[name] = Argument(dtype[0], tuple(array.tolist()))
-            elif kind in ("in", "out"):
-                own = dtype[0] if dtype else _NAMES[array.dtype.name]
-                argument = call.arguments.setdefault(name, Argument(own, array.shape))
-                setattr(argument, "before" if kind == "in" else "after", array)
-        for key, array in arrays.items():
-            if key.startswith("stride."):
-                call.arguments[key.removeprefix("stride.")].strides = tuple(array.tolist())
-        return call
+        folder = Path(path)
+        try:
+            fields = json.loads((folder / "call.json").read_text(encoding="utf-8", errors="replace"))
+            arguments = {row["name"]: Argument.load(folder, **row) for row in fields.pop("arguments")}
+            return cls(**fields, arguments=arguments)
+        except Exception as error:  # of the file system, of JSON, of NumPy
+            raise ValueError(f"{path} is not the folder of a recorded call: {error}") from None
 
     def describe(self) -> str:
         values = [f"{name} {x.dtype}{list(x.shape)}" for name, x in self.arguments.items()]
         values += [f"{name} {value}" for name, value in self.scalars.items()]
         return f"{self.function}({', '.join(values)})"
-
-
-def _texts(arrays: dict[str, np.ndarray]) -> list[str]:
-    return [name for name in ("op", "function", "error", "version", "isa") if f"call.{name}" in arrays]
 
 
 def _memory(argument: Argument) -> np.ndarray | None:

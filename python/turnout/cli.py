@@ -208,8 +208,8 @@ _EXAMPLES = """examples:
   turnout bench moe_dispatch --peers                times of one family, beside torch
   turnout run moe_re_routing --in a.npz --out b.npz call an operator with the arrays of a file
   TURNOUT_RECORD=calls python train.py              record every call
-  TURNOUT_RECORD=on_error:calls python train.py     record the calls that are refused
-  turnout replay calls/*.npz                        run recorded calls again, and compare the results
+  TURNOUT_RECORD=on_error:calls python train.py     record the calls that fail
+  turnout replay calls/*                            run recorded calls again, and compare the results
 
 exit codes: 0 all is well; 1 a check failed, or a call is not as recorded; 2 the command line, the environment
 or a file cannot be understood, or a call was refused
@@ -253,7 +253,7 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_replay(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("cases", nargs="+", metavar="case", help="a file that TURNOUT_RECORD has made")
+    parser.add_argument("cases", nargs="+", metavar="case", help="a folder that TURNOUT_RECORD has made")
 
 
 # Name -> what runs, one line about it, its arguments.

@@ -139,11 +139,11 @@ nb::object forward(nb::handle feats, nb::handle coors, nb::handle reduce_type, n
   // All of it before the first write, which is not of all results.
   call.check(kDynamicScatterForward, {x, rows, voxel_feats, voxel_coors, map, count}, {reduce});
   // A record of the whole call: its steps cannot be replayed without the index.
-  std::optional<CallFile> file;
+  std::optional<CallFolder> folder;
   if (recorded() == Recorded::calls) {
     const Slot slots[] = {x, rows, voxel_feats, voxel_coors, map, count};
     const ScalarValue scalars[] = {reduce};
-    file.emplace(Arguments(kDynamicScatterForward, slots, std::size(slots), scalars, 1),
+    folder.emplace(Arguments(kDynamicScatterForward, slots, std::size(slots), scalars, 1),
                  kDynamicScatterForward.op, default_context().isa());
   }
   call.run([&](const Frame& frame) {
@@ -151,7 +151,7 @@ nb::object forward(nb::handle feats, nb::handle coors, nb::handle reduce_type, n
     index->reduce(frame, x, voxel_feats, reduce);
     index.reset();
   });
-  if (file) file->end(nullptr);
+  if (folder) folder->end(nullptr);
   return call.result();
 }
 

@@ -109,7 +109,7 @@ bool check_and_log(Arguments& arguments) {
   } catch (const Error& error) {
     if (logged_lines() & kFailures) log_failure(error.what(), arguments.describe());
     if (recorded() != Recorded::none)
-      CallFile(arguments, arguments.signature().op, Isa::best).end(error.what());
+      CallFolder(arguments, arguments.signature().op, Isa::best).end(error.what());
     throw;
   }
   if (logged_lines() & kSkippedCalls) log_skipped(arguments.signature().op, arguments.describe());
@@ -127,15 +127,15 @@ Call::Call(const Frame& frame, const Signature& signature, std::initializer_list
     described_ = frame_.caller == nullptr ? arguments_.describe() : frame_.caller->describe(arguments_);
   }
   if (recorded() != Recorded::none)
-    file_ = std::make_unique<CallFile>(arguments_, called(), frame_.context.isa());
+    folder_ = std::make_unique<CallFolder>(arguments_, called(), frame_.context.isa());
   check([&] { skipped_ = !arguments_.check(); });
 }
 
 Call::~Call() {
-  if (!watched_ && file_ == nullptr) return;
+  if (!watched_ && folder_ == nullptr) return;
   try {
     const char* error = std::uncaught_exceptions() > exceptions_ ? "turnout: the call was given up" : nullptr;
-    if (file_ != nullptr) file_->end(error);
+    if (folder_ != nullptr) folder_->end(error);
     if (watched_) report(error);
   } catch (...) {  // a line that cannot be written is no reason to end the process
   }
@@ -157,7 +157,7 @@ Scratch Call::lease(std::size_t bytes) {
 void Call::fail(const Error& error) {
   const Error named(error.code(),
                     frame_.caller == nullptr ? error.what() : frame_.caller->in_own_words(error.what()));
-  if (const auto file = std::exchange(file_, nullptr)) file->end(named.what());
+  if (const auto folder = std::exchange(folder_, nullptr)) folder->end(named.what());
   if (std::exchange(watched_, false)) report(named.what());  // one line per call
   throw named;
 }

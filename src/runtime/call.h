@@ -73,8 +73,8 @@ class Call {
   bool uses_dl_ = false;
   std::size_t scratch_bytes_ = 0;
   std::optional<Scratch> scratch_;
-  std::unique_ptr<CallFile> file_;  // if the call is recorded
-  std::string described_;           // if watched; made by the constructor, which the slots do not outlive
+  std::unique_ptr<CallFolder> folder_;  // if the call is recorded
+  std::string described_;               // if watched; made by the constructor, which the slots do not outlive
   std::chrono::steady_clock::time_point start_;
 };
 

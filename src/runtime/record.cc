@@ -1,23 +1,27 @@
-// The recorder of calls.
+// Implements the recording of calls.
 #include "runtime/record.h"
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <mutex>
+#include <span>
 #include <system_error>
 
 #include "runtime/call.h"
+#include "runtime/fork_mutex.h"
+#include "runtime/npy.h"
 #include "turnout/version.h"
 
 namespace turnout::core {
 namespace {
 
 constexpr std::string_view kOnError = "on_error:";
-// Arguments with more bytes than any memory has are described, not read.
-constexpr std::int64_t kMostBytes = std::int64_t{1} << 46;
+// Arguments with more elements than any memory has are described, not read.
+constexpr std::int64_t kMostElements = std::int64_t{1} << 46;
 
 struct Target {
   Recorded what = Recorded::none;
@@ -33,26 +37,25 @@ Target environment_target() {
   return {Recorded::calls, std::string(value)};
 }
 
-// Never destroyed: calls may come until the process ends.
-struct Shared {
-  std::mutex mutex;
-  Target target;
-};
-Shared& shared() {
-  static auto& one = *new Shared;
-  return one;
+ForkMutex target_mutex;
+
+// Requires target_mutex. Never destroyed: calls may come until the process ends.
+Target& target() {
+  static Target* one = nullptr;
+  if (one == nullptr) one = new Target;
+  return *one;
 }
 
-Recorded set_target(const Target& target) {
-  const std::lock_guard lock(shared().mutex);
-  shared().target = target;
-  record::state.store(target.what, std::memory_order_relaxed);
-  return target.what;
+Recorded set_target(const Target& wanted) {
+  const std::lock_guard lock(target_mutex);
+  target() = wanted;
+  record::state.store(wanted.what, std::memory_order_relaxed);
+  return wanted.what;
 }
 
-std::string directory() {
-  const std::lock_guard lock(shared().mutex);
-  return shared().target.directory;
+std::string target_directory() {
+  const std::lock_guard lock(target_mutex);
+  return target().directory;
 }
 
 bool can_write(const std::string& directory) {
@@ -61,14 +64,38 @@ bool can_write(const std::string& directory) {
   return std::filesystem::is_directory(directory, ignored) && ::access(directory.c_str(), W_OK | X_OK) == 0;
 }
 
-std::string new_path(const std::string& op) {
-  static std::atomic<long long> calls{0};
-  char tail[64];
-  std::snprintf(tail, sizeof(tail), ".%lld.%06lld.npz", static_cast<long long>(::getpid()), ++calls);
-  const std::filesystem::path folder = directory();
-  std::error_code ignored;  // the file that cannot be opened tells
-  std::filesystem::create_directories(folder, ignored);
-  return (folder / (op + tail)).string();
+std::string new_folder(const std::string& op) {
+  static std::atomic<std::int64_t> calls{0};
+  const std::filesystem::path directory = target_directory();
+  std::filesystem::create_directories(directory);
+  for (;;) {  // a number may be taken: processes of different containers share their ids
+    char tail[64];
+    std::snprintf(tail, sizeof(tail), ".%lld.%06lld", static_cast<long long>(::getpid()),
+                  static_cast<long long>(++calls));
+    const std::filesystem::path folder = directory / (op + tail);
+    if (std::filesystem::create_directory(folder)) return folder.string();
+  }
+}
+
+std::string json_string(std::string_view text) {
+  std::string quoted = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') quoted += '\\';
+    if (static_cast<unsigned char>(c) >= ' ') {
+      quoted += c;
+      continue;
+    }
+    char escape[8];
+    std::snprintf(escape, sizeof(escape), "\\u%04x", static_cast<unsigned>(c));
+    quoted += escape;
+  }
+  return quoted + "\"";
+}
+
+std::string json_list(std::span<const std::int64_t> values) {
+  std::string text;
+  for (const std::int64_t value : values) text += concat(text.empty() ? "" : ", ", value);
+  return concat("[", text, "]");
 }
 
 // Runs f. What goes wrong is in the log, if there is one, and nowhere else.
@@ -91,8 +118,8 @@ std::atomic<Recorded> record::state{Recorded::unread};
 Recorded record::read_environment() { return set_target(environment_target()); }
 
 void check_record_environment() {
-  const Target target = environment_target();
-  if (target.what != Recorded::none && !can_write(target.directory))
+  const Target wanted = environment_target();
+  if (wanted.what != Recorded::none && !can_write(wanted.directory))
     throw Error(ErrorCode::bad_param,
                 concat("TURNOUT_RECORD is '", std::getenv("TURNOUT_RECORD"),
                        "', expected a directory that can be written, or on_error: and one"));
@@ -106,7 +133,7 @@ void record_in(const char* wanted) {
   set_target({Recorded::calls, wanted});
 }
 
-CallFile::CallFile(const Arguments& arguments, std::string_view function, Isa isa) noexcept {
+CallFolder::CallFolder(const Arguments& arguments, std::string_view function, Isa isa) noexcept {
   quietly([&] {
     const Signature& signature = arguments.signature();
     op_ = signature.op;
@@ -115,67 +142,74 @@ CallFile::CallFile(const Arguments& arguments, std::string_view function, Isa is
     for (int i = 0; i < signature.arguments.count; ++i) {
       const Slot& slot = arguments.slot(i);
       if (!slot.present) continue;
-      Part part{signature.arguments[i].name, signature.arguments[i].role, {}, false, false, {}, slot.dtype};
-      if (slot.shape != nullptr) part.shape.assign(slot.shape, slot.shape + slot.rank);
-      bool is_counted = slot.rank <= kMaxRank && is_dtype(slot.dtype) && slot.shape != nullptr;
-      for (const std::int64_t extent : part.shape) is_counted = is_counted && extent >= 0;
-      if (is_counted && slot.elements() < kMostBytes) {
-        part.tensor = ConstTensor(slot.data, slot.dtype, slot.shape, slot.rank);
-        part.is_strided = !slot.is_contiguous();
-        for (int d = 0; d < slot.rank; ++d) part.tensor.stride[d] = slot.stride[d];
-        part.is_readable = slot.data != nullptr || slot.elements() == 0;
-      }
-      parts_.push_back(std::move(part));
+      const int extents = slot.shape == nullptr ? 0 : std::clamp(slot.rank, 0, kMaxRank);
+      Part part{signature.arguments[i].name, signature.arguments[i].role, {}, false};
+      part.tensor = ConstTensor(slot.data, slot.dtype, slot.shape, extents);
+      for (int d = 0; d < extents; ++d) part.tensor.stride[d] = slot.stride[d];
+      const bool is_shape = std::none_of(part.tensor.shape, part.tensor.shape + extents,
+                                         [](std::int64_t extent) { return extent < 0; });
+      const std::int64_t elements = Slot(part.tensor).elements();
+      part.is_valid = slot.shape != nullptr && slot.rank == extents && is_shape && is_dtype(slot.dtype) &&
+                      elements < kMostElements && (slot.data != nullptr || elements == 0);
+      part.tensor.rank = slot.rank;
+      parts_.push_back(part);
     }
     for (int i = 0; i < signature.scalars.count; ++i) {
       const ScalarValue& scalar = arguments.scalar(i);
       Value value{signature.scalars[i].name, signature.scalars[i].is_vector, {}};
       if (!value.is_vector) {
         value.values = {scalar.value};
-      } else if (scalar.values != nullptr) {
+      } else if (scalar.values != nullptr && scalar.value > 0) {
         value.values.assign(scalar.values, scalar.values + scalar.value);
       }
       scalars_.push_back(std::move(value));
     }
-    if (recorded() == Recorded::calls) write_inputs();
+    if (recorded() == Recorded::calls) write_inputs(nullptr);
   });
 }
 
-void CallFile::write_inputs() {
-  file_ = std::make_unique<NpzFile>(new_path(op_));
-  file_->add_text("call.op", op_);
-  if (function_ != op_) file_->add_text("call.function", function_);
-  file_->add_text("call.version", TURNOUT_VERSION);
-  file_->add_text("call.isa", name_of(isa_));
-  for (const Value& one : scalars_) {
-    const std::string name = concat("scalar.", one.name);
-    one.is_vector ? file_->add_integers(name, one.values) : file_->add_integer(name, one.values[0]);
-  }
-  for (const Part& part : parts_) {
-    const bool is_input = part.role != Role::out && part.is_readable;
-    if (is_input && file_->add(concat("in.", part.name), part.tensor)) {
-      if (part.is_strided)
-        file_->add_integers(concat("stride.", part.name), {part.tensor.stride, part.shape.size()});
-    } else {
-      const char* dtype = is_dtype(part.dtype) ? name_of(part.dtype) : "foreign";
-      file_->add_integers(concat("shape.", part.name, ".", dtype), part.shape);
-    }
-  }
-  file_->finish();
+std::string CallFolder::path(std::string_view kind, const Part& part) const {
+  return concat(folder_, "/", kind, ".", part.name, ".npy");
 }
 
-void CallFile::end(const char* error) noexcept {
+void CallFolder::write_inputs(const char* error) {
+  folder_ = new_folder(op_);
+  for (const Part& part : parts_)
+    if (part.role != Role::out && part.is_valid) write_npy(path("in", part), part.tensor);
+  write_description(error);
+}
+
+void CallFolder::write_description(const char* error) const {
+  std::string scalars, arguments;
+  for (const Value& one : scalars_)
+    scalars += concat(scalars.empty() ? "" : ", ", json_string(one.name), ": ",
+                      one.is_vector ? json_list(one.values) : concat(one.values[0]));
+  for (const Part& part : parts_) {
+    const ConstTensor& tensor = part.tensor;
+    const auto extents = static_cast<std::size_t>(std::clamp(tensor.rank, 0, kMaxRank));
+    arguments += concat(
+        arguments.empty() ? "" : ",", "\n    {\"name\": ", json_string(part.name),
+        ", \"dtype\": ", json_string(is_dtype(tensor.dtype) ? name_of(tensor.dtype) : "foreign"),
+        ", \"rank\": ", std::int64_t{tensor.rank}, ", \"shape\": ", json_list({tensor.shape, extents}));
+    if (part.is_valid && !Slot(tensor).is_contiguous())
+      arguments += concat(", \"strides\": ", json_list({tensor.stride, extents}));
+    arguments += "}";
+  }
+  write_text(
+      folder_ + "/call.json",
+      concat("{\n  \"op\": ", json_string(op_), ",\n  \"function\": ", json_string(function_),
+             ",\n  \"version\": ", json_string(TURNOUT_VERSION), ",\n  \"isa\": ", json_string(name_of(isa_)),
+             error == nullptr ? "" : concat(",\n  \"error\": ", json_string(error)), ",\n  \"scalars\": {",
+             scalars, "},\n  \"arguments\": [", arguments, "\n  ]\n}\n"));
+}
+
+void CallFolder::end(const char* error) noexcept {
   quietly([&] {
-    if (file_ == nullptr && error != nullptr && !op_.empty()) write_inputs();
-    if (file_ == nullptr) return;
-    if (error != nullptr) {
-      file_->add_text("call.error", error);
-    } else {
-      for (const Part& part : parts_)
-        if (part.role != Role::in && part.is_readable) file_->add(concat("out.", part.name), part.tensor);
-    }
-    file_->finish();
-    file_.reset();
+    if (op_.empty()) return;  // the arguments could not be copied
+    if (error != nullptr) return folder_.empty() ? write_inputs(error) : write_description(error);
+    if (folder_.empty()) return;
+    for (const Part& part : parts_)
+      if (part.role != Role::in && part.is_valid) write_npy(path("out", part), part.tensor);
   });
 }
 

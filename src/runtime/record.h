@@ -1,25 +1,29 @@
-// Records calls as .npz files, which `turnout replay` runs again.
+// Records calls, each in a folder of its own, which `turnout replay` runs again.
 //
-// TURNOUT_RECORD=directory records all calls, TURNOUT_RECORD=on_error:directory those that are refused. The
-// file of a call, <operator>.<process>.<number>.npz, has these arrays:
+// TURNOUT_RECORD=directory records all calls, TURNOUT_RECORD=on_error:directory those that fail. The folder
+// of a call, <operator>.<process>.<number>, has these files:
 //
-//   call.op, call.function   the operator, and the function that was called if that has another name
-//   call.error               the message of a call that failed
-//   call.version, call.isa   of the library; results of some operators depend on the instruction set
-//   in.NAME, out.NAME        an argument before and after the call; "in.NAME.bf16" has the bits of a bfloat16
-//   shape.NAME.DTYPE         the extents of an argument without data: an output, or memory that cannot be
-//   read stride.NAME              the strides, in elements, of an argument that is not contiguous scalar.NAME
-//   a scalar, or the elements of a vector
+//   in.NAME.npy, out.NAME.npy   the elements of an argument before and after the call, in row-major order;
+//                               bfloat16 and 8-bit floats, which NumPy lacks, as unsigned integers
+//   call.json                   the rest, written after the inputs:
+//     op, function              the operator, and the function that the user called
+//     version, isa              of the library; the results of some operators depend on the instruction set
+//     error                     the message, if the call failed
+//     scalars                   a number, or a list, for each name
+//     arguments                 name, dtype, rank, shape; strides, in elements, if it is not contiguous
+//
+// A call is recorded before its arguments are checked, so that a call that is refused, or crashes, can be
+// replayed. For that reason nothing is taken for granted: at most kMaxRank extents are recorded (a tensor has
+// no more; `rank` says how many it claims), and an argument has no in.NAME.npy if its description is invalid
+// or its memory cannot be read.
 #pragma once
 
 #include <atomic>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "core/check.h"
-#include "runtime/npz.h"
 #include "turnout/context.h"
 
 namespace turnout::core {
@@ -42,35 +46,35 @@ void check_record_environment();
 void record_in(const char* directory);
 
 // The record of one call. Nothing is thrown: a call does not fail because it cannot be recorded.
-class CallFile {
+class CallFolder {
  public:
-  // Copies what the arguments are, and writes inputs now if all calls are recorded, because an output may
-  // share their memory. A process that ends during the call leaves a file with the inputs.
-  CallFile(const Arguments& arguments, std::string_view function, Isa isa) noexcept;
-  // The call has ended, with an error or without; outputs are written if there is none.
+  // Copies the descriptions of the arguments. If all calls are recorded, writes the inputs now, because an
+  // output may share their memory. A process that ends during the call leaves a folder with the inputs.
+  CallFolder(const Arguments& arguments, std::string_view function, Isa isa) noexcept;
+  // The call has ended. Writes the outputs, or the error if there is one.
   void end(const char* error) noexcept;
 
  private:
   struct Part {
     std::string_view name;
     Role role;
-    ConstTensor tensor;
-    bool is_strided, is_readable;
-    std::vector<std::int64_t> shape;  // also with more dimensions than a tensor can have
-    DType dtype;
+    ConstTensor tensor;  // a rank above kMaxRank is that of the argument
+    bool is_valid;       // the description; the memory may still be unreadable
   };
   struct Value {
     std::string_view name;
     bool is_vector;
     std::vector<std::int64_t> values;
   };
-  void write_inputs();
+  void write_inputs(const char* error);
+  void write_description(const char* error) const;
+  std::string path(std::string_view kind, const Part& part) const;
 
   std::string op_, function_;
   Isa isa_ = Isa::best;
   std::vector<Part> parts_;
   std::vector<Value> scalars_;
-  std::unique_ptr<NpzFile> file_;
+  std::string folder_;  // empty: nothing is written yet
 };
 
 }  // namespace turnout::core

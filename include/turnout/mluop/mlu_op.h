@@ -53,9 +53,9 @@ TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpGetSizeOfDataType(mluOpDataTy
 /* Each pointer may be NULL. */
 TURNOUT_MLUOP_API void MLUOP_WIN_API mluOpGetLibVersion(int* major, int* minor, int* patch);
 
-/* Recording of calls as .npz files with their data, which `turnout replay` runs again: in all modes but 0,
- * which leaves it to the variable TURNOUT_RECORD. The directory is stored for the whole process and returned;
- * the default, "", means `gen_case`. NULL gives BAD_PARAM. Returned pointers stay valid. */
+/* All modes but 0 record each call with its data in a folder below the directory; `turnout replay` runs it
+ * again. Mode 0 leaves recording to the variable TURNOUT_RECORD. The directory is stored for the whole process
+ * and returned; the default, "", means `gen_case`. NULL gives BAD_PARAM. Returned pointers stay valid. */
 TURNOUT_MLUOP_API void MLUOP_WIN_API mluOpSetGenCaseMode(int mode);
 TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpSetGenCaseDirectory(const char* directory);
 TURNOUT_MLUOP_API const char* MLUOP_WIN_API mluOpGetGenCaseDirectory(void);

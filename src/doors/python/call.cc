@@ -186,7 +186,7 @@ void PythonCall::check(const Signature& signature, std::initializer_list<Slot> s
     arguments.check();
   } catch (const Error& error) {
     const Error named(error.code(), Caller(op_, renames_, "").in_own_words(error.what()));
-    if (recorded() != Recorded::none) CallFile(arguments, op_, context().isa()).end(named.what());
+    if (recorded() != Recorded::none) CallFolder(arguments, op_, context().isa()).end(named.what());
     throw named;
   }
 }
