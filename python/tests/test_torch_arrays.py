@@ -91,6 +91,20 @@ def test_requires_grad_is_refused(rng, name):
     )
 
 
+@pytest.mark.parametrize("kind", [RuntimeError, KeyboardInterrupt])
+def test_is_neg_that_raises(rng, kind):
+    class Subclass(torch.Tensor):
+        def is_neg(self):
+            raise kind("not today")
+
+    gates, *others = tensors(dispatch_arguments(rng))
+    refused = KeyboardInterrupt if kind is KeyboardInterrupt else ValueError
+    with pytest.raises(refused) as caught:
+        turnout.moe_dispatch_forward(gates.as_subclass(Subclass), *others)
+    if refused is ValueError:
+        assert str(caught.value) == "moe_dispatch_forward: gates.is_neg() failed: not today"
+
+
 def test_requires_grad_without_grad_mode(rng):
     """Nothing is recorded, so that nothing is dropped: under no_grad, and inside a backward."""
     gates, indices, locations, tokens, *sizes = tensors(dispatch_arguments(rng))

@@ -31,7 +31,7 @@ Tensor PythonCall::import(nb::handle object, int position, bool for_writing) {
                  "torch.autograd.forward_ad.unpack_dual(",
                  what[1], ").primal"));
     // torch itself resolves such a tensor before it calls a kernel of ours.
-    if (is_negated(object))
+    if (is_negated(object, what))
       refuse_it(concat(" is a negated view, expected a plain tensor; pass ", what[1], ".resolve_neg()"));
   }
   if (array.tensor.dtype == kForeign)

@@ -360,15 +360,18 @@ ImportedArray import_array(nb::handle object, What what, bool for_writing) {
 
 bool is_grad_enabled() { return torch().is_grad_enabled().is(Py_True); }
 
-bool is_negated(nb::handle tensor) {
-  return nb::steal(PyObject_CallMethodObjArgs(tensor.ptr(), names().is_neg.ptr(), nullptr)).is(Py_True);
+bool is_negated(nb::handle tensor, What what) {
+  const nb::object answer = nb::steal(staying_at_exit(
+      [&] { return PyObject_CallMethodObjArgs(tensor.ptr(), names().is_neg.ptr(), nullptr); }));
+  if (!answer.is_valid()) refuse(what, ".is_neg() failed: ", take_message());
+  return answer.is(Py_True);
 }
 
 bool has_tangent(nb::handle tensor) {
   // Without a level, which is the usual case, there are no tangents. Each tensor of each call comes here, and
   // an attribute of the module would take 0.05 us.
   PyObject* level = PyDict_GetItem(torch().globals, names().current_level.ptr());
-  if (level == nullptr || PyLong_AsLong(level) < 0) return false;
+  if (level == nullptr || !PyLong_Check(level) || PyLong_AsLong(level) < 0) return false;
   return !torch().unpack_dual(tensor).attr("tangent").is_none();
 }
 

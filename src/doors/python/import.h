@@ -48,8 +48,9 @@ ImportedArray import_array(nb::handle object, const std::string_view (&what)[2],
 // Whether torch records gradients now.
 bool is_grad_enabled();
 
-// Whether a torch tensor stands for the negative of what its memory holds.
-bool is_negated(nb::handle tensor);
+// Whether a torch tensor stands for the negative of what its memory holds. Throws turnout::Error about `what`
+// if the method of a subclass fails.
+bool is_negated(nb::handle tensor, const std::string_view (&what)[2]);
 
 // Whether forward-mode differentiation follows a torch tensor.
 bool has_tangent(nb::handle tensor);
