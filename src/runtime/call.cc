@@ -65,12 +65,19 @@ void log_line(LogLines kind, const std::string& line) {
   write_line(kind == kSkippedCalls ? kSkippedLevel : kCallLevel, line);
 }
 
+// A value of logfmt: text that is not one word is quoted.
+std::string logfmt(std::string_view text) {
+  constexpr std::string_view kQuoted = " ,=";
+  return !text.empty() && text.find_first_of(kQuoted) == text.npos ? std::string(text)
+                                                                   : concat("\"", text, "\"");
+}
+
 void log_call(const CallRecord& record) {
   char tail[160];
   std::snprintf(tail, sizeof(tail), " isa=%s threads=%d scratch=%lld us=%.1f", name_of(record.isa),
                 record.threads, static_cast<long long>(record.scratch_bytes), record.microseconds);
-  log_line(kCalls,
-           concat("[turnout] ", record.op, "(", record.arguments, "): algorithm=", record.algorithm, tail));
+  log_line(kCalls, concat("[turnout] ", record.op, "(", record.arguments,
+                          "): algorithm=", logfmt(record.algorithm), tail));
 }
 
 }  // namespace
