@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "c_faults.h"
+#include "last_log_line.h"
 
 namespace turnout::test {
 namespace {
@@ -12,6 +13,18 @@ TEST_P(CNegative, TheExampleItselfSucceeds) {
   BrokenCall call(op);
   EXPECT_EQ(invoke(call), MLUOP_STATUS_SUCCESS) << last_sentence;
   EXPECT_EQ(last_sentence, "");
+}
+
+// Queries of workspace sizes run no operator and are not logged.
+TEST_P(CNegative, TheExampleLogsOneLineWithItsAlgorithm) {
+  BrokenCall call(op);
+  const LastLogLine line;
+  ASSERT_EQ(invoke(call), MLUOP_STATUS_SUCCESS) << last_sentence;
+  const bool is_query = signature.op.ends_with("WorkspaceSize");
+  ASSERT_EQ(line.count(), is_query ? 0 : 1) << line.text();
+  if (is_query) return;
+  EXPECT_TRUE(line.has("[turnout] " + std::string(signature.op) + "(")) << line.text();
+  EXPECT_NE(line.value("algorithm"), "") << line.text();
 }
 
 TEST_P(CNegative, OptionalArgumentsAndDimensionsMayBeAbsent) {

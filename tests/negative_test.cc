@@ -6,6 +6,7 @@
 #include <set>
 
 #include "example_call.h"
+#include "last_log_line.h"
 #include "registry.h"
 #include "turnout/error.h"
 
@@ -119,6 +120,17 @@ TEST_P(Negative, TheExampleItselfSucceeds) {
       const Outcome outcome = call(context, op, example);
       EXPECT_FALSE(outcome.failed) << outcome.sentence;
     }
+  }
+}
+
+TEST_P(Negative, TheExampleLogsOneLineWithItsAlgorithm) {
+  for (bool drop_optional : {false, true}) {
+    ExampleCall example = valid_call(drop_optional);
+    const LastLogLine line;
+    ASSERT_FALSE(call(context, op, example).failed);
+    EXPECT_EQ(line.count(), 1) << line.text();
+    EXPECT_TRUE(line.has("[turnout] " + std::string(signature.op) + "(")) << line.text();
+    EXPECT_NE(line.value("algorithm"), "") << line.text();
   }
 }
 

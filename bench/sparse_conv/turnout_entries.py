@@ -87,7 +87,7 @@ def logged_scratch(operator: str, call: Callable[[], object]) -> int:
             os.dup2(stderr, 2)
             os.close(stderr)
         log.seek(0)
-        steps = re.findall(rf"{operator}\(.* scratch=(\d+) ", log.read())
-    if not steps:
+        line = re.search(rf"{operator}\(.* scratch=(\d+) ", log.read())
+    if line is None:
         raise SystemExit(f"the log does not say how much scratch memory {operator} takes")
-    return sum(map(int, steps))  # of all steps: the index of pairs stays allocated while they are written
+    return int(line[1])

@@ -54,6 +54,16 @@ const void* read_counts(const ConstTensor& given, DType feats, std::int64_t voxe
   });
 }
 
+void write_forward(Context& context, Call& call, const VoxelGroups& groups, const ConstTensor& feats,
+                   const ConstTensor& coors, const Tensor& voxel_feats, const Tensor& voxel_coors,
+                   const Tensor& point2voxel_map, const Tensor& voxel_points_count, Reduce reduce_type) {
+  reduce_rows(context, call, groups, feats, voxel_feats, reduce_type);
+  call.chose(groups.found_by, context.threads());
+  write_map(context, groups, point2voxel_map);
+  write_counts(context, groups, voxel_points_count);
+  write_coors(context, groups, coors, voxel_coors);
+}
+
 }  // namespace
 
 std::int64_t dynamic_scatter_forward(const Frame& frame, const ConstTensor& feats, const ConstTensor& coors,
@@ -73,11 +83,8 @@ std::int64_t dynamic_scatter_forward(const Frame& frame, const ConstTensor& feat
                   concat("dynamic_scatter_forward: voxel_feats.shape[0] is ", voxel_coors.shape[0],
                          ", expected ", groups.voxels, " or more: the voxels that coors has"));
   });
-  reduce_rows(context, call, groups, feats, voxel_feats, reduce_type);
-  call.chose(groups.found_by, context.threads());
-  write_map(context, groups, point2voxel_map);
-  write_counts(context, groups, voxel_points_count);
-  write_coors(context, groups, coors, voxel_coors);
+  write_forward(context, call, groups, feats, coors, voxel_feats, voxel_coors, point2voxel_map,
+                voxel_points_count, reduce_type);
   return groups.voxels;
 }
 
@@ -138,10 +145,20 @@ void PointIndex::write(const Frame& frame, const Tensor& voxel_coors, const Tens
   Call call(frame, kVoxelIndexWrite, {coors_, voxel_coors, point2voxel_map, voxel_points_count},
             {points(), voxels()});
   if (call.nothing_to_do()) return;
-  call.chose("copied", points() > kPointGrain ? frame.context.threads() : 1);
+  call.chose(groups_.found_by, points() > kPointGrain ? frame.context.threads() : 1);
   write_map(frame.context, groups_, point2voxel_map);
   write_counts(frame.context, groups_, voxel_points_count);
   write_coors(frame.context, groups_, coors_, voxel_coors);
+}
+
+void PointIndex::scatter(const Frame& frame, const ConstTensor& feats, const Tensor& voxel_feats,
+                         const Tensor& voxel_coors, const Tensor& point2voxel_map,
+                         const Tensor& voxel_points_count, Reduce reduce_type) const {
+  Call call(frame, kDynamicScatterForward,
+            {feats, coors_, voxel_feats, voxel_coors, point2voxel_map, voxel_points_count}, {reduce_type});
+  if (call.nothing_to_do()) return;
+  write_forward(frame.context, call, groups_, feats, coors_, voxel_feats, voxel_coors, point2voxel_map,
+                voxel_points_count, reduce_type);
 }
 
 void PointIndex::first_points(const Frame& frame, const Tensor& first_point) const {

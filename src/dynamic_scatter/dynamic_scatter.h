@@ -78,6 +78,10 @@ class PointIndex {
   std::int64_t voxels() const { return groups_.voxels; }
   void write(const Frame& frame, const Tensor& voxel_coors, const Tensor& point2voxel_map,
              const Tensor& voxel_points_count) const;
+  // dynamic_scatter_forward, with results that have a row for each voxel.
+  void scatter(const Frame& frame, const ConstTensor& feats, const Tensor& voxel_feats,
+               const Tensor& voxel_coors, const Tensor& point2voxel_map, const Tensor& voxel_points_count,
+               Reduce reduce_type) const;
   void first_points(const Frame& frame, const Tensor& first_point) const;
   void reduce(const Frame& frame, const ConstTensor& feats, const Tensor& voxel_feats,
               Reduce reduce_type) const;

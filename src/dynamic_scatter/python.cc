@@ -8,7 +8,6 @@
 #include "core/check.h"
 #include "dynamic_scatter/dynamic_scatter.h"
 #include "dynamic_scatter/signature.h"
-#include "runtime/record.h"
 
 namespace turnout::families::dynamic_scatter {
 
@@ -127,7 +126,7 @@ nb::object forward(nb::handle feats, nb::handle coors, nb::handle reduce_type, n
   call.check(kScatterInputs, {x, rows});
 
   std::optional<PointIndex> index;
-  call.run([&](const Frame& frame) { index.emplace(frame, rows); });
+  call.prepare([&](const Frame& frame) { index.emplace(frame, rows); });
   const std::int64_t voxels = index->voxels();
   Tensor voxel_feats = call.out(to[0], {voxels, x.shape[1]});
   Tensor voxel_coors = call.out(to[1], {voxels, rows.shape[1]});
@@ -136,22 +135,10 @@ nb::object forward(nb::handle feats, nb::handle coors, nb::handle reduce_type, n
   fit(call, 0, voxel_feats, "voxel_feats", voxels);
   fit(call, 1, voxel_coors, "voxel_coors", voxels);
   fit(call, 3, count, "voxel_points_count", voxels);
-  // All of it before the first write, which is not of all results.
-  call.check(kDynamicScatterForward, {x, rows, voxel_feats, voxel_coors, map, count}, {reduce});
-  // A record of the whole call: its steps cannot be replayed without the index.
-  std::optional<CallFolder> folder;
-  if (recorded() == Recorded::calls) {
-    const Slot slots[] = {x, rows, voxel_feats, voxel_coors, map, count};
-    const ScalarValue scalars[] = {reduce};
-    folder.emplace(Arguments(kDynamicScatterForward, slots, std::size(slots), scalars, 1),
-                 kDynamicScatterForward.op, default_context().isa());
-  }
   call.run([&](const Frame& frame) {
-    index->write(frame, voxel_coors, map, count);
-    index->reduce(frame, x, voxel_feats, reduce);
+    index->scatter(frame, x, voxel_feats, voxel_coors, map, count, reduce);
     index.reset();
   });
-  if (folder) folder->end(nullptr);
   return call.result();
 }
 
@@ -194,9 +181,10 @@ nb::object index_new(nb::handle coors, bool torch_team) {
   const ConstTensor rows = call.in(coors);
   nb::object made = nb::cast(new PythonIndex(torch_team), nb::rv_policy::take_ownership);
   std::optional<PointIndex>& index = nb::inst_ptr<PythonIndex>(made)->index;
-  call.run([&](const Frame& frame) { index.emplace(frame, rows); });
+  call.prepare([&](const Frame& frame) { index.emplace(frame, rows); });
   // Here and never again: coors may be gone after this call.
   PythonCall write(kIndexWrite, torch_team);
+  write.continue_after(call);
   write.kind(coors, rows.dtype);
   const Tensor voxel_coors = write.out(nb::none(), {index->voxels(), rows.shape[1]});
   const Tensor map = write.out(nb::none(), {index->points()});

@@ -92,7 +92,7 @@ Tensor grouped_out(PythonCall& call, const PythonCall::Place& where, std::string
 std::int64_t groups_of(const PythonCall& call, const ConstTensor& index, nb::handle dim_size) {
   std::int64_t groups = 0;
   if (dim_size.is_none()) {
-    call.run([&](const Frame& frame) { groups = scatter_dim_size(frame, index); });
+    call.prepare([&](const Frame& frame) { groups = scatter_dim_size(frame, index); });
     return groups;
   }
   groups = call.integer(dim_size, "dim_size");

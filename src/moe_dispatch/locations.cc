@@ -66,6 +66,7 @@ void moe_locations(const Frame& frame, const ConstTensor& indices, const ConstTe
                    const Tensor& locations, const Tensor& counts, std::int64_t num_experts) {
   Call call(frame, kMoeLocations, {indices, slot_of(priority), locations, counts}, {num_experts});
   if (call.nothing_to_do()) return;
+  call.chose(priority == nullptr ? "in order" : "by priority", 1);
   const std::int64_t tokens = indices.shape[0], choices = indices.rank == 1 ? 1 : indices.shape[1];
   const std::uint64_t* order = nullptr;
   if (priority != nullptr) order = rank_tokens(*priority, call.scratch(ranking_bytes(tokens)));

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "last_log_line.h"
 #include "turnout/aclnn/aclnn_moe_re_routing.h"
 
 namespace {
@@ -104,8 +105,11 @@ constexpr int kExpectedIdx[kRows] = {0, 4, 5, 1, 2, 6, 3};
 
 TEST(AclnnMoeReRouting, gives_the_worked_example) {
   Example example;
+  const turnout::test::LastLogLine line;
   ASSERT_EQ(example.run(), ACLNN_SUCCESS) << example.last_message;
   EXPECT_EQ(example.last_message, "");
+  EXPECT_EQ(line.count(), 1);  // of both phases
+  EXPECT_NE(line.value("algorithm"), "") << line.text();
   const auto* bytes = reinterpret_cast<const std::int8_t*>(example.permuted.data());
   for (int i = 0; i < kRows; ++i) {
     EXPECT_EQ(example.idx[i], kExpectedIdx[i]);

@@ -75,6 +75,7 @@ std::int64_t rnnt_prune_width(const Frame& frame, const ConstTensor& px_grad, co
   std::int64_t rows = s_range;
   Call call(frame, kOp, {px_grad, py_grad, boundary, view(&rows, {1})},
             {s_range, static_cast<std::int64_t>(score)});
+  call.chose("longest text per frame", 1);
   const LatticeShape shape = shape_of(px_grad, py_grad);
   Scratch& scratch = call.scratch(Lattices::scratch_bytes(shape, false));
   const Lattices lattices = read_ends(call, kOp.op, shape, boundary, scratch);

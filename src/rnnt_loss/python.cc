@@ -211,7 +211,7 @@ nb::object prune_ranges(nb::handle px_grad, nb::handle py_grad, nb::handle bound
   const std::int64_t wanted = call.integer(s_range, "s_range");
   const auto how = call.named_choice<PruneScore>(score);
   std::int64_t width = 0;
-  call.run([&](const Frame& frame) { width = rnnt_prune_width(frame, gx, gy, box, wanted, how); });
+  call.prepare([&](const Frame& frame) { width = rnnt_prune_width(frame, gx, gy, box, wanted, how); });
   const Tensor ranges = call.out(out, {gx.shape[0], gy.shape[2], width});
   call.run([&](const Frame& frame) { rnnt_prune_ranges(frame, gx, gy, box, ranges, how); });
   return call.result();

@@ -130,11 +130,14 @@ Call::Call(const Frame& frame, const Signature& signature, std::initializer_list
                  static_cast<int>(scalars.size())),
       watched_(logged_lines() != kNoLines || frame.context.state().observer.get() != nullptr) {
   if (watched_) {
-    start_ = std::chrono::steady_clock::now();
+    const bool continues = frame_.steps != nullptr && frame_.steps->has_begun;
+    start_ = continues ? frame_.steps->start : std::chrono::steady_clock::now();
+    if (continues) scratch_bytes_ = frame_.steps->scratch_bytes;
     described_ = frame_.caller == nullptr ? arguments_.describe() : frame_.caller->describe(arguments_);
   }
   if (recorded() != Recorded::none)
-    folder_ = std::make_unique<CallFolder>(arguments_, called(), frame_.context.isa());
+    folder_ = std::make_unique<CallFolder>(arguments_, called(), frame_.context.isa(),
+                                           /*only_failures=*/!frame_.is_last);
   check([&] { skipped_ = !arguments_.check(); });
 }
 
@@ -143,7 +146,12 @@ Call::~Call() {
   try {
     const char* error = std::uncaught_exceptions() > exceptions_ ? "turnout: the call was given up" : nullptr;
     if (folder_ != nullptr) folder_->end(error);
-    if (watched_) report(error);
+    if (!watched_) return;
+    if (error == nullptr && !frame_.is_last) {
+      *frame_.steps = {true, start_, scratch_bytes_};
+    } else {
+      report(error);
+    }
   } catch (...) {  // a line that cannot be written is no reason to end the process
   }
 }

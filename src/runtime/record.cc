@@ -133,7 +133,8 @@ void record_in(const char* wanted) {
   set_target({Recorded::calls, wanted});
 }
 
-CallFolder::CallFolder(const Arguments& arguments, std::string_view function, Isa isa) noexcept {
+CallFolder::CallFolder(const Arguments& arguments, std::string_view function, Isa isa,
+                       bool only_failures) noexcept {
   quietly([&] {
     const Signature& signature = arguments.signature();
     op_ = signature.op;
@@ -164,7 +165,7 @@ CallFolder::CallFolder(const Arguments& arguments, std::string_view function, Is
       }
       scalars_.push_back(std::move(value));
     }
-    if (recorded() == Recorded::calls) write_inputs(nullptr);
+    if (recorded() == Recorded::calls && !only_failures) write_inputs(nullptr);
   });
 }
 

@@ -50,7 +50,9 @@ class CallFolder {
  public:
   // Copies the descriptions of the arguments. If all calls are recorded, writes the inputs now, because an
   // output may share their memory. A process that ends during the call leaves a folder with the inputs.
-  CallFolder(const Arguments& arguments, std::string_view function, Isa isa) noexcept;
+  // only_failures: records nothing unless the call fails, whatever TURNOUT_RECORD says.
+  CallFolder(const Arguments& arguments, std::string_view function, Isa isa,
+             bool only_failures = false) noexcept;
   // The call has ended. Writes the outputs, or the error if there is one.
   void end(const char* error) noexcept;
 

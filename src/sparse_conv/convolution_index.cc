@@ -23,6 +23,7 @@ std::int64_t indice_convolution_index_size(const Frame& frame, const ConstTensor
                                            const IndiceConvolutionIndexParams& params) {
   Call call(frame, kIndiceConvolutionIndexSize, {indice_pairs, indice_num, Slot()},
             {params.rows, params.out_rows, params.inverse, params.subm});
+  call.chose("counts", 1);
   const Sides sides = sides_of(params);
   const Pairs pairs = read_pairs(call, kIndiceConvolutionIndexSize.op, indice_pairs, indice_num, sides.from,
                                  sides.to, params.subm);

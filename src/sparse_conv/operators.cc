@@ -2,6 +2,7 @@
 #include "registry.h"
 #include "sparse_conv/pool_signature.h"
 #include "sparse_conv/signature.h"
+#include "sparse_conv/sparse_conv.h"
 #include "turnout/sparse_conv.h"
 
 namespace turnout::families::sparse_conv {
@@ -51,9 +52,8 @@ std::span<const Operator> operators() {
        "inverse=0 subm=0 rows=5 in_channels=3 offsets=4 out_channels=2 columns=6 out_rows=7"},
       {&kIndiceConvolutionIndex,
        [](Context& context, const Tensor* t, const ScalarValue* s) {
-         IndiceConvolutionIndex(context, t[0], t[1],
-                                {s[0].value, s[1].value, s[2].value != 0, s[3].value != 0})
-             .write(t[2]);
+         indice_convolution_index(context, t[0], t[1], t[2],
+                                  {s[0].value, s[1].value, s[2].value != 0, s[3].value != 0});
        },
        "rows=5 out_rows=7 inverse=0 subm=0 offsets=4 columns=6 words=2"},
       {&kIndiceMaxPoolForward,

@@ -94,7 +94,7 @@ nb::object indice_pairs(nb::handle indices, nb::handle batch_size, nb::handle sp
   const Tensor num = call.out(to[2], {volume});
 
   std::optional<SitePairs> index;
-  call.run([&](const Frame& frame) { index.emplace(frame, sites, params); });
+  call.prepare([&](const Frame& frame) { index.emplace(frame, sites, params); });
   const Tensor out_indices = call.out(out_place, {index->num_act_out(), sites.shape[1]});
   call.run([&](const Frame& frame) {
     index->write(frame, out_indices, pairs, num);
@@ -242,7 +242,7 @@ nb::object index_of_pairs(nb::handle indice_pairs_, nb::handle indice_num, nb::h
                                             .inverse = call.flag(inverse, "inverse"),
                                             .subm = call.flag(subm, "subm")};
   std::int64_t size = 0;
-  call.run([&](const Frame& frame) { size = indice_convolution_index_size(frame, pairs, num, params); });
+  call.prepare([&](const Frame& frame) { size = indice_convolution_index_size(frame, pairs, num, params); });
   const Tensor index = call.out(out, {size});
   call.run([&](const Frame& frame) { indice_convolution_index(frame, pairs, num, index, params); });
   return call.result();

@@ -60,6 +60,7 @@ void SitePairs::write(const Frame& frame, const Tensor& out_indices, const Tenso
   Call call(frame, kIndicePairsResult, {indices_, out_indices, indice_pairs, indice_num},
             scalars_of(params_));
   if (call.nothing_to_do()) return;
+  call.chose(name_of_algorithm(*index_), frame.context.threads());
   write_pairs(frame.context, call, *index_, indices_, out_indices, indice_pairs, indice_num);
 }
 

@@ -125,16 +125,19 @@ class PythonCall {
              std::initializer_list<ScalarValue> scalars = {}) const;
   [[noreturn]] void refuse(const std::string& why) const;  // "function: why"
 
-  // Runs without the GIL. May be called several times, for operators whose results depend on the data in
-  // size.
+  // Runs the operator without the GIL.
   template <class Body>
   void run(const Body& body) const {
-    Context& where = context();
-    run_without_gil([&] {
-      const Caller caller(op_, renames_, copied_);
-      body(Frame(where, {}, &caller));
-    });
+    run_step(body, /*is_last=*/true);
   }
+  // The same for an operator that runs before, because sizes of results depend on the data. The line that
+  // run() logs is about both.
+  template <class Body>
+  void prepare(const Body& body) const {
+    run_step(body, /*is_last=*/false);
+  }
+  // This call goes on where another one has prepared it.
+  void continue_after(const PythonCall& prepared) { steps_ = prepared.steps_; }
 
   nb::object result() const;  // what out() gave; several as a tuple
 
@@ -146,6 +149,14 @@ class PythonCall {
     nb::object keep;
   };
 
+  template <class Body>
+  void run_step(const Body& body, bool is_last) const {
+    Context& where = context();
+    run_without_gil([&] {
+      const Caller caller(op_, renames_, copied_);
+      body(Frame(where, &caller, &steps_, is_last));
+    });
+  }
   Context& context() const;
   std::string_view name_of(const Argument& argument) const { return renames_(argument.name); }
   Tensor import(nb::handle object, int position, bool for_writing);
@@ -176,6 +187,7 @@ class PythonCall {
   int result_count_ = 0;
   std::vector<Scratch> copies_;  // of strided inputs
   std::string copied_;           // their names, for the log: "copied points coors"
+  mutable Steps steps_;          // that prepare() has run
 };
 
 // Adds a function with positional arguments; python/turnout gives them names. Arguments accept None, so that
