@@ -1,8 +1,11 @@
 // The C interface without the generated negative calls: enum values, handle, descriptors, last error.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstddef>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <thread>
 #include <vector>
 
@@ -172,18 +175,46 @@ TEST_F(CHandle, LastErrorBelongsToItsThread) {
   EXPECT_EQ(last_error(), "");
 }
 
-TEST(CGenCase, DirectoryIsKept) {
-  mluOpSetGenCaseMode(2);
-  EXPECT_STREQ(mluOpGetGenCaseDirectory(), "");
+// A client frees what a call without a buffer returns.
+TEST(CGenCase, DirectoryIsReturned) {
+  const auto allocated = [] {
+    std::size_t length = 0;
+    mluOpStatus_t status = kBad;
+    const char* path = mluOpGetGenCaseDirectory(nullptr, 0, &length, &status);
+    EXPECT_EQ(status, kOk);
+    const std::string copy = path;
+    EXPECT_EQ(length, copy.size());
+    std::free(const_cast<char*>(path));
+    return copy;
+  };
+  EXPECT_EQ(allocated(), std::filesystem::current_path().string());
   EXPECT_EQ(mluOpSetGenCaseDirectory("somewhere"), kOk);
-  const char* first = mluOpGetGenCaseDirectory();
-  EXPECT_STREQ(first, "somewhere");
+  EXPECT_EQ(allocated(), "somewhere");
   EXPECT_EQ(mluOpSetGenCaseDirectory(nullptr), kBad);
-  EXPECT_EQ(last_error(), "mluOpSetGenCaseDirectory: directory is NULL");
-  EXPECT_EQ(mluOpGetGenCaseDirectory(), first);
-  EXPECT_EQ(mluOpSetGenCaseDirectory("elsewhere"), kOk);
-  EXPECT_STREQ(mluOpGetGenCaseDirectory(), "elsewhere");
-  EXPECT_STREQ(first, "somewhere");  // the earlier pointer is still valid
+  EXPECT_EQ(last_error(), "mluOpSetGenCaseDirectory: path is NULL");
+  EXPECT_EQ(allocated(), "somewhere");
+  EXPECT_EQ(mluOpSetGenCaseDirectory("of_{pid}_on_{deviceid}"), kOk);
+  EXPECT_EQ(allocated(), "of_pid" + std::to_string(getpid()) + "_on_deviceid0");
+  EXPECT_EQ(mluOpSetGenCaseDirectory(""), kOk);
+  EXPECT_EQ(allocated(), std::filesystem::current_path().string());
+}
+
+TEST(CGenCase, DirectoryIsWrittenToABuffer) {
+  char buffer[10] = "unchanged";
+  std::size_t length = 77;
+  mluOpStatus_t status = kOk;
+  EXPECT_EQ(mluOpSetGenCaseDirectory("somewhere"), kOk);
+  EXPECT_EQ(mluOpGetGenCaseDirectory(buffer, 9, &length, &status), buffer);
+  EXPECT_EQ(status, kBad);
+  EXPECT_EQ(last_error(), "mluOpGetGenCaseDirectory: bufferSize is 9, expected 10 or more");
+  EXPECT_EQ(length, 0u);
+  EXPECT_STREQ(buffer, "unchanged");
+  EXPECT_EQ(mluOpGetGenCaseDirectory(buffer, sizeof(buffer), &length, &status), buffer);
+  EXPECT_EQ(status, kOk);
+  EXPECT_EQ(length, 9u);
+  EXPECT_STREQ(buffer, "somewhere");
+  buffer[0] = 'x';
+  EXPECT_STREQ(mluOpGetGenCaseDirectory(buffer, sizeof(buffer), nullptr, nullptr), "somewhere");
   EXPECT_EQ(mluOpSetGenCaseDirectory(""), kOk);
   mluOpSetGenCaseMode(0);
 }

@@ -53,12 +53,23 @@ TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpGetSizeOfDataType(mluOpDataTy
 /* Each pointer may be NULL. */
 TURNOUT_MLUOP_API void MLUOP_WIN_API mluOpGetLibVersion(int* major, int* minor, int* patch);
 
-/* All modes but 0 record each call with its data in a folder below the directory; `turnout replay` runs it
- * again. Mode 0 leaves recording to the variable TURNOUT_RECORD. The directory is stored for the whole process
- * and returned; the default, "", means `gen_case`. NULL gives BAD_PARAM. Returned pointers stay valid. */
+/* Records calls with their data, each in a folder that `turnout replay` runs again. Mode 0, the default, leaves
+ * recording to the variable TURNOUT_RECORD; any other mode records every call. */
 TURNOUT_MLUOP_API void MLUOP_WIN_API mluOpSetGenCaseMode(int mode);
-TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpSetGenCaseDirectory(const char* directory);
-TURNOUT_MLUOP_API const char* MLUOP_WIN_API mluOpGetGenCaseDirectory(void);
+/* Sets the directory of the recorded calls, for all threads. NULL gives BAD_PARAM. "" means the folder
+ * `gen_case` of the working directory. A first "{pid}" becomes "pid" and the number of the process, a first
+ * "{deviceid}" becomes "deviceid0". */
+TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpSetGenCaseDirectory(const char* path);
+/* Returns that directory, or the working directory if none was set. If buffer is NULL, the result is memory
+ * that the caller frees with free(); otherwise the result is buffer, which has room for bufferSize bytes.
+ * pathLen receives the length without the terminating zero, and 0 after an error; status receives
+ *   SUCCESS         the directory was returned
+ *   BAD_PARAM       buffer is too small: it is returned unchanged
+ *   ALLOC_FAILED    out of memory: the result is NULL
+ *   INTERNAL_ERROR  there is no working directory: the result is NULL
+ * Either pointer may be NULL. */
+TURNOUT_MLUOP_API const char* MLUOP_WIN_API mluOpGetGenCaseDirectory(char* buffer, size_t bufferSize,
+                                                                     size_t* pathLen, mluOpStatus_t* status);
 
 /* ---- Tensor descriptors. A call reads them; they may be changed or destroyed right after it. ---- */
 

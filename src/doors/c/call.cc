@@ -3,21 +3,16 @@
 
 #include <strings.h>
 
-#include <atomic>
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <iterator>
-#include <mutex>
 #include <new>
-#include <set>
 #include <string>
 
 #include "doors/last_error.h"
 #include "runtime/call.h"
-#include "runtime/fork_mutex.h"
-#include "runtime/record.h"
 
 namespace turnout::doors {
 
@@ -111,29 +106,6 @@ void fill(Tensor& tensor, const Slot& slot) {
     tensor.shape[d] = slot.shape[d];
     tensor.stride[d] = slot.stride[d];
   }
-}
-
-std::atomic<const char*> gen_case_directory{""};
-std::atomic<int> gen_case_mode{0};
-
-// Records calls as the two functions of generated cases say; mode 0 leaves it to TURNOUT_RECORD.
-void record_gen_cases() noexcept {
-  const char* directory = gen_case_directory;
-  if (*directory == '\0') directory = "gen_case";  // MLU-OPS's own
-  try {
-    record_in(gen_case_mode.load() == 0 ? nullptr : directory);
-  } catch (...) {  // no memory for the name: calls are recorded as before
-  }
-}
-
-ForkMutex texts_mutex;
-
-// Returns a copy that stays valid until the process ends. Equal texts share one copy.
-const char* kept_for_ever(const char* text) {
-  const std::lock_guard lock(texts_mutex);
-  static std::set<std::string>* texts = nullptr;
-  if (texts == nullptr) texts = new std::set<std::string>;
-  return texts->emplace(text).first->c_str();
 }
 
 }  // namespace
@@ -272,20 +244,3 @@ void mluOpGetLibVersion(int* major, int* minor, int* patch) {
   if (minor != nullptr) *minor = MLUOP_MINOR;
   if (patch != nullptr) *patch = MLUOP_PATCHLEVEL;
 }
-
-// As in MLU-OPS, 0 turns recording off; the other modes all record the data.
-void mluOpSetGenCaseMode(int mode) {
-  gen_case_mode = mode;
-  record_gen_cases();
-}
-mluOpStatus_t mluOpSetGenCaseDirectory(const char* directory) {
-  if (directory == nullptr) return refuse_null(__func__, "directory");
-  try {
-    gen_case_directory = kept_for_ever(directory);
-    record_gen_cases();
-    return succeed();
-  } catch (...) {
-    return fail_as_thrown();
-  }
-}
-const char* mluOpGetGenCaseDirectory(void) { return gen_case_directory; }
