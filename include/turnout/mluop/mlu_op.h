@@ -74,7 +74,7 @@ TURNOUT_MLUOP_API const char* MLUOP_WIN_API mluOpGetGenCaseDirectory(char* buffe
 /* ---- Tensor descriptors. A call reads them; they may be changed or destroyed right after it. ---- */
 
 /* Initially, and after a reset: ARRAY, FLOAT, no dimensions, no elements, on-chip type INVALID, pointer mode
- * DEVICE. */
+ * DEVICE, position 0, scale 1, offset 0. */
 TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpCreateTensorDescriptor(mluOpTensorDescriptor_t* desc);
 TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpResetTensorDescriptor(mluOpTensorDescriptor_t desc);
 TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpDestroyTensorDescriptor(mluOpTensorDescriptor_t desc);
@@ -139,6 +139,59 @@ TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API
 mluOpSetTensorDescriptorOnchipDataType(mluOpTensorDescriptor_t desc, mluOpDataType_t onchip_dtype);
 TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API
 mluOpGetTensorDescriptorOnchipDataType(const mluOpTensorDescriptor_t desc, mluOpDataType_t* onchip_dtype);
+TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpSetTensorDescriptorPosition(mluOpTensorDescriptor_t desc,
+                                                                               int position);
+TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API
+mluOpSetTensorDescriptorPositionAndScale(mluOpTensorDescriptor_t desc, int position, float scale);
+TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpSetTensorDescriptorPositionScaleAndOffset(
+    mluOpTensorDescriptor_t desc, int position, float scale, int offset);
+TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API
+mluOpGetTensorDescriptorPosition(const mluOpTensorDescriptor_t desc, int* position);
+TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API
+mluOpGetTensorDescriptorPositionAndScale(const mluOpTensorDescriptor_t desc, int* position, float* scale);
+TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpGetTensorDescriptorPositionScaleAndOffset(
+    const mluOpTensorDescriptor_t desc, int* position, float* scale, int* offset);
+
+/* ---- Groups of tensor descriptors: group_desc is an array of desc_num pointers to descriptors. Unless
+ * desc_num is positive and all pointers are set, the functions return BAD_PARAM and do nothing. ---- */
+
+TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API
+mluOpCreateGroupTensorDescriptors(mluOpTensorDescriptor_t* group_desc[], const int desc_num);
+/* group_dimSize has the sizes of all tensors one after the other. As in MLU-OPS, a tensor that
+ * mluOpSetTensorDescriptor refuses stays unchanged, and the status is still SUCCESS. */
+TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API
+mluOpSetGroupTensorDescriptors(mluOpTensorDescriptor_t* group_desc[],
+                               const mluOpTensorLayout_t group_layout[], const mluOpDataType_t group_dtype[],
+                               const int group_dimNb[], const int group_dimSize[], const int desc_num);
+TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API
+mluOpDestroyGroupTensorDescriptors(mluOpTensorDescriptor_t* group_desc[], const int desc_num);
+
+/* ---- Tensor sets: an array with setDimNb dimensions whose members are tensor descriptors. The data of the
+ * members are one after the other in memory, in row-major order of the members, without gaps. The functions
+ * return BAD_PARAM if setDimNb is not that of the set, or if tensorIndex names no member. ---- */
+
+/* BAD_PARAM: setDimNb or a size is negative; there would be 2^31 members or more. */
+TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpCreateTensorSetDescriptor(
+    mluOpTensorSetDescriptor_t* tensorSetDesc, const int setDimNb, const int setDimSize[]);
+TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API
+mluOpGetTensorSetDescriptor(mluOpTensorSetDescriptor_t tensorSetDesc, int* setDimNb, int setDimSize[]);
+TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API
+mluOpDestroyTensorSetDescriptor(mluOpTensorSetDescriptor_t tensorSetDesc);
+/* BAD_PARAM also where mluOpSetTensorDescriptor refuses the values. */
+TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpInitTensorSetMemberDescriptor(
+    mluOpTensorSetDescriptor_t tensorSetDesc, const int setDimNb, const int tensorIndex[],
+    mluOpTensorLayout_t layout, mluOpDataType_t dtype, const int dimNb, const int dimSize[]);
+TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpInitTensorSetMemberDescriptorPositionAndScale(
+    mluOpTensorSetDescriptor_t tensorSetDesc, const int setDimNb, const int tensorIndex[], const int position,
+    const float scale);
+/* The bytes of all members together, truncated to an int. */
+TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API
+mluOpGetTensorSetDescriptorSize(mluOpTensorSetDescriptor_t tensorSetDesc, int* sizeInBytes);
+/* The descriptor of a member, which belongs to the set, and the address of its data if those of the set begin
+ * at `data`. */
+TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpGetTensorAndDataFromTensorSet(
+    mluOpTensorSetDescriptor_t tensorSetDesc, const int setDimNb, const int tensorIndex[], void* data,
+    mluOpTensorDescriptor_t* tensorDesc, void** dataAddrInDevice);
 
 #ifdef __cplusplus
 }

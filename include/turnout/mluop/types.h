@@ -131,6 +131,7 @@ typedef mluOpStatus_t mluopStatus_t;
 
 typedef struct mluOpContext* mluOpHandle_t;
 typedef struct mluOpTensorStruct* mluOpTensorDescriptor_t;
+typedef struct mluOpTensorSetStruct* mluOpTensorSetDescriptor_t;
 typedef struct mluOpSparseConvolutionStruct* mluOpSparseConvolutionDescriptor_t;
 
 #ifdef __cplusplus

@@ -26,6 +26,9 @@ struct mluOpTensorStruct {
   mluOpDataType_t dtype = MLUOP_DTYPE_FLOAT;
   mluOpDataType_t onchip_dtype = MLUOP_DTYPE_INVALID;
   mluOpPointerMode_t pointer_mode = MLUOP_POINTER_MODE_DEVICE;
+  std::int32_t position = 0;
+  float scale = 1;
+  std::int32_t offset = 0;
   std::size_t elements = 0;
   std::vector<std::int64_t> shape, stride;
 };
@@ -47,6 +50,8 @@ void fill_result(const Described& result, int byte) noexcept;
 
 // Returns kForeign for a type that the library does not have.
 DType dtype_of_c(mluOpDataType_t dtype);
+// The bytes of all elements, without gaps; 0 for a type that is not in mluOpDataType_t.
+std::size_t bytes_of(const mluOpTensorStruct& desc);
 
 // How the functions of the interface end: with a status, and with the thread's last error set. Only those
 // that destroy something leave the last error alone.

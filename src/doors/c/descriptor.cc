@@ -132,9 +132,12 @@ mluOpStatus_t get_all(const char* function, mluOpTensorDescriptor_t desc, mluOpT
 }  // namespace
 
 void fill_result(const Described& result, int byte) noexcept {
-  const CDType* found = find(result.desc->dtype);
-  if (result.data != nullptr && found != nullptr)
-    std::memset(const_cast<void*>(result.data), byte, result.desc->elements * found->bytes);
+  if (result.data != nullptr) std::memset(const_cast<void*>(result.data), byte, bytes_of(*result.desc));
+}
+
+std::size_t bytes_of(const mluOpTensorStruct& desc) {
+  const CDType* found = find(desc.dtype);
+  return found == nullptr ? 0 : desc.elements * found->bytes;
 }
 
 DType dtype_of_c(mluOpDataType_t dtype) {
@@ -256,4 +259,46 @@ mluOpStatus_t mluOpSetTensorDescriptorOnchipDataType(mluOpTensorDescriptor_t des
 mluOpStatus_t mluOpGetTensorDescriptorOnchipDataType(const mluOpTensorDescriptor_t desc,
                                                      mluOpDataType_t* onchip_dtype) {
   return give(__func__, "desc", desc, &mluOpTensorStruct::onchip_dtype, "onchip_dtype", onchip_dtype);
+}
+
+mluOpStatus_t mluOpSetTensorDescriptorPosition(mluOpTensorDescriptor_t desc, int position) {
+  return keep(__func__, "desc", desc, &mluOpTensorStruct::position, position);
+}
+mluOpStatus_t mluOpSetTensorDescriptorPositionAndScale(mluOpTensorDescriptor_t desc, int position,
+                                                       float scale) {
+  if (desc == nullptr) return refuse_null(__func__, "desc");
+  desc->position = position;
+  desc->scale = scale;
+  return succeed();
+}
+mluOpStatus_t mluOpSetTensorDescriptorPositionScaleAndOffset(mluOpTensorDescriptor_t desc, int position,
+                                                             float scale, int offset) {
+  if (desc == nullptr) return refuse_null(__func__, "desc");
+  desc->position = position;
+  desc->scale = scale;
+  desc->offset = offset;
+  return succeed();
+}
+mluOpStatus_t mluOpGetTensorDescriptorPosition(const mluOpTensorDescriptor_t desc, int* position) {
+  return give(__func__, "desc", desc, &mluOpTensorStruct::position, "position", position);
+}
+mluOpStatus_t mluOpGetTensorDescriptorPositionAndScale(const mluOpTensorDescriptor_t desc, int* position,
+                                                       float* scale) {
+  if (desc == nullptr) return refuse_null(__func__, "desc");
+  if (position == nullptr) return refuse_null(__func__, "position");
+  if (scale == nullptr) return refuse_null(__func__, "scale");
+  *position = desc->position;
+  *scale = desc->scale;
+  return succeed();
+}
+mluOpStatus_t mluOpGetTensorDescriptorPositionScaleAndOffset(const mluOpTensorDescriptor_t desc,
+                                                             int* position, float* scale, int* offset) {
+  if (desc == nullptr) return refuse_null(__func__, "desc");
+  if (position == nullptr) return refuse_null(__func__, "position");
+  if (scale == nullptr) return refuse_null(__func__, "scale");
+  if (offset == nullptr) return refuse_null(__func__, "offset");
+  *position = desc->position;
+  *scale = desc->scale;
+  *offset = desc->offset;
+  return succeed();
 }
