@@ -1,6 +1,5 @@
 /* A client in plain C99: two experts with two slots each, four tokens, one of them dropped; the pairs of two
  * sites under a kernel of three; and a lattice of one symbol and one frame with its gradients. */
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -198,21 +197,38 @@ static int voxelize(mluOpHandle_t handle) {
   return right;
 }
 
-/* What clients of MLU-OPS that look into the handle declare. */
+/* What clients that look into the handle take from MLU-OPS. */
 struct vendor_view {
   int32_t device;
   cnrtQueue_t queue;
   int32_t arch;
+  char device_name[64];
+  int32_t cluster_num, core_num_per_cluster, nram_size, wram_size, sram_size;
+  int32_t capability_cluster_num, capability_job_limit, clock_rate, l2cache_size, persisting_l2cache_maxsize;
+  double memory_band_width;
+  mluOpQuantizeRoundMode_t round_mode;
+  mluOpAtomicsMode_t atomics_mode;
+  int32_t job_num[6];
 };
 
 static int look_into(mluOpHandle_t handle) {
   const struct vendor_view* view = (const struct vendor_view*)handle;
   cnrtQueue_t queue = (cnrtQueue_t)&view, given = NULL;
-  const int right = offsetof(struct vendor_view, queue) == 8 && offsetof(struct vendor_view, arch) == 16 &&
-                    view->device == 0 && view->queue == NULL && view->arch == 592 &&
-                    check(mluOpSetQueue(handle, queue), "mluOpSetQueue") && view->queue == queue &&
-                    check(mluOpGetQueue(handle, &given), "mluOpGetQueue") && given == queue &&
-                    check(mluOpSetQueue(handle, NULL), "mluOpSetQueue") && view->queue == NULL;
+  const int right =
+      view->device == 0 && view->queue == NULL && view->arch == 592 && strcmp(view->device_name, "CPU") == 0 &&
+      view->cluster_num == 1 && view->core_num_per_cluster >= 1 && view->nram_size == 0 &&
+      view->wram_size == 0 && view->sram_size == 0 && view->capability_cluster_num == 1 &&
+      view->capability_job_limit == 1 && view->clock_rate == 0 && view->l2cache_size == 0 &&
+      view->persisting_l2cache_maxsize == 0 && view->memory_band_width == 0 &&
+      view->round_mode == MLUOP_ROUND_HALF_TO_EVEN && view->atomics_mode == MLUOP_ATOMICS_NOT_ALLOWED &&
+      view->job_num[0] == view->core_num_per_cluster && view->job_num[1] == 0 && view->job_num[5] == 0 &&
+      check(mluOpSetQueue(handle, queue), "mluOpSetQueue") && view->queue == queue &&
+      check(mluOpGetQueue(handle, &given), "mluOpGetQueue") && given == queue &&
+      check(mluOpSetQueue(handle, NULL), "mluOpSetQueue") && view->queue == NULL &&
+      check(mluOpSetQuantizeRoundMode(handle, MLUOP_ROUND_HALF_UP), "mluOpSetQuantizeRoundMode") &&
+      view->round_mode == MLUOP_ROUND_HALF_UP &&
+      check(mluOpSetAtomicsMode(handle, MLUOP_ATOMICS_ALLOWED), "mluOpSetAtomicsMode") &&
+      view->atomics_mode == MLUOP_ATOMICS_ALLOWED;
   if (!right) fprintf(stderr, "the handle does not begin as clients expect\n");
   return right;
 }

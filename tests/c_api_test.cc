@@ -130,6 +130,13 @@ TEST_F(CHandle, KeepsItsSettings) {
   EXPECT_EQ(mluOpSetQuantizeRoundMode(handle, MLUOP_ROUND_HALF_OFF_ZERO), kOk);
   EXPECT_EQ(mluOpGetQuantizeRoundMode(handle, &round), kOk);
   EXPECT_EQ(round, MLUOP_ROUND_HALF_OFF_ZERO);
+  for (int value : {-1, 3}) {
+    EXPECT_EQ(mluOpSetQuantizeRoundMode(handle, static_cast<mluOpQuantizeRoundMode_t>(value)), kBad);
+    EXPECT_EQ(last_error(),
+              "mluOpSetQuantizeRoundMode: round_mode is " + std::to_string(value) + ", expected 0 .. 2");
+  }
+  EXPECT_EQ(mluOpGetQuantizeRoundMode(handle, &round), kOk);
+  EXPECT_EQ(round, MLUOP_ROUND_HALF_OFF_ZERO);
 
   mluOpAtomicsMode_t atomics = MLUOP_ATOMICS_ALLOWED;
   EXPECT_EQ(mluOpGetAtomicsMode(handle, &atomics), kOk);
@@ -154,6 +161,7 @@ TEST_F(CHandle, NullIsBad) {
   EXPECT_EQ(mluOpGetQueue(handle, nullptr), kBad);
   EXPECT_EQ(last_error(), "mluOpGetQueue: queue is NULL");
   EXPECT_EQ(mluOpSetQuantizeRoundMode(nullptr, MLUOP_ROUND_HALF_UP), kBad);
+  EXPECT_EQ(last_error(), "mluOpSetQuantizeRoundMode: handle is NULL");
   EXPECT_EQ(mluOpGetQuantizeRoundMode(nullptr, &round), kBad);
   EXPECT_EQ(mluOpGetQuantizeRoundMode(handle, nullptr), kBad);
   EXPECT_EQ(mluOpSetAtomicsMode(nullptr, MLUOP_ATOMICS_ALLOWED), kBad);
@@ -216,7 +224,6 @@ TEST(CGenCase, DirectoryIsWrittenToABuffer) {
   buffer[0] = 'x';
   EXPECT_STREQ(mluOpGetGenCaseDirectory(buffer, sizeof(buffer), nullptr, nullptr), "somewhere");
   EXPECT_EQ(mluOpSetGenCaseDirectory(""), kOk);
-  mluOpSetGenCaseMode(0);
 }
 
 }  // namespace

@@ -17,9 +17,18 @@ extern "C" {
  * clean-up code keeps the error. The pointer is valid until the thread's next call. */
 TURNOUT_MLUOP_API const char* MLUOP_WIN_API turnoutLastError(void);
 
-/* ---- Handle. Its number of threads is fixed at creation: TURNOUT_NUM_THREADS, or one per CPU. Its first
- * members are { int32_t device; cnrtQueue_t queue; int32_t arch; } for clients that read them: 0, the queue
- * that was set, and 592, the newest device that MLU-OPS knows. ---- */
+/* ---- Handle. Its number of threads is fixed at creation: TURNOUT_NUM_THREADS, or one per CPU. For clients
+ * that look into it, the handle begins with the members that it has in MLU-OPS 1.11.1:
+ *   device, queue, arch         0, the queue that was set, and 592 (MLU590)
+ *   device_name                 "CPU"
+ *   cluster_num                 1
+ *   core_num_per_cluster        the number of threads
+ *   nram_size, wram_size, sram_size, clock_rate, l2cache_size, persisting_l2cache_maxsize and
+ *   memory_band_width           0: a CPU does not have them, or does not tell
+ *   capability_cluster_num      1
+ *   capability_job_limit        1, a block
+ *   round_mode, atomics_mode    as set
+ *   job_num                     the number of threads for blocks, 0 for unions ---- */
 
 TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpCreate(mluOpHandle_t* handle);
 TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpDestroy(mluOpHandle_t handle);
@@ -30,7 +39,8 @@ TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpUpdateContextInformation(mluO
 TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpSetQueue(mluOpHandle_t handle, cnrtQueue_t queue);
 TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpGetQueue(mluOpHandle_t handle, cnrtQueue_t* queue);
 
-/* Stored and returned, without effect. The defaults are HALF_TO_EVEN and NOT_ALLOWED. */
+/* Stored and returned, without effect. The defaults are HALF_TO_EVEN and NOT_ALLOWED. A round mode that is
+ * not one of the enumerators gives BAD_PARAM. */
 TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpSetQuantizeRoundMode(mluOpHandle_t handle,
                                                                         mluOpQuantizeRoundMode_t round_mode);
 TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpGetQuantizeRoundMode(mluOpHandle_t handle,

@@ -218,6 +218,8 @@ mluOpStatus_t mluOpGetQueue(mluOpHandle_t handle, cnrtQueue_t* queue) {
   return give(__func__, "handle", handle, &mluOpContext::queue, "queue", queue);
 }
 mluOpStatus_t mluOpSetQuantizeRoundMode(mluOpHandle_t handle, mluOpQuantizeRoundMode_t round_mode) {
+  if (handle != nullptr && (round_mode < MLUOP_ROUND_HALF_TO_EVEN || round_mode > MLUOP_ROUND_HALF_OFF_ZERO))
+    return refuse(__func__, "round_mode is %d, expected 0 .. 2", round_mode);
   return keep(__func__, "handle", handle, &mluOpContext::round_mode, round_mode);
 }
 mluOpStatus_t mluOpGetQuantizeRoundMode(mluOpHandle_t handle, mluOpQuantizeRoundMode_t* round_mode) {

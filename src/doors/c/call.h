@@ -11,14 +11,29 @@
 #include "turnout/context.h"
 #include "turnout/mluop/mlu_op.h"
 
-// Some clients read the first three members through a declaration of their own.
+// Some clients read members through MLU-OPS' own declaration, so all members before `context` are those of
+// MLU-OPS 1.11.1, in its order. mlu_op.h documents their values.
 struct mluOpContext {
   std::int32_t device = 0;
   cnrtQueue_t queue = nullptr;
-  std::int32_t arch = 592;  // the newest device MLU-OPS knows: none of its operators is refused there
+  std::int32_t arch = 592;  // MLU590: MLU-OPS runs all operators of this interface on it
+  char device_name[64] = "CPU";
+  std::int32_t cluster_num = 1;
+  std::int32_t core_num_per_cluster = 0;
+  std::int32_t nram_size = 0, wram_size = 0, sram_size = 0;
+  std::int32_t capability_cluster_num = 1;
+  std::int32_t capability_job_limit = 1;
+  std::int32_t clock_rate = 0;
+  std::int32_t l2cache_size = 0, persisting_l2cache_maxsize = 0;
+  double memory_band_width = 0;
   mluOpQuantizeRoundMode_t round_mode = MLUOP_ROUND_HALF_TO_EVEN;
   mluOpAtomicsMode_t atomics_mode = MLUOP_ATOMICS_NOT_ALLOWED;
+  std::int32_t job_num[6] = {};
   turnout::Context context;
+
+  explicit mluOpContext(const turnout::Options& options = {}) : context(options) {
+    core_num_per_cluster = job_num[0] = context.threads();
+  }
 };
 
 struct mluOpTensorStruct {
