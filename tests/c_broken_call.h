@@ -59,15 +59,21 @@ struct BrokenCall {
     std::fill(example.vectors[name].begin(), example.vectors[name].end(), 1);
     example.vectors[name].front() = value;
   }
-  // "stride=2 mode=1": sets sizes, scalars and int64 arguments; of those with elements, each element.
+  // "stride=2 mode=1 x.dtype=1": sets sizes, scalars, all elements of int64 arguments, and dtypes.
   void change(std::string_view changes) {
     core::split(changes, ' ', [&](std::string_view part) {
-      const std::size_t eq = part.find('=');
-      const std::size_t name = position_of(example.signature, part.substr(0, eq));
-      const std::int64_t value = core::number(part.substr(eq + 1));
-      for (int i = 0; i < example.signature.arguments.count; ++i)
-        if (example.signature.arguments[i].name == part.substr(0, eq))
+      const std::size_t eq = part.find('='), first = eq + 1 + (part[eq + 1] == '-');
+      const std::string_view changed = part.substr(0, eq);
+      const std::size_t name = position_of(example.signature, changed);
+      const std::int64_t value = core::number(part.substr(first)) * (first == eq + 1 ? 1 : -1);
+      for (int i = 0; i < example.signature.arguments.count; ++i) {
+        if (example.signature.arguments[i].name == changed)
           return example.fill(i, static_cast<std::uint64_t>(value));
+        if (std::string(example.signature.arguments[i].name) + ".dtype" == changed) {
+          parts[static_cast<std::size_t>(i)].dtype = static_cast<mluOpDataType_t>(value);
+          return;
+        }
+      }
       example.sizes.at(name) = value;
       if (static_cast<int>(name) < example.signature.scalars.count && !example.vectors[name].empty()) {
         std::fill(example.vectors[name].begin(), example.vectors[name].end(), value);

@@ -102,6 +102,13 @@ class CConditions : public testing::TestWithParam<const COperator*> {
       if (is_out_of_range(i, call)) return true;
     return false;
   }
+  // Whether the data of an argument are those of the fault. A call with more elements has no memory for them
+  // if it passes a pointer alone.
+  bool is_filled(int argument, const Fault& fault, const BrokenCall& call) const {
+    const std::int64_t elements = call.elements(argument);
+    return elements > 0 &&
+           (!signature.arguments[argument].by_pointer || elements <= broken_by(fault).elements(argument));
+  }
   // Whether the sizes and scalars that a data fault changes are still so, and the argument has elements.
   bool has_changes_of(const Fault& fault, const BrokenCall& call) const {
     const ExampleCall wanted = broken_by(fault).with_scalars_as_given(), given = call.with_scalars_as_given();
@@ -111,7 +118,7 @@ class CConditions : public testing::TestWithParam<const COperator*> {
       const std::size_t name = position_of(signature, changed);
       if (name < given.sizes.size()) all &= given.sizes[name] == wanted.sizes[name];
       for (int i = 0; i < signature.arguments.count; ++i)
-        all &= signature.arguments[i].name != changed || call.elements(i) > 0;
+        all &= signature.arguments[i].name != changed || is_filled(i, fault, call);
     });
     return all;
   }

@@ -25,7 +25,7 @@ struct COperator {
   mluOpStatus_t (*query)(mluOpHandle_t handle, Descriptors descriptors, void* const* data, Scalars scalars,
                          std::size_t* workspace_size) = nullptr;
   // For each data check of the signature, changes to the example that break this check and no earlier one:
-  // to sizes, to scalars, or to all elements of an argument.
+  // to sizes, to scalars, to all elements of an argument, or to its dtype ("x.dtype=1").
   std::string_view data_faults[8] = {};
   // Some results are written even if there is nothing to compute.
   bool writes_when_empty = false;

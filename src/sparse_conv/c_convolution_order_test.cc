@@ -20,6 +20,7 @@ struct ConvolutionFaults {
   std::vector<Part> parts;
 
   static constexpr std::int64_t kOffsets = 3;
+  static constexpr bool kSizeIsLast = false;  // a query refuses a NULL workspace_size first
   mutable std::vector<float> features = std::vector<float>(64), filters = std::vector<float>(64),
                              output_grad = std::vector<float>(64), filters_grad = std::vector<float>(64);
   mutable std::vector<std::int32_t> pairs = std::vector<std::int32_t>(64);
@@ -53,6 +54,8 @@ struct ConvolutionFaults {
 
 template <bool kIsQuery>
 struct ForwardCall : ConvolutionFaults {
+  static constexpr bool kSizeIsLast = true;
+
   ForwardCall() {
     parts = {{.wrong_extent = {1, 1}},
              {.wrong_extent = {0, 0, 0, 0, 0}},  // what the others are compared with
@@ -81,7 +84,10 @@ struct ForwardCall : ConvolutionFaults {
 
 template <bool kIsQuery>
 struct DataCall : ConvolutionFaults {
+  bool has_one_dtype = false;
+
   DataCall() {
+    count = -1;
     parts = {{.wrong_extent = {0, 1}},
              {.wrong_extent = {0, 0, 0, 0, 0}},
              {.wrong_extent = {1, 1, kNegative}},
@@ -92,7 +98,8 @@ struct DataCall : ConvolutionFaults {
     mluOpHandle_t handle = has_handle ? given : nullptr;
     Given g(parts.size());
     add(g, 0, {out_rows, out_channels}, output_grad.data());
-    add(g, 1, {1, 1, kOffsets, channels, out_channels}, filters.data());
+    add(g, 1, {1, 1, kOffsets, channels, out_channels}, filters.data(),
+        has_one_dtype ? MLUOP_DTYPE_FLOAT : MLUOP_DTYPE_HALF);
     add(g, 2, {kOffsets, 2, rows}, pairs.data(), MLUOP_DTYPE_INT32);
     add(g, 3, {rows, channels}, is_apart ? features.data() : output_grad.data());
     set_layout(g, 1);
@@ -137,7 +144,8 @@ struct FilterCall : ConvolutionFaults {
 template <bool kIsQuery, class Call>
 void expect_missing(Stairs<Call>& stairs, const EachTensor<Call>& each) {
   stairs.bad("handle is NULL", [](Call& c) { c.has_handle = true; });
-  if (kIsQuery) stairs.bad("workspace_size is NULL", [](Call& c) { c.has_size = true; });
+  if (kIsQuery && !Call::kSizeIsLast)
+    stairs.bad("workspace_size is NULL", [](Call& c) { c.has_size = true; });
   for (std::size_t i : {0, 1, 2}) each.missing(i);
   stairs.bad("indice_num is missing", [](Call& c) { c.has_counts = true; });
   each.missing(3);
@@ -153,6 +161,8 @@ void expect_data(Stairs<Call>& stairs, const EachTensor<Call>& each, const std::
     stairs.bad("workspace_size is 10 bytes, expected ", [](Call& c) { c.workspace_size = 1 << 16; });
     stairs.bad(overlap, [](Call& c) { c.is_apart = true; });
     stairs.bad(pair, [](Call& c) { c.is_in_range = true; });
+  } else if (Call::kSizeIsLast) {
+    stairs.bad("workspace_size is NULL", [](Call& c) { c.has_size = true; });
   }
   stairs.succeeds();
   stairs.climb();
@@ -210,22 +220,28 @@ void expect_data_order(const std::string& function) {
   stairs.unsupported("indice_pairs.shape[2] is 1000001, expected at most 1000000",
                      [](Call& c) { c.rows = 4; });
   each.dtypes();
+  stairs.bad("filters_layout is 7, expected one of 0 .. 5", [](Call& c) { c.layout = MLUOP_LAYOUT_ARRAY; });
+  each.strided();
   stairs.bad("inverse is 2, expected 0 .. 1", [](Call& c) { c.inverse = 1; });
   if (!kIsQuery) stairs.bad("sub_m is 2, expected 0 .. 1", [](Call& c) { c.sub_m = 1; });
-  stairs.bad("filters_layout is 7, expected one of 0 .. 5", [](Call& c) { c.layout = MLUOP_LAYOUT_HWCN; });
-  stairs.unsupported("inverse is 1, expected 0", [](Call& c) { c.inverse = 0; });
+  stairs.bad("indice_num[2] is -1, expected 0 or more", [](Call& c) { c.count = 99; });
+  stairs.unsupported("inverse is 1, expected 0",
+                     [](Call& c) { c.inverse = 0, c.layout = MLUOP_LAYOUT_HWCN; });
+  stairs.bad("filters has 5 dimensions, expected 4 with filters_layout HWCN",
+             [](Call& c) { c.layout = MLUOP_LAYOUT_ARRAY; });
   each.extent(0, 1);
   each.extent(2, 0);
   each.extent(3, 0);
   each.extent(3, 1);
-  each.strided();
-  stairs.unsupported("output_grad has 5368709120 elements", [](Call& c) { c.out_channels = 2; });
   stairs.bad("indice_num[2] is 99, expected 0 .. 4, the rows of input_grad", [](Call& c) { c.count = 2; });
   if (!kIsQuery)
     stairs.bad("output_grad.shape[0] is 5 with sub_m, expected 4", [](Call& c) { c.out_rows = 4; });
   if (!kIsQuery)
     stairs.bad("indice_num[2] is 2 with sub_m, expected at most that of the centre, indice_num[1] = 0",
-               [](Call& c) { c.sub_m = c.rows = c.count = 0; });
+               [](Call& c) { c.sub_m = 0; });
+  stairs.bad("filters.dtype is f16, expected f32, that of output_grad",
+             [](Call& c) { c.has_one_dtype = true; });
+  stairs.unsupported("output_grad has ", [](Call& c) { c.out_channels = 2, c.rows = c.count = 0; });
   stairs.succeeds([](Call& c) { c.rows = 4, c.count = 2; });
   expect_data<kIsQuery>(stairs, each, "input_grad overlaps output_grad",
                         "indice_pairs[2][0][1] is 77, expected 0 .. 3, the rows of input_grad");

@@ -1,6 +1,7 @@
 // What the C functions of the convolutions accept, and in which order they look at it.
 #pragma once
 
+#include <algorithm>
 #include <span>
 
 #include "core/draft.h"
@@ -13,8 +14,8 @@ namespace turnout::families::sparse_conv {
 
 using namespace core;
 
-// Where a layout has the kernel, the input channels and the output channels of filters. Only the number of
-// dimensions says whether the kernel has a depth.
+// Where a layout has the kernel, the input channels and the output channels of filters.
+// The value is the position of the kernel's first dimension.
 enum class Form : std::uint8_t { kernel_first, channels_last, channels_first };
 
 // -- checks -------------------------------------------------------------------------------------------------
@@ -24,22 +25,77 @@ inline void refuse_inverse(const Arguments& arguments, const Positions& at) {
     arguments.fail(ErrorCode::not_supported, concat("inverse is ", arguments.size(at[0]), ", expected 0"));
 }
 
-inline const std::int64_t* counts_of(const Arguments& arguments, int indice_num) {
-  return static_cast<const std::int64_t*>(arguments.slot(indice_num).data);
+// Checks of the counts, which have no descriptor, precede that of large tensors. If a kernel beyond this size
+// makes a tensor too large, its counts are not read: the caller need not have that many.
+inline constexpr std::int64_t kLargestKernel = 4096;  // of mluOpGetIndicePairs
+
+inline std::span<const std::int64_t> counts_of(const Arguments& arguments, int indice_num) {
+  const Slot& slot = arguments.slot(indice_num);
+  const std::int64_t count = slot.shape[0];
+  bool is_large = false;
+  for (int i = 0; i < arguments.signature().arguments.count; ++i)
+    is_large |= arguments.slot(i).elements() >= kLargeElements;
+  if (count <= 0 || (count > kLargestKernel && is_large)) return {};
+  return {static_cast<const std::int64_t*>(slot.data), static_cast<std::size_t>(count)};
 }
 
-// Counts are within 0 .. the rows of each tensor that `at` names from the second on: that many different
-// pairs there can be.
+// Whether filters of this many dimensions may have the layout: one with a depth has five, ARRAY four or five.
+inline bool fits_layout(std::int64_t layout, int rank) {
+  if (layout == MLUOP_LAYOUT_ARRAY) return true;
+  return rank == (layout == MLUOP_LAYOUT_NDHWC || layout == MLUOP_LAYOUT_NCDHW ? 5 : 4);
+}
+
+inline void check_layout(const Arguments& arguments, const Positions& at) {
+  const int rank = arguments.slot(at[0]).rank;
+  const std::int64_t layout = arguments.size(at[1]);
+  if (!fits_layout(layout, rank))
+    arguments.fail(ErrorCode::bad_param, concat("filters has ", std::int64_t{rank}, " dimensions, expected ",
+                                                std::int64_t{9 - rank}, " with filters_layout ",
+                                                value_name(arguments.signature().scalars[at[1]], layout)));
+}
+
+// MLU-OPS looks at the signs of the counts before shapes are known to agree. This reads no more of them than
+// both filters and indice_pairs say there are, and none of a kernel beyond kLargestKernel.
+template <Form kForm>
+void refuse_negative_counts(const Arguments& arguments, const Positions& at) {
+  const Slot &filters = arguments.slot(at[1]), &counts = arguments.slot(at[0]);
+  std::int64_t volume = fits_layout(arguments.size(at[2]), filters.rank) ? 1 : 0;
+  for (int d = 0; d < filters.rank - 2 && volume <= kLargestKernel; ++d) {
+    const std::int64_t extent = filters.shape[d + static_cast<int>(kForm)];
+    volume *= std::clamp<std::int64_t>(extent, 0, kLargestKernel + 1);
+  }
+  if (volume > kLargestKernel) return;
+  for (std::int64_t k = 0; k < std::min(counts.shape[0], volume); ++k) {
+    const std::int64_t count = static_cast<const std::int64_t*>(counts.data)[k];
+    if (count < 0)
+      arguments.fail(ErrorCode::bad_param, concat("indice_num[", k, "] is ", count, ", expected 0 or more"));
+  }
+}
+
+inline void check_same_dtypes(const Arguments& arguments, const Positions& at) {
+  const DType first = arguments.slot(at[0]).dtype;
+  for (int i = 1; i < at.count; ++i) {
+    const DType other = arguments.slot(at[i]).dtype;
+    if (other != first)
+      arguments.fail(ErrorCode::bad_param, concat(arguments.signature().arguments[at[i]].name, ".dtype is ",
+                                                  name_of(other), ", expected ", name_of(first), ", that of ",
+                                                  arguments.signature().arguments[at[0]].name));
+  }
+}
+
+// Counts are within 0 .. the rows of each tensor that `at` names from the second on: there cannot be
+// more different pairs.
 inline void check_counts(const Arguments& arguments, const Positions& at) {
-  const std::int64_t* counts = counts_of(arguments, at[0]);
-  for (std::int64_t k = 0; k < arguments.slot(at[0]).shape[0]; ++k) {
+  std::int64_t k = 0;
+  for (const std::int64_t count : counts_of(arguments, at[0])) {
     for (int i = 1; i < at.count; ++i) {
       const std::int64_t rows = arguments.slot(at[i]).shape[0];
-      if (counts[k] < 0 || counts[k] > rows)
+      if (count < 0 || count > rows)
         arguments.fail(ErrorCode::bad_param,
-                       concat("indice_num[", k, "] is ", counts[k], ", expected 0 .. ", rows,
-                              ", the rows of ", arguments.signature().arguments[at[i]].name));
+                       concat("indice_num[", k, "] is ", count, ", expected 0 .. ", rows, ", the rows of ",
+                              arguments.signature().arguments[at[i]].name));
     }
+    ++k;
   }
 }
 
@@ -53,13 +109,13 @@ inline void check_gradient_of_submanifold(const Arguments& arguments, const Posi
   if (offsets % 2 == 0)
     arguments.fail(ErrorCode::bad_param,
                    concat("kd * kh * kw is ", offsets, " with sub_m, expected an odd number"));
-  const std::int64_t *counts = counts_of(arguments, at[3]), centre = counts[offsets / 2];
-  for (std::int64_t k = 0; k < offsets; ++k)
-    if (counts[k] > centre)
-      arguments.fail(ErrorCode::bad_param, concat("indice_num[", k, "] is ", counts[k],
-                                                  " with sub_m, expected at most that of the centre, "
-                                                  "indice_num[",
-                                                  offsets / 2, "] = ", centre));
+  const std::span<const std::int64_t> counts = counts_of(arguments, at[3]);
+  const auto largest = std::max_element(counts.begin(), counts.end());
+  if (largest != counts.end() && *largest > counts[counts.size() / 2])
+    arguments.fail(ErrorCode::bad_param,
+                   concat("indice_num[", largest - counts.begin(), "] is ", *largest,
+                          " with sub_m, expected at most that of the centre, indice_num[", offsets / 2,
+                          "] = ", counts[counts.size() / 2]));
 }
 
 // -- scratch memory -----------------------------------------------------------------------------------------
@@ -115,32 +171,23 @@ inline constexpr StepSpec kForwardSteps[] = {
     {Check::pointers},
     {Check::workspace}};
 
-inline constexpr StepSpec kDataQuerySteps[] = {
-    {Check::present},
-    {Check::ranks},
-    {Check::shapes, kBad, "indice_pairs.1 indice_pairs.2"},
-    {Check::rules, kUnsupported, "limit"},
-    {Check::dtypes},
-    {Check::scalars},
-    {Check::data, kUnsupported, "inverse"},
-    {Check::shapes, kBad, "filters output_grad indice_pairs indice_num input_grad"},
-    {Check::contiguous, kUnsupported},
-    {Check::large, kUnsupported},
-    {Check::data, kBad, "indice_num"},
-    {Check::any_empty}};
-
+// The query has no sub_m.
+template <bool kIsQuery>
 inline constexpr StepSpec kDataSteps[] = {
     {Check::present},
     {Check::ranks},
     {Check::shapes, kBad, "indice_pairs.1 indice_pairs.2"},
     {Check::rules, kUnsupported, "limit"},
     {Check::dtypes},
-    {Check::scalars},
-    {Check::data, kUnsupported, "inverse"},
-    {Check::shapes, kBad, "filters output_grad indice_pairs indice_num input_grad"},
+    {Check::scalars, kBad, "filters_layout"},
     {Check::contiguous, kUnsupported},
+    {Check::scalars, kBad, kIsQuery ? "inverse" : "inverse sub_m"},
+    {Check::data, kBad, "negative_count"},
+    {Check::data, kUnsupported, "inverse"},
+    {Check::data, kBad, "layout"},
+    {Check::shapes, kBad, "filters output_grad indice_pairs indice_num input_grad"},
+    {Check::data, kBad, kIsQuery ? "indice_num dtypes" : "indice_num sub_m dtypes"},
     {Check::large, kUnsupported},
-    {Check::data, kBad, "indice_num sub_m"},
     {Check::any_empty},
     {Check::pointers},
     {Check::workspace}};
@@ -200,16 +247,24 @@ consteval Draft backward_data_c(std::string_view op, std::initializer_list<Scala
                "out_rows rows kd kh kw in_channels out_channels",
                scalars,
                {in("output_grad", kHalfOrFloat, "out_rows, out_channels"),
-                in("filters", like("output_grad"), kFlatFilters[static_cast<int>(kForm)]), c_pairs_argument(),
-                c_counts_argument(), out("input_grad", like("output_grad"), "rows, in_channels")},
+                in("filters", kHalfOrFloat, kFlatFilters[static_cast<int>(kForm)]), c_pairs_argument(),
+                c_counts_argument(), out("input_grad", kHalfOrFloat, "rows, in_channels")},
                {kLimit},
                checks,
                steps,
                {&convolution_bytes, "indice_pairs indice_num output_grad input_grad"}};
 }
 inline constexpr ScalarSpec kDataLayout = choice("filters_layout", "NCHW NHWC HWCN NDHWC ARRAY NCDHW");
+template <Form kForm>
+inline constexpr DataCheck kNegativeCount = {"negative_count", "counts are 0 or more",
+                                             &refuse_negative_counts<kForm>,
+                                             "indice_num filters filters_layout"};
+inline constexpr DataCheck kLayout = {"layout", "filters have as many dimensions as their layout",
+                                      &check_layout, "filters filters_layout"};
 inline constexpr DataCheck kDataCounts = {"indice_num", "counts are within 0 .. rows and 0 .. out_rows",
                                           &check_counts, "indice_num input_grad output_grad"};
+inline constexpr DataCheck kSameDTypes = {"dtypes", "output_grad, filters and input_grad have one dtype",
+                                          &check_same_dtypes, "output_grad filters input_grad"};
 
 consteval Draft backward_filter_c(std::string_view op, std::span<const StepSpec> steps) {
   return Draft{
@@ -239,9 +294,9 @@ struct Forward {
 template <Form kForm>
 struct DataQuery {
   static constexpr const Signature& kSignature = signature([] {
-    return backward_data_c<kForm>("mluOpGetIndiceConvolutionBackwardDataWorkspaceSize",
-                                  {scalar("inverse", 0, 1), kDataLayout}, {kInverse, kDataCounts},
-                                  kDataQuerySteps);
+    return backward_data_c<kForm>(
+        "mluOpGetIndiceConvolutionBackwardDataWorkspaceSize", {scalar("inverse", 0, 1), kDataLayout},
+        {kNegativeCount<kForm>, kInverse, kLayout, kDataCounts, kSameDTypes}, of_query(kDataSteps<true>));
   });
 };
 template <Form kForm>
@@ -249,12 +304,15 @@ struct Data {
   static constexpr const Signature& kSignature = signature([] {
     return backward_data_c<kForm>(
         "mluOpIndiceConvolutionBackwardData", {scalar("inverse", 0, 1), scalar("sub_m", 0, 1), kDataLayout},
-        {kInverse,
+        {kNegativeCount<kForm>,
+         kInverse,
+         kLayout,
          kDataCounts,
          {"sub_m",
           "with sub_m: as many rows come out as go in, the centre of an odd kernel has the most pairs",
-          &check_gradient_of_submanifold, "sub_m rows out_rows indice_num"}},
-        kDataSteps);
+          &check_gradient_of_submanifold, "sub_m rows out_rows indice_num"},
+         kSameDTypes},
+        kDataSteps<false>);
   });
 };
 

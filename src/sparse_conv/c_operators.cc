@@ -132,7 +132,7 @@ std::span<const COperator> c_operators() {
              return query_backward_data(handle, d, data, s[0], s[1], &size);
            },
        .example = kBackwardDataQueryExample,
-       .data_faults = {"inverse=1", "indice_num=6"}},
+       .data_faults = {"indice_num=-1", "inverse=1", "filters_layout=1", "indice_num=6", "filters.dtype=1"}},
       {.signature = &kMluOpIndiceConvolutionBackwardData,
        .invoke =
            [](mluOpHandle_t handle, Descriptors given, void* const* data, Scalars s, const Workspace& w) {
@@ -144,7 +144,8 @@ std::span<const COperator> c_operators() {
        .example = kBackwardDataExample,
        .query = [](mluOpHandle_t handle, Descriptors d, void* const* data, Scalars s,
                    std::size_t* size) { return query_backward_data(handle, d, data, s[0], s[2], size); },
-       .data_faults = {"inverse=1", "indice_num=6", "sub_m=1"},
+       .data_faults = {"indice_num=-1", "inverse=1", "filters_layout=1", "indice_num=6", "sub_m=1",
+                       "filters.dtype=1"},
        .writes_when_empty = true},
       {.signature = &kMluOpGetIndiceConvolutionBackwardFilterWorkspaceSize,
        .invoke =

@@ -126,16 +126,17 @@ mluopGetIndicePairs(mluOpHandle_t handle, const mluOpSparseConvolutionDescriptor
  *
  * The workspace may begin at any address, overlaps no tensor, and its content is lost. Nothing else is
  * written unless the status is SUCCESS. A query says how many bytes the operator needs for the same
- * arguments; its order of checks is that of the operator up to and including "SUCCESS", where the size is 0,
- * and a workspace_size of NULL is BAD_PARAM.
+ * arguments; its order of checks is that of the operator up to and including "SUCCESS", where the size is 0.
+ * A workspace_size of NULL is BAD_PARAM: at the beginning, but for the forward convolution after "SUCCESS".
  */
 
 /* Filters are in one of three orders, in place; KV is the product of the kernel's extents.
  *   ARRAY, HWCN    [kd, kh, kw, Ci, Co]
  *   NDHWC, NHWC    [Co, kd, kh, kw, Ci]
  *   NCDHW, NCHW    [Co, Ci, kd, kh, kw]
- * The forward convolution wants five dimensions and the layout ARRAY, NDHWC or NCDHW. The others take four
- * (without kd) or five, whatever the layout is called. */
+ * The forward convolution requires five dimensions and the layout ARRAY, NDHWC or NCDHW. The gradient of the
+ * input takes four dimensions (without kd) in HWCN, NHWC and NCHW, five in NDHWC and NCDHW, and either in
+ * ARRAY. The gradient of the filters takes four or five and ignores the layout. */
 
 TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpGetIndiceConvolutionForwardWorkspaceSize(
     mluOpHandle_t handle, const mluOpTensorDescriptor_t features_desc,
@@ -147,7 +148,7 @@ TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpGetIndiceConvolutionForwardWo
  * for k, for j < indice_num[k]:
  *   features_out[indice_pairs[k, 1, j]] += features[indice_pairs[k, 0, j]] * filters[k]
  *
- * features [L, Ci], features_out [num_act_out, Co]. sub_m is checked and else makes no difference.
+ * features [L, Ci], features_out [num_act_out, Co]. sub_m is validated but otherwise ignored.
  *
  * In this order:
  *   BAD_PARAM      handle, a descriptor or indice_num is NULL
@@ -188,13 +189,17 @@ TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpGetIndiceConvolutionBackwardD
  *   BAD_PARAM      handle, a descriptor or indice_num is NULL; number of dimensions; indice_pairs is not
  *                  [.., 2, ..]
  *   NOT_SUPPORTED  L > 1000000
- *   BAD_PARAM      dtype; the layout of filters is none of the six; inverse or sub_m is not 0 or 1
+ *   BAD_PARAM      dtype, of each tensor by itself; the layout of filters is none of the six
+ *   NOT_SUPPORTED  a tensor is strided
+ *   BAD_PARAM      inverse or sub_m is not 0 or 1; a count is negative
  *   NOT_SUPPORTED  inverse is 1
+ *   BAD_PARAM      filters do not have the number of dimensions of their layout
  *   BAD_PARAM      shapes disagree with the above, or are negative
- *   NOT_SUPPORTED  a tensor is strided; a tensor has 2^31 elements or more
  *   BAD_PARAM      a count is not in 0 .. L or not in 0 .. Y
  *   BAD_PARAM      with sub_m: L is not Y, KV is even, or another count than indice_num[KV / 2] is the
  *                  largest
+ *   BAD_PARAM      the dtypes of output_grad, filters and input_grad differ
+ *   NOT_SUPPORTED  a tensor has 2^31 elements or more
  *   SUCCESS        a tensor has no elements: as above, of input_grad
  *   BAD_PARAM      data, workspace, overlap and pairs as above
  */

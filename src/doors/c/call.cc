@@ -169,14 +169,17 @@ mluOpStatus_t call_erased(mluOpHandle_t handle, const Signature& signature, cons
 
 mluOpStatus_t query_erased(mluOpHandle_t handle, const Signature& signature, const Described* described,
                            int count, std::initializer_list<ScalarValue> scalars, Slot* slots,
-                           std::size_t* workspace_size) noexcept {
+                           std::size_t* workspace_size, NullSize refused) noexcept {
   if (handle == nullptr) return refuse_null(signature.op, "handle");
-  if (workspace_size == nullptr) return refuse_null(signature.op, "workspace_size");
+  if (workspace_size == nullptr && refused == NullSize::first)
+    return refuse_null(signature.op, "workspace_size");
   try {
     for (int i = 0; i < count; ++i) slots[i] = slot_of(described[i]);
     Arguments arguments(signature, slots, count, scalars.begin(), static_cast<int>(scalars.size()), {},
                         handle->context.threads());
-    *workspace_size = check_and_log(arguments) ? arguments.workspace_bytes() : 0;
+    const bool needs_memory = check_and_log(arguments);
+    if (needs_memory && workspace_size == nullptr) return refuse_null(signature.op, "workspace_size");
+    if (workspace_size != nullptr) *workspace_size = needs_memory ? arguments.workspace_bytes() : 0;
     return succeed();
   } catch (...) {
     return fail_as_thrown(/*logged=*/true);

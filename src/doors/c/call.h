@@ -121,16 +121,20 @@ mluOpStatus_t call(mluOpHandle_t handle, const Signature& signature, const Renam
                      &body);
 }
 
+// When a query refuses a workspace_size of NULL. `last`: only if there is something to do.
+enum class NullSize : std::uint8_t { first, last };
+
 // Functions that ask for the size of a workspace: the arguments are checked likewise, and *workspace_size is
 // what the signature's plan needs, or 0 when there is nothing to do.
 mluOpStatus_t query_erased(mluOpHandle_t handle, const Signature& signature, const Described* described,
                            int count, std::initializer_list<ScalarValue> scalars, Slot* slots,
-                           std::size_t* workspace_size) noexcept;
+                           std::size_t* workspace_size, NullSize refused) noexcept;
 template <int kCount>
 mluOpStatus_t query(mluOpHandle_t handle, const Signature& signature, const Described (&described)[kCount],
-                    std::initializer_list<ScalarValue> scalars, std::size_t* workspace_size) noexcept {
+                    std::initializer_list<ScalarValue> scalars, std::size_t* workspace_size,
+                    NullSize refused = NullSize::first) noexcept {
   Slot slots[kCount];
-  return query_erased(handle, signature, described, kCount, scalars, slots, workspace_size);
+  return query_erased(handle, signature, described, kCount, scalars, slots, workspace_size, refused);
 }
 template <int kCount>
 mluOpStatus_t query(mluOpHandle_t handle, const Signature& signature,
