@@ -22,7 +22,7 @@ mv "$work/first" "$work/prefix"
 cmake -S "$here" -B "$work/client" -G Ninja -DCMAKE_PREFIX_PATH="$work/prefix" >/dev/null
 cmake --build "$work/client" -- --quiet
 for program in client_cpp client_cpp_static client_c client_c_static client_aclnn client_aclnn_static \
-  client_aclnn_runtime client_aclnn_runtime_static; do
+  client_aclnn_runtime client_aclnn_runtime_static client_cnrt client_cnrt_static; do
   run "$work/client/$program"
 done
 
@@ -56,12 +56,15 @@ aclnn_runtime $(pkg-config --cflags --libs turnout-aclnn-runtime) -o "$work/acln
 aclnn_runtime -static $(pkg-config --static --cflags --libs turnout-aclnn-runtime) -o "$work/aclnn_runtime_static"
 # Only programs that ask for the runtime get it.
 if aclnn_runtime -fsyntax-only $(pkg-config --cflags turnout-aclnn) 2>/dev/null; then fail "turnout-aclnn has acl/acl.h"; fi
+cnrt() { "$@" -pedantic-errors -Wall -Wextra -Werror "$source/tests/cnrt_client.c" $(pkg-config --cflags --libs turnout-cnrt); }
+cnrt gcc -std=c99 -o "$work/cnrt"
+cnrt g++ -std=c++20 -x c++ -o "$work/cnrt_cpp"
 cpp -static $(pkg-config --static --cflags --libs turnout) -o "$work/cpp_static"
 c -static $(pkg-config --static --cflags --libs turnout-mluop) -o "$work/c_static"
 # Only the headers, as users of the static library see them. (CMake makes them system headers, without warnings.)
 cpp -DTURNOUT_STATIC -fsyntax-only $(pkg-config --cflags turnout)
 passed=$((passed + 1))
-for program in cpp c cpp_static c_static aclnn aclnn_static aclnn_runtime aclnn_runtime_static; do
+for program in cpp c cpp_static c_static aclnn aclnn_static aclnn_runtime aclnn_runtime_static cnrt cnrt_cpp; do
   run "$work/$program"
 done
 
