@@ -41,7 +41,10 @@ mluOpGetSparseConvolutionNumActOut(mluOpSparseConvolutionDescriptor_t desc, int*
 
 /* ---- Index pairs. ---- */
 
-/* Bytes of workspace that mluOpGetIndicePairs needs for these descriptors.
+/* Bytes of workspace that mluOpGetIndicePairs needs for these descriptors. The workspace holds the arrays
+ * whose size follows from the descriptors. Arrays whose size depends on the sites are in memory of the
+ * handle, which keeps it for its next call. For 248,636 sites in 4 x 41 x 1440 x 1440 cells and a submanifold
+ * kernel of 3 x 3 x 3, the workspace has 7.5 MB, and the handle adds 12.4 MB.
  *
  * In this order:
  *   BAD_PARAM      handle, a descriptor or workspace_size is NULL
@@ -91,10 +94,13 @@ TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpGetIndicePairsWorkspaceSize(
  *   BAD_PARAM      with sub_m: output_space is not input_space, stride or dilation is not 1
  *   SUCCESS        L or M is 0: no workspace is needed, and data pointers may be NULL. The number of outputs
  *                  is 0. Results that have elements and are not NULL are filled: indice_num with 0, the
- * others with -1 BAD_PARAM      data of a tensor is NULL or not aligned to its element; workspace is NULL,
- * too small, or overlaps a tensor BAD_PARAM      a result overlaps another tensor BAD_PARAM      a site is
- * out of range: n not in 0 .. batch_size-1, or a coordinate not in input_space NOT_SUPPORTED  the output
- * space of all batches, with margins for the reach of the kernel, takes more than 2^58 words of 32 cells
+ *                  others with -1
+ *   BAD_PARAM      data of a tensor is NULL or not aligned to its element; workspace is NULL, too small, or
+ *                  overlaps a tensor
+ *   BAD_PARAM      a result overlaps another tensor
+ *   BAD_PARAM      a site is out of range: n not in 0 .. batch_size-1, or a coordinate not in input_space
+ *   NOT_SUPPORTED  the output space of all batches, with margins for the reach of the kernel, takes more than
+ *                  2^58 words of 32 cells
  *   BAD_PARAM      M is less than the number of outputs
  */
 TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API
