@@ -77,8 +77,14 @@ bool Slot::is_contiguous() const {
 }
 
 Arguments::Arguments(const Signature& signature, const Slot* slots, int slot_count,
-                     const ScalarValue* scalars, int scalar_count, const Workspace& workspace, int threads)
-    : signature_(signature), slots_(slots), scalars_(scalars), workspace_(workspace), threads_(threads) {
+                     const ScalarValue* scalars, int scalar_count, const Workspace& workspace, int threads,
+                     Isa isa)
+    : signature_(signature),
+      slots_(slots),
+      scalars_(scalars),
+      workspace_(workspace),
+      threads_(threads),
+      isa_(isa) {
   if (slot_count != signature.arguments.count || scalar_count != signature.scalars.count)
     fail(ErrorCode::internal, "called with another number of arguments than its signature has");
   std::fill_n(sizes_, signature.names.count, kUnbound);

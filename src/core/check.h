@@ -8,6 +8,7 @@
 #include <string>
 
 #include "core/signature.h"
+#include "turnout/context.h"
 #include "turnout/tensor.h"
 
 namespace turnout::core {
@@ -72,9 +73,9 @@ inline constexpr std::int64_t kUnknownExtent = std::numeric_limits<std::int64_t>
 // The arguments of a call: checked in the signature's order, with every size bound.
 class Arguments {
  public:
-  // threads: those of the context. Only the size of the scratch memory depends on it.
+  // threads, isa: those of the context. Only the size of the scratch memory depends on them.
   Arguments(const Signature& signature, const Slot* slots, int slot_count, const ScalarValue* scalars,
-            int scalar_count, const Workspace& workspace = {}, int threads = 1);
+            int scalar_count, const Workspace& workspace = {}, int threads = 1, Isa isa = Isa::best);
 
   // Runs the steps in order and throws Error at the first that fails. Returns false if there is nothing to
   // do.
@@ -89,6 +90,7 @@ class Arguments {
   std::int64_t size(int name) const { return sizes_[name] == kAbsent ? 1 : sizes_[name]; }
   const ScalarValue& scalar(int i) const { return scalars_[i]; }
   int threads() const { return threads_; }
+  Isa isa() const { return isa_; }
   // Size of a workspace that holds the plan's scratch memory at any alignment; 0 if the plan needs none.
   std::size_t workspace_bytes() const;
 
@@ -127,6 +129,7 @@ class Arguments {
   const ScalarValue* scalars_;
   Workspace workspace_;
   int threads_;
+  Isa isa_;
   std::int64_t sizes_[kMaxNames];
   bool only_descriptions_ = false;
 };

@@ -148,8 +148,9 @@ struct DataCheck {
   Positions at = {};               // of these names
 };
 
-// The bytes of scratch memory that the plan takes on Arguments::threads() threads: the size of a workspace. A
-// workspace query that checks no shapes may pass arguments whose shapes disagree and whose sizes are unbound.
+// The bytes of scratch memory that the plan takes with Arguments::threads() and isa(): the size of a
+// workspace. A workspace query that checks no shapes may pass arguments whose shapes disagree and whose sizes
+// are unbound.
 struct ScratchBytes {
   std::size_t (*bytes)(const Arguments& arguments, const Positions& at) = nullptr;
   std::string_view looks_at = {};

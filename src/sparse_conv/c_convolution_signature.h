@@ -5,7 +5,6 @@
 #include <span>
 
 #include "core/draft.h"
-#include "simd/isa.h"
 #include "sparse_conv/convolution.h"
 #include "sparse_conv/signature.h"
 #include "turnout/mluop/mlu_op.h"
@@ -132,7 +131,8 @@ std::size_t plan_bytes(const Arguments& arguments, int indice_pairs, int indice_
   const Pairs pairs = sum_pairs(tensor(indice_pairs), tensor(indice_num), {"", 0, read.shape[0]},
                                 {"", 1, added.shape[0]}, false);
   const ConvolutionShape shape{read.dtype, read.shape[1], added.shape[1]};
-  return pairs.scratch_bytes() + Plan<float>(pairs, shape, arguments.threads(), best_isa()).scratch_bytes();
+  return pairs.scratch_bytes() +
+         Plan<float>(pairs, shape, arguments.threads(), arguments.isa()).scratch_bytes();
 }
 inline std::size_t convolution_bytes(const Arguments& arguments, const Positions& at) {
   return plan_bytes<ConvolutionPlan>(arguments, at[0], at[1], at[2], at[3]);

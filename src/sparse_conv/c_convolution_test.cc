@@ -6,6 +6,9 @@
 #include <string>
 
 #include "c_workspace.h"
+#include "core/padding.h"
+#include "doors/c/call.h"
+#include "isas.h"
 #include "sparse_conv/c_convolution_case.h"
 
 namespace turnout::test {
@@ -253,6 +256,27 @@ TEST_F(CConvolution, NumActOutIsTheRowsOfTheResult) {
     EXPECT_NE(sentence().find("num_act_out"), std::string::npos) << turnoutLastError();
   }
   c.expect_untouched();
+}
+
+// The plan depends on the instruction set: the query must use that of the handle, as the call does.
+TEST(CConvolutionWorkspace, IsThatOfTheInstructionSetOfTheHandle) {
+  for (const Isa isa : supported_isas()) {
+    mluOpContext handle({.threads = 2, .isa = isa});
+    std::int64_t used = -1;
+    handle.context.set_observer([](const CallRecord& record,
+                                   void* user) { *static_cast<std::int64_t*>(user) = record.scratch_bytes; },
+                                &used);
+    const Kernel kernel{MLUOP_LAYOUT_ARRAY, 1, 1, 3, 33, 20};
+    ConvolutionCall c(&handle, kernel, some_pairs(kernel.offsets(), 300, 250), 250);
+    const auto expect_all_used = [&](mluOpStatus_t status) {
+      EXPECT_EQ(status, kOk) << turnoutLastError();
+      EXPECT_EQ(static_cast<std::size_t>(used) + core::kScratchAlignment - 1, c.workspace.size())
+          << name_of(isa);
+    };
+    expect_all_used(c.forward());
+    expect_all_used(c.backward_data());
+    expect_all_used(c.backward_filter());
+  }
 }
 
 }  // namespace

@@ -72,11 +72,12 @@ struct Bound {
   const std::array<ScalarValue, kMostScalars> scalars;
   Arguments arguments;
 
-  Bound(const aclOpExecutor& executor, const Signature& signature, const Workspace& workspace, int threads)
+  Bound(const aclOpExecutor& executor, const Signature& signature, const Workspace& workspace,
+        const Context& context)
       : slots(slots_of(executor)),
         scalars(scalars_of(executor)),
         arguments(signature, slots.data(), executor.tensor_count, scalars.data(), executor.scalar_count,
-                  workspace, threads) {}
+                  workspace, context.threads(), context.isa()) {}
 };
 
 // Replaces strided inputs by contiguous copies. The copies are in `memory`, which has bytes_of_copies() for
@@ -144,7 +145,7 @@ aclnnStatus prepare(const Operation& operation, std::initializer_list<const aclT
     if (workspace_size == nullptr) return refuse_null("workspaceSize", " is NULL");
     if (executor == nullptr) return refuse_null("executor", " is NULL");
 
-    Bound bound(*made, signature, {}, default_context().threads());
+    Bound bound(*made, signature, {}, default_context());
     check_and_log(bound.arguments);
     *workspace_size = bound.arguments.workspace_bytes();
     *executor = made.get();
@@ -166,7 +167,7 @@ aclnnStatus execute(const Operation& operation, const Workspace& workspace,
       return refuse(ACLNN_ERR_PARAM_INVALID, concat(signature.op, ": executor is none that ",
                                                     operation.query.op, " made and that has not run"));
     Context& context = default_context();
-    Bound bound(*taken, signature, workspace, context.threads());
+    Bound bound(*taken, signature, workspace, context);
     check_and_log(bound.arguments);
     const Caller caller(bound.arguments, operation.renames);
     Workspace of_plan = workspace;

@@ -156,7 +156,7 @@ mluOpStatus_t call_erased(mluOpHandle_t handle, const Signature& signature, cons
   try {
     for (int i = 0; i < count; ++i) slots[i] = slot_of(described[i]);
     Arguments arguments(signature, slots, count, scalars.begin(), static_cast<int>(scalars.size()), workspace,
-                        handle->context.threads());
+                        handle->context.threads(), handle->context.isa());
     if (!check_and_log(arguments)) return succeed();
     for (int i = 0; i < count; ++i) fill(tensors[i], slots[i]);
     const Caller caller(arguments, renames);
@@ -176,7 +176,7 @@ mluOpStatus_t query_erased(mluOpHandle_t handle, const Signature& signature, con
   try {
     for (int i = 0; i < count; ++i) slots[i] = slot_of(described[i]);
     Arguments arguments(signature, slots, count, scalars.begin(), static_cast<int>(scalars.size()), {},
-                        handle->context.threads());
+                        handle->context.threads(), handle->context.isa());
     const bool needs_memory = check_and_log(arguments);
     if (needs_memory && workspace_size == nullptr) return refuse_null(signature.op, "workspace_size");
     if (workspace_size != nullptr) *workspace_size = needs_memory ? arguments.workspace_bytes() : 0;
