@@ -43,8 +43,8 @@ mluOpGetSparseConvolutionNumActOut(mluOpSparseConvolutionDescriptor_t desc, int*
 
 /* Bytes of workspace that mluOpGetIndicePairs needs for these descriptors. The workspace holds the arrays
  * whose size follows from the descriptors. Arrays whose size depends on the sites are in memory of the
- * handle, which keeps it for its next call. For 248,636 sites in 4 x 41 x 1440 x 1440 cells and a submanifold
- * kernel of 3 x 3 x 3, the workspace has 7.5 MB, and the handle adds 12.4 MB.
+ * handle, which keeps it for its next call. For 248,636 random sites in 4 x 41 x 1440 x 1440 cells and a
+ * submanifold kernel of 3 x 3 x 3, the workspace has 7.5 MB, and the handle adds 12.4 MB.
  *
  * In this order:
  *   BAD_PARAM      handle, a descriptor or workspace_size is NULL
