@@ -11,7 +11,7 @@ project = "Turnout"
 copyright = "the authors of Turnout"
 version = release = turnout.__version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_design"]
 exclude_patterns = ["files"]
 myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 4
