@@ -260,14 +260,14 @@ def fma_peak() -> float:
 def record(comparisons: list[Comparison], path: Path, command: str) -> None:
     """Writes all numbers with machine, date and command as JSON, from which the plots are made."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    machine = {"cpu": _cpu(), "cpus": os.cpu_count(), "python": platform.python_version()}
+    machine = {"cpu": cpu_name(), "cpus": os.cpu_count(), "python": platform.python_version()}
     machine |= {key: str(value) for key, value in turnout._core.info().items()}
     made = {"machine": machine, "date": datetime.date.today().isoformat(), "command": command}
     path.write_text(json.dumps(made | {"comparisons": [asdict(c) for c in comparisons]}, indent=1))
     console.print(f"recorded in {path}")
 
 
-def _cpu() -> str:
+def cpu_name() -> str:
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):
             return line.partition(":")[2].strip()

@@ -1,7 +1,8 @@
 """Runs the benchmarks of the families and of their peers.
 
 Every program is verified first, then all of a comparison take turns in bursts of about 20 ms. Tables are
-printed; numbers and plots go to bench/results as JSON and SVG.
+printed; numbers and plots go to bench/results as JSON and SVG. --record measures the fixed selection of
+comparisons that the documentation publishes (bench/*/recorded.py) and updates the pages.
 """
 
 from __future__ import annotations
@@ -33,8 +34,10 @@ BUSY = "busy"
 EXAMPLES = """examples:
   ./dev bench                                 everything; takes about half an hour
   ./dev bench moe_dispatch --seconds 0.5      one family, quickly
+  ./dev bench --record                        what the documentation publishes: docs/speed.json and the pages
+  ./dev bench --pick moe_experts-bf16-512     one of these comparisons, without recording it
   ./dev bench --against HEAD~5                this build beside that revision; fails above 5 %
-  ./dev bench --against v0.1.0 sparse_conv    the same for one family
+  ./dev bench --against HEAD~5 sparse_conv    the same for one family
   ./dev bench --wheel build/wheels/FILE.whl   a wheel, which another compiler has made, beside this build
 """
 
@@ -62,9 +65,15 @@ def parse() -> argparse.Namespace:
         help="a wheel for this Python; compares it with this build, in turns, and fails if a call of it is "
         "slower by more than 5 %%",
     )
+    parser.add_argument(
+        "--record", action="store_true", help="measure what the documentation publishes and update it"
+    )
+    parser.add_argument("--pick", metavar="ID", help="measure one published comparison, or those of a family")
     # ./dev says where it has built REV or unpacked the wheel.
     parser.add_argument("--build", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    if (arguments.names and (arguments.record or arguments.pick)) or (arguments.record and arguments.pick):
+        parser.error("give either names, or --record, which measures all published comparisons, or --pick")
     allowed = FAMILIES if arguments.build else known
     for name in arguments.names:
         if name not in allowed:
@@ -80,6 +89,21 @@ def main() -> None:
 
         before, after = (None, arguments.build) if arguments.wheel else (arguments.build, None)
         raise SystemExit(against.compare(before, after, arguments.names, arguments.seconds) > 0)
+    sys.path.append(str(Path(sys.prefix) / "peers"))  # last, so that .venv's own packages take precedence
+    if arguments.record or arguments.pick:
+        import recorded
+
+        if arguments.record:
+            sys.path.append("tools")
+            import speed
+
+            recorded.record(
+                FAMILIES, arguments.seconds, f"./dev bench --record --seconds {arguments.seconds:g}"
+            )
+            speed.main([])
+        elif not recorded.run(FAMILIES, arguments.pick, arguments.seconds):
+            raise SystemExit(f"no published comparison has the id {arguments.pick!r}")
+        return
     import harness
     import plot
 

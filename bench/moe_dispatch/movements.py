@@ -246,6 +246,13 @@ class Layer:
         gates, ids = torch.topk(self.scores, self.choices, dim=1)
         return gates / gates.sum(1, keepdim=True), ids
 
+    def definition(self) -> torch.Tensor:
+        """Without experts a token that is not dropped comes back as itself, times its gates."""
+        gates, ids = self.choose()
+        slots, _ = turnout.check.moe_locations(ids.numpy(), self.experts)
+        kept = torch.from_numpy(slots < self.capacity)
+        return self.x * (gates * kept).sum(1, keepdim=True)
+
     def own(self) -> None:
         gates, ids = self.choose()
         slots, _ = turnout.moe_locations(ids, self.experts)
@@ -273,11 +280,6 @@ class Layer:
 
 def whole_layer(seconds: float, summary: Summary) -> Comparison:
     layer = Layer()
-    gates, ids = layer.choose()
-    slots, _ = turnout.check.moe_locations(ids.numpy(), layer.experts)
-    # Without experts a token that is not dropped comes back as itself, times its gates.
-    kept = torch.from_numpy(slots < layer.capacity)
-    expected = layer.x * (gates * kept).sum(1, keepdim=True)
     name = f"{layer.samples}x{layer.hidden}, {layer.experts} experts, {layer.choices} choices"
     comparison = compare(
         f"routing of a layer, {name}",
@@ -285,7 +287,7 @@ def whole_layer(seconds: float, summary: Summary) -> Comparison:
             Entry("turnout", layer.own, layer.output.numpy),
             Entry("torch, one-hot, cumsum, index_add_, index_select", layer.by_torch, layer.output.numpy),
         ],
-        expected=expected.numpy(),
+        expected=layer.definition().numpy(),
         tolerance=1e-5,
         seconds=2 * seconds,
     )

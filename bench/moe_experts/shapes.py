@@ -16,16 +16,16 @@ DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16}
 
 
 class Weights:
-    def __init__(self, dtype: str) -> None:
+    def __init__(self, dtype: str, experts: int = EXPERTS) -> None:
         random = torch.Generator().manual_seed(1)
 
         def values(rows: int, depth: int) -> torch.Tensor:
-            made = torch.empty(EXPERTS, rows, depth, dtype=DTYPES[dtype])
+            made = torch.empty(experts, rows, depth, dtype=DTYPES[dtype])
             for expert in made:  # one by one: no second copy in float32
                 expert.copy_(torch.randn(rows, depth, generator=random) / depth**0.5)
             return made
 
-        self.dtype = dtype
+        self.dtype, self.experts = dtype, experts
         self.w13, self.w2 = values(2 * INNER, HIDDEN), values(HIDDEN, INNER)
 
     @functools.cache  # noqa: B019  there are two of these, for the whole run
@@ -40,7 +40,7 @@ class Block:
         random = torch.Generator().manual_seed(tokens)
         self.weights = weights
         self.x = torch.randn(tokens, HIDDEN, generator=random).to(DTYPES[weights.dtype])
-        scores = torch.rand(tokens, EXPERTS, generator=random)
+        scores = torch.rand(tokens, weights.experts, generator=random)
         gates, self.ids = scores.softmax(1).topk(CHOICES)
         self.gates = (gates / gates.sum(1, keepdim=True)).to(self.x.dtype)
 

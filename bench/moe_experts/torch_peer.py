@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import torch
 from harness import Entry
-from moe_experts.shapes import EXPERTS, Block
+from moe_experts.shapes import Block
 
-_grouped_mm = getattr(torch.nn.functional, "grouped_mm", None) or torch._grouped_mm
+grouped_mm = getattr(torch.nn.functional, "grouped_mm", None) or torch._grouped_mm
+
+
+def grouped_block(
+    x: torch.Tensor, ids: torch.Tensor, gates: torch.Tensor, w13: torch.Tensor, w2: torch.Tensor
+) -> torch.Tensor:
+    order = ids.flatten().argsort()
+    offs = torch.bincount(ids.flatten(), minlength=len(w13)).cumsum(0, dtype=torch.int32)
+    rows = x[order // ids.shape[1]]
+    gate, up = grouped_mm(rows, w13.mT, offs=offs).chunk(2, dim=1)
+    y = grouped_mm(torch.nn.functional.silu(gate) * up, w2.mT, offs=offs)
+    y = y * gates.flatten()[order, None]
+    return torch.empty_like(y).index_copy(0, order, y).view(*ids.shape, -1).sum(1)
 
 
 def grouped(block: Block) -> Entry:
-    x, ids, gates, weights = block.x, block.ids, block.gates, block.weights
+    arguments = block.x, block.ids, block.gates, block.weights.w13, block.weights.w2
     kept: list[torch.Tensor] = []
 
     def run() -> None:
-        order = ids.flatten().argsort()
-        offs = torch.bincount(ids.flatten(), minlength=EXPERTS).cumsum(0, dtype=torch.int32)
-        rows = x[order // ids.shape[1]]
-        gate, up = _grouped_mm(rows, weights.w13.mT, offs=offs).chunk(2, dim=1)
-        y = _grouped_mm(torch.nn.functional.silu(gate) * up, weights.w2.mT, offs=offs)
-        y *= gates.flatten()[order, None]
-        back = torch.empty_like(y)
-        back[order] = y
-        kept[:] = [back.view(*ids.shape, -1).sum(1)]
+        kept[:] = [grouped_block(*arguments)]
 
     return Entry("torch, grouped_mm", run, lambda: kept[0].float().numpy())
 

@@ -22,14 +22,15 @@ OPERATORS = torch.ops.turnout
 class Layer:
     """A submanifold convolution 3x3x3 on given sites: pairs, features, filters [27, in, out], gradient."""
 
-    def __init__(self, sites: Sites, channels: int) -> None:
+    def __init__(self, sites: Sites, channels: int, dtype: torch.dtype = torch.float32) -> None:
         assert sites.scale.subm
         self.sites, self.channels, self.rows = sites, channels, sites.scale.rows
         _, pairs, num = turnout.get_indice_pairs(sites.indices, **arguments(sites.scale))
         self.pairs, self.num = torch.from_numpy(pairs), torch.from_numpy(num)
         random = torch.Generator().manual_seed(1)
-        self.features, self.grad = (torch.randn(self.rows, channels, generator=random) for _ in range(2))
-        self.filters = torch.randn(sites.scale.volume, channels, channels, generator=random)
+        shapes = (self.rows, channels), (self.rows, channels), (sites.scale.volume, channels, channels)
+        made = (torch.randn(shape, generator=random).to(dtype) for shape in shapes)
+        self.features, self.grad, self.filters = made
 
     @property
     def name(self) -> str:
@@ -85,7 +86,7 @@ class Kept:
         self.results: tuple[torch.Tensor, ...] = ()
 
     def arrays(self) -> tuple[np.ndarray, ...]:
-        return tuple(x.numpy() for x in self.results)
+        return tuple(x.float().numpy() for x in self.results)
 
 
 def entry(name: str, call, *arguments, every: int = 1) -> Entry:

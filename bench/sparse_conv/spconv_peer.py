@@ -8,9 +8,7 @@ rest, which is not timed. The loop uses one thread.
 from __future__ import annotations
 
 import importlib
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from types import ModuleType
 
 import numpy as np
@@ -23,9 +21,6 @@ SLOW = 4  # timed in every fourth round
 
 def load() -> bool:
     """Whether spconv can be imported. ./dev bench installs it into .venv/peers, which nothing else uses."""
-    peers = str(Path(sys.prefix) / "peers")
-    if peers not in sys.path:
-        sys.path.append(peers)  # last, so that .venv's own packages take precedence
     try:
         importlib.import_module("spconv.pytorch.ops")
     except Exception as error:  # its import runs code that may fail with this version of torch
