@@ -1,8 +1,14 @@
 """Sphinx settings of the documentation; tools/docs/build.py gathers the pages and runs Sphinx."""
 
+import importlib
+import importlib.util
+import inspect
 import re
+import typing
+from pathlib import Path
 
 import tables  # of tools/, which build.py puts on the path
+from sphinx.pycode import ModuleAnalyzer
 
 import turnout
 from turnout import _core
@@ -25,7 +31,7 @@ html_favicon = "static/turnout.svg"
 html_copy_source = False
 html_show_sourcelink = False
 
-autodoc_typehints = "none"
+autodoc_typehints = "signature"
 autodoc_member_order = "bysource"
 maximum_signature_line_length = 90
 cpp_maximum_signature_line_length = 90
@@ -41,6 +47,52 @@ def _argument_tables() -> dict[str, list[dict]]:
 
 
 _TABLES = _argument_tables()
+
+# What the reference shows in place of the names for type checkers. docs/reference/python.md explains Array.
+_TYPES = {
+    r"Source\[R\d?\]|R\d?": "Array",
+    r"NumPyArray": "numpy.ndarray",
+    r"torch\.Tensor": "Tensor",
+    r"Ints": "int | Sequence[int]",
+    r"Int": "int",
+    r"Numbers": "Sequence[float] | Array",
+}
+_HAS_TORCH = importlib.util.find_spec("torch") is not None
+for _module in ("turnout.typing", *(["turnout.torch.rnnt_loss"] if _HAS_TORCH else [])):
+    for _name, _value in vars(importlib.import_module(_module)).items():
+        if typing.get_origin(_value) is typing.Literal:
+            _TYPES[_name] = f"Literal{list(typing.get_args(_value))}"
+
+
+def _shorter(text):
+    """An annotation or a whole signature; None stays None."""
+    for name, shown in _TYPES.items():
+        text = text and re.sub(rf"(?<![\w.'])(?:{name})(?![\w'])", shown, text)
+    return text
+
+
+def _short_types(app, what, name, obj, options, signature, returns) -> tuple[str | None, str | None]:
+    return _shorter(signature), _shorter(returns)
+
+
+def _short_overloads(app) -> None:
+    """The signatures of overloaded functions, which autodoc reads from the sources."""
+    package = Path(turnout.__file__).parent
+    for path in package.rglob("*.py"):
+        if "@overload" not in path.read_text():
+            continue
+        name = ".".join(path.relative_to(package.parent).with_suffix("").parts)
+        if name.startswith(("turnout.torch", "turnout.compat")) and not _HAS_TORCH:
+            continue
+        analyzer = ModuleAnalyzer.for_module(name)
+        analyzer.analyze()
+        for signatures in analyzer.overloads.values():
+            signatures[:] = [_with_short_types(signature) for signature in signatures]
+
+
+def _with_short_types(signature: inspect.Signature) -> inspect.Signature:
+    parameters = [p.replace(annotation=_shorter(p.annotation)) for p in signature.parameters.values()]
+    return signature.replace(parameters=parameters, return_annotation=_shorter(signature.return_annotation))
 
 
 def _add_table(app, what, name, obj, options, lines) -> None:
@@ -71,3 +123,5 @@ def _list_results(app, what, name, obj, options, lines) -> None:
 def setup(app) -> None:
     app.connect("autodoc-process-docstring", _list_results, priority=400)  # before napoleon
     app.connect("autodoc-process-docstring", _add_table)
+    app.connect("autodoc-process-signature", _short_types)
+    app.connect("builder-inited", _short_overloads)

@@ -1,6 +1,5 @@
 """The programs that make and check the documentation."""
 
-import json
 import re
 import sys
 from pathlib import Path
@@ -11,7 +10,6 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
 sys.path.insert(0, str(Path(__file__).parents[2] / "tools/docs"))
 import headers
 import links
-import numbers_page
 import snippets
 import stage
 
@@ -110,29 +108,25 @@ def test_every_function_of_the_headers_is_documented():
     assert total > 80
 
 
-def test_numbers_become_a_table(tmp_path, monkeypatch):
-    row = {"low_us": 900.0, "high_us": 1100.0, "first_us": 2000.0}
-    rows = [
-        row | {"name": "copy", "median_us": 1000.0, "ratio": 1.0, "gb_per_s": 40.0},
-        row | {"name": "turnout", "median_us": 1250.0, "ratio": 1.25, "gb_per_s": None},
-    ]
-    recorded = {
-        "machine": {"cpu": "a CPU", "cpus": 2, "isa": "avx2"},
-        "date": "2026-11-17",
-        "command": "./dev bench x",
-        "comparisons": [{"title": "rows", "threads": 2, "rows": rows}],
-    }
-    monkeypatch.setattr(numbers_page, "RECORDED", tmp_path / "numbers")
-    monkeypatch.setattr(numbers_page, "PAGE", tmp_path / "numbers.md")
-    (tmp_path / "numbers.md").write_text(f"# Numbers\n{numbers_page.BEGIN}old\n{numbers_page.END}\n")
-    (tmp_path / "x.json").write_text(json.dumps(recorded))
-    (tmp_path / "x.svg").write_text("<svg/>")
-    numbers_page.main([str(tmp_path / "x.json")])
-    page = (tmp_path / "numbers.md").read_text()
-    assert "a CPU, 2 CPUs, instruction set avx2, 2026-11-17. Command: `./dev bench x`." in page
-    assert "| turnout | 1.25 ms | 900 us .. 1.1 ms |  | 1.25 |" in page
-    assert "![Times of x](numbers/x.svg)" in page
-    numbers_page.main(["--check"])
-    (tmp_path / "numbers.md").write_text(page.replace("1.25 ms", "1.20 ms"))
-    with pytest.raises(SystemExit, match="differs"):
-        numbers_page.main(["--check"])
+def test_without_torch_its_parts_are_left_out_and_counted(tmp_path):
+    made = stage.Stage(tmp_path)
+    made.has_torch = False
+    page = Path("docs/reference/page.md")
+    text = "a <!-- python reference of turnout.torch: turnout.torch.scatter -->\n<!-- torch operators -->\n"
+    left = made.text(page, text + "<!-- python reference of turnout.compat.k2: turnout.compat.k2 -->")
+    assert "autofunction" not in left
+    assert left.count("built without it") == 3
+    assert made.shortened == {page}
+    kept = made.text(Path("docs/other.md"), "<!-- python reference of turnout: turnout.scatter -->")
+    assert ".. autofunction:: scatter_sum" in kept
+    assert made.shortened == {page}
+
+
+def test_the_reference_begins_with_main_functions_and_ends_with_gradients():
+    text = stage._python_reference("turnout", ["turnout.moe_dispatch", "turnout.moe_routing"])
+    names = re.findall(r"autofunction:: (\w+)", text)
+    assert names[:2] == ["moe_dispatch", "moe_combine"]
+    gradients = ["_backward" in name for name in names]
+    assert gradients == sorted(gradients)
+    assert sum(gradients) >= 4
+    assert stage._rank("mutual_information", "mutual_information_forward_backward") == 2

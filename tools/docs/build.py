@@ -14,7 +14,8 @@ OUTPUT = ROOT / "build/docs"
 
 
 def main() -> None:
-    Stage(OUTPUT / "source").run()
+    stage = Stage(OUTPUT / "source")
+    stage.run()
     arguments = ["-b", "html", "-W", "--keep-going", "-q", "-d", str(OUTPUT / "doctrees")]
     command = [sys.executable, "-m", "sphinx", *arguments, str(OUTPUT / "source"), str(OUTPUT / "html")]
     done = subprocess.run(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT / "tools")})
@@ -23,6 +24,9 @@ def main() -> None:
         raise SystemExit(done.returncode)
     count = links.check(OUTPUT / "html")
     print(f"documentation: {OUTPUT / 'html' / 'index.html'} ({count} links checked)")
+    if stage.shortened:
+        names = ", ".join(sorted(path.as_posix() for path in stage.shortened))
+        print(f"PyTorch is not installed: {len(stage.shortened)} pages without PyTorch parts ({names})")
 
 
 if __name__ == "__main__":

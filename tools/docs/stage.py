@@ -6,15 +6,19 @@ and links to other files of the repository to copies of these. Comments in a pag
 <!-- python reference of turnout: turnout.scatter ... -->   the docstrings of what these modules export
 <!-- cpp reference of include/turnout/tensor.h ... -->      comments and declarations of headers; also c
 <!-- torch operators -->                                    the schemas of torch.ops.turnout
+
+Without PyTorch, the parts that describe turnout.torch and turnout.compat are left out.
 """
 
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import os
 import re
 import shutil
 import sys
+from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -26,6 +30,7 @@ from figures import DRAWING, ROOT
 from turnout import _core
 
 _LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^()\s:#]+)(#[^()\s]*)?\)")
+_WITHOUT_TORCH = "*This part describes functions that need PyTorch, and was built without it.*"
 _OTHERS = {
     "README.md": "index.md",  # which takes its place
     "CONTRIBUTING.md": "contributing.md",
@@ -57,6 +62,8 @@ class Stage:
         self.folder = folder
         self.written: set[Path] = set()
         self.errors: list[str] = []
+        self.has_torch = importlib.util.find_spec("torch") is not None
+        self.shortened: set[Path] = set()  # pages that lack their PyTorch parts
 
     def run(self) -> None:
         for path in sources():
@@ -96,11 +103,19 @@ class Stage:
 
     def text(self, path: Path, text: str) -> str:
         text = _LINK.sub(lambda match: self.link(path, match), text)
-        text = re.sub(r"<!-- python reference of (\S+): (.*?) -->", _python_reference, text, flags=re.DOTALL)
         text = re.sub(r"<!-- (cpp|c) reference of (.*?) -->", _header_reference, text, flags=re.DOTALL)
-        return (
-            text.replace("<!-- torch operators -->", _torch_operators()) if "<!-- torch op" in text else text
+        made = partial(self.python_part, path)
+        return re.sub(
+            r"<!-- (python reference of (\S+): (.*?)|torch operators) -->", made, text, flags=re.DOTALL
         )
+
+    def python_part(self, path: Path, match: re.Match) -> str:
+        """The reference of Python modules, or the schemas of torch's operators."""
+        _, module, sources = match.groups()
+        if not self.has_torch and (module is None or module.startswith(("turnout.torch", "turnout.compat"))):
+            self.shortened.add(path)
+            return _WITHOUT_TORCH
+        return _torch_operators() if module is None else _python_reference(module, sources.split())
 
     def link(self, path: Path, match: re.Match) -> str:
         image, label, target, anchor = match.groups("")
@@ -147,18 +162,25 @@ def _picture(label: str, svg: str) -> str:
     return f'<figure class="drawing" role="img" aria-label="{label}">\n{svg}\n</figure>'
 
 
-def _python_reference(match: re.Match) -> str:
-    module = match[1]
+def _python_reference(module: str, sources: list[str]) -> str:
     lines = ["````{eval-rst}", f".. py:currentmodule:: {module}", ""]
-    for source in match[2].split():
-        exported = importlib.import_module(source).__all__
-        for name in exported:
-            thing = getattr(importlib.import_module(module), name)
-            if isinstance(thing, type):
-                lines += [f".. autoclass:: {name}", "   :members:", ""]
-            elif callable(thing):
-                lines += [f".. autofunction:: {name}", ""]
+    exported = [name for source in sources for name in importlib.import_module(source).__all__]
+    for name in sorted(exported, key=partial(_rank, sources[0].rpartition(".")[2])):
+        thing = getattr(importlib.import_module(module), name)
+        if isinstance(thing, type):
+            lines += [f".. autoclass:: {name}", "   :members:", ""]
+        elif callable(thing):
+            lines += [f".. autofunction:: {name}", ""]
     return "\n".join([*lines, "````"])
+
+
+def _rank(family: str, name: str) -> int:
+    """The order within a family: its main function, others, forward operators, gradients."""
+    if name == family:
+        return 0
+    if name.endswith(("_forward", "_forward_backward")):
+        return 2
+    return 3 if re.search(r"_backward(_|$)|_grad$", name) else 1
 
 
 def _header_reference(match: re.Match) -> str:
