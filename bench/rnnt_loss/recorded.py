@@ -29,7 +29,9 @@ def cases() -> list[Case]:
     ]
     if torchaudio_peer.is_loaded():
         peer = "torchaudio's operator"
-        found.append(Case("rnnt_loss-torchaudio", both, *joint, peer, "new", beside_torchaudio))
+        found.append(
+            Case("rnnt_loss-torchaudio", both, *joint, peer, "new", beside_torchaudio, serial_peer=True)
+        )
     pruned = f"{size_of(RECIPE)}, {RECIPE.rows} rows"
     fused = "rnnt_loss_pruned_fused and its gradients", f"{pruned}, joiner of width {RECIPE.width}"
     found += [

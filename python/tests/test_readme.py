@@ -129,7 +129,7 @@ def test_links_lead_to_files_and_headings(page):
         assert not anchor or file.suffix != ".md" or anchor in anchors(file), f"{target}#{anchor}"
 
 
-@pytest.mark.parametrize("program", ["docs/figures.py", "numbers_page.py", "readme_speed.py"])
+@pytest.mark.parametrize("program", ["docs/figures.py", "speed.py"])
 def test_generated_parts_are_current(program):
     done = subprocess.run(
         [sys.executable, ROOT / "tools" / program, "--check"], capture_output=True, text=True, timeout=60

@@ -46,8 +46,10 @@ class Drawing:
         if label:
             self.text(x + width / 2, y + height / 2 + 5, label, middle=True)
 
-    def text(self, x: float, y: float, label: str, kind: str = "", middle: bool = False) -> None:
-        anchor = ' text-anchor="middle"' if middle else ""
+    def text(
+        self, x: float, y: float, label: str, kind: str = "", middle: bool = False, end: bool = False
+    ) -> None:
+        anchor = ' text-anchor="middle"' if middle else ' text-anchor="end"' if end else ""
         label = label.replace("&", "&amp;").replace("<", "&lt;")
         self.parts.append(f'<text x="{x}" y="{y}" class="{kind}"{anchor}>{label}</text>')
 
