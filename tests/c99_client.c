@@ -215,11 +215,11 @@ static int look_into(mluOpHandle_t handle) {
   const struct vendor_view* view = (const struct vendor_view*)handle;
   cnrtQueue_t queue = (cnrtQueue_t)&view, given = NULL;
   const int right =
-      view->device == 0 && view->queue == NULL && view->arch == 592 && strcmp(view->device_name, "CPU") == 0 &&
-      view->cluster_num == 1 && view->core_num_per_cluster >= 1 && view->nram_size == 0 &&
-      view->wram_size == 0 && view->sram_size == 0 && view->capability_cluster_num == 1 &&
-      view->capability_job_limit == 1 && view->clock_rate == 0 && view->l2cache_size == 0 &&
-      view->persisting_l2cache_maxsize == 0 && view->memory_band_width == 0 &&
+      view->device == 0 && view->queue == NULL && view->arch == 592 &&
+      strcmp(view->device_name, "CPU") == 0 && view->cluster_num == 1 && view->core_num_per_cluster >= 1 &&
+      view->nram_size == 0 && view->wram_size == 0 && view->sram_size == 0 &&
+      view->capability_cluster_num == 1 && view->capability_job_limit == 1 && view->clock_rate == 0 &&
+      view->l2cache_size == 0 && view->persisting_l2cache_maxsize == 0 && view->memory_band_width == 0 &&
       view->round_mode == MLUOP_ROUND_HALF_TO_EVEN && view->atomics_mode == MLUOP_ATOMICS_NOT_ALLOWED &&
       view->job_num[0] == view->core_num_per_cluster && view->job_num[1] == 0 && view->job_num[5] == 0 &&
       check(mluOpSetQueue(handle, queue), "mluOpSetQueue") && view->queue == queue &&
