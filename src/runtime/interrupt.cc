@@ -23,6 +23,9 @@ std::int64_t milliseconds_now() {
 
 }  // namespace
 
+Interrupted::~Interrupted() = default;
+const char* Interrupted::what() const noexcept { return "turnout: the call was interrupted"; }
+
 Interruption* Interruption::of_this_thread() { return static_cast<Interruption*>(newest().get()); }
 
 // Without memory for the pointer the call cannot be interrupted.

@@ -18,9 +18,14 @@
 
 namespace turnout::core {
 
+// Its functions are not inline: kernel files, which older CPUs cannot run, would have copies of them.
 class Interrupted : public std::exception {
  public:
-  const char* what() const noexcept override { return "turnout: the call was interrupted"; }
+  Interrupted() = default;
+  Interrupted(const Interrupted&) = default;
+  Interrupted& operator=(const Interrupted&) = default;
+  ~Interrupted() override;
+  const char* what() const noexcept override;
 };
 
 class Interruption {
