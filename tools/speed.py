@@ -25,7 +25,7 @@ MARKER = re.compile(r"(<!-- speed: ([^\n]*?) -->\n).*?(<!-- end -->)", re.DOTALL
 IDLE = 0.1  # the share of the CPUs that other programs may have used
 # What the chart shows besides every call for which the other program is faster.
 CHARTED = [
-    *("moe_dispatch-512", "moe_locations", "moe_token_permute", "moe_combine-f32", "moe_re_routing-i8"),
+    *("moe_dispatch-512", "moe_token_permute", "moe_combine-f32", "moe_re_routing-i8"),
     *("moe_experts-f32-16", "moe_experts-bf16-16", "get_indice_pairs-submanifold", "convolution-64-forward"),
     *("encoder-forward", "mutual_information-forward-500", "rnnt_loss-forward", "rnnt_loss-both"),
     *(
@@ -74,26 +74,30 @@ def rows_of(data: dict, words: str) -> list[dict]:
     return found
 
 
-def table(data: dict, words: str) -> str:
-    lines = [
+def introduction(data: dict) -> str:
+    return (
         f"Measured on {machine_text(data)}, with PyTorch {data['torch']}: medians and quartiles. A ratio is "
         "the other program's time divided by Turnout's; below 1, the other program is faster. "
-        "`./dev bench --pick ID` measures a row.",
-        "",
-        "| call | dtype, size | other program | threads | outputs | Turnout | other program | ratio | ID |",
-        "|---|---|---|---|---|---|---|---|---|",
+        "`./dev bench --pick ID` measures a row."
+    )
+
+
+def table(data: dict, words: str) -> str:
+    lines = [
+        "| call | other program | ratio | Turnout | other program | threads, outputs | ID |",
+        "|---|---|---|---|---|---|---|",
     ]
     for row in rows_of(data, words):
-        value = ratio_text(ratio(row))
+        value, threads = ratio_text(ratio(row)), " and ".join(map(str, dict.fromkeys(row["threads"])))
+        call = re.sub(r"^[a-z]+_[a-z_]+$", r"`\g<0>`", row["call"])
+        call = re.sub(r"torch\.ops\.turnout\.(\w+)", r"`\1` of `torch.ops`", call)
         cells = [
-            f"`{row['call']}`" if re.fullmatch(r"[\w.]+", row["call"]) else row["call"],
-            f"{row['dtype']}, {row['size']}",
+            f"{call}, {row['dtype']}, {row['size']}",
             row["peer"],
-            ", ".join(map(str, row["threads"])) if len(set(row["threads"])) > 1 else str(row["threads"][0]),
-            row["outputs"],
+            f"**{value}**" if ratio(row) < 1 else value,
             times_text(row["turnout_us"]),
             times_text(row["peer_us"]),
-            f"**{value}**" if ratio(row) < 1 else value,
+            f"{threads}; {row['outputs']}",
             f"`{row['id']}`",
         ]
         lines.append(f"| {' | '.join(cells)} |")
@@ -122,7 +126,8 @@ def chart(data: dict) -> str:
     d.text(16, 24, "How many times as fast as the other program, logarithmic", "head")
     d.text(16, 44, f"Measured on {machine_text(data)}", "small")
     d.text(left - 12, bottom + 18, "orange: the other program is faster", "small", end=True)
-    for tick in (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000):
+    digits = (1, 2, 5) if high - low < math.log(1000) else (1,)
+    for tick in (digit * 10**power for power in range(-2, 5) for digit in digits):
         if low <= math.log(tick) <= high:
             x = round(place(tick), 1)
             kind = "line" if tick == 1 else "cell"
@@ -148,12 +153,21 @@ def _short(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - 1].rstrip(' ,')}…"
 
 
+def filled(data: dict, text: str) -> str:
+    """A page with its tables; the first one is introduced."""
+    before = [f"{introduction(data)}\n\n"]
+
+    def part(match: re.Match) -> str:
+        return f"{match[1]}\n{before.pop() if before else ''}{table(data, match[2])}\n\n{match[3]}"
+
+    return MARKER.sub(part, text)
+
+
 def main(arguments: list[str], root: Path = ROOT) -> None:
     data = json.loads((root / RECORDED).read_text())
     fresh = {root / CHART: chart(data)}
     for page in sorted(path for pattern in PAGES for path in root.glob(pattern)):
-        text = page.read_text()
-        fresh[page] = MARKER.sub(lambda match: f"{match[1]}\n{table(data, match[2])}\n\n{match[3]}", text)
+        fresh[page] = filled(data, page.read_text())
     stale = [path for path, text in fresh.items() if not path.exists() or path.read_text() != text]
     names = ", ".join(str(path.relative_to(root)) for path in stale)
     if stale and "--check" in arguments:
