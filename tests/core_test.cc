@@ -38,6 +38,14 @@ TEST(Tensor, ViewsAreContiguous) {
   EXPECT_EQ(size_of(DType::f8_e8m0), 1);
 }
 
+// A const view must not become a writable one, and overload resolution must know that.
+TEST(Tensor, ConversionsKeepConst) {
+  static_assert(std::is_convertible_v<Tensor, ConstTensor>);
+  static_assert(!std::is_convertible_v<ConstTensor, Tensor>);
+  static_assert(!std::is_constructible_v<Tensor, const ConstTensor&>);
+  static_assert(std::is_trivially_copyable_v<Tensor> && std::is_trivially_copyable_v<ConstTensor>);
+}
+
 TEST(Tensor, ViewsOfContainers) {
   std::vector<float> values(6);
   const std::vector<std::int32_t> fixed(3);

@@ -109,7 +109,7 @@ struct BasicTensor {
   }
 
   template <class Other>
-  requires(!__is_same(Other, Data))
+  requires(!std::is_same_v<Other, Data> && std::is_convertible_v<Other, Data>)
       BasicTensor(const BasicTensor<Other>& other)  // NOLINT: a Tensor is a ConstTensor
       : data(other.data), dtype(other.dtype), rank(other.rank) {
     for (int d = 0; d < kMaxRank; ++d) {
