@@ -65,11 +65,12 @@ enum class RnntActivation : std::uint8_t { none, tanh, relu };
 
 // The joiner and the pruned form in one: logits[b, t, r] = weight h + bias with h = activation(am[b, t] +
 // lm[b, ranges[b, t, r]]), am [B, T, J], lm [B, S + 1, J], weight [C, J], bias [C] or nullptr; the logits are
-// never stored as a whole. The backward function computes them again from the normalizer.
+// never stored as a whole. The backward function computes them again from the normalizer. `bias` must outlive
+// the calls.
 struct RnntJoiner {
-  const ConstTensor &am, &lm, &weight;
-  const ConstTensor* bias;
-  RnntActivation activation;
+  ConstTensor am, lm, weight;
+  const ConstTensor* bias = nullptr;
+  RnntActivation activation = RnntActivation::none;
 };
 TURNOUT_API void rnnt_logprobs_fused_forward(Context& context, const RnntJoiner& joiner,
                                              const ConstTensor& symbols, const ConstTensor& ranges,
@@ -77,8 +78,8 @@ TURNOUT_API void rnnt_logprobs_fused_forward(Context& context, const RnntJoiner&
                                              const Tensor& normalizer, const Tensor& nan_at,
                                              const RnntPrunedParams& params);
 struct RnntJoinerGrads {
-  const Tensor &am_grad, &lm_grad, &weight_grad;
-  const Tensor* bias_grad;  // given exactly if the bias is
+  Tensor am_grad, lm_grad, weight_grad;
+  const Tensor* bias_grad = nullptr;  // given exactly if the bias is
 };
 TURNOUT_API void rnnt_logprobs_fused_backward(Context& context, const RnntJoiner& joiner,
                                               const ConstTensor& symbols, const ConstTensor& ranges,

@@ -2,12 +2,16 @@
 #include <gtest/gtest.h>
 
 #include <random>
+#include <type_traits>
 
 #include "isas.h"
 #include "rnnt_loss/fused_case.h"
 
 namespace turnout::test {
 namespace {
+
+// Both hold tensors, not references to them: a joiner may outlive the views that it was made from.
+static_assert(std::is_copy_assignable_v<RnntJoiner> && std::is_copy_assignable_v<RnntJoinerGrads>);
 
 template <class T>
 class RnntFused : public testing::Test {};
