@@ -5,6 +5,7 @@
 #include <atomic>
 #include <limits>
 
+#include "indices/indices.h"
 #include "mutual_information/kernels.h"
 #include "mutual_information/plan.h"
 #include "mutual_information/signature.h"
@@ -27,7 +28,7 @@ const std::int64_t* checked_boundary(Call& call, std::string_view op, const Cons
   const std::int64_t count = boundary->shape[0] * 4, limits[2] = {px.shape[1], py.shape[2]};
   call.check([&] {
     for (std::int64_t i = 0; i < count; ++i) {
-      const std::int64_t value = read_once(given + i), limit = limits[i % 2];
+      const std::int64_t value = load_once(given + i), limit = limits[i % 2];
       if (value < 0 || value > limit)
         throw Error(ErrorCode::bad_param,
                     concat(op, ": boundary[", i / 4, ", ", i % 4, "] is ", value, ", expected 0 .. ", limit,

@@ -8,10 +8,6 @@ namespace turnout::families::mutual_information {
 
 using namespace core;
 
-// An element of the caller's memory that another thread may be writing to: one load, whatever the compiler
-// would rather do.
-inline std::int64_t read_once(const std::int64_t* from) { return __atomic_load_n(from, __ATOMIC_RELAXED); }
-
 inline constexpr ArgumentSpec kPx = in("px", kFloats, "batch, symbols, columns");
 inline constexpr ArgumentSpec kPy = in("py", like("px"), "batch, symbols + 1, frames");
 // Its elements are checked by the plans, which copy them.

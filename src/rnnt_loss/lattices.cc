@@ -2,6 +2,7 @@
 #include "rnnt_loss/lattices.h"
 
 #include "core/dtypes.h"
+#include "indices/indices.h"
 
 namespace turnout::families::rnnt_loss {
 namespace {
@@ -33,7 +34,7 @@ void Lattices::read_boxes(const Source& source) {
       std::int64_t value[4];
       for (int i = 0; i < 4; ++i) {
         const std::int64_t limit = i % 2 == 0 ? shape_.symbols : shape_.frames;
-        value[i] = read_once(given + i);
+        value[i] = load_once(given + i);
         if (value[i] < 0 || value[i] > limit)
           refuse(source.op, "boundary[", b, ", ", std::int64_t{i}, "] is ", value[i], ", expected 0 .. ",
                  limit, i % 2 == 0 ? " symbols" : " frames");
@@ -58,7 +59,7 @@ void Lattices::read_symbols(const Source& source) {
     const auto* given = static_cast<const Index*>(source.symbols->data);
     for (std::int64_t b = 0; b < shape_.batch; ++b) {
       for (std::int64_t s = boxes_[b].s_begin; s < boxes_[b].s_end; ++s) {
-        const std::int64_t i = b * shape_.symbols + s, value = read_once(given + i);
+        const std::int64_t i = b * shape_.symbols + s, value = load_once(given + i);
         if (value < source.first_class || value >= source.classes)
           refuse(source.op, "symbols[", b, ", ", s, "] is ", value, ", expected ", source.first_class, " .. ",
                  source.classes - 1);
@@ -76,7 +77,7 @@ void Lattices::read_ranges(const Source& source) {
       const std::int64_t* row = given + (b * shape_.frames + t) * rows;
       std::int64_t first = 0;
       for (std::int64_t r = 0; r < rows; ++r) {
-        const std::int64_t value = read_once(row + r);
+        const std::int64_t value = load_once(row + r);
         if (r == 0) first = value;
         if (value < r || value > shape_.symbols + 1 - rows + r)
           refuse(source.op, "ranges[", b, ", ", t, ", ", r, "] is ", value, ", expected ", r, " .. ",

@@ -66,13 +66,6 @@ class Lattices {
   std::int64_t* firsts_ = nullptr;
 };
 
-// An element of the caller's memory that another thread may be writing to: one load, whatever the compiler
-// would rather do.
-template <class T>
-T read_once(const T* from) {
-  return __atomic_load_n(from, __ATOMIC_RELAXED);
-}
-
 inline Slot slot_of(const ConstTensor* tensor) { return tensor != nullptr ? Slot(*tensor) : Slot(); }
 
 }  // namespace turnout::families::rnnt_loss

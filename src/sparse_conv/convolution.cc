@@ -116,7 +116,7 @@ void ConvolutionPlan<Lane>::add_block(std::int64_t block, const ConvolutionOpera
   const std::int64_t last_from = pairs_.from_rows - 1, last_offset = pairs_.offsets - 1;
   const ListedPair* const end = by_row_.end(of_index);
   for (const ListedPair* pair = by_row_.begin(of_index); pair < end;) {
-    ListedPair one = *pair;
+    ListedPair one = ListedPair::once(pair);
     const std::int64_t k = one.offset();
     std::int64_t count = 0;
     do {
@@ -128,7 +128,7 @@ void ConvolutionPlan<Lane>::add_block(std::int64_t block, const ConvolutionOpera
         to[count++] = worker.sums + static_cast<std::int64_t>(row) * padded_columns_;
       }
       if (++pair == end) break;
-      one = *pair;
+      one = ListedPair::once(pair);
     } while (count < batch_ && one.offset() == k);
     if (size_of(shape_.dtype) == 2) {
       kernels_.widen(there, shape_.dtype, count, shape_.depth, worker.wide, shape_.depth);

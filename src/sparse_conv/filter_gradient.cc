@@ -83,7 +83,6 @@ void FilterGradientPlan<Lane>::add_chunk(std::int64_t k, std::int64_t chunk, con
   const std::int64_t depth = task.end - task.begin, size = size_of(shape_.dtype);
   const auto* from_base = static_cast<const std::byte*>(operands.from) + task.begin * size;
   const auto* with_base = static_cast<const std::byte*>(operands.with);
-  // The pairs were checked; what they are now must not lead out of the rows.
   const auto last_from = static_cast<std::uint32_t>(pairs_.from_rows - 1);
   const auto last_with = static_cast<std::uint32_t>(pairs_.to_rows - 1);
   const std::int32_t *from_row = pairs_.from(k), *with_row = pairs_.to(k);
@@ -95,9 +94,8 @@ void FilterGradientPlan<Lane>::add_chunk(std::int64_t k, std::int64_t chunk, con
   for (const auto [j, count] : pieces(chunk * kChunk, end, kBatch)) {
     for (std::int64_t i = 0; i < count; ++i) {
       const bool is_identity = k == pairs_.identity;
-      const auto a = is_identity ? static_cast<std::uint32_t>(j + i)
-                                 : std::min(static_cast<std::uint32_t>(from_row[j + i]), last_from);
-      const auto b = is_identity ? a : std::min(static_cast<std::uint32_t>(with_row[j + i]), last_with);
+      const auto a = is_identity ? static_cast<std::uint32_t>(j + i) : row_once(from_row + j + i, last_from);
+      const auto b = is_identity ? a : row_once(with_row + j + i, last_with);
       from_there[i] = from_base + std::int64_t{a} * shape_.depth * size;
       with_there[i] = with_base + std::int64_t{b} * shape_.columns * size;
       from[i] = static_cast<const Lane*>(from_there[i]);

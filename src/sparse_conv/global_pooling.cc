@@ -37,7 +37,7 @@ class Batches {
         const auto* given = static_cast<const typename decltype(type)::type*>(indices.data);
         serial_for(0, rows_, [&](std::int64_t begin, std::int64_t end) {
           for (std::int64_t row = begin; row < end; ++row) {
-            const std::int64_t number = given[row * columns];
+            const std::int64_t number = load_once(given + row * columns);
             if (!in_range(number, size_)) refuse(op, row, number);
             numbers[row] = static_cast<std::int32_t>(number);
             ++counts[number];

@@ -29,10 +29,6 @@ bool never_descend(const std::int32_t* values, std::int64_t n) {
   return descents == 0;
 }
 
-std::uint32_t clamped(std::int32_t value, std::uint32_t last) {
-  return std::min(static_cast<std::uint32_t>(value), last);
-}
-
 // Calls f(k, count) for each offset. Counts are clamped to 0 .. columns: the caller's may have changed since
 // they were checked.
 template <class F>
@@ -40,7 +36,7 @@ void each_count(const ConstTensor& indice_num, std::int64_t columns, const F& f)
   visit_index(indice_num.dtype, [&](auto type) {
     const auto* given = static_cast<const typename decltype(type)::type*>(indice_num.data);
     for (std::int64_t k = 0; k < indice_num.shape[0]; ++k)
-      f(k, std::clamp<std::int64_t>(given[k], 0, columns));
+      f(k, std::clamp<std::int64_t>(load_once(given + k), 0, columns));
   });
 }
 
@@ -59,9 +55,10 @@ void each_range(const Pairs& pairs, std::int64_t begin, std::int64_t end, const 
 [[noreturn]] void refuse_pair(std::string_view op, const Pairs& pairs, std::int64_t position,
                               const PairRows& from, const PairRows& to) {
   each_range(pairs, position, position + 1, [&](std::int64_t k, std::int64_t j, std::int64_t) {
-    const bool is_from = !in_range(pairs.from(k)[j], from.rows);
+    const std::int64_t from_row = load_once(pairs.from(k) + j);
+    const bool is_from = !in_range(from_row, from.rows);
     const PairRows& side = is_from ? from : to;
-    const std::int64_t value = is_from ? pairs.from(k)[j] : pairs.to(k)[j];
+    const std::int64_t value = is_from ? from_row : load_once(pairs.to(k) + j);
     const std::string expected = side.rows == 0 ? concat("no pairs: ", side.name, " has no rows")
                                                 : concat("0 .. ", side.rows - 1, ", the rows of ", side.name);
     throw Error(ErrorCode::bad_param, concat(op, ": indice_pairs[", k, "][", std::int64_t{side.side}, "][", j,
@@ -111,7 +108,7 @@ Pairs read_pairs(Call& call, std::string_view op, const ConstTensor& indice_pair
     visit_index(indice_num.dtype, [&](auto type) {
       const auto* given = static_cast<const typename decltype(type)::type*>(indice_num.data);
       for (std::int64_t k = 0; k < indice_num.shape[0]; ++k)
-        if (const std::int64_t count = given[k]; count < 0 || count > columns)
+        if (const std::int64_t count = load_once(given + k); count < 0 || count > columns)
           throw Error(ErrorCode::bad_param, concat(op, ": indice_num[", k, "] is ", count, ", expected 0 .. ",
                                                    columns, ", indice_pairs.shape[2]"));
     });
@@ -194,7 +191,7 @@ void PairLists::each_block_of(const Run& run, const F& f) const {
   const std::int32_t* to = pairs_.to(run.offset);
   const auto last_row = static_cast<std::uint32_t>(pairs_.to_rows - 1);
   for (std::int64_t j = run.first; j < run.last;) {
-    const std::int64_t block = clamped(to[j], last_row) >> by_row_.block_bits;
+    const std::int64_t block = row_once(to + j, last_row) >> by_row_.block_bits;
     std::int64_t end = j + 1;
     if (*run.ascending) {
       const std::int64_t most = std::min(run.last, j + ListedPair::kMostRows);
@@ -244,8 +241,8 @@ bool PairLists::place(std::int64_t chunk) {
         }
       } else {
         for (std::int64_t i = 0; i < count; ++i) {
-          const std::uint32_t row = static_cast<std::uint32_t>(to[first + i]) - first_of_block;
-          list[i] = {run.offset, std::min(row, last_of_block), clamped(from[first + i], last_from)};
+          const auto row = static_cast<std::uint32_t>(load_once(to + first + i)) - first_of_block;
+          list[i] = {run.offset, std::min(row, last_of_block), row_once(from + first + i, last_from)};
         }
       }
       next[block] += count;

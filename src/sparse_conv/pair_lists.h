@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "indices/indices.h"
 #include "runtime/call.h"
 #include "runtime/interrupt.h"
 #include "turnout/sparse_conv.h"
@@ -28,6 +29,11 @@ struct Pairs {
   const std::int32_t* from(std::int64_t k) const { return entries + (2 * k + from_side) * columns; }
   const std::int32_t* to(std::int64_t k) const { return entries + (2 * k + to_side) * columns; }
 };
+
+// An entry of the caller's pairs, read once and limited to `last`: it may have changed since it was checked.
+inline std::uint32_t row_once(const std::int32_t* entry, std::uint32_t last) {
+  return std::min(static_cast<std::uint32_t>(load_once(entry)), last);
+}
 
 // One of the two tensors that the pairs index.
 struct PairRows {
@@ -70,6 +76,12 @@ class ListedPair {
   ListedPair() = default;
   ListedPair(std::int64_t offset, std::uint32_t row, std::uint32_t from)
       : bits_(static_cast<std::uint64_t>(offset) << kOffsetAt | std::uint64_t{row} << kRowAt | from) {}
+  // An element of a list in the caller's memory, read once.
+  static ListedPair once(const ListedPair* from) {
+    ListedPair pair;
+    pair.bits_ = static_cast<std::uint64_t>(load_once(&from->bits_));
+    return pair;
+  }
   std::int64_t offset() const { return static_cast<std::int64_t>(bits_ >> kOffsetAt); }
   std::int64_t row() const { return static_cast<std::int64_t>(bits_ >> kRowAt & (kMostRows - 1)); }
   std::int64_t from() const { return static_cast<std::int64_t>(bits_ & 0x7FFFFFFFu); }

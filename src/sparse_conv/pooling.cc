@@ -43,10 +43,10 @@ void count_pairs(const Pairs& pairs, int side, std::int64_t rows, std::int64_t* 
   std::fill_n(counts, rows, 0);
   for (std::int64_t k = 0; k < pairs.offsets; ++k) {
     const std::int32_t* of = pairs.entries + (2 * k + side) * pairs.columns;
-    // Checked; what the caller may have written since must not lead elsewhere.
+    // The pairs were checked, but may have changed since.
     serial_for(0, pairs.counts[k], [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t j = begin; j < end; ++j)
-        if (in_range(of[j], rows)) ++counts[of[j]];
+        if (const std::int64_t row = load_once(of + j); in_range(row, rows)) ++counts[row];
     });
   }
 }
