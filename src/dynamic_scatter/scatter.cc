@@ -2,6 +2,7 @@
 #include "dynamic_scatter/dynamic_scatter.h"
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 
 #include "core/dtypes.h"
@@ -11,6 +12,7 @@
 #include "dynamic_scatter/maps.h"
 #include "dynamic_scatter/reductions.h"
 #include "dynamic_scatter/signature.h"
+#include "dynamic_scatter/touched_groups.h"
 #include "runtime/call.h"
 
 namespace turnout {
@@ -56,11 +58,96 @@ class IndexGrouping {
   const MapGrouping grouping_;
 };
 
+// The groups of an index that names few of many.
+std::size_t touched_bytes(std::int64_t rows) {
+  return array_bytes<std::int32_t>(rows) + TouchedGroups::scratch_bytes(rows);
+}
+TouchedGroups touched_groups(Context& context, Call& call, const Signature& signature,
+                             const ConstTensor& index, std::int64_t groups, Scratch& scratch) {
+  const std::int64_t rows = index.shape[0];
+  auto* map = scratch.take<std::int32_t>(rows);
+  read_index(context, call, signature, index, groups, map);
+  call.chose("touched groups", context.threads());
+  return {context, map, rows, scratch};
+}
+
+// Sums and means of no rows are 0.
+void reduce_touched(Context& context, Call& call, const Signature& signature, const ConstTensor& src,
+                    const ConstTensor& index, const Tensor& out, Reduce reduce_type) {
+  const TouchedGroups touched = touched_groups(context, call, signature, index, out.shape[0],
+                                               call.scratch(touched_bytes(index.shape[0])));
+  const std::int64_t row_bytes = src.shape[1] * size_of(src.dtype);
+  const ReduceTask task{touched.numbered(), src.shape[1], src.data};
+  const auto reduce = reduce_kernels(context.isa()).reduce(src.dtype, reduce_type);
+  const CopyKernels& copy = copy_kernels(context.isa());
+  auto* const to = static_cast<std::byte*>(out.data);
+  touched.for_all(
+      context, out.shape[0], row_bytes,
+      [&](std::int64_t number, std::int64_t group) {
+        reduce(task, number, number + 1, to + group * row_bytes);
+      },
+      [&](std::int64_t first, std::int64_t last) {
+        copy.clear(to + first * row_bytes, (last - first) * row_bytes);
+      });
+}
+
+// The maximum of no rows is 0, and comes from row number `rows`.
+void maximum_touched(Context& context, Call& call, const ConstTensor& src, const ConstTensor& index,
+                     const Tensor& out, const Tensor& argmax) {
+  const TouchedGroups touched = touched_groups(context, call, kScatterMax, index, out.shape[0],
+                                               call.scratch(touched_bytes(index.shape[0])));
+  const std::int64_t channels = src.shape[1], row_bytes = channels * size_of(src.dtype);
+  const std::int64_t argmax_bytes = channels * size_of(argmax.dtype);
+  const MaximumTask task{touched.numbered(), channels, src.data};
+  const auto maximum = maximum_kernels(context.isa()).maximum(src.dtype, argmax.dtype);
+  const CopyKernels& copy = copy_kernels(context.isa());
+  auto* const to = static_cast<std::byte*>(out.data);
+  visit_index(argmax.dtype, [&](auto type) {
+    using Index = typename decltype(type)::type;
+    auto* const from = static_cast<Index*>(argmax.data);
+    touched.for_all(
+        context, out.shape[0], std::max(row_bytes, argmax_bytes),
+        [&](std::int64_t number, std::int64_t group) {
+          maximum(task, number, number + 1, to + group * row_bytes, from + group * channels);
+        },
+        [&](std::int64_t first, std::int64_t last) {
+          copy.clear(to + first * row_bytes, (last - first) * row_bytes);
+          std::fill(from + first * channels, from + last * channels, static_cast<Index>(src.shape[0]));
+        });
+  });
+}
+
+// Rows of the gradient of the touched groups are copied side by side, so that the rest works on them alone.
+void mean_backward_touched(Context& context, Call& call, const ConstTensor& grad_out,
+                           const ConstTensor& index, const Tensor& grad_src) {
+  const std::int64_t rows = index.shape[0], row_bytes = grad_out.shape[1] * size_of(grad_out.dtype);
+  Scratch& scratch =
+      call.scratch(touched_bytes(rows) + array_bytes<std::byte>(rows * row_bytes) + lane_counts_bytes(rows));
+  const TouchedGroups touched =
+      touched_groups(context, call, kScatterMeanBackward, index, grad_out.shape[0], scratch);
+  auto* grads = scratch.take<std::byte>(rows * row_bytes);
+  const auto* from = static_cast<const std::byte*>(grad_out.data);
+  const std::int64_t grain = std::max<std::int64_t>(1, kRangeBytes / row_bytes);
+  parallel_for(context, touched.count(), grain, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i)
+      std::memcpy(grads + i * row_bytes, from + touched.group(i) * row_bytes,
+                  static_cast<std::size_t>(row_bytes));
+  });
+  BackwardTask task{};
+  task.groups = touched.numbered();
+  task.counts = lane_counts(grad_src.dtype, touched.count(), scratch,
+                            [&](std::int64_t i) { return touched.numbered().count(i); });
+  spread_rows(context, call, task, ConstTensor(grads, grad_out.dtype, {touched.count(), grad_out.shape[1]}),
+              nullptr, nullptr, grad_src, Reduce::mean);
+}
+
 void reduce(const Frame& frame, const Signature& signature, const ConstTensor& src, const ConstTensor& index,
             const Tensor& out, Reduce reduce_type) {
   Call call(frame, signature, {src, index, out}, {});
   if (call.nothing_to_do()) return;
   Context& context = frame.context;
+  if (TouchedGroups::pays(src.shape[0], out.shape[0]))
+    return reduce_touched(context, call, signature, src, index, out, reduce_type);
   const IndexGrouping plan(src.shape[0], out.shape[0], context.threads());
   const VoxelGroups groups = plan.run(context, call, signature, index, call.scratch(plan.scratch_bytes()));
   reduce_rows(context, call, groups, src, out, reduce_type);
@@ -112,6 +199,8 @@ void scatter_max(const Frame& frame, const ConstTensor& src, const ConstTensor& 
   Call call(frame, kScatterMax, {src, index, out, argmax}, {});
   if (call.nothing_to_do()) return;
   Context& context = frame.context;
+  if (TouchedGroups::pays(src.shape[0], out.shape[0]))
+    return maximum_touched(context, call, src, index, out, argmax);
   const IndexGrouping plan(src.shape[0], out.shape[0], context.threads());
   const MaximumTask task{plan.run(context, call, kScatterMax, index, call.scratch(plan.scratch_bytes())),
                          src.shape[1], src.data};
@@ -154,6 +243,8 @@ void scatter_mean_backward(const Frame& frame, const ConstTensor& grad_out, cons
   Call call(frame, kScatterMeanBackward, {grad_out, index, grad_src}, {});
   if (call.nothing_to_do()) return;
   const std::int64_t rows = index.shape[0], groups = grad_out.shape[0];
+  if (TouchedGroups::pays(rows, groups))
+    return mean_backward_touched(frame.context, call, grad_out, index, grad_src);
   Scratch& scratch = call.scratch(array_bytes<std::int32_t>(rows) + array_bytes<std::int32_t>(groups) +
                                   lane_counts_bytes(groups));
   auto* map = scratch.take<std::int32_t>(rows);

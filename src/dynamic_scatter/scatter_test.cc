@@ -279,6 +279,24 @@ TEST(Scatter, I32I64) { check_index_shapes<std::int32_t, std::int64_t>(6); }
 TEST(Scatter, I64I32) { check_index_shapes<std::int64_t, std::int32_t>(7); }
 
 // Enough rows for several threads and chunks, results of 2 MB and more, and one group of them all.
+template <class T, class Index>
+void check_many_groups(std::int64_t rows, std::int64_t channels, unsigned seed) {
+  IndexCase<T, Index> c = make_index_case<T, Index>(Order::random, rows, channels, seed);
+  c.groups = (1 << 20) + 3;
+  std::mt19937_64 random(seed);
+  for (Index& g : c.index) g = static_cast<Index>(random() % 97 * 10'811);
+  if (rows > 0) c.index[0] = static_cast<Index>(c.groups - 1);
+  compare(c, {.threads = {1, 3}});
+}
+
+TEST(Scatter, ManyGroups) {
+  check_many_groups<float, std::int64_t>(200, 1, 1);
+  check_many_groups<bf16, std::int32_t>(5000, 1, 2);
+  check_many_groups<double, std::int32_t>(1, 2, 3);
+  check_many_groups<std::int64_t, std::int64_t>(300, 1, 4);
+  check_many_groups<float, std::int32_t>(0, 1, 5);
+}
+
 TEST(Scatter, ThreadsAndStreams) {
   const std::int64_t rows = 50'000;
   for (const Order order : {Order::random, Order::sorted, Order::gaps})

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "runtime/available_memory.h"
+
 namespace turnout::core {
 namespace {
 
@@ -17,6 +19,7 @@ constexpr std::size_t kMemoryShare = 16;
 }  // namespace
 
 void* map_pages(std::size_t bytes) {
+  if (!can_provide(bytes)) return nullptr;
   void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   return data == MAP_FAILED ? nullptr : data;
 }

@@ -5,7 +5,7 @@
 
 namespace turnout::core {
 
-void* map_pages(std::size_t bytes);  // nullptr when memory is out; the content is zero
+void* map_pages(std::size_t bytes);  // nullptr if the system cannot provide them; filled with 0
 // The same, aligned to huge pages, which it asks the system for. For memory that is filled from end to end.
 void* map_huge_pages(std::size_t bytes);
 void unmap_pages(void* data, std::size_t bytes);

@@ -112,7 +112,8 @@ Tensor PythonCall::out(const Place& where, const std::int64_t* shape, int rank, 
   std::int64_t dims[kMaxRank] = {};
   rank = std::min(rank, kMaxRank);  // what has more is refused by the operator
   for (int d = 0; d < rank; ++d) dims[d] = std::max<std::int64_t>(shape[d], 0);
-  NewArray made = new_array(like.object, like.type, dtype, dims, rank, what);
+  NewArray made = new_array(like.object, like.type, dtype, dims, rank, what, new_bytes_);
+  new_bytes_ += static_cast<std::size_t>(Slot(made.tensor).elements() * size_of(dtype));
   result = std::move(made.object);
   seen_[where.argument] = {result, like.type, dtype, {}};  // for a result that is like this one
   return made.tensor;

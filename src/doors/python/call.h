@@ -185,6 +185,7 @@ class PythonCall {
   Seen seen_[kMaxArguments];
   nb::object results_[kMaxArguments];
   int result_count_ = 0;
+  std::size_t new_bytes_ = 0;    // of results that were allocated, and may not have been written yet
   std::vector<Scratch> copies_;  // of strided inputs
   std::string copied_;           // their names, for the log: "copied points coors"
   mutable Steps steps_;          // that prepare() has run

@@ -9,6 +9,7 @@
 
 #include "core/check.h"
 #include "doors/python/gil.h"
+#include "runtime/available_memory.h"
 #include "runtime/context.h"
 #include "runtime/output_cache.h"
 
@@ -157,7 +158,7 @@ NewArray new_torch(const dlpack::ExchangeApi& api, const Tensor& wanted, std::si
 }  // namespace
 
 NewArray new_array(nb::handle like, const ArrayType& like_type, DType dtype, const std::int64_t* shape,
-                   int rank, What what) {
+                   int rank, What what, std::size_t before) {
   std::size_t bytes = static_cast<std::size_t>(size_of(dtype));
   bool empty = false, overflow = false;
   for (int d = 0; d < rank; ++d) {
@@ -168,9 +169,11 @@ NewArray new_array(nb::handle like, const ArrayType& like_type, DType dtype, con
   if (!empty && (overflow || bytes > std::numeric_limits<std::size_t>::max() / 4)) {
     throw Error(ErrorCode::alloc_failed, concat(what[0], ": ", what[1], " is larger than the address space"));
   }
+  if (before > 0 && !can_provide(before + bytes)) out_of_memory(what, bytes);
   if (!like_type.is_torch) return new_numpy(dtype, shape, rank, bytes, what);
   if (like_type.api != nullptr && like_type.api->object_from_managed != nullptr)
     return new_torch(*like_type.api, Tensor(nullptr, dtype, shape, rank), bytes, what);
+  if (!can_provide(bytes)) out_of_memory(what, bytes);
   const nb::object torch_dtype = nb::module_::import_("torch").attr(library_name(dtype));
   nb::object object = like.attr("new_empty")(python_shape(shape, rank), nb::arg("dtype") = torch_dtype);
   const Tensor tensor = import_array(object, what, true).tensor;

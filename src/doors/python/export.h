@@ -17,9 +17,10 @@ struct NewArray {
 };
 
 // An array of the given shape with arbitrary content: torch's when `like` is, else NumPy's. Large ones come
-// from the output cache. Throws turnout::Error about `what`.
+// from the output cache. `before`: bytes of results that the same call has allocated, and that may not be in
+// use yet. Throws turnout::Error about `what`.
 NewArray new_array(nb::handle like, const ArrayType& like_type, DType dtype, const std::int64_t* shape,
-                   int rank, const std::string_view (&what)[2]);
+                   int rank, const std::string_view (&what)[2], std::size_t before);
 
 // The type that owns the memory of large NumPy results.
 void bind_output_memory(nb::module_& module);

@@ -1,19 +1,23 @@
-// CPU quotas of containers, read from files as Linux shows them.
+// CPU quotas and memory limits of containers, read from files as Linux shows them.
 #include "runtime/cpu_quota.h"
 
 #include <gtest/gtest.h>
 
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <string>
+
+#include "runtime/available_memory.h"
+#include "runtime/pages.h"
 
 namespace turnout::core {
 namespace {
 
-class CpuQuota : public testing::Test {
+class LinuxFiles : public testing::Test {
  protected:
   void SetUp() override {
-    root = testing::TempDir() + "turnout_cpu_quota_" +
+    root = testing::TempDir() + "turnout_linux_files_" +
            testing::UnitTest::GetInstance()->current_test_info()->name();
     std::filesystem::remove_all(root);
   }
@@ -33,6 +37,8 @@ class CpuQuota : public testing::Test {
 
   std::string root;
 };
+using CpuQuota = LinuxFiles;
+using AvailableMemory = LinuxFiles;
 
 TEST_F(CpuQuota, IsNoneWithoutFiles) { EXPECT_EQ(cpu_quota(root), 0); }
 
@@ -89,6 +95,47 @@ TEST_F(CpuQuota, OfVersionOne) {
   EXPECT_EQ(cpu_quota(root), 0);
   write("/sys/fs/cgroup/cpu,cpuacct/job/cpu.cfs_quota_us", "250000\n");
   EXPECT_EQ(cpu_quota(root), 3);
+}
+
+TEST_F(AvailableMemory, IsUnlimitedWithoutFiles) {
+  EXPECT_EQ(available_memory(root), std::numeric_limits<std::size_t>::max());
+}
+
+TEST_F(AvailableMemory, OfTheMachineIncludesSwap) {
+  write("/proc/meminfo", "MemTotal: 8000 kB\nMemFree: 10 kB\nMemAvailable: 3000 kB\nSwapFree: 500 kB\n");
+  EXPECT_EQ(available_memory(root), 3500u * 1024);
+}
+
+TEST_F(AvailableMemory, OfGroupsIsTheLeastThatIsLeft) {
+  mount_v2();
+  write("/proc/meminfo", "MemAvailable: 3000 kB\n");
+  write("/proc/self/cgroup", "0::/pod/container\n");
+  write("/sys/fs/cgroup/pod/container/memory.max", "max\n");
+  EXPECT_EQ(available_memory(root), 3000u * 1024);
+  write("/sys/fs/cgroup/pod/memory.max", "2000000\n");
+  write("/sys/fs/cgroup/pod/memory.current", "1500000\n");
+  write("/sys/fs/cgroup/pod/memory.stat", "anon 1\ninactive_file 200000\nactive_file 5\n");
+  EXPECT_EQ(available_memory(root), 700000u);
+  write("/sys/fs/cgroup/pod/memory.current", "9000000\n");
+  EXPECT_EQ(available_memory(root), 0u);
+}
+
+TEST_F(AvailableMemory, OfVersionOne) {
+  write("/proc/self/mountinfo", "33 31 0:30 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n");
+  write("/proc/self/cgroup", "4:memory:/job\n");
+  write("/sys/fs/cgroup/memory/job/memory.limit_in_bytes", "1000000\n");
+  write("/sys/fs/cgroup/memory/job/memory.usage_in_bytes", "600000\n");
+  write("/sys/fs/cgroup/memory/job/memory.stat", "inactive_file 1\ntotal_inactive_file 50000\n");
+  EXPECT_EQ(available_memory(root), 450000u);
+}
+
+// Linux would grant these pages, and end the process that fills them.
+TEST(Pages, MoreThanTheMachineHasAreRefused) {
+  const std::size_t available = available_memory();
+  if (available > std::size_t{1} << 46) GTEST_SKIP() << "the available memory is unknown";
+  EXPECT_FALSE(can_provide(2 * available + (std::size_t{1} << 30)));
+  EXPECT_EQ(map_pages(in_whole_pages(2 * available + (std::size_t{1} << 30))), nullptr);
+  EXPECT_TRUE(can_provide(1 << 20));
 }
 
 }  // namespace

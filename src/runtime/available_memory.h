@@ -1,0 +1,18 @@
+// The memory that a new allocation can use.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+namespace turnout::core {
+
+// The bytes that this process can still use before the system ends it: what the machine has available, swap
+// included, and what the memory limits of its control groups leave. The largest size_t if neither is known.
+// `root` is put before all paths, for tests.
+std::size_t available_memory(const std::string& root = "");
+
+// Whether the system can provide this much memory. Linux grants more than it has and ends the process that
+// uses it, so large requests are compared with available_memory(); smaller ones always pass.
+bool can_provide(std::size_t bytes);
+
+}  // namespace turnout::core
