@@ -137,6 +137,39 @@ TEST(Caller, LendsItsNamesToErrorsAndRecords) {
   EXPECT_EQ(seen, "inner(x f32[2], y f32[2], most 0)");
 }
 
+// Messages about dtypes are built with the caller's names for them.
+TEST(Caller, LendsItsNamesOfDtypesToErrors) {
+  using namespace core;
+  static constexpr const Signature& kInner = signature([] {
+    return Draft{"inner",
+                 "rows",
+                 {},
+                 {in("x", kFloats, "rows"), optional(out("y", like("x"), "rows")),
+                  optional(out("z", lane_of("x"), "rows"))}};
+  });
+  static constexpr Renames kNames(kInner, "x=src");
+  const DTypeName dtype_name = [](DType dtype) { return dtype == DType::f64 ? "double" : "other"; };
+  Context context;
+  const Caller caller("outer", kNames, "", dtype_name);
+  const auto error_of = [&](const Frame& frame, DType x, const Slot& y, const Slot& z) -> std::string {
+    try {
+      Call(frame, kInner, {ConstTensor(nullptr, x, {2}), y, z}, {});
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  const Frame frame(context, {}, &caller);
+  const ConstTensor two(nullptr, DType::f64, {2}), bytes(nullptr, DType::i8, {2});
+  EXPECT_EQ(error_of(frame, DType::i8, {}, {}),
+            "outer: src has dtype other, expected other, double, other, other");
+  EXPECT_EQ(error_of(frame, DType::f32, {}, two),
+            "outer: z has dtype double, expected other for src of other");
+  EXPECT_EQ(error_of(frame, DType::f64, bytes, {}), "outer: y has dtype other, expected that of src");
+  EXPECT_EQ(error_of(context, DType::f32, {}, two), "inner: z has dtype f64, expected f32 for x of f32");
+  EXPECT_EQ(error_of(frame, kForeign, {}, {}).substr(0, 26), "outer: src has dtype unkno");
+}
+
 TEST(Pieces, CoverTheRangeOnceAndNoneIsEmpty) {
   const auto seen = [](std::int64_t first, std::int64_t last, std::int64_t size) {
     std::vector<std::pair<std::int64_t, std::int64_t>> all;
@@ -214,9 +247,9 @@ TEST(Log, FailuresHaveTheirSentenceAndEmptyCallsAreLevelFive) {
   call(3, 3);
   set_log(0);
   ASSERT_EQ(lines.all.size(), 2u);
-  EXPECT_NE(
-      lines.all[0].second.find("failed: moe_dispatch_forward: dispatch.shape[1] is 4, expected hidden = 3"),
-      std::string::npos)
+  EXPECT_NE(lines.all[0].second.find(
+                "failed: moe_dispatch_forward: dispatch.shape[1] is 4, expected 3 = input.shape[1]"),
+            std::string::npos)
       << lines.all[0].second;
   EXPECT_EQ(lines.all[1].first, 5);
   EXPECT_NE(lines.all[1].second.find("skipped"), std::string::npos) << lines.all[1].second;

@@ -1,10 +1,14 @@
-// Compiles only if the name in TURNOUT_TEST_... is one of the signature's. See CMakeLists.txt.
+// Compiles only if the name in TURNOUT_TEST_... is one of the signature's, and if the size in
+// TURNOUT_TEST_SIZE has a name that no argument has. See CMakeLists.txt.
 #include "core/check.h"
 #include "core/draft.h"
 
 namespace turnout::core {
 namespace {
 
+#ifndef TURNOUT_TEST_SIZE
+#define TURNOUT_TEST_SIZE "columns"
+#endif
 #ifndef TURNOUT_TEST_LOOKS_AT
 #define TURNOUT_TEST_LOOKS_AT "x"
 #endif
@@ -15,7 +19,7 @@ void data_check(const Arguments& arguments, const Positions& at) {
 
 constexpr const Signature& kScale = signature([] {
   return Draft{"scale",
-               "rows",
+               "rows " TURNOUT_TEST_SIZE,
                {scalar("factor", 1)},
                {in("x", kFloats, "rows"), out("y", like("x"), "rows * factor")},
                {},

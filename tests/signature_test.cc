@@ -101,13 +101,14 @@ TEST_F(SignatureTest, SentencesNameArgumentPositionValueAndLimit) {
       {[&] { factor = 65; }, "group: factor is 65, expected 1 .. 64"},
       {[&] { mode = 2; }, "group: mode is 2, expected one of 0 .. 1 (keep zero)"},
       {[&] { stride[1] = 0; }, "group: stride[1] is 0, expected 1 .. 9"},
-      {[&] { stride_count = 2; }, "group: stride has 2 elements, expected D = 3"},
-      {[&] { y_t.shape[0] = 7; }, "group: y.shape[0] is 7, expected rows * factor = 6"},
+      {[&] { stride_count = 2; }, "group: stride has 2 elements, expected 3 = x.shape[2] - 1"},
+      {[&] { y_t.shape[0] = 7; }, "group: y.shape[0] is 7, expected 6 = x.shape[1] * factor"},
       {[&] { y_t.shape[1] = 5; }, "group: y.shape[1] is 5, expected 4"},
-      {[&] { scales_t.shape[0] = 4; }, "group: scales.shape[0] is 4, expected rows = 3"},
-      {[&] { x_t.shape[2] = 0; }, "group: x.shape[2] is 0, expected D + 1 = 1"},
+      {[&] { scales_t.shape[0] = 4; }, "group: scales.shape[0] is 4, expected 3 = x.shape[1]"},
+      {[&] { x_t.shape[2] = 0; }, "group: x.shape[2] is 0, expected 1 or more"},
       {[&] { x_t.shape[1] = -2; }, "group: x.shape[1] is -2, expected 0 or more"},
-      {[&] { counts_t.shape[0] = 7; }, "group: counts.shape[0] is 7, expected at most rows * factor = 6"},
+      {[&] { counts_t.shape[0] = 7; },
+       "group: counts.shape[0] is 7, expected at most 6 = x.shape[1] * factor"},
       {[&] { x_t.shape[1] = scales_t.shape[0] = y_t.shape[0] = counts_t.shape[0] = 0; },
        "group: x.shape[1] is 0, expected 1 or more"},
       {[&] { counts_t.shape[0] = 8, factor = 4, y_t.shape[0] = 12; },
@@ -176,21 +177,21 @@ TEST(Blame, IsOnWhoIsAlone) {
     }
     return "";
   };
-  EXPECT_EQ(sentence({5}, {7}, {7}, {7, 3}, {8, 3}), "routed: gates.shape[0] is 5, expected samples = 7");
-  EXPECT_EQ(sentence({7}, {5}, {7}, {7, 3}, {8, 3}), "routed: indices.shape[0] is 5, expected samples = 7");
-  EXPECT_EQ(sentence({7}, {7}, {7}, {5, 3}, {8, 3}), "routed: input.shape[0] is 5, expected samples = 7");
+  EXPECT_EQ(sentence({5}, {7}, {7}, {7, 3}, {8, 3}), "routed: gates.shape[0] is 5, expected 7 = indices.shape[0]");
+  EXPECT_EQ(sentence({7}, {5}, {7}, {7, 3}, {8, 3}), "routed: indices.shape[0] is 5, expected 7 = gates.shape[0]");
+  EXPECT_EQ(sentence({7}, {7}, {7}, {5, 3}, {8, 3}), "routed: input.shape[0] is 5, expected 7 = gates.shape[0]");
   EXPECT_EQ(sentence({2, 7}, {2, 7}, {2, 5}, {7, 3}, {8, 3}),
-            "routed: locations.shape[1] is 5, expected samples = 7");
+            "routed: locations.shape[1] is 5, expected 7 = gates.shape[1]");
   // Two against two: the first argument counts as right. Outputs have no vote.
-  EXPECT_EQ(sentence({7}, {5}, {7}, {5, 3}, {6, 3}), "routed: indices.shape[0] is 5, expected samples = 7");
-  EXPECT_EQ(sentence({7}, {7}, {7}, {7, 3}, {6, 3}), "routed: y.shape[0] is 6, expected samples + 1 = 8");
+  EXPECT_EQ(sentence({7}, {5}, {7}, {5, 3}, {6, 3}), "routed: indices.shape[0] is 5, expected 7 = gates.shape[0]");
+  EXPECT_EQ(sentence({7}, {7}, {7}, {7, 3}, {6, 3}), "routed: y.shape[0] is 6, expected 8 = gates.shape[0] + 1");
   const std::string way = ": its dimensions are the other way round, transpose it";
   EXPECT_EQ(sentence({7, 2}, {7, 2}, {7, 2}, {7, 3}, {8, 3}),
             "routed: gates has shape [7, 2], expected [choices?, samples] with samples = 7" + way);
   EXPECT_EQ(sentence({2, 7}, {7, 2}, {2, 7}, {7, 3}, {8, 3}),
             "routed: indices has shape [7, 2], expected [choices?, samples] with choices = 2" + way);
   EXPECT_EQ(sentence({2, 7}, {2, 7}, {2, 7}, {3, 7}, {8, 3}),
-            "routed: input.shape[0] is 3, expected samples = 7");
+            "routed: input.shape[0] is 3, expected 7 = gates.shape[1]");
   EXPECT_EQ(
       sentence({7}, {2, 7}, {2, 7}, {7, 3}, {8, 3}),
       "routed: indices has a dimension choices that an earlier argument does not have; its shape is [2, 7]");
@@ -226,13 +227,13 @@ TEST(SignatureBlame, TransposedAfterRows) {
     return told(indices, indices, gated);
   };
   // The gates confirm 7 choices, so that only the number of rows is wrong.
-  EXPECT_EQ(told({2, 7}, {7, 7}, true), "rows_first: indices.shape[0] is 2, expected samples = 7");
+  EXPECT_EQ(told({2, 7}, {7, 7}, true), "rows_first: indices.shape[0] is 2, expected 7 = input.shape[0]");
   for (const bool gated : {false, true}) {
     EXPECT_EQ(sentence({2, 7}, gated),
               "rows_first: indices has shape [2, 7], expected [samples, choices?] with samples = 7: its "
               "dimensions are the other way round, transpose it");
-    EXPECT_EQ(sentence({2, 5}, gated), gated ? "rows_first: input.shape[0] is 7, expected samples = 2"
-                                             : "rows_first: indices.shape[0] is 2, expected samples = 7");
+    EXPECT_EQ(sentence({2, 5}, gated), gated ? "rows_first: input.shape[0] is 7, expected 2 = indices.shape[0]"
+                                             : "rows_first: indices.shape[0] is 2, expected 7 = input.shape[0]");
   }
 }
 
@@ -261,9 +262,56 @@ TEST(SignatureBlame, OneOfTwoMatrices) {
   EXPECT_EQ(sentence({7, 3}, {3, 7}),
             "twins: b has shape [3, 7], expected [rows, columns] with rows = 7: its dimensions are the other "
             "way round, transpose it");
-  EXPECT_EQ(sentence({3, 7}, {7, 5}), "twins: b.shape[0] is 7, expected rows = 3");
+  EXPECT_EQ(sentence({3, 7}, {7, 5}), "twins: b.shape[0] is 7, expected 3 = a.shape[0]");
   EXPECT_EQ(sentence({0, 3}, {0, 3}), "");
   EXPECT_EQ(sentence({0, 3}, {0, 3}, false), "twins: c is missing, expected together with a");
+}
+
+// Messages compute a size from the extent that states it.
+constexpr const Signature& kDerived = signature([] {
+  return Draft{"derived",
+               "n m",
+               {scalar("limit", 0), vector("kernel", "n", 1)},
+               {in("a", kFloats, "2 * n + 1"), optional(in("b", kFloats, "m + 3")),
+                out("same", kFloats, "2 * n + 4"), out("half", kFloats, "n"), out("both", kFloats, "n * m"),
+                out("all", kFloats, "3 * m"), out("volume", kFloats, "volume(kernel) + 1")},
+               {at_most("limit + 2", "n"), at_most("n", "limit + 9"), at_most("n * m", "limit * 8")}};
+});
+
+TEST(SignatureBlame, ShowsWhereASizeComesFrom) {
+  const auto told = [](std::int64_t a, std::int64_t b, std::int64_t same, std::int64_t half,
+                       std::int64_t both, std::int64_t all, std::int64_t volume,
+                       std::int64_t limit) -> std::string {
+    const ConstTensor tensors[] = {{nullptr, DType::f32, {a}},     {nullptr, DType::f32, {b}},
+                                   {nullptr, DType::f32, {same}},  {nullptr, DType::f32, {half}},
+                                   {nullptr, DType::f32, {both}},  {nullptr, DType::f32, {all}},
+                                   {nullptr, DType::f32, {volume}}};
+    const Slot slots[] = {tensors[0], tensors[1], tensors[2], tensors[3], tensors[4], tensors[5], tensors[6]};
+    const std::int64_t kernel[] = {3, 5, 1, 1};
+    const ScalarValue scalars[] = {limit, {kernel, 4}};
+    try {
+      Arguments(kDerived, slots, 7, scalars, 2).check();
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(told(9, 8, 13, 4, 20, 15, 16, 1), "derived: same.shape[0] is 13, expected 12 = a.shape[0] + 3");
+  EXPECT_EQ(told(9, 8, 12, 5, 20, 15, 16, 1),
+            "derived: half.shape[0] is 5, expected 4 = (a.shape[0] - 1) / 2");
+  EXPECT_EQ(told(9, 8, 12, 4, 9, 15, 16, 1),
+            "derived: both.shape[0] is 9, expected 20 = ((a.shape[0] - 1) / 2) * (b.shape[0] - 3)");
+  EXPECT_EQ(told(9, 8, 12, 4, 20, 9, 16, 1),
+            "derived: all.shape[0] is 9, expected 15 = 3 * (b.shape[0] - 3)");
+  EXPECT_EQ(told(9, 8, 12, 4, 20, 15, 9, 1),
+            "derived: volume.shape[0] is 9, expected 16 = volume(kernel) + 1");
+  EXPECT_EQ(told(9, 2, 12, 4, 20, 15, 16, 1), "derived: b.shape[0] is 2, expected 3 or more");
+  EXPECT_EQ(told(7, 8, 10, 3, 15, 15, 16, 1),
+            "derived: kernel has 4 elements, expected 3 = (a.shape[0] - 1) / 2");
+  EXPECT_EQ(told(9, 8, 12, 4, 20, 15, 16, 3),
+            "derived: limit is 3, expected at most 2 = (a.shape[0] - 1) / 2 - 2");
+  EXPECT_EQ(told(9, 8, 12, 4, 20, 15, 16, 1),
+            "derived: ((a.shape[0] - 1) / 2) * (b.shape[0] - 3) is 20, expected at most 8 = 8 * limit");
 }
 
 // Scalars with excluded values, or with a single valid value.
@@ -290,14 +338,14 @@ TEST_F(SignatureTest, DescriptionsAreCheckedWithoutMemory) {
   x_t.data = nullptr, counts_t.data = nullptr, scales_t.data = nullptr;
   EXPECT_EQ(told(), "");
   scales_t.shape[0] = 4;
-  EXPECT_EQ(told(), "group: scales.shape[0] is 4, expected rows = 3");
+  EXPECT_EQ(told(), "group: scales.shape[0] is 4, expected 3 = x.shape[1]");
   scales_t.shape[0] = kUnknownExtent;
   EXPECT_EQ(told(), "");
   factor = 65;
   EXPECT_EQ(told(), "group: factor is 65, expected 1 .. 64");
   factor = 2;
   stride_count = 2;
-  EXPECT_EQ(told(), "group: stride has 2 elements, expected D = 3");
+  EXPECT_EQ(told(), "group: stride has 2 elements, expected 3 = x.shape[2] - 1");
   x_t.shape[2] = kUnknownExtent;  // so D is unknown too
   EXPECT_EQ(told(), "");
   x_t.shape[1] = kUnknownExtent, counts_t.shape[0] = 7;

@@ -30,7 +30,7 @@ def test_ops(capsys):
         assert f"\n{signature['op']}(" in f"\n{text}"
     row = next(line for line in text.splitlines() if line.startswith("  gates "))
     assert row.split(maxsplit=2)[2].split("  ")[0] == "[choices?, samples]"
-    assert row.endswith("that of input, or f32")
+    assert row.endswith("that of input, or float32")
 
 
 # Arguments without a row in a signature: they choose results or another form, or are not integers.

@@ -103,15 +103,21 @@ def test_reduce_type(name):
     ("changes", "sentence"),
     [
         ({"feats": lambda x: x[0]}, "feats has 1 dimensions, expected [points, channels]"),
-        ({"feats": lambda x: x.astype(np.int32)}, "feats has dtype i32, expected f32, f64, f16, bf16"),
+        (
+            {"feats": lambda x: x.astype(np.int32)},
+            "feats has dtype int32, expected float32, float64, float16, bfloat16",
+        ),
         (
             {"feats": lambda x: x.astype(ml_dtypes.float8_e4m3fn)},
-            "feats has dtype f8_e4m3fn, expected f32, f64, f16, bf16",
+            "feats has dtype float8_e4m3fn, expected float32, float64, float16, bfloat16",
         ),
-        ({"feats": lambda x: x.astype(complex)}, "feats has dtype complex128, expected f32, f64, f16, bf16"),
+        (
+            {"feats": lambda x: x.astype(complex)},
+            "feats has dtype complex128, expected float32, float64, float16, bfloat16",
+        ),
         ({"coors": lambda x: x[:, 0].copy()}, "coors has 1 dimensions, expected [points, dims]"),
-        ({"coors": lambda x: x.astype(np.int16)}, "coors has dtype i16, expected i32, i64"),
-        ({"coors": lambda x: x[:4]}, "coors.shape[0] is 4, expected points = 5"),
+        ({"coors": lambda x: x.astype(np.int16)}, "coors has dtype int16, expected int32, int64"),
+        ({"coors": lambda x: x[:4]}, "coors.shape[0] is 4, expected 5 = feats.shape[0]"),
         ({"coors": np.zeros((5, 0), np.int32)}, "coors.shape[1] is 0, expected 1 or more"),
         ({"coors": np.zeros((5, 5), np.int32)}, "coors.shape[1] is 5, expected at most 4"),
         (
@@ -126,16 +132,22 @@ def test_reduce_type(name):
             {"voxel_points_count": lambda x: x[:1]},
             "voxel_points_count.shape[0] is 1, expected 3 or more: the voxels that coors has",
         ),
-        ({"voxel_feats": lambda x: x[:, :1].copy()}, "voxel_feats.shape[1] is 1, expected channels = 2"),
+        (
+            {"voxel_feats": lambda x: x[:, :1].copy()},
+            "voxel_feats.shape[1] is 1, expected 2 = feats.shape[1]",
+        ),
         (
             {"voxel_feats": lambda x: x.astype(np.float64)},
-            "voxel_feats has dtype f64, expected that of feats",
+            "voxel_feats has dtype float64, expected that of feats",
         ),
-        ({"voxel_coors": lambda x: x.astype(np.int64)}, "voxel_coors has dtype i64, expected that of coors"),
-        ({"point2voxel_map": lambda x: x[:4]}, "point2voxel_map.shape[0] is 4, expected points = 5"),
+        (
+            {"voxel_coors": lambda x: x.astype(np.int64)},
+            "voxel_coors has dtype int64, expected that of coors",
+        ),
+        ({"point2voxel_map": lambda x: x[:4]}, "point2voxel_map.shape[0] is 4, expected 5 = feats.shape[0]"),
         (
             {"point2voxel_map": lambda x: x.astype(np.uint32)},
-            "point2voxel_map has dtype u32, expected i32, i64",
+            "point2voxel_map has dtype uint32, expected int32, int64",
         ),
         (
             {"voxel_points_count": np.array(3, np.int32)},
@@ -171,27 +183,33 @@ def test_forward(changes, sentence):
             {"voxel_points_count": None, "reduce_type": "mean"},
             "voxel_points_count is missing, expected a tensor with reduce_type mean",
         ),
-        ({"feats": lambda x: x[:4]}, "point2voxel_map.shape[0] is 5, expected points = 4"),
-        ({"voxel_feats": lambda x: x[:2]}, "voxel_feats.shape[0] is 2, expected voxels = 3"),
+        ({"feats": lambda x: x[:4]}, "point2voxel_map.shape[0] is 5, expected 4 = feats.shape[0]"),
+        (
+            {"voxel_feats": lambda x: x[:2]},
+            "voxel_feats.shape[0] is 2, expected 3 = grad_voxel_feats.shape[0]",
+        ),
         (
             {"voxel_feats": lambda x: x.astype(np.float16)},
-            "voxel_feats has dtype f16, expected that of grad_voxel_feats",
+            "voxel_feats has dtype float16, expected that of grad_voxel_feats",
         ),
-        ({"voxel_points_count": lambda x: x[:2]}, "voxel_points_count.shape[0] is 2, expected voxels = 3"),
+        (
+            {"voxel_points_count": lambda x: x[:2]},
+            "voxel_points_count.shape[0] is 2, expected 3 = grad_voxel_feats.shape[0]",
+        ),
         ({"point2voxel_map": with_value(3, 3)}, "point2voxel_map[3] is 3, expected -1 .. 2"),
         ({"point2voxel_map": with_value(2, -2)}, "point2voxel_map[2] is -2, expected -1 .. 2"),
         (
             {"point2voxel_map": lambda x: x.astype(np.float32)},
-            "point2voxel_map has dtype f32, expected i32, i64",
+            "point2voxel_map has dtype float32, expected int32, int64",
         ),
         (
             {"voxel_points_count": with_value(2, 0), "reduce_type": "mean"},
             "voxel_points_count[2] is 0, expected 1 or more: point 3 is in that voxel",
         ),
-        ({"grad_feats": lambda x: x[:4]}, "out.shape[0] is 4, expected points = 5"),
+        ({"grad_feats": lambda x: x[:4]}, "out.shape[0] is 4, expected 5 = feats.shape[0]"),
         (
             {"grad_feats": lambda x: x.astype(np.float64)},
-            "out has dtype f64, expected that of grad_voxel_feats",
+            "out has dtype float64, expected that of grad_voxel_feats",
         ),
         ({"grad_feats": read_only}, "out is read-only, expected memory that can be written to"),
     ],
@@ -203,7 +221,10 @@ def test_backward(changes, sentence):
 GRID = [
     ({"points": lambda x: x[0]}, "points has 1 dimensions, expected [rows, features]"),
     ({"points": lambda x: x[:, :2].copy(), "out": None}, "points.shape[1] is 2, expected 3 or more"),
-    ({"points": lambda x: x.astype(np.int64)}, "points has dtype i64, expected f32, f64, f16, bf16"),
+    (
+        {"points": lambda x: x.astype(np.int64)},
+        "points has dtype int64, expected float32, float64, float16, bfloat16",
+    ),
     ({"voxel_size": (1, 1)}, "voxel_size has 2 elements, expected 3"),
     ({"point_cloud_range": (0, 0, 0)}, "point_cloud_range has 3 elements, expected 6"),
     ({"voxel_size": (1, 0, 1)}, "voxel_size[1] is 0, expected a positive finite number"),
@@ -224,9 +245,9 @@ def test_grid(name, changes, sentence):
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"coors": lambda x: x[:4]}, "out.shape[0] is 4, expected rows = 5"),
+        ({"coors": lambda x: x[:4]}, "out.shape[0] is 4, expected 5 = points.shape[0]"),
         ({"coors": lambda x: x[:, :2].copy()}, "out.shape[1] is 2, expected 3"),
-        ({"coors": lambda x: x.astype(np.float32)}, "out has dtype f32, expected i32, i64"),
+        ({"coors": lambda x: x.astype(np.float32)}, "out has dtype float32, expected int32, int64"),
     ],
 )
 def test_voxelize(changes, sentence):
@@ -236,13 +257,13 @@ def test_voxelize(changes, sentence):
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"voxels": lambda x: x[:3]}, "voxels.shape[0] is 3, expected max_voxels = 4"),
-        ({"voxels": lambda x: x[:, :1].copy()}, "voxels.shape[1] is 1, expected max_points = 2"),
-        ({"voxels": lambda x: x[:, :, :3].copy()}, "voxels.shape[2] is 3, expected features = 4"),
-        ({"coors": lambda x: x[:1]}, "coors.shape[0] is 1, expected max_voxels = 4"),
+        ({"voxels": lambda x: x[:3]}, "voxels.shape[0] is 3, expected 4 = max_voxels"),
+        ({"voxels": lambda x: x[:, :1].copy()}, "voxels.shape[1] is 1, expected 2 = max_points"),
+        ({"voxels": lambda x: x[:, :, :3].copy()}, "voxels.shape[2] is 3, expected 4 = points.shape[1]"),
+        ({"coors": lambda x: x[:1]}, "coors.shape[0] is 1, expected 4 = max_voxels"),
         (
             {"num_points_per_voxel": lambda x: x[:1]},
-            "num_points_per_voxel.shape[0] is 1, expected max_voxels = 4",
+            "num_points_per_voxel.shape[0] is 1, expected 4 = max_voxels",
         ),
         (
             {"out": lambda x: x[0]},
@@ -316,7 +337,7 @@ def test_result_beyond_memory():
     [
         (np.zeros((3, 5), np.int32), "coors.shape[1] is 5, expected at most 4"),
         (np.zeros(3, np.int32), "coors has 1 dimensions, expected [points, dims]"),
-        (np.zeros((3, 2)), "coors has dtype f64, expected i32, i64"),
+        (np.zeros((3, 2)), "coors has dtype float64, expected int32, int64"),
     ],
 )
 def test_index(coors, sentence):
@@ -328,19 +349,23 @@ def test_index(coors, sentence):
 @pytest.mark.parametrize(
     ("method", "arguments", "sentence"),
     [
-        ("reduce", (np.ones((4, 2)),), "feats.shape[0] is 4, expected points = 5"),
+        ("reduce", (np.ones((4, 2)),), "feats.shape[0] is 4, expected 5 = points"),
         ("reduce", (np.ones((5, 2)), "min"), "reduce_type is 'min', expected one of 'sum', 'mean', 'max'"),
-        ("reduce", (np.ones((5, 2), np.int8),), "feats has dtype i8, expected f32, f64, f16, bf16"),
+        (
+            "reduce",
+            (np.ones((5, 2), np.int8),),
+            "feats has dtype int8, expected float32, float64, float16, bfloat16",
+        ),
         ("reduce_backward", (np.ones((3, 2)),), "feats is missing, expected a tensor with reduce_type max"),
         (
             "reduce_backward",
             (np.ones((4, 2)), None, None, "sum"),
-            "grad_voxel_feats.shape[0] is 4, expected voxels = 3",
+            "grad_voxel_feats.shape[0] is 4, expected 3 = voxels",
         ),
         (
             "reduce_backward",
             (np.ones((3, 2)), np.ones((5, 3)), np.ones((3, 2))),
-            "feats.shape[1] is 3, expected channels = 2",
+            "feats.shape[1] is 3, expected 2 = grad_voxel_feats.shape[1]",
         ),
     ],
 )
@@ -354,9 +379,9 @@ def test_index_methods(method, arguments, sentence):
 def test_index_out():
     index = turnout.VoxelIndex(arguments_of("dynamic_scatter_forward")["coors"])
     out = np.full((4, 2), 77.0)
-    with pytest.raises(ValueError, match=r"VoxelIndex\.reduce: out\.shape\[0\] is 4, expected voxels = 3"):
+    with pytest.raises(ValueError, match=r"VoxelIndex\.reduce: out\.shape\[0\] is 4, expected 3 = voxels"):
         index.reduce(np.ones((5, 2)), out=out)
-    with pytest.raises(ValueError, match=r"reduce_backward: out\.shape\[0\] is 4, expected points = 5"):
+    with pytest.raises(ValueError, match=r"reduce_backward: out\.shape\[0\] is 4, expected 5 = points"):
         index.reduce_backward(np.ones((3, 2)), reduce_type="sum", out=out)
     assert (out == 77).all()
 

@@ -46,7 +46,7 @@ def swapped(array):
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"gates": lambda a: a["gates"][:5]}, "gates.shape[0] is 5, expected samples = 23"),
+        ({"gates": lambda a: a["gates"][:5]}, "gates.shape[0] is 5, expected 23 = indices.shape[0]"),
         (
             {"gates": lambda a: np.ones((1, 2, 23), np.float32)},
             "gates has 3 dimensions, expected [choices?, samples]",
@@ -57,34 +57,37 @@ def swapped(array):
         ),
         (
             {"gates": lambda a: a["gates"].astype(np.float16)},
-            "gates has dtype f16, expected that of input, or f32",
+            "gates has dtype float16, expected that of input, or float32",
         ),
-        ({"indices": lambda a: a["indices"].astype(np.int16)}, "indices has dtype i16, expected i32, i64"),
+        (
+            {"indices": lambda a: a["indices"].astype(np.int16)},
+            "indices has dtype int16, expected int32, int64",
+        ),
         (
             {"input": lambda a: a["input"].astype(np.complex64)},
-            "input has dtype complex64, expected f32, f64, f16, bf16",
+            "input has dtype complex64, expected float32, float64, float16, bfloat16",
         ),
         (
             {"input": lambda a: a["input"].astype(object)},
-            "input has dtype object, expected f32, f64, f16, bf16",
+            "input has dtype object, expected float32, float64, float16, bfloat16",
         ),
         (
             {"input": lambda a: a["input"].astype(np.longdouble)},
-            "input has dtype float128, expected f32, f64, f16, bf16",
+            "input has dtype float128, expected float32, float64, float16, bfloat16",
         ),
         (
             {"input": lambda a: a["input"].astype(ml_dtypes.float8_e5m2)},
-            "input has dtype f8_e5m2, expected f32, f64, f16, bf16",
+            "input has dtype float8_e5m2, expected float32, float64, float16, bfloat16",
         ),
         (
             {"input": lambda a: a["input"].astype(ml_dtypes.float8_e3m4)},
-            "input has dtype float8_e3m4, expected f32, f64, f16, bf16",
+            "input has dtype float8_e3m4, expected float32, float64, float16, bfloat16",
         ),
         ({"capacity": lambda a: -1}, "capacity is -1, expected 0 or more"),
-        ({"capacity": lambda a: 6}, "out.shape[0] is 15, expected num_experts * capacity = 18"),
+        ({"capacity": lambda a: 6}, "out.shape[0] is 15, expected 18 = num_experts * capacity"),
         ({"capacity": lambda a: 2**64}, "capacity is 18446744073709551616, expected an integer of 64 bits"),
-        ({"out": lambda a: a["out"][:, :4].copy()}, "out.shape[1] is 4, expected hidden = 17"),
-        ({"out": lambda a: a["out"].astype(np.float64)}, "out has dtype f64, expected that of input"),
+        ({"out": lambda a: a["out"][:, :4].copy()}, "out.shape[1] is 4, expected 17 = input.shape[1]"),
+        ({"out": lambda a: a["out"].astype(np.float64)}, "out has dtype float64, expected that of input"),
         (
             {"out": lambda a: read_only(a["out"])},
             "out is read-only, expected memory that can be written to",
@@ -133,7 +136,8 @@ def test_transposed_routing(rng):
 
 @pytest.mark.parametrize("name", ["gates", "indices", "locations", "input"])
 def test_who_is_alone_is_to_blame(rng, name):
-    sentence = f"{name}.shape[0] is 5, expected samples = 23"
+    other = "indices" if name == "gates" else "gates"
+    sentence = f"{name}.shape[0] is 5, expected 23 = {other}.shape[0]"
     assert broken_call(rng, **{name: lambda a: a[name][:5]}) == (ValueError, sentence)
 
 

@@ -44,5 +44,5 @@ def test_sentences(rng):
             function(features, indices, -1)
         with pytest.raises(ValueError, match=r"indices.shape\[0\] is 69"):
             function(features, indices[:-1].copy(), 4)
-        with pytest.raises(ValueError, match=r"out.shape\[0\] is 3, expected batch_size = 4"):
+        with pytest.raises(ValueError, match=r"out.shape\[0\] is 3, expected 4 = batch_size"):
             function(features, indices, 4, out=np.zeros((3, 5)))

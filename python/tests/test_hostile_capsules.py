@@ -40,8 +40,9 @@ def test_strided_capsules_without_numpy():
         ("dlpack(ROWS, [2, 2], device=-5)", " is on a device of DLPack type -5, expected memory of the CPU"),
         (
             "dlpack(ROWS, [2, 2], lanes=4)",
-            " has dtype of DLPack code 2 with 32 bits and 4 lanes, expected f32, f64, f16, bf16, i8, u8, "
-            "i16, u16, i32, u32, i64, u64, bool, f8_e4m3fn, f8_e5m2, f8_e8m0",
+            " has dtype of DLPack code 2 with 32 bits and 4 lanes, expected float32, float64, float16, "
+            "bfloat16, int8, uint8, int16, uint16, int32, uint32, int64, uint64, bool, float8_e4m3fn, "
+            "float8_e5m2, float8_e8m0fnu",
         ),
         (
             "_capsule(Managed(), b'used_dltensor')",
@@ -81,8 +82,8 @@ def test_capsules(capsule, sentence):
         *(
             (
                 f"array_struct(ROWS, [2, 2], [2 * {size}, {size}], kind=b'{kind}', itemsize={size})",
-                " has dtype unknown, expected f32, f64, f16, bf16, i8, u8, i16, u16, i32, u32, i64, u64, "
-                "bool, f8_e4m3fn, f8_e5m2, f8_e8m0",
+                " has dtype unknown, expected float32, float64, float16, bfloat16, int8, uint8, int16, "
+                "uint16, int32, uint32, int64, uint64, bool, float8_e4m3fn, float8_e5m2, float8_e8m0fnu",
             )
             for kind, size in (("i", 16), ("u", 3), ("b", 4), ("f", 0), ("c", 8), ("V", 4), ("?", 1))
         ),

@@ -153,11 +153,15 @@ def test_quantize_experts(rng):
 @pytest.mark.parametrize(
     ("bits", "changes", "sentence"),
     [
-        (8, {"w13": np.ones((3, 64, 31), np.int8)}, r"w13.shape\[2\] is 31, expected 32 with hidden = 32"),
+        (
+            8,
+            {"w13": np.ones((3, 64, 31), np.int8)},
+            r"w13.shape\[2\] is 31, expected 32 with hidden_states.shape\[1\] = 32",
+        ),
         (
             4,
             {"w13": np.ones((3, 64, 32), np.uint8)},
-            r"w13.shape\[2\] is 32, expected 16 bytes of 2 elements with hidden = 32",
+            r"w13.shape\[2\] is 32, expected 16 bytes of 2 elements with hidden_states.shape\[1\] = 32",
         ),
         (
             4,
@@ -169,8 +173,8 @@ def test_quantize_experts(rng):
             {"w13_scale": np.ones((3, 64, 2), np.float32)},
             r"w13_scale.shape\[2\] is 2, expected 1, one for a row",
         ),
-        (8, {"gated": False}, r"w13.shape\[1\] is 64, expected inner with inner = 32"),
-        (8, {"w2": np.ones((3, 32, 32), np.uint8)}, "w2 has dtype u8, expected that of w13"),
+        (8, {"gated": False}, r"w13.shape\[1\] is 64, expected 32 = w2.shape"),
+        (8, {"w2": np.ones((3, 32, 32), np.uint8)}, "w2 has dtype uint8, expected that of w13"),
         (8, {"limit": 0.0}, "limit is not positive"),
     ],
 )
@@ -215,14 +219,17 @@ def test_a_token_does_not_depend_on_others_nor_on_threads(rng):
         ({"activation": "tanh"}, "activation is 'tanh', expected one of 'silu', 'gelu', "),
         (
             {"w2": np.ones((3, 24, 9), np.float32)},
-            r"w13.shape\[1\] is 20, expected 2 \* inner with inner = 9",
+            r"w13.shape\[1\] is 20, expected 18 = 2 \* w2.shape",
         ),
-        ({"gated": False}, r"w13.shape\[1\] is 20, expected inner with inner = 10"),
+        ({"gated": False}, r"w13.shape\[1\] is 20, expected 10 = w2.shape"),
         ({"limit": 0.0}, "limit is not positive"),
         ({"alpha": float("nan")}, "alpha is not finite"),
-        ({"topk_ids": np.zeros((6, 2), np.int64)}, r"topk_ids.shape\[0\] is 6, expected tokens = 7"),
+        (
+            {"topk_ids": np.zeros((6, 2), np.int64)},
+            r"topk_ids.shape\[0\] is 6, expected 7 = hidden_states.shape",
+        ),
         ({"w13": np.ones((3, 20, 24))}, "w13 has dtype "),
-        ({"transposed": True}, r"w13.shape\[2\] is 20, expected hidden = 24"),
+        ({"transposed": True}, r"w13.shape\[2\] is 20, expected 24 = hidden_states.shape"),
         ({"topk_ids": np.zeros((7, 2), np.float32)}, "topk_ids has dtype "),
     ],
 )

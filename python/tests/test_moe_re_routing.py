@@ -255,7 +255,7 @@ NAMES = "permute_tokens, permute_per_token_scales, permute_token_idx, expert_tok
         (
             "expert_token_num_per_rank",
             lambda a: np.zeros((2, 3), np.int16),
-            "expert_token_num_per_rank has dtype i16, expected i32, i64",
+            "expert_token_num_per_rank has dtype int16, expected int32, int64",
         ),
         (
             "expert_token_num_per_rank",
@@ -270,13 +270,14 @@ NAMES = "permute_tokens, permute_per_token_scales, permute_token_idx, expert_tok
         (
             "tokens",
             lambda a: np.zeros((7, 5), np.complex64),
-            "tokens has dtype complex64, expected f32, f64, f16, bf16, i8, u8, i16, u16, i32, u32, i64, u64, "
-            "bool, f8_e4m3fn, f8_e5m2, f8_e8m0",
+            "tokens has dtype complex64, expected float32, float64, float16, bfloat16, int8, uint8, int16, "
+            "uint16, int32, uint32, int64, uint64, "
+            "bool, float8_e4m3fn, float8_e5m2, float8_e8m0fnu",
         ),
         (
             "per_token_scales",
             lambda a: np.zeros((6, 2), np.float32),
-            "per_token_scales.shape[0] is 6, expected rows = 7",
+            "per_token_scales.shape[0] is 6, expected 7 = tokens.shape[0]",
         ),
         (
             "per_token_scales",
@@ -293,17 +294,17 @@ NAMES = "permute_tokens, permute_per_token_scales, permute_token_idx, expert_tok
         (
             "out",
             out_of(0, lambda o: o[:6]),
-            "permute_tokens.shape[0] is 6, expected rows = 7",
+            "permute_tokens.shape[0] is 6, expected 7 = tokens.shape[0]",
         ),
         (
             "out",
             out_of(0, lambda o: o.view(np.uint16)),
-            "permute_tokens has dtype u16, expected that of tokens",
+            "permute_tokens has dtype uint16, expected that of tokens",
         ),
         (
             "out",
             out_of(1, lambda o: o.view(np.int32)),
-            "permute_per_token_scales has dtype i32, expected that of per_token_scales",
+            "permute_per_token_scales has dtype int32, expected that of per_token_scales",
         ),
         (
             "out",
@@ -311,7 +312,7 @@ NAMES = "permute_tokens, permute_per_token_scales, permute_token_idx, expert_tok
             "permute_per_token_scales has no dimension scale_width, expected [rows, scale_width?] with "
             "scale_width = 2",
         ),
-        ("out", out_of(2, lambda o: o.astype(np.int64)), "permute_token_idx has dtype i64, expected i32"),
+        ("out", out_of(2, lambda o: o.astype(np.int64)), "permute_token_idx has dtype int64, expected int32"),
         (
             "out",
             out_of(2, read_only),
@@ -376,7 +377,7 @@ def test_wrong_types(rng, name, change, sentence):
         ([3, 1, 4, 2], "permute_token_idx[2] is 4, expected 0 .. 3"),
         ([3, -1, 0, 2], "permute_token_idx[1] is -1, expected 0 .. 3"),
         ([3, 1, 0, 3], "permute_token_idx[3] is 3, which [0] is already, expected a permutation"),
-        ([3, 1, 0], "permute_token_idx.shape[0] is 3, expected rows = 4"),
+        ([3, 1, 0], "permute_token_idx.shape[0] is 3, expected 4 = permute_tokens.shape[0]"),
     ],
 )
 @pytest.mark.parametrize("dtype", [np.int32, np.int64])

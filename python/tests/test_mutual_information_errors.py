@@ -80,20 +80,23 @@ def wide(array):
         (with_box(1, 1, 5), "boundary[1, 1] is 5, expected 0 .. 4 frames"),
         (with_box(1, 2, 4), "boundary[1, 2] is 4, expected 0 .. 3 symbols"),
         (with_box(0, 3, 2**40), "boundary[0, 3] is 1099511627776, expected 0 .. 4 frames"),
-        ({"boundary": np.zeros((2, 4), np.int32)}, "boundary has dtype i32, expected i64"),
-        ({"boundary": np.zeros((3, 4), np.int64)}, "boundary.shape[0] is 3, expected batch = 2"),
+        ({"boundary": np.zeros((2, 4), np.int32)}, "boundary has dtype int32, expected int64"),
+        ({"boundary": np.zeros((3, 4), np.int64)}, "boundary.shape[0] is 3, expected 2 = px.shape[0]"),
         ({"boundary": np.zeros((2, 3), np.int64)}, "boundary.shape[1] is 3, expected 4"),
         ({"boundary": np.zeros(8, np.int64)}, "boundary has 1 dimensions, expected [batch, 4]"),
         ({"px": lambda x: x[0]}, "px has 2 dimensions, expected [batch, symbols, columns]"),
-        ({"px": lambda x: x.astype(np.int32)}, "px has dtype i32, expected f32, f64, f16, bf16"),
-        ({"px": lambda x: x.astype(np.float16)}, "py has dtype f32, expected that of px"),
+        (
+            {"px": lambda x: x.astype(np.int32)},
+            "px has dtype int32, expected float32, float64, float16, bfloat16",
+        ),
+        ({"px": lambda x: x.astype(np.float16)}, "py has dtype float32, expected that of px"),
         (
             {"px": lambda x: x.astype(ml_dtypes.float8_e4m3fn)},
-            "px has dtype f8_e4m3fn, expected f32, f64, f16, bf16",
+            "px has dtype float8_e4m3fn, expected float32, float64, float16, bfloat16",
         ),
-        ({"py": wide}, "py has dtype f64, expected that of px"),
-        ({"py": lambda x: x[:, :3].copy()}, "py.shape[1] is 3, expected symbols + 1 = 4"),
-        ({"py": lambda x: x[:1]}, "py.shape[0] is 1, expected batch = 2"),
+        ({"py": wide}, "py has dtype float64, expected that of px"),
+        ({"py": lambda x: x[:, :3].copy()}, "py.shape[1] is 3, expected 4 = px.shape[1] + 1"),
+        ({"py": lambda x: x[:1]}, "py.shape[0] is 1, expected 2 = px.shape[0]"),
     ],
 )
 def test_sentences(name, changes, sentence):
@@ -106,7 +109,7 @@ def test_columns(name, columns):
     """Neither regular nor modified."""
     px = np.zeros((2, 3, columns), np.float32)
     changes = {"px": px} | ({"px_grad": px.copy()} if name != "forward" else {})
-    expected = "at most px.shape[2] = 3" if columns == 3 else "at most py.shape[2] + 1 = 5"
+    expected = "at most 3 = px.shape[2]" if columns == 3 else "at most 5 = py.shape[2] + 1"
     subject = "py.shape[2] is 4" if columns == 3 else "px.shape[2] is 6"
     assert refusal(name, changes) == f"{subject}, expected {expected}"
 
@@ -114,41 +117,49 @@ def test_columns(name, columns):
 @pytest.mark.parametrize(
     ("name", "changes", "sentence"),
     [
-        ("forward", {"p": lambda p: p[:, :3].copy()}, "p.shape[1] is 3, expected symbols + 1 = 4"),
-        ("forward", {"p": lambda p: p[:, :, :4].copy()}, "p.shape[2] is 4, expected frames + 1 = 5"),
-        ("forward", {"p": lambda p: p.astype(np.float16)}, "p has dtype f16, expected f32 for px of f32"),
-        ("forward", {"p": wide, "ans": wide}, "p has dtype f64, expected f32 for px of f32"),
+        ("forward", {"p": lambda p: p[:, :3].copy()}, "p.shape[1] is 3, expected 4 = px.shape[1] + 1"),
+        ("forward", {"p": lambda p: p[:, :, :4].copy()}, "p.shape[2] is 4, expected 5 = py.shape[2] + 1"),
+        (
+            "forward",
+            {"p": lambda p: p.astype(np.float16)},
+            "p has dtype float16, expected float32 for px of float32",
+        ),
+        ("forward", {"p": wide, "ans": wide}, "p has dtype float64, expected float32 for px of float32"),
         ("forward", {"p": read_only}, "p is read-only, expected memory that can be written to"),
-        ("forward", {"ans": wide}, "ans has dtype f64, expected that of p"),
-        ("forward", {"ans": lambda a: a[:1]}, "ans.shape[0] is 1, expected batch = 2"),
+        ("forward", {"ans": wide}, "ans has dtype float64, expected that of p"),
+        ("forward", {"ans": lambda a: a[:1]}, "ans.shape[0] is 1, expected 2 = px.shape[0]"),
         (
             "forward",
             {"out": lambda out: out[:1]},
             "out has 1 entries, expected a tuple of p, ans; None allocates",
         ),
-        ("backward", {"p": wide, "ans_grad": wide}, "p has dtype f64, expected f32 for px of f32"),
-        ("backward", {"p": lambda p: p[:, :, :4].copy()}, "p.shape[2] is 4, expected frames + 1 = 5"),
-        ("backward", {"ans_grad": wide}, "ans_grad has dtype f64, expected that of p"),
-        ("backward", {"ans_grad": lambda a: a[:1]}, "ans_grad.shape[0] is 1, expected batch = 2"),
+        (
+            "backward",
+            {"p": wide, "ans_grad": wide},
+            "p has dtype float64, expected float32 for px of float32",
+        ),
+        ("backward", {"p": lambda p: p[:, :, :4].copy()}, "p.shape[2] is 4, expected 5 = py.shape[2] + 1"),
+        ("backward", {"ans_grad": wide}, "ans_grad has dtype float64, expected that of p"),
+        ("backward", {"ans_grad": lambda a: a[:1]}, "ans_grad.shape[0] is 1, expected 2 = px.shape[0]"),
         (
             "backward",
             {"ans_grad": read_only},
             "ans_grad is read-only, expected memory that can be written to",
         ),
         ("backward", {"overwrite_ans_grad": 2}, "overwrite_ans_grad is 2, expected True or False"),
-        ("backward", {"px_grad": wide}, "px_grad has dtype f64, expected that of px"),
+        ("backward", {"px_grad": wide}, "px_grad has dtype float64, expected that of px"),
         (
             "backward",
             {"py_grad": lambda g: g[:, :3].copy()},
-            "py_grad.shape[1] is 3, expected symbols + 1 = 4",
+            "py_grad.shape[1] is 3, expected 4 = px.shape[1] + 1",
         ),
         (
             "backward",
             {"out": lambda out: (*out, None)},
             "out has 3 entries, expected a tuple of px_grad, py_grad; None allocates",
         ),
-        ("forward_backward", {"ans": wide}, "ans has dtype f64, expected f32 for px of f32"),
-        ("forward_backward", {"px_grad": lambda g: g[:1]}, "px_grad.shape[0] is 1, expected batch = 2"),
+        ("forward_backward", {"ans": wide}, "ans has dtype float64, expected float32 for px of float32"),
+        ("forward_backward", {"px_grad": lambda g: g[:1]}, "px_grad.shape[0] is 1, expected 2 = px.shape[0]"),
         (
             "forward_backward",
             {"out": lambda out: out[:2]},

@@ -164,9 +164,9 @@ def test_sentences(rng, name):
         ((src, index, 1.0), TypeError, "dim is of type float, expected an integer"),
         ((src, index, 0, -1), ValueError, "dim_size is -1, expected 0 .. 2147483647"),
         ((src, index, 0, 1.5), TypeError, "dim_size is of type float, expected an integer"),
-        ((src, index[:9], 0), ValueError, "index.shape[0] is 9, expected rows = 60"),
+        ((src, index[:9], 0), ValueError, "index.shape[0] is 9, expected 60 = src.shape[0]"),
         ((src, index[:, None]), ValueError, "index has 2 dimensions, expected"),
-        ((src, index.astype(np.float32)), ValueError, "index has dtype f32, expected i32, i64"),
+        ((src, index.astype(np.float32)), ValueError, "index has dtype float32, expected int32, int64"),
         ((np.float32(3), index), ValueError, "src has 0 dimensions"),
         ((src.astype(np.complex64), index), ValueError, "src has dtype"),
     ):
@@ -179,8 +179,8 @@ def test_sentences_of_out(rng):
     src, index = case(rng)
     for out, dim, dim_size, sentence in (
         (np.zeros((12, 18), np.float32), 0, None, "out has shape [12, 18], expected that of src, [60, 19]"),
-        (np.zeros((12, 19), np.float64), 0, None, "out has dtype f64, expected that of src"),
-        (np.zeros((12, 19), np.float32), 0, 13, "out.shape[0] is 12, expected dim_size = 13"),
+        (np.zeros((12, 19), np.float64), 0, None, "out has dtype float64, expected that of src"),
+        (np.zeros((12, 19), np.float32), 0, 13, "out.shape[0] is 12, expected 13 = dim_size"),
         (np.zeros((24, 19), np.float32)[::2], 0, None, "out is strided, expected contiguous"),
         (np.zeros((12, 19), np.float32), 1, None, "out is given with dim = 1, expected dim = 0 with it"),
     ):

@@ -45,7 +45,7 @@ def test_strided_tensors(rng):
 def test_same_sentences(rng):
     gates, indices, locations, tokens, *sizes = tensors(dispatch_arguments(rng))
     with pytest.raises(
-        ValueError, match=r"moe_dispatch_forward: gates.shape\[0\] is 5, expected samples = 23"
+        ValueError, match=r"moe_dispatch_forward: gates.shape\[0\] is 5, expected 23 = indices"
     ):
         turnout.torch.moe_dispatch_forward(gates[:5], indices, locations, tokens, *sizes)
 

@@ -174,21 +174,22 @@ def test_tensors_without_plain_memory():
     with FakeTensorMode():
         fake = torch.ones(2, 3)
     types = (
-        "expected f32, f64, f16, bf16, i8, u8, i16, u16, i32, u32, i64, u64, bool, f8_e4m3fn, f8_e5m2, "
-        "f8_e8m0"
+        "expected float32, float64, float16, bfloat16, int8, uint8, int16, uint16, int32, uint32, int64, "
+        "uint64, bool, float8_e4m3fn, float8_e5m2, "
+        "float8_e8m0fnu"
     )
     cases = {
         "is a FakeTensor without memory, expected one with values": fake,
         "has layout torch.sparse_coo, expected torch.strided": ones.to_sparse(),
         "has layout torch.sparse_csr, expected torch.strided": ones.to_sparse_csr(),
-        f"has dtype torch.complex64, {types}": ones.to(torch.complex64),
-        f"has dtype torch.quint8, {types}": torch.quantize_per_tensor(ones, 0.1, 0, torch.quint8),
-        f"has dtype torch.bits8, {types}": torch.empty(2, 3, dtype=torch.bits8),
-        f"has dtype torch.float8_e4m3fnuz, {types}": ones.to(torch.float8_e4m3fnuz),
+        f"has dtype complex64, {types}": ones.to(torch.complex64),
+        f"has dtype quint8, {types}": torch.quantize_per_tensor(ones, 0.1, 0, torch.quint8),
+        f"has dtype bits8, {types}": torch.empty(2, 3, dtype=torch.bits8),
+        f"has dtype float8_e4m3fnuz, {types}": ones.to(torch.float8_e4m3fnuz),
     }
     if hasattr(torch, "float4_e2m1fn_x2"):
         strange = torch.empty(2, 3, dtype=torch.uint8).view(torch.float4_e2m1fn_x2)
-        cases[f"has dtype torch.float4_e2m1fn_x2, {types}"] = strange
+        cases[f"has dtype float4_e2m1fn_x2, {types}"] = strange
     for sentence, tensor in cases.items():
         with pytest.raises(ValueError) as caught:
             turnout.moe_re_routing_inverse(tensor, index)
@@ -208,7 +209,7 @@ def test_unknown_dtype(rng):
     with pytest.raises(ValueError) as caught:
         turnout.moe_dispatch_forward(gates, indices, locations, tokens.to(torch.complex64), *sizes)
     assert str(caught.value) == (
-        "moe_dispatch_forward: input has dtype torch.complex64, expected f32, f64, f16, bf16"
+        "moe_dispatch_forward: input has dtype complex64, expected float32, float64, float16, bfloat16"
     )
 
 

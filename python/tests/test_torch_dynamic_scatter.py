@@ -125,7 +125,7 @@ def test_same_sentences(rng):
             door(feats, coors, "median")
         wanted = "reduce_type is 'median', expected one of 'sum', 'mean', 'max'"
         assert str(caught.value) == f"{name}: {wanted}"
-        with pytest.raises(ValueError, match="coors has dtype f32, expected i32, i64"):
+        with pytest.raises(ValueError, match="coors has dtype float32, expected int32, int64"):
             door(feats, coors.float())
     index = torch.tensor([0, 1, 5])
     with pytest.raises(ValueError, match=r"point2voxel_map\[2\] is 5, expected -1 \.\. 1"):

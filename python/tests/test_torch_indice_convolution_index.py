@@ -73,7 +73,7 @@ def test_sentences(rng):
     words = f"expected {len(index)} for {num.sum()} pairs and {out_rows} rows"
     short = index[:-1].copy()
     assert refused(short) == f"indice_convolution_forward: index.shape[0] is {len(short)}, {words}"
-    assert "index has dtype i32, expected i64" in refused(index.astype(np.int32))
+    assert "index has dtype int32, expected int64" in refused(index.astype(np.int32))
     last = len(index) - 1
     for word in (0, 1, 2, last):
         for hostile in (-1, 1 << 62, -(1 << 63)):

@@ -310,7 +310,7 @@ def test_sentences(rng):
         ),
         (
             lambda: turnout.torch.moe_combine(torch.ones(4, 5, 3), indices, locations, 4),
-            r"moe_combine: expert_output.shape\[1\] is 5, expected capacity = 4",
+            r"moe_combine: expert_output.shape\[1\] is 5, expected 4 = capacity",
         ),
         (
             lambda: turnout.torch.moe_token_unpermute(tokens, indices, torch.ones(3, 4)),
@@ -318,7 +318,7 @@ def test_sentences(rng):
         ),
         (
             lambda: turnout.torch.moe_token_unpermute(tokens.int(), indices[:, 0]),
-            "moe_token_unpermute: permuted_tokens has dtype i32",
+            "moe_token_unpermute: permuted_tokens has dtype int32",
         ),
     ):
         with pytest.raises(ValueError, match=sentence):

@@ -195,7 +195,9 @@ def test_without_tokens():
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_sentences(dtype):
     x, ids, gates, w13, w2, *_ = block(dtype)
-    with pytest.raises(ValueError, match=r"^moe_experts: topk_ids.shape\[0\] is 5, expected tokens = 7"):
+    with pytest.raises(
+        ValueError, match=r"^moe_experts: topk_ids.shape\[0\] is 5, expected 7 = hidden_states.shape"
+    ):
         experts(x, ids[:5], gates, w13, w2)
     with pytest.raises(ValueError, match=r"^moe_experts: activation is 'tanh', expected "):
         experts(x, ids, gates, w13, w2, activation="tanh")

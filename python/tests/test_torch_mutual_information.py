@@ -100,7 +100,7 @@ def test_same_sentences(rng):
     for function in (FORWARD, BOTH, mutual_information_recursion):
         with pytest.raises(ValueError, match=r"boundary\[2, 3\] is 8, expected 0 \.\. 7 frames"):
             function(px, py, box)
-    with pytest.raises(ValueError, match="boundary has dtype i32, expected i64"):
+    with pytest.raises(ValueError, match="boundary has dtype int32, expected int64"):
         mutual_information_recursion(px, py, box.int())
 
 

@@ -352,7 +352,7 @@ def test_sentences(rng):
             lambda: nn.SubMConv(3, 3, 4, 3, padding=(1, 1)),
             "SubMConv: padding has 2 elements, expected 1 or 3",
         ),
-        (lambda: nn.SubMConv(3, 3, 4, 3)(x), "SubMConv: weight has dtype f32, expected that of features"),
+        (lambda: nn.SubMConv(3, 3, 4, 3)(x), "SubMConv: weight has dtype float32, expected that of features"),
         (
             lambda: nn.SubMConv(3, 5, 4, 3)(x),
             "SubMConv: features have shape [20, 3], expected [20, 5]: the rows of indices, in_channels",

@@ -73,7 +73,7 @@ def test_what_all_refuse(function):
     assert sentence(text=changed(TEXT, (1, 1), -1)) == f"{name}: symbols[1, 1] is -1, expected 0 .. 5"
     assert sentence(blank=-1) == f"{name}: termination_symbol is -1, expected 0 or more"
     assert sentence(blank=6).startswith(f"{name}: termination_symbol")
-    assert sentence(boundary=BOX.int()) == f"{name}: boundary has dtype i32, expected i64"
+    assert sentence(boundary=BOX.int()) == f"{name}: boundary has dtype int32, expected int64"
     assert sentence(boundary=changed(BOX, (1, 3), 6)) == (
         f"{name}: boundary[1, 3] is 6, expected 0 .. 5 frames"
     )
@@ -89,7 +89,7 @@ def test_what_all_refuse(function):
     assert sentence(boundary=changed(BOX, (1, 3), 2), rnnt_type="modified") == (
         f"{name}: row 1 of the batch has 1 frames for 2 symbols, expected at least 2: a symbol takes a frame"
     )
-    assert sentence(text=TEXT.float()).startswith(f"{name}: symbols has dtype f32, expected i32, i64")
+    assert sentence(text=TEXT.float()).startswith(f"{name}: symbols has dtype float32, expected int32, int64")
     assert sentence(text=TEXT[:, :2]).startswith(f"{name}: ")
 
 
@@ -122,8 +122,8 @@ def test_ranges():
     assert sentence(changed(KEPT, (0, 4, 1), 3)) == (
         f"{name}: ranges[0, 4, 1] is 3, expected 1, one more than the position before it"
     )
-    assert sentence(KEPT.int()) == f"{name}: ranges has dtype i32, expected i64"
-    assert sentence(KEPT[:, :3]).startswith(f"{name}: ranges.shape[1] is 3, expected frames = 5")
+    assert sentence(KEPT.int()) == f"{name}: ranges has dtype int32, expected int64"
+    assert sentence(KEPT[:, :3]).startswith(f"{name}: ranges.shape[1] is 3, expected 5 = logits.shape[1]")
     assert sentence(KEPT[..., :1], None, "constrained", rows[:, :, :1]).startswith(
         f"{name}: ranges.shape[2] is 1, expected 2 or more with rnnt_type 'constrained'"
     )
@@ -153,7 +153,7 @@ def test_hat():
 
 def test_pruning():
     assert sentence_of(get_rnnt_prune_ranges, PX, PY, BOX.int(), 2) == (
-        "get_rnnt_prune_ranges: boundary has dtype i32, expected i64"
+        "get_rnnt_prune_ranges: boundary has dtype int32, expected int64"
     )
     assert sentence_of(get_rnnt_prune_ranges, PX, PY, None, 2) == (
         "get_rnnt_prune_ranges: boundary is of type NoneType, expected a torch.Tensor"
@@ -176,7 +176,7 @@ def test_pruning():
 
 
 def test_alignment():
-    assert sentence_of(rnnt_align, PX, PY[:1]) == "rnnt_align: py.shape[0] is 1, expected batch = 2"
+    assert sentence_of(rnnt_align, PX, PY[:1]) == "rnnt_align: py.shape[0] is 1, expected 2 = px.shape[0]"
     assert sentence_of(rnnt_align, PX, PY, changed(BOX, (0, 3), 9)) == (
         "rnnt_align: boundary[0, 3] is 9, expected 0 .. 5 frames"
     )

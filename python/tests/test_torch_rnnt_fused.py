@@ -92,7 +92,7 @@ def test_nan_and_refusals():
     ):
         rnnt_loss_pruned_fused(am, *others, "gelu", text, ranges, 0)
     with pytest.raises(
-        ValueError, match=r"rnnt_loss_pruned_fused: weight.shape\[1\] is 8, expected width = 9"
+        ValueError, match=r"rnnt_loss_pruned_fused: weight.shape\[1\] is 8, expected 9 = am.shape"
     ):
         rnnt_loss_pruned_fused(am, others[0], others[1][:, :8], others[2], None, text, ranges, 0)
     with pytest.raises(ValueError, match=r"rnnt_loss_pruned_fused: symbols\[0, 0\] is 99, expected 0 .. 10"):

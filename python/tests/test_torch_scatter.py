@@ -156,9 +156,9 @@ def test_sentences(rng, name):
         ((src, index, "x"), TypeError, "dim is of type str, expected an integer"),
         ((src[0, 0], index), ValueError, "src has 0 dimensions, expected at least 1"),
         ((src, index, 0, -2), ValueError, "dim_size is -2, expected 0 .. 2147483647"),
-        ((src, index[:9]), ValueError, "index.shape[0] is 9, expected rows = 60"),
+        ((src, index[:9]), ValueError, "index.shape[0] is 9, expected 60 = src.shape[0]"),
         ((src, index.reshape(30, 2)), ValueError, "index has the shape [30, 2], expected one dimension, or"),
-        ((src, index.float()), ValueError, "index has dtype f32, expected i32, i64"),
+        ((src, index.float()), ValueError, "index has dtype float32, expected int32, int64"),
         ((src, bad), ValueError, "index[7] is -3, expected 0 .. 2147483646"),
         ((src, bad, 0, 12), ValueError, "index[7] is -3, expected 0 .. 11"),
         ((src, index, 0, 5), ValueError, "index["),
@@ -231,7 +231,7 @@ def test_integers_have_no_gradient(rng):
     src, index = torch.arange(12).reshape(6, 2), torch.tensor([0, 2, 0, 2, 0, 2])
     assert scatter_sum(src, index).tolist() == [[12, 15], [0, 0], [18, 21]]
     assert scatter_max(src, index)[1].tolist() == [[4, 4], [6, 6], [5, 5]]
-    with pytest.raises(ValueError, match="scatter_mean: src has dtype i64"):
+    with pytest.raises(ValueError, match="scatter_mean: src has dtype int64"):
         scatter_mean(src, index)
 
 

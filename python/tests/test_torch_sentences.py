@@ -23,15 +23,15 @@ SENTENCES = [
     (lambda: mutual_information_recursion(PX, PY[:1]), "mutual_information_recursion: py.shape[0] is 1, exp"),
     (
         lambda: mutual_information_recursion(PX.clone().requires_grad_(), PY[:1]),
-        "mutual_information_recursion: py.shape[0] is 1, expected batch = 2",
+        "mutual_information_recursion: py.shape[0] is 1, expected 2 = px.shape[0]",
     ),
     (
         lambda: mutual_information_recursion(PX, PY, torch.zeros(2, 4).int(), return_grad=True),
-        "mutual_information_recursion: boundary has dtype i32, expected i64",
+        "mutual_information_recursion: boundary has dtype int32, expected int64",
     ),
     (
         lambda: joint_mutual_information_recursion([PX], [PY[:1]]),
-        "joint_mutual_information_recursion: py.shape[0] is 1, expected batch = 2",
+        "joint_mutual_information_recursion: py.shape[0] is 1, expected 2 = px.shape[0]",
     ),
     (lambda: turnout.torch.dynamic_scatter(FEATS, COORS[:2]), "dynamic_scatter: coors.shape[0] is 2, exp"),
     (
@@ -65,7 +65,7 @@ SENTENCES = [
     (lambda: mmcv.get_indice_pairs(COORS, 1, [4, 4], ksize=[3]), None),
     (
         lambda: mmcv.get_indice_pairs(COORS, 1, [4, 4], ksize=[3, 3, 3]),
-        "get_indice_pairs: ksize has 3 elements, expected dims = 2",
+        "get_indice_pairs: ksize has 3 elements, expected 2 = len(spatial_shape)",
     ),
     (
         lambda: mmcv.get_indice_pairs(COORS, 1, [4, 4], out_padding=[1]),
@@ -73,7 +73,7 @@ SENTENCES = [
     ),
     (
         lambda: mmcv.get_indice_pairs(COORS, 1, [4, 4], out_padding=[1, 1, 1], transpose=True),
-        "get_indice_pairs: out_padding has 3 elements, expected dims = 2",
+        "get_indice_pairs: out_padding has 3 elements, expected 2 = len(spatial_shape)",
     ),
     (
         lambda: mmcv.DynamicScatter(SIZE, RANGE, True)(FEATS[0], COORS),

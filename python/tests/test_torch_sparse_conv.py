@@ -88,12 +88,16 @@ def test_kinds_of_integers(rng, shape):
 
 def test_same_sentences(rng):
     indices = tensor_sites(rng)
-    with pytest.raises(ValueError, match=r"get_indice_pairs: stride has 2 elements, expected dims = 3"):
+    with pytest.raises(
+        ValueError, match=r"get_indice_pairs: stride has 2 elements, expected 3 = len\(spatial_shape\)"
+    ):
         OP(indices, 2, SPACE, 3, (1, 2))
     indices[7, 2] = 6
     with pytest.raises(ValueError, match=r"get_indice_pairs: indices\[7, 2\] is 6, expected 0 \.\. 5"):
         turnout.torch.get_indice_pairs(indices, 2, SPACE)
-    with pytest.raises(ValueError, match=r"get_indice_pairs: indices has dtype f32, expected i32, i64"):
+    with pytest.raises(
+        ValueError, match=r"get_indice_pairs: indices has dtype float32, expected int32, int64"
+    ):
         turnout.torch.get_indice_pairs(indices.float().requires_grad_(), 2, SPACE)
 
 
@@ -120,7 +124,9 @@ def test_fake(dtype):
 def test_fake_refuses_what_has_no_shape():
     with FakeTensorMode(shape_env=ShapeEnv()), pytest.raises(ValueError) as caught:
         OP(torch.empty(60, 4, dtype=torch.int32), 2, SPACE, (3, 3))
-    assert str(caught.value) == "get_indice_pairs: kernel_size has 2 elements, expected dims = 3"
+    assert (
+        str(caught.value) == "get_indice_pairs: kernel_size has 2 elements, expected 3 = len(spatial_shape)"
+    )
 
 
 @pytest.mark.parametrize("count", [1, 2])

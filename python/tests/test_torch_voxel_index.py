@@ -185,7 +185,11 @@ def test_sentences(rng):
             TypeError,
             "VoxelIndex: coors is of type ndarray, expected a torch",
         ),
-        (lambda: VoxelIndex(coors.float()), ValueError, "VoxelIndex: coors has dtype f32, expected i32, i64"),
+        (
+            lambda: VoxelIndex(coors.float()),
+            ValueError,
+            "VoxelIndex: coors has dtype float32, expected int32, int64",
+        ),
         (lambda: VoxelIndex(coors[:, :0]), ValueError, "VoxelIndex: coors.shape[1] is 0, expected 1 or more"),
         (lambda: VoxelIndex(coors[0]), ValueError, "VoxelIndex: coors has 1 dimensions, expected"),
         (
@@ -361,7 +365,7 @@ def test_fake_tensors(rng):
         assert free_unbacked_symbols(rows.shape[0])
         assert (reduced.shape[0], reduced.shape[1], rows.shape[1]) == (rows.shape[0], 10, 3)
         assert (tuple(first.shape), first.dtype) == ((rows.shape[0],), torch.int32)
-        with pytest.raises(ValueError, match=r"VoxelIndex: coors has dtype f32, expected i32, i64"):
+        with pytest.raises(ValueError, match=r"VoxelIndex: coors has dtype float32, expected int32, int64"):
             VoxelIndex(mode.from_tensor(feats))
     with FakeTensorMode() as mode, pytest.raises(NotImplementedError) as caught:
         VoxelIndex(mode.from_tensor(coors))

@@ -6,13 +6,9 @@ namespace {
 
 bool is_plain(const Extent& extent) { return extent.factor == 1 && extent.add == 0; }
 
-std::string place_text(const Signature& signature, int argument, int position) {
-  return concat(signature.arguments[argument].name, ".shape[", std::int64_t{position}, "]");
-}
-
-// "samples = 23", or "4" for an extent without a name.
-std::string named(const Extent& extent, std::int64_t value) {
-  return extent.names.count == 0 ? concat(value) : concat(extent.text, " = ", value);
+std::string plus(const std::string& text, std::int64_t add) {
+  if (add == 0) return text;
+  return add < 0 ? concat(text, " - ", -add) : concat(text, " + ", add);
 }
 
 }  // namespace
@@ -37,9 +33,53 @@ std::optional<Arguments::Said> Arguments::said_by(int i, int name) const {
 }
 
 std::optional<Arguments::Said> Arguments::first_to_say(int name) const {
+  if (name < signature_.scalars.count) return {};
   for (int i = 0; i < signature_.arguments.count; ++i)
     if (const auto said = said_by(i, name); said && said->size == size(name)) return said;
   return {};
+}
+
+std::string Arguments::place_text(int argument, int position) const {
+  return concat(signature_.arguments[argument].name, ".shape[", std::int64_t{position}, "]");
+}
+
+std::string Arguments::size_text(int name, const std::optional<Said>& said) const {
+  const std::string own(signature_.names[name]);
+  if (name < signature_.scalars.count)
+    return signature_.scalars[name].is_vector ? concat("volume(", own, ")") : own;
+  if (!said) return own;
+  const Extent& extent = signature_.arguments[said->argument].dims[said->dim];
+  const std::string rest = plus(place_text(said->argument, said->position), -extent.add);
+  if (extent.factor == 1) return rest;
+  return concat(extent.add == 0 ? rest : concat("(", rest, ")"), " / ", extent.factor);
+}
+
+std::string Arguments::origin_text(const Extent& extent, const std::optional<Said>& said) const {
+  if (extent.names.count == 1 && said) {
+    const Extent& stated = signature_.arguments[said->argument].dims[said->dim];
+    if (stated.factor == extent.factor)
+      return plus(place_text(said->argument, said->position), extent.add - stated.add);
+  }
+  std::string product = extent.factor == 1 ? "" : concat(extent.factor);
+  for (const std::int8_t name : extent.names) {
+    if (sizes_[name] == kAbsent) continue;
+    std::string text = size_text(name, extent.names.count == 1 ? said : first_to_say(name));
+    const bool is_alone = extent.names.count == 1 && extent.factor == 1;
+    if (!is_alone && text.find(' ') != std::string::npos) text = concat("(", text, ")");
+    product += concat(product.empty() ? "" : " * ", text);
+  }
+  return plus(product, extent.add);
+}
+
+std::string Arguments::value_text(const Extent& extent, std::int64_t value) const {
+  std::string text = concat(value), absent;
+  bool is_constant = true;
+  for (const std::int8_t name : extent.names) {
+    is_constant &= sizes_[name] == kAbsent;
+    if (sizes_[name] == kAbsent) absent = concat(", since there is no dimension ", signature_.names[name]);
+  }
+  if (!is_constant) text += concat(" = ", origin_text(extent, first_to_say(extent.names[0])));
+  return text + absent;
 }
 
 // Whether argument i is a matrix whose other dimension has the expected size.
@@ -72,7 +112,7 @@ void Arguments::refuse_extent(const Step& step, int i, int dim, std::int64_t act
   if (slots_[i].rank < signature_.arguments[i].dims.count)
     for (int d = 0; d < dim; ++d) position -= signature_.arguments[i].dims[d].optional;
   const std::string sentence =
-      concat(place_text(signature_, i, position), " is ", actual, ", expected ", named(extent, expected));
+      concat(place_text(i, position), " is ", actual, ", expected ", value_text(extent, expected));
   // Only a size that is bound by shapes alone can be blamed on another argument, and only if the step checks
   // all extents: a step for single extents has an error code of its own.
   const bool is_size = extent.names.count == 1 && extent.names[0] >= signature_.scalars.count;
@@ -112,39 +152,35 @@ void Arguments::refuse_extent(const Step& step, int i, int dim, std::int64_t act
   if (with_transposed == with && (with > 1 || mine.dims[1 - dim].optional)) refuse_transposed(i, theirs);
   if (with <= against || !first_against) fail(step.code, sentence);
   const Extent& blamed = signature_.arguments[first_against->argument].dims[first_against->dim];
-  fail(step.code, concat(place_text(signature_, first_against->argument, first_against->position), " is ",
+  fail(step.code, concat(place_text(first_against->argument, first_against->position), " is ",
                          slots_[first_against->argument].shape[first_against->position], ", expected ",
-                         named(blamed, said->size * blamed.factor + blamed.add)));
+                         said->size * blamed.factor + blamed.add, " = ", origin_text(blamed, said)));
 }
 
 void Arguments::refuse_rule(const Step& step, const Rule& rule, std::int64_t left, std::int64_t right) const {
-  // The message names the side that is to blame, if possible as an extent of an argument.
+  // The message names the side that is to blame, if possible as a scalar or as an extent of an argument.
   const bool is_least = rule.left.names.count == 0;
   const Extent& blamed = is_least ? rule.right : rule.left;
-  const Extent& bound = is_least ? rule.left : rule.right;
+  Extent bound = is_least ? rule.left : rule.right;
   std::int64_t is = is_least ? right : left, limit = is_least ? left : right;
-  std::string where(blamed.text);
-  if (blamed.names.count == 1 && is_plain(blamed) && blamed.names[0] >= signature_.scalars.count) {
-    if (const auto said = first_to_say(blamed.names[0])) {
-      const Extent& extent = signature_.arguments[said->argument].dims[said->dim];
-      if (is_plain(extent) || bound.names.count == 0) {
-        where = place_text(signature_, said->argument, said->position);
-        is = is * extent.factor + extent.add;
-        limit = limit * extent.factor + extent.add;
-      }
+  std::string where = origin_text(blamed, std::nullopt);
+  if (blamed.names.count == 1 && blamed.factor == 1) {
+    const auto name = static_cast<int>(blamed.names[0]);  // NOLINT: a position, not a character
+    const auto said = first_to_say(name);
+    const Extent place = said ? signature_.arguments[said->argument].dims[said->dim] : Extent{};
+    const bool is_named = said || (name < signature_.scalars.count && !signature_.scalars[name].is_vector);
+    if (is_named && (place.factor == 1 || bound.names.count == 0)) {
+      where = said ? place_text(said->argument, said->position) : std::string(signature_.names[name]);
+      const std::int64_t shift = place.add - blamed.add * place.factor;
+      is = is * place.factor + shift;
+      limit = limit * place.factor + shift;
+      bound.add += shift;
     }
   }
   const std::string found = is == kSizeMax ? "beyond 64 bits" : concat(is);
-  if (is_least) fail(step.code, concat(where, " is ", found, ", expected ", limit, " or more"));
-  // "px.shape[2] + 1 = 5": for a size that is bound by a shape, name the place where the caller sees it.
-  std::string most = named(bound, limit);
-  if (bound.names.count == 1 && bound.factor == 1 && bound.names[0] >= signature_.scalars.count) {
-    const auto said = first_to_say(bound.names[0]);
-    if (said && is_plain(signature_.arguments[said->argument].dims[said->dim]))
-      most = concat(place_text(signature_, said->argument, said->position),
-                    bound.add == 0 ? "" : concat(" + ", bound.add), " = ", limit);
-  }
-  fail(step.code, concat(where, " is ", found, ", expected at most ", most));
+  fail(step.code,
+       concat(where, " is ", found, ", expected ",
+              is_least ? concat(limit, " or more") : concat("at most ", value_text(bound, limit))));
 }
 
 }  // namespace turnout::core

@@ -23,12 +23,6 @@ std::int64_t volume_of(const std::int64_t* sizes, std::int64_t count) {
   return volume;
 }
 
-// A value that is no DType is shown as a number, which helps the caller to find the mistake.
-std::string dtype_text(DType dtype) {
-  if (is_dtype(dtype) || dtype == kForeign) return name_of(dtype);
-  return concat(std::int64_t{static_cast<std::uint8_t>(dtype)}, ", which is no DType");
-}
-
 std::string range_text(const Scalar& scalar) {
   if (scalar.max == kSizeMax) return concat(scalar.min, " or more");
   const bool single = scalar.min == scalar.max;
@@ -78,13 +72,14 @@ bool Slot::is_contiguous() const {
 
 Arguments::Arguments(const Signature& signature, const Slot* slots, int slot_count,
                      const ScalarValue* scalars, int scalar_count, const Workspace& workspace, int threads,
-                     Isa isa)
+                     Isa isa, DTypeName dtype_name)
     : signature_(signature),
       slots_(slots),
       scalars_(scalars),
       workspace_(workspace),
       threads_(threads),
-      isa_(isa) {
+      isa_(isa),
+      dtype_name_(dtype_name) {
   if (slot_count != signature.arguments.count || scalar_count != signature.scalars.count)
     fail(ErrorCode::internal, "called with another number of arguments than its signature has");
   std::fill_n(sizes_, signature.names.count, kUnbound);
@@ -95,6 +90,12 @@ Arguments::Arguments(const Signature& signature, const Slot* slots, int slot_cou
 
 void Arguments::fail(ErrorCode code, const std::string& what) const {
   throw Error(code, concat(signature_.op, ": ", what));
+}
+
+std::string Arguments::dtype_text(DType dtype) const {
+  if (is_dtype(dtype)) return dtype_name_(dtype);
+  if (dtype == kForeign) return name_of(dtype);
+  return concat(std::int64_t{static_cast<std::uint8_t>(dtype)}, ", which is no DType");
 }
 
 std::int64_t Arguments::evaluate(const Extent& extent) const {
@@ -197,7 +198,7 @@ void Arguments::check_argument(const Step& step, int i) {
           const DType lane = lane_dtype(other.dtype);
           if (slot.dtype != lane)
             fail(step.code,
-                 concat(argument.name, " has dtype ", dtype_text(slot.dtype), ", expected ", name_of(lane),
+                 concat(argument.name, " has dtype ", dtype_text(slot.dtype), ", expected ", dtype_text(lane),
                         " for ", signature_.arguments[argument.like].name, " of ", dtype_text(other.dtype)));
           fits = true;
         } else {
@@ -206,7 +207,7 @@ void Arguments::check_argument(const Step& step, int i) {
       }
       if (!fits)
         fail(step.code, concat(argument.name, " has dtype ", dtype_text(slot.dtype), ", expected ",
-                               dtypes_text(signature_, argument)));
+                               dtypes_text(signature_, argument, dtype_name_)));
       break;
     }
     case Check::shapes:
@@ -273,14 +274,15 @@ void Arguments::check_shape(const Step& step, int i, int only_dim) {
     const int position = d++;
     if (only_dim >= 0 && only_dim != dim) continue;
     if (only_descriptions_ && actual == kUnknownExtent) continue;
-    if (actual < 0)
-      fail(step.code,
-           concat(argument.name, ".shape[", std::int64_t{position}, "] is ", actual, ", expected 0 or more"));
+    if (actual < 0) fail(step.code, concat(place_text(i, position), " is ", actual, ", expected 0 or more"));
     if (extent.optional && sizes_[extent.names[0]] == kAbsent)
       fail(step.code, concat(argument.name, " has a dimension ", extent.text,
                              " that an earlier argument does not have; its shape is ", shape_text(slot)));
     std::int64_t expected = evaluate(extent);
-    if (expected == kUnbound && extent.names.count == 1 && actual >= extent.add) {
+    if (expected == kUnbound && extent.names.count == 1) {
+      if (actual < extent.add)
+        fail(step.code,
+             concat(place_text(i, position), " is ", actual, ", expected ", extent.add, " or more"));
       sizes_[extent.names[0]] = (actual - extent.add) / extent.factor;
       expected = evaluate(extent);
     }
@@ -308,7 +310,7 @@ void Arguments::check_vector_lengths(const Step& step) const {
     if (!scalar.is_vector || scalars_[i].value == evaluate(scalar.length)) continue;
     if (only_descriptions_ && evaluate(scalar.length) == kUnbound) continue;
     fail(step.code, concat(scalar.name, " has ", scalars_[i].value, " elements, expected ",
-                           scalar.length.text, " = ", evaluate(scalar.length)));
+                           value_text(scalar.length, evaluate(scalar.length))));
   }
 }
 

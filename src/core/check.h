@@ -70,12 +70,16 @@ inline constexpr std::int64_t kAbsent = -2;  // bound, but the optional dimensio
 // An extent that is not known while a call is traced. check_descriptions() accepts it everywhere.
 inline constexpr std::int64_t kUnknownExtent = std::numeric_limits<std::int64_t>::min();
 
+// What a caller calls a dtype: "f32" in C++, "float32" in Python.
+using DTypeName = const char* (*)(DType dtype);
+
 // The arguments of a call: checked in the signature's order, with every size bound.
 class Arguments {
  public:
   // threads, isa: those of the context. Only the size of the scratch memory depends on them.
   Arguments(const Signature& signature, const Slot* slots, int slot_count, const ScalarValue* scalars,
-            int scalar_count, const Workspace& workspace = {}, int threads = 1, Isa isa = Isa::best);
+            int scalar_count, const Workspace& workspace = {}, int threads = 1, Isa isa = Isa::best,
+            DTypeName dtype_name = &name_of);
 
   // Runs the steps in order and throws Error at the first that fails. Returns false if there is nothing to
   // do.
@@ -91,6 +95,11 @@ class Arguments {
   const ScalarValue& scalar(int i) const { return scalars_[i]; }
   int threads() const { return threads_; }
   Isa isa() const { return isa_; }
+  // What states a size or scalar: "tokens.shape[0]", or the scalar's name.
+  std::string size_text(int name) const { return size_text(name, first_to_say(name)); }
+  // The caller's name of a dtype. A value that is not a DType becomes a number, which helps to find the
+  // mistake.
+  std::string dtype_text(DType dtype) const;
   // Size of a workspace that holds the plan's scratch memory at any alignment; 0 if the plan needs none.
   std::size_t workspace_bytes() const;
 
@@ -114,6 +123,12 @@ class Arguments {
   };
   std::optional<Said> said_by(int argument, int name) const;
   std::optional<Said> first_to_say(int name) const;  // that it is what it is bound to
+  std::string place_text(int argument, int position) const;
+  std::string size_text(int name, const std::optional<Said>& said) const;
+  // What a caller computes an extent from: "logits.shape[2] - 1". `said` states its size, if it has only one.
+  std::string origin_text(const Extent& extent, const std::optional<Said>& said) const;
+  // "10 = logits.shape[2] - 1"; only the value if no name determines it.
+  std::string value_text(const Extent& extent, std::int64_t value) const;
   bool is_transposed(int argument, int name, std::int64_t size) const;
   bool is_surely_transposed(int argument, int name, std::int64_t size) const;
   void check_scalar(const Step& step, int i) const;
@@ -130,13 +145,15 @@ class Arguments {
   Workspace workspace_;
   int threads_;
   Isa isa_;
+  DTypeName dtype_name_;
   std::int64_t sizes_[kMaxNames];
   bool only_descriptions_ = false;
 };
 
 // "[choices?, samples]" and "that of input, or f32", for messages and argument tables.
 std::string dims_text(const Argument& argument);
-std::string dtypes_text(const Signature& signature, const Argument& argument);
+std::string dtypes_text(const Signature& signature, const Argument& argument,
+                        DTypeName dtype_name = &name_of);
 std::string shape_text(const Slot& slot);                               // "[2, 3]"
 std::string_view value_name(const Scalar& scalar, std::int64_t value);  // the name of an enum value
 

@@ -17,7 +17,8 @@
 // dimension 1 of x and all of y; {Check::rules, code, "space limit"} checks the rules of these names; scalars
 // and data checks are selected in the same way. {Check::outputs_empty, code, "y z"} ends the call if y and z
 // have no elements, even if other outputs have some. A data check lists the names that it reads and receives
-// their positions. An undeclared name is a compile error. A check that the grammar cannot express is an
+// their positions. An undeclared name is a compile error, and so is a size or scalar that has the name of an
+// argument. A check that the grammar cannot express is an
 // ordinary `if` that throws Error.
 #pragma once
 
@@ -267,6 +268,9 @@ consteval Draft::Draft(std::string_view op_name, std::string_view size_names,
     : op(op_name), scratch(scratch_bytes) {
   for (const ScalarSpec& spec : scalar_specs) names.push(spec.scalar.name);
   split(size_names, ' ', [&](std::string_view name) { names.push(name); });
+  for (const ArgumentSpec& spec : argument_specs)
+    for (std::string_view name : names)
+      if (name == spec.name) throw "a size or scalar has the name of an argument";
   for (const ScalarSpec& spec : scalar_specs) {
     Scalar parsed = spec.scalar;
     scalars.push(parsed);  // its length may be named by a vector before it

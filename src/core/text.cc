@@ -18,15 +18,16 @@ std::string dims_text(const Argument& argument) {
   return text + "]";
 }
 
-std::string dtypes_text(const Signature& signature, const Argument& argument) {
+std::string dtypes_text(const Signature& signature, const Argument& argument, DTypeName dtype_name) {
   std::string text;
   for (int i = 0; i < kDTypeCount; ++i) {
     if (contains(argument.dtypes, static_cast<DType>(i)))
-      text += concat(text.empty() ? "" : ", ", name_of(static_cast<DType>(i)));
+      text += concat(text.empty() ? "" : ", ", dtype_name(static_cast<DType>(i)));
   }
   if (argument.like < 0) return text;
   if (argument.is_lane)
-    return concat("f64 if ", signature.arguments[argument.like].name, " is f64, else f32");
+    return concat(dtype_name(DType::f64), " if ", signature.arguments[argument.like].name, " is ",
+                  dtype_name(DType::f64), ", else ", dtype_name(DType::f32));
   return concat("that of ", signature.arguments[argument.like].name, text.empty() ? "" : ", or ", text);
 }
 

@@ -76,7 +76,8 @@ TEST_F(CDynamicScatter, VoxelNumIsInRange) {
     ScatterBackward call = small();
     call.num = {num};
     EXPECT_EQ(call.run(), kBad);
-    expect_sentence("voxel_num[0] is " + std::to_string(num) + ", expected 0 .. voxels = 2");
+    expect_sentence("voxel_num[0] is " + std::to_string(num) +
+                    ", expected 0 .. 2 = grad_voxel_feats.shape[0]");
     EXPECT_TRUE(is_unwritten(call.grad_feats));
   }
   ScatterBackward none = small();

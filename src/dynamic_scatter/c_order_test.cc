@@ -86,7 +86,7 @@ void expect_backward_order(const std::string& function) {
   expect_strided_before_shapes<Call>(stairs, each, {{0, {kNegative, kNegative}}, {1, {kNegative, 1}}});
   each.ranks();
   each.extents();
-  stairs.bad("grad_voxel_feats.shape[0] is 1048577, expected at most feats.shape[0] = 1048576",
+  stairs.bad("grad_voxel_feats.shape[0] is 1048577, expected at most 1048576 = feats.shape[0]",
              [](Call& c) { c.voxels = kHugeRows; });
   stairs.bad("reduce_type is 0, expected 2 (max)", [](Call& c) { c.reduce_type = 1; });
   stairs.bad("reduce_type is 1, expected 2 (max)", [](Call& c) { c.reduce_type = 2; });
@@ -98,7 +98,8 @@ void expect_backward_order(const std::string& function) {
   stairs.bad("workspace is NULL and workspace_size is 10", [](Call& c) { c.has_workspace = true; });
   stairs.bad("workspace_size is 10 bytes, expected ", [](Call& c) { c.workspace_size = kWorkspace; });
   stairs.bad("grad_feats overlaps grad_voxel_feats", [](Call& c) { c.is_apart = true; });
-  stairs.bad("voxel_num[0] is 9, expected 0 .. voxels = 3", [](Call& c) { c.has_voxels = true; });
+  stairs.bad("voxel_num[0] is 9, expected 0 .. 3 = grad_voxel_feats.shape[0]",
+             [](Call& c) { c.has_voxels = true; });
   stairs.bad("point2voxel_map[2] is 3, expected -1 .. 2", [](Call& c) { c.is_mapped = true; });
   stairs.succeeds();
   stairs.climb();
@@ -183,7 +184,7 @@ TEST(CDynamicScatterOrder, OfForwardIsTheContract) {
   stairs.bad("reduce_type is 0" + expected, [](Call& c) { c.reduce_type = 3; });
   stairs.bad("reduce_type is 3" + expected, [](Call& c) { c.reduce_type = 1; });
   each.extents();
-  stairs.bad("voxel_feats.shape[0] is 1048577, expected at most feats.shape[0] = 1048576",
+  stairs.bad("voxel_feats.shape[0] is 1048577, expected at most 1048576 = feats.shape[0]",
              [](Call& c) { c.voxels = 2; });
   stairs.unsupported("feats has 2147483648 elements", [](Call& c) {
     c.channels = 1;

@@ -28,7 +28,8 @@ std::int64_t read_voxel_num(const ConstTensor* voxel_num, std::int64_t voxels) {
     return load_once(static_cast<const typename decltype(type)::type*>(voxel_num->data));
   });
   if (num < 0 || num > voxels)
-    refuse_backward(concat("voxel_num[0] is ", num, ", expected 0 .. voxels = ", voxels));
+    refuse_backward(
+        concat("voxel_num[0] is ", num, ", expected 0 .. ", voxels, " = grad_voxel_feats.shape[0]"));
   return num;
 }
 

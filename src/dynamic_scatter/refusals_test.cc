@@ -190,7 +190,7 @@ void check_numbers(std::int64_t least, std::int64_t most) {
     EXPECT_EQ(sentence(2), "");
     for (const std::int64_t value : {std::int64_t{4}, std::int64_t{-1}, least, most})
       EXPECT_EQ(sentence(value), "dynamic_scatter_backward: voxel_num[0] is " + std::to_string(value) +
-                                     ", expected 0 .. voxels = 3");
+                                     ", expected 0 .. 3 = grad_voxel_feats.shape[0]");
     EXPECT_EQ(sentence(1), "dynamic_scatter_backward: point2voxel_map[1] is 1, expected -1 .. 0");
     EXPECT_EQ(sentence(0), "dynamic_scatter_backward: point2voxel_map[0] is 0, expected -1 .. -1");
   }
@@ -336,15 +336,15 @@ TEST(DynamicScatterRefusals, RowsOfAnIndex) {
   EXPECT_EQ(sentence([&] {
               index.reduce(f, view(rows.data(), {3, 1}));
             }),
-            "VoxelIndex.reduce: voxel_feats.shape[0] is 3, expected voxels = 2");
+            "VoxelIndex.reduce: voxel_feats.shape[0] is 3, expected 2 = voxels");
   EXPECT_EQ(sentence([&] {
               index.reduce(view(feats.data(), {3, 1}), view(rows.data(), {2, 1}));
             }),
-            "VoxelIndex.reduce: feats.shape[0] is 3, expected points = 4");
+            "VoxelIndex.reduce: feats.shape[0] is 3, expected 4 = points");
   EXPECT_EQ(sentence([&] {
               index.write(view(cells.data(), {2, 1}), view(map.data(), {4}), view(count.data(), {1}));
             }),
-            "VoxelIndex.write: voxel_points_count.shape[0] is 1, expected voxels = 2");
+            "VoxelIndex.write: voxel_points_count.shape[0] is 1, expected 2 = voxels");
   EXPECT_EQ(sentence([&] {
               index.reduce_backward(w, nullptr, &w, view(rows.data(), {4, 1}));
             }),

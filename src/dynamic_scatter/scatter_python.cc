@@ -106,7 +106,7 @@ void check_groups(const PythonCall& call, std::string_view name, const Tensor& o
   if (dim_size.is_none() || out.rank < 1) return;
   const std::int64_t groups = call.integer(dim_size, "dim_size");
   if (out.shape[0] != groups)
-    call.refuse(concat(name, ".shape[0] is ", out.shape[0], ", expected dim_size = ", groups));
+    call.refuse(concat(name, ".shape[0] is ", out.shape[0], ", expected ", groups, " = dim_size"));
 }
 
 using Scatter = void (*)(const Frame&, const ConstTensor&, const ConstTensor&, const Tensor&);

@@ -132,7 +132,7 @@ TEST_F(CMoeDispatch, EmptyTensorsNeedNoMemory) {
 TEST_F(CMoeDispatch, MoreTokensThanSlotsAreBad) {
   EXPECT_EQ(forward_without_data({18, 8, 3, 2}), kBad);
   EXPECT_STREQ(turnoutLastError(),
-               "mluOpMoeDispatchForward: samples is 18, expected at most num_experts * capacity = 16");
+               "mluOpMoeDispatchForward: samples is 18, expected at most 16 = num_experts * capacity");
   Buffers b({18, 8, 3, 2}, 17);
   const std::vector<float> before = b.dispatch;
   EXPECT_EQ(forward({18, 8, 3, 2}, b), kBad);

@@ -77,7 +77,7 @@ TEST(CMoeDispatchOrder, IsTheContract) {
     stairs.unsupported(name(i) + " is strided", [i](Call& c) { c.strided[i] = false; });
   stairs.unsupported("input has 19327352832 elements", [](Call& c) { c.hidden = 0; });
   stairs.succeeds([](Call& c) { c.hidden = 3; });  // empty
-  stairs.bad("samples is 18, expected at most num_experts * capacity = 16", [](Call& c) { c.samples = 4; });
+  stairs.bad("samples is 18, expected at most 16 = num_experts * capacity", [](Call& c) { c.samples = 4; });
   for (int i : {kIndices, kLocations, kInput, kDispatch, kGates})
     stairs.bad(name(i) + ".data is null", [i](Call& c) { c.has_data[i] = true; });
   stairs.succeeds();

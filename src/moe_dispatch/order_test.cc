@@ -128,7 +128,8 @@ TEST(MoeTokenPermute, MoreRowsThanChoicesAreRefused) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_STREQ(error.what(),
-                 "moe_token_permute: permuted_tokens.shape[0] is 5, expected at most samples * choices = 2");
+                 "moe_token_permute: permuted_tokens.shape[0] is 5, expected at most 2 = tokens.shape[0], "
+                 "since there is no dimension choices");
   }
 }
 

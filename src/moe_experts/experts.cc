@@ -254,15 +254,18 @@ class Plan {
   std::byte* workers_ = nullptr;
 };
 
+// packed: the elements that a byte of w2 holds.
 void check_form(const Arguments& arguments, std::int64_t activation, bool gated, bool interleaved,
-                std::int64_t w13_rows, std::int64_t inner) {
+                std::int64_t w13_rows, std::int64_t w2_columns, std::int64_t packed) {
   const bool is_oai = activation == static_cast<std::int64_t>(ExpertActivation::swigluoai);
   if (is_oai && !gated) arguments.fail(ErrorCode::bad_param, "gated is no, expected yes with swigluoai");
   if (interleaved && !gated)
     arguments.fail(ErrorCode::bad_param, "interleaved is yes, expected no without a gate");
-  if (gated ? w13_rows % 2 != 0 || w13_rows / 2 != inner : w13_rows != inner)
-    arguments.fail(ErrorCode::bad_param, concat("w13.shape[1] is ", w13_rows, ", expected ",
-                                                gated ? "2 * " : "", "inner with inner = ", inner));
+  const std::int64_t factor = (gated ? 2 : 1) * packed;
+  if (w13_rows != factor * w2_columns)
+    arguments.fail(ErrorCode::bad_param,
+                   concat("w13.shape[1] is ", w13_rows, ", expected ", factor * w2_columns, " = ",
+                          factor == 1 ? "" : concat(factor, " * "), "w2.shape[2]"));
 }
 
 void check_numbers(const char* op, const MoeExpertsParams& params) {
@@ -277,34 +280,40 @@ void check_numbers(const char* op, const MoeExpertsParams& params) {
 void check_block(const Arguments& arguments, const Positions& at) {
   const DType tokens = arguments.slot(at[0]).dtype, weights = arguments.slot(at[1]).dtype;
   if (tokens != weights && tokens != DType::f32)
-    arguments.fail(ErrorCode::bad_param, concat("w13 is ", name_of(weights), ", expected ", name_of(tokens),
-                                                " as hidden_states, which are not f32"));
+    arguments.fail(
+        ErrorCode::bad_param,
+        concat("w13 has dtype ", arguments.dtype_text(weights), ", expected that of hidden_states, ",
+               arguments.dtype_text(tokens), ", which is not ", arguments.dtype_text(DType::f32)));
   check_form(arguments, arguments.size(at[2]), arguments.size(at[3]) != 0, arguments.size(at[4]) != 0,
-             arguments.size(at[5]), arguments.size(at[6]));
+             arguments.size(at[5]), arguments.size(at[6]), 1);
 }
 
 void check_quantized(const Arguments& arguments, const Positions& at) {
   const bool packed = arguments.slot(at[0]).dtype == DType::u8;
   const std::int64_t hidden = arguments.size(at[1]);
-  const auto check = [&](const char* name, std::int64_t bytes, const char* depth_name, std::int64_t depth,
+  const auto check = [&](const char* name, std::int64_t bytes, const auto& depth_text, std::int64_t depth,
                          std::int64_t scales) {
     if (packed && depth % kGroup != 0)
       arguments.fail(ErrorCode::bad_param,
-                     concat(depth_name, " is ", depth, ", expected a multiple of 32 with 4-bit weights"));
+                     concat(depth_text(), " is ", depth, ", expected a multiple of 32 with 4-bit weights"));
     const std::int64_t expected = packed ? depth / 2 : depth, groups = packed ? depth / kGroup : 1;
     if (bytes != expected)
       arguments.fail(ErrorCode::bad_param,
                      concat(name, ".shape[2] is ", bytes, ", expected ", expected,
-                            packed ? " bytes of 2 elements with " : " with ", depth_name, " = ", depth));
+                            packed ? " bytes of 2 elements with " : " with ", depth_text(), " = ", depth));
     if (scales != groups)
       arguments.fail(ErrorCode::bad_param, concat(name, "_scale.shape[2] is ", scales, ", expected ", groups,
                                                   packed ? ", one for 32 elements" : ", one for a row"));
   };
-  check("w13", arguments.size(at[6]), "hidden", hidden, arguments.size(at[7]));
-  const std::int64_t bytes = arguments.size(at[8]), inner = packed ? 2 * bytes : bytes;
-  check("w2", bytes, "inner", inner, arguments.size(at[9]));
+  check(
+      "w13", arguments.size(at[6]), [&] { return arguments.size_text(at[1]); }, hidden,
+      arguments.size(at[7]));
+  const std::int64_t bytes = arguments.size(at[8]);
+  check(
+      "w2", bytes, [&] { return packed ? "2 * w2.shape[2]" : "w2.shape[2]"; }, packed ? 2 * bytes : bytes,
+      arguments.size(at[9]));
   check_form(arguments, arguments.size(at[2]), arguments.size(at[3]) != 0, arguments.size(at[4]) != 0,
-             arguments.size(at[5]), inner);
+             arguments.size(at[5]), bytes, packed ? 2 : 1);
 }
 
 void moe_experts(const Frame& frame, const ConstTensor& hidden_states, const ConstTensor& topk_ids,

@@ -253,8 +253,8 @@ TEST(MoeExperts, Refusals) {
     }
   };
   EXPECT_EQ(sentence({}, 0), "");
-  EXPECT_EQ(sentence({}, 1), "moe_experts: w13.shape[1] is 6, expected 2 * inner with inner = 2");
-  EXPECT_EQ(sentence({.gated = false}, 1), "moe_experts: w13.shape[1] is 3, expected inner with inner = 2");
+  EXPECT_EQ(sentence({}, 1), "moe_experts: w13.shape[1] is 6, expected 4 = 2 * w2.shape[2]");
+  EXPECT_EQ(sentence({.gated = false}, 1), "moe_experts: w13.shape[1] is 3, expected 2 = w2.shape[2]");
   EXPECT_EQ(sentence({.activation = ExpertActivation::swigluoai, .gated = false}, 0),
             "moe_experts: gated is no, expected yes with swigluoai");
   EXPECT_EQ(sentence({.gated = false, .interleaved = true}, 0),
@@ -272,7 +272,7 @@ TEST(MoeExperts, RefusesWeightsOfAnotherType) {
     c.run(context);
     FAIL() << "f16 tokens with bf16 weights were accepted";
   } catch (const Error& error) {
-    EXPECT_STREQ(error.what(), "moe_experts: w13 is bf16, expected f16 as hidden_states, which are not f32");
+    EXPECT_STREQ(error.what(), "moe_experts: w13 has dtype bf16, expected that of hidden_states, f16, which is not f32");
   }
   EXPECT_EQ(number(c.out[0]), 7);
 }

@@ -72,7 +72,7 @@ void expect_order(const std::string& function, std::vector<std::string> names, c
     if (i != 2) each.extent(i, 0);
   each.extent(0, 1);  // negative
   each.extent(1, 2);  // negative
-  stairs.unsupported("px.shape[2] is 5, expected frames + 1 = 4",
+  stairs.unsupported("px.shape[2] is 5, expected 4 = py.shape[2] + 1",
                      [](Call& c) { c.parts[0].wrong_extent[2] = 0; });
   each.extent(1, 1);
   each.extent(2, 0);

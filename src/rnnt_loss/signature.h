@@ -10,7 +10,7 @@ using namespace core;
 
 // What symbols, ranges and boundaries hold is checked by the plans, which keep what they have read: the
 // caller's memory may change during a call.
-inline constexpr ArgumentSpec kSymbols = in("symbols", kIndices, "batch, symbols");
+inline constexpr ArgumentSpec kSymbols = in("symbols", kIndices, "batch, num_symbols");
 inline constexpr ArgumentSpec kRanges = in("ranges", dtypes(DType::i64), "batch, frames, rows");
 inline constexpr ArgumentSpec kBoundary = optional(in("boundary", dtypes(DType::i64), "batch, 4"));
 inline constexpr ArgumentSpec kNanAt = out("nan_at", dtypes(DType::i64), "batch");
@@ -19,48 +19,48 @@ inline constexpr RuleSpec kTerminationIsAClass = at_most("termination_symbol + 1
 inline constexpr RuleSpec kFewestColumns = at_most("frames", "columns");
 inline constexpr RuleSpec kMostColumns = at_most("columns", "frames + 1");
 inline constexpr RuleSpec kFewestRows = at_most("1", "rows");
-inline constexpr RuleSpec kMostRows = at_most("rows", "symbols + 1");
+inline constexpr RuleSpec kMostRows = at_most("rows", "num_symbols + 1");
 
 // The steps, whose dtype goes with that of `logits`.
 consteval ArgumentSpec px(std::string_view logits) {
-  return out("px", lane_of(logits), "batch, symbols, columns");
+  return out("px", lane_of(logits), "batch, num_symbols, columns");
 }
 consteval ArgumentSpec py(std::string_view logits) {
-  return out("py", lane_of(logits), "batch, symbols + 1, frames");
+  return out("py", lane_of(logits), "batch, num_symbols + 1, frames");
 }
 consteval ArgumentSpec px_grad(std::string_view logits) {
-  return in("px_grad", lane_of(logits), "batch, symbols, columns");
+  return in("px_grad", lane_of(logits), "batch, num_symbols, columns");
 }
 consteval ArgumentSpec py_grad(std::string_view logits) {
-  return in("py_grad", lane_of(logits), "batch, symbols + 1, frames");
+  return in("py_grad", lane_of(logits), "batch, num_symbols + 1, frames");
 }
 
 inline constexpr const Signature& kRnntLogprobsJointForward = signature([] {
   return Draft{
       "rnnt_logprobs_joint_forward",
-      "batch frames symbols classes columns",
+      "batch frames num_symbols classes columns",
       {kTermination},
-      {in("logits", kFloats, "batch, frames, symbols + 1, classes"), kSymbols, kBoundary, px("logits"),
-       py("logits"), out("normalizer", lane_of("logits"), "batch, frames, symbols + 1"), kNanAt},
+      {in("logits", kFloats, "batch, frames, num_symbols + 1, classes"), kSymbols, kBoundary, px("logits"),
+       py("logits"), out("normalizer", lane_of("logits"), "batch, frames, num_symbols + 1"), kNanAt},
       {kTerminationIsAClass, kFewestColumns, kMostColumns}};
 });
 
 inline constexpr const Signature& kRnntLogprobsJointBackward = signature([] {
   return Draft{
       "rnnt_logprobs_joint_backward",
-      "batch frames symbols classes columns",
+      "batch frames num_symbols classes columns",
       {kTermination},
-      {in("logits", kFloats, "batch, frames, symbols + 1, classes"), kSymbols, kBoundary,
-       in("normalizer", lane_of("logits"), "batch, frames, symbols + 1"), px_grad("logits"),
+      {in("logits", kFloats, "batch, frames, num_symbols + 1, classes"), kSymbols, kBoundary,
+       in("normalizer", lane_of("logits"), "batch, frames, num_symbols + 1"), px_grad("logits"),
        py_grad("logits"),
-       may_overlap("logits", out("logits_grad", like("logits"), "batch, frames, symbols + 1, classes"))},
+       may_overlap("logits", out("logits_grad", like("logits"), "batch, frames, num_symbols + 1, classes"))},
       {kTerminationIsAClass, kFewestColumns, kMostColumns}};
 });
 
 inline constexpr const Signature& kRnntLogprobsPrunedForward = signature([] {
   return Draft{
       "rnnt_logprobs_pruned_forward",
-      "batch frames rows classes symbols columns",
+      "batch frames rows classes num_symbols columns",
       {kTermination, flag("use_hat_loss")},
       {in("logits", kFloats, "batch, frames, rows, classes"), kSymbols, kRanges, kBoundary, px("logits"),
        py("logits"), out("normalizer", lane_of("logits"), "batch, frames, rows"), kNanAt},
@@ -70,7 +70,7 @@ inline constexpr const Signature& kRnntLogprobsPrunedForward = signature([] {
 inline constexpr const Signature& kRnntLogprobsPrunedBackward = signature([] {
   return Draft{
       "rnnt_logprobs_pruned_backward",
-      "batch frames rows classes symbols columns",
+      "batch frames rows classes num_symbols columns",
       {kTermination, flag("use_hat_loss")},
       {in("logits", kFloats, "batch, frames, rows, classes"), kSymbols, kRanges, kBoundary,
        in("normalizer", lane_of("logits"), "batch, frames, rows"), px_grad("logits"), py_grad("logits"),
@@ -79,14 +79,14 @@ inline constexpr const Signature& kRnntLogprobsPrunedBackward = signature([] {
 });
 
 inline constexpr ScalarSpec kActivation = choice("activation", "none tanh relu");
-inline constexpr ArgumentSpec kJoinerLm = in("lm", like("am"), "batch, symbols + 1, width");
+inline constexpr ArgumentSpec kJoinerLm = in("lm", like("am"), "batch, num_symbols + 1, width");
 inline constexpr ArgumentSpec kWeight = in("weight", like("am"), "classes, width");
 inline constexpr ArgumentSpec kBias = optional(in("bias", like("am"), "classes"));
 
 inline constexpr const Signature& kRnntLogprobsFusedForward = signature([] {
   return Draft{
       "rnnt_logprobs_fused_forward",
-      "batch frames width symbols classes rows columns",
+      "batch frames width num_symbols classes rows columns",
       {kActivation, kTermination, flag("use_hat_loss")},
       {in("am", kFloats, "batch, frames, width"), kJoinerLm, kWeight, kBias, kSymbols, kRanges, kBoundary,
        px("am"), py("am"), out("normalizer", lane_of("am"), "batch, frames, rows"), kNanAt},
@@ -95,12 +95,12 @@ inline constexpr const Signature& kRnntLogprobsFusedForward = signature([] {
 
 inline constexpr const Signature& kRnntLogprobsFusedBackward = signature([] {
   return Draft{"rnnt_logprobs_fused_backward",
-               "batch frames width symbols classes rows columns",
+               "batch frames width num_symbols classes rows columns",
                {kActivation, kTermination, flag("use_hat_loss")},
                {in("am", kFloats, "batch, frames, width"), kJoinerLm, kWeight, kBias, kSymbols, kRanges,
                 kBoundary, in("normalizer", lane_of("am"), "batch, frames, rows"), px_grad("am"),
                 py_grad("am"), out("am_grad", like("am"), "batch, frames, width"),
-                out("lm_grad", like("am"), "batch, symbols + 1, width"),
+                out("lm_grad", like("am"), "batch, num_symbols + 1, width"),
                 out("weight_grad", like("am"), "classes, width"),
                 required_with("bias", out("bias_grad", like("am"), "classes"))},
                {kTerminationIsAClass, kFewestColumns, kMostColumns, kFewestRows, kMostRows}};
@@ -108,34 +108,34 @@ inline constexpr const Signature& kRnntLogprobsFusedBackward = signature([] {
 
 inline constexpr const Signature& kRnntLogprobsSimpleForward = signature([] {
   return Draft{"rnnt_logprobs_simple_forward",
-               "batch symbols classes frames columns",
+               "batch num_symbols classes frames columns",
                {kTermination},
-               {in("lm", kFloats, "batch, symbols + 1, classes"),
+               {in("lm", kFloats, "batch, num_symbols + 1, classes"),
                 in("am", like("lm"), "batch, frames, classes"), kSymbols, kBoundary, px("lm"), py("lm"),
-                out("normalizer", lane_of("lm"), "batch, symbols + 1, frames"), kNanAt},
+                out("normalizer", lane_of("lm"), "batch, num_symbols + 1, frames"), kNanAt},
                {kTerminationIsAClass, kFewestColumns, kMostColumns}};
 });
 
 inline constexpr const Signature& kRnntLogprobsSimpleBackward = signature([] {
   return Draft{
       "rnnt_logprobs_simple_backward",
-      "batch symbols classes frames columns",
+      "batch num_symbols classes frames columns",
       {kTermination},
-      {in("lm", kFloats, "batch, symbols + 1, classes"), in("am", like("lm"), "batch, frames, classes"),
-       kSymbols, kBoundary, in("normalizer", lane_of("lm"), "batch, symbols + 1, frames"), px_grad("lm"),
-       py_grad("lm"), out("lm_grad", like("lm"), "batch, symbols + 1, classes"),
+      {in("lm", kFloats, "batch, num_symbols + 1, classes"), in("am", like("lm"), "batch, frames, classes"),
+       kSymbols, kBoundary, in("normalizer", lane_of("lm"), "batch, num_symbols + 1, frames"), px_grad("lm"),
+       py_grad("lm"), out("lm_grad", like("lm"), "batch, num_symbols + 1, classes"),
        out("am_grad", like("lm"), "batch, frames, classes")},
       {kTerminationIsAClass, kFewestColumns, kMostColumns}};
 });
 
 inline constexpr ArgumentSpec kTakenSymbols =
-    in("px_grad", dtypes(DType::f32, DType::f64), "batch, symbols, columns");
-inline constexpr ArgumentSpec kTakenBlanks = in("py_grad", like("px_grad"), "batch, symbols + 1, frames");
+    in("px_grad", dtypes(DType::f32, DType::f64), "batch, num_symbols, columns");
+inline constexpr ArgumentSpec kTakenBlanks = in("py_grad", like("px_grad"), "batch, num_symbols + 1, frames");
 inline constexpr ArgumentSpec kEnds = in("boundary", dtypes(DType::i64), "batch, 4");
 
 inline constexpr const Signature& kRnntPruneWidth = signature([] {
   return Draft{"rnnt_prune_width",
-               "batch symbols columns frames",
+               "batch num_symbols columns frames",
                {scalar("s_range", std::numeric_limits<std::int64_t>::min()), choice("score", "flow steps")},
                {kTakenSymbols, kTakenBlanks, kEnds, out("width", dtypes(DType::i64), "1")},
                {kFewestColumns, kMostColumns}};
@@ -143,7 +143,7 @@ inline constexpr const Signature& kRnntPruneWidth = signature([] {
 
 inline constexpr const Signature& kRnntPruneRanges = signature([] {
   return Draft{"rnnt_prune_ranges",
-               "batch symbols columns frames rows",
+               "batch num_symbols columns frames rows",
                {choice("score", "flow steps")},
                {kTakenSymbols, kTakenBlanks, kEnds, out("ranges", dtypes(DType::i64), "batch, frames, rows")},
                {kFewestColumns, kMostColumns, kFewestRows, kMostRows}};
@@ -151,30 +151,30 @@ inline constexpr const Signature& kRnntPruneRanges = signature([] {
 
 inline constexpr const Signature& kRnntPruningForward = signature([] {
   return Draft{"rnnt_pruning_forward",
-               "batch symbols width frames rows",
+               "batch num_symbols width frames rows",
                {},
-               {in("lm", kFloats, "batch, symbols + 1, width"), kRanges,
+               {in("lm", kFloats, "batch, num_symbols + 1, width"), kRanges,
                 out("pruned", like("lm"), "batch, frames, rows, width")},
                {kFewestRows, kMostRows}};
 });
 
 inline constexpr const Signature& kRnntPruningBackward = signature([] {
   return Draft{"rnnt_pruning_backward",
-               "batch frames rows width symbols",
+               "batch frames rows width num_symbols",
                {},
                {in("pruned_grad", kFloats, "batch, frames, rows, width"), kRanges,
-                out("lm_grad", like("pruned_grad"), "batch, symbols + 1, width")},
+                out("lm_grad", like("pruned_grad"), "batch, num_symbols + 1, width")},
                {kFewestRows, kMostRows}};
 });
 
 inline constexpr const Signature& kRnntAlign = signature([] {
   return Draft{
       "rnnt_align",
-      "batch symbols columns frames",
+      "batch num_symbols columns frames",
       {},
-      {in("px", kFloats, "batch, symbols, columns"), in("py", like("px"), "batch, symbols + 1, frames"),
-       kBoundary, out("symbol_frames", dtypes(DType::i64), "batch, symbols"),
-       out("score", lane_of("px"), "batch")},
+      {in("px", kFloats, "batch, num_symbols, columns"),
+       in("py", like("px"), "batch, num_symbols + 1, frames"), kBoundary,
+       out("symbol_frames", dtypes(DType::i64), "batch, num_symbols"), out("score", lane_of("px"), "batch")},
       {kFewestColumns, kMostColumns}};
 });
 

@@ -127,7 +127,8 @@ Call::Call(const Frame& frame, const Signature& signature, std::initializer_list
            std::span<const ScalarValue> scalars)
     : frame_(frame),
       arguments_(signature, slots.begin(), static_cast<int>(slots.size()), scalars.data(),
-                 static_cast<int>(scalars.size())),
+                 static_cast<int>(scalars.size()), {}, 1, Isa::best,
+                 frame.caller == nullptr ? DTypeName{&name_of} : frame.caller->dtype_name()),
       watched_(logged_lines() != kNoLines || frame.context.state().observer.get() != nullptr) {
   if (watched_) {
     const bool continues = frame_.steps != nullptr && frame_.steps->has_begun;

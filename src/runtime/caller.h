@@ -75,10 +75,11 @@ class Caller {
   Caller(const Arguments& arguments, const Renames& renames)
       : op_(arguments.signature().op), arguments_(&arguments), renames_(renames) {}
   // The log shows the arguments of the operator, renamed, and then the note.
-  Caller(std::string_view op, const Renames& renames, std::string_view note)
-      : op_(op), arguments_(nullptr), renames_(renames), note_(note) {}
+  Caller(std::string_view op, const Renames& renames, std::string_view note, DTypeName dtypes)
+      : op_(op), arguments_(nullptr), renames_(renames), note_(note), dtype_name_(dtypes) {}
 
   std::string_view op() const { return op_; }
+  DTypeName dtype_name() const { return dtype_name_; }  // for error messages; the log has those of C++
   std::string describe(const Arguments& of_operator) const;
   // An error message of the operator, "op: what", with the caller's names.
   std::string in_own_words(std::string_view sentence) const;
@@ -88,6 +89,7 @@ class Caller {
   const Arguments* const arguments_;  // or nullptr
   const Renames& renames_;
   const std::string_view note_;
+  const DTypeName dtype_name_ = &name_of;
 };
 
 }  // namespace turnout::core

@@ -73,7 +73,7 @@ void expect_order_of_descriptors(Stairs<Call>& stairs, const EachTensor<Call>& e
   each.extent(1, 2);
   each.extent(2, 0);
   each.extent(3, 0);
-  stairs.bad("indices.shape[0] is 1000001, expected at most batch_size * volume(input_space) = 64",
+  stairs.bad("indices.shape[0] is 1000001, expected at most 64 = batch_size * volume(input_space)",
              [](Call& c) {
                c.convolution.input = {101, 101, 101};
              });
@@ -86,7 +86,7 @@ void expect_order_of_descriptors(Stairs<Call>& stairs, const EachTensor<Call>& e
     c.convolution.filter = {3, 3, 3};
   });
   stairs.bad(
-      "out_indices.shape[0] is 1000000001, expected at most batch_size * volume(output_space) = 1000000000",
+      "out_indices.shape[0] is 1000000001, expected at most 1000000000 = batch_size * volume(output_space)",
       [](Call& c) { c.out_rows = kHugeRows; });
   each.strided();
   stairs.bad("indices.shape[0] is 1000001, expected at most 1000000", [=](Call& c) { c.rows = rows_next; });

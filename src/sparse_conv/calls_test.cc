@@ -112,9 +112,9 @@ TEST(IndicePairsCalls, ParametersThatDoNotFitAreNamed) {
   EXPECT_EQ(sentence({.spatial_shape = {4, 2}, .kernel_size = {3, 3}}),
             "get_indice_pairs: output_shape[1] is 0, expected 1 .. 2147483647");
   EXPECT_EQ(sentence({.spatial_shape = {4, 4, 4}, .kernel_size = {3, 3, 3}}),
-            "get_indice_pairs: spatial_shape has 3 elements, expected dims = 2");
+            "get_indice_pairs: spatial_shape has 3 elements, expected 2 = indices.shape[1] - 1");
   EXPECT_EQ(sentence({.spatial_shape = {4, 4}, .kernel_size = {3, 3, 3}}),
-            "get_indice_pairs: kernel_size has 3 elements, expected dims = 2");
+            "get_indice_pairs: kernel_size has 3 elements, expected 2 = indices.shape[1] - 1");
   EXPECT_EQ(sentence({.spatial_shape = {4, 4}, .kernel_size = {3, 3}, .dilation = {1, 0}}),
             "get_indice_pairs: dilation[1] is 0, expected 1 .. 2147483647");
   EXPECT_EQ(sentence({.spatial_shape = {4, 4}, .kernel_size = {3, 3}, .padding = {-1, 0}}),
@@ -140,12 +140,12 @@ TEST(IndicePairsCalls, ParametersThatDoNotFitAreNamed) {
   EXPECT_EQ(sentence({.spatial_shape = {4, 4}, .kernel_size = {3, 3}, .stride = {1, 0}}),
             "get_indice_pairs: stride[1] is 0, expected 1 .. 2147483647");
   EXPECT_EQ(sentence({.spatial_shape = {4, 4}, .kernel_size = {3, 3}, .output_padding = {1}}),
-            "get_indice_pairs: output_padding has 1 elements, expected dims = 2");
+            "get_indice_pairs: output_padding has 1 elements, expected 2 = indices.shape[1] - 1");
   EXPECT_EQ(sentence({.batch_size = 0, .spatial_shape = {4, 4}, .kernel_size = {3, 3}}),
             "get_indice_pairs: batch_size is 0, expected 1 .. 2147483647");
   EXPECT_EQ(sentence_of<std::int32_t>({0, 0, 0, 0, 0, 0}, 6,
                                       {.spatial_shape = {4, 4, 4, 4}, .kernel_size = {3, 3, 3, 3}}),
-            "get_indice_pairs: spatial_shape has 4 elements, expected dims = 5");
+            "get_indice_pairs: spatial_shape has 4 elements, expected 5 = indices.shape[1] - 1");
   try {
     const Dims five{1, 2, 3, 4, 5};
     FAIL();
@@ -179,7 +179,7 @@ TEST(IndicePairsCalls, OneIntegerForAllDimensions) {
   EXPECT_TRUE(same(actual.pairs, expected.pairs));
   EXPECT_TRUE(same(actual.num, expected.num));
   EXPECT_EQ(sentence_of<std::int32_t>({0, 0, 0}, 3, {.spatial_shape = {4, 4}, .kernel_size = {3}}),
-            "get_indice_pairs: kernel_size has 1 elements, expected dims = 2");
+            "get_indice_pairs: kernel_size has 1 elements, expected 2 = indices.shape[1] - 1");
   EXPECT_EQ(sentence_of<std::int32_t>({0, 0, 0}, 3, {.spatial_shape = {4, 4}, .kernel_size = 0}),
             "get_indice_pairs: kernel_size[0] is 0, expected 1 .. 2147483647");
 }
@@ -242,13 +242,13 @@ TEST(IndicePairsCalls, TooLittleRoomIsRefusedAndMoreIsFilled) {
   // One site meets the outputs 0 .. 2.
   const IndicePairsParams p{.spatial_shape = {5}, .kernel_size = {3}};
   EXPECT_EQ(sentence_of<std::int32_t>({0, 2}, 2, p, 2),
-            "get_indice_pairs: out_indices.shape[0] is 2, expected num_act_out = 3 or more");
+            "get_indice_pairs: out_indices.shape[0] is 2, expected at least 3 = num_act_out");
   EXPECT_EQ(sentence_of<std::int32_t>({0, 2}, 2, p, 0),
-            "get_indice_pairs: out_indices.shape[0] is 0, expected num_act_out = 3 or more");
+            "get_indice_pairs: out_indices.shape[0] is 0, expected at least 3 = num_act_out");
   EXPECT_EQ(
       sentence_of<std::int32_t>({0, 2, 0, 2}, 2,
                                 {.spatial_shape = {5}, .kernel_size = {3}, .mode = ConvMode::submanifold}, 1),
-      "get_indice_pairs: out_indices.shape[0] is 1, expected num_act_out = 2 or more");
+      "get_indice_pairs: out_indices.shape[0] is 1, expected at least 2 = num_act_out");
   for (std::int64_t spare : {0, 1, 1000}) compare<std::int64_t>({{0, 2}}, p, {.spare = spare});
 }
 

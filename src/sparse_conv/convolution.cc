@@ -42,7 +42,9 @@ void check_same_rows(const Arguments& arguments, const Positions& at) {
   if (arguments.size(at[0]) == 0) return;
   const std::int64_t rows = arguments.size(at[1]), out = arguments.size(at[2]);
   if (rows != out)
-    arguments.fail(ErrorCode::bad_param, concat("out_rows is ", out, " with subm, expected rows = ", rows));
+    arguments.fail(ErrorCode::bad_param,
+                   concat(arguments.size_text(at[2]), " is ", out, " with subm, expected ", rows, " = ",
+                          arguments.size_text(at[1])));
 }
 
 template <class Lane>

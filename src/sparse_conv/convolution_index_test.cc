@@ -177,7 +177,7 @@ TEST_F(IndiceConvolutionIndexRefusals, WhatItIsMadeOf) {
   };
   EXPECT_EQ(make({-1, 5}), "indice_convolution_index: rows is -1, expected 0 .. 2147483647");
   EXPECT_EQ(make({rows, out_rows, false, true}),
-            "indice_convolution_index: out_rows is 600 with subm, expected rows = 700");
+            "indice_convolution_index: out_rows is 600 with subm, expected 700 = rows");
   const IndiceConvolutionIndex made(context, given.pairs(), given.num(), {rows, out_rows});
   EXPECT_EQ(said([&] { made.write(view(index.data(), {5})); }),
             "indice_convolution_index: index.shape[0] is 5, expected " + std::to_string(made.size()) +

@@ -72,8 +72,8 @@ void check_given(Call& call, const IndicePairsParams& params) {
   };
   call.check([&] {
     if (beyond.count() > 0 && beyond.count() != dims)
-      refuse(
-          concat("output_padding has ", std::int64_t{beyond.count()}, " elements, expected dims = ", dims));
+      refuse(concat("output_padding has ", std::int64_t{beyond.count()}, " elements, expected ", dims,
+                    " = indices.shape[1] - 1"));
     for (int d = 0; d < beyond.count(); ++d)
       if (beyond[d] < 0 || beyond[d] > kMaxSpatial)
         refuse(

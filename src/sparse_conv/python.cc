@@ -39,14 +39,15 @@ IndicePairsParams read(PythonCall& call, const Geometry& from, std::optional<std
   if (is_transposed) p.mode = ConvMode::transposed;
 
   const std::vector<std::int64_t> shape =
-      call.vector(from.spatial_shape, dims.value_or(1), dims.value_or(Dims::kMax));
+      call.vector(from.spatial_shape, dims.value_or(1), dims.value_or(Dims::kMax), "indices.shape[1] - 1");
   const auto length = static_cast<std::int64_t>(shape.size());
+  constexpr std::string_view origin = "len(spatial_shape)";
   p.spatial_shape = to_dims(shape);
-  p.kernel_size = to_dims(call.vector(from.kernel_size, length));
-  p.stride = to_dims(call.vector(from.stride, length));
-  p.padding = to_dims(call.vector(from.padding, length));
-  p.dilation = to_dims(call.vector(from.dilation, length));
-  p.output_padding = to_dims(call.vector(from.output_padding, length, "output_padding", "dims"));
+  p.kernel_size = to_dims(call.vector(from.kernel_size, length, origin));
+  p.stride = to_dims(call.vector(from.stride, length, origin));
+  p.padding = to_dims(call.vector(from.padding, length, origin));
+  p.dilation = to_dims(call.vector(from.dilation, length, origin));
+  p.output_padding = to_dims(call.vector(from.output_padding, length, origin, "output_padding"));
   for (int d = 0; d < p.kernel_size.count(); ++d) {
     const auto refuse_kernel = [&](const char* expected) {
       call.refuse(
@@ -172,7 +173,7 @@ std::int64_t read_rows(const PythonCall& call, nb::handle object, const char* na
 }
 void check_rows(const PythonCall& call, const Tensor& result, std::int64_t rows, const char* name) {
   if (result.rank > 0 && result.shape[0] != rows)
-    call.refuse(concat("out.shape[0] is ", result.shape[0], ", expected ", name, " = ", rows));
+    call.refuse(concat("out.shape[0] is ", result.shape[0], ", expected ", rows, " = ", name));
 }
 
 // `index` must outlive the result.

@@ -19,7 +19,7 @@ void write_pairs(Context& context, Call& call, const PairIndex& index, const Con
     if (out_indices.shape[0] < index.active())
       throw Error(ErrorCode::bad_param,
                   concat("get_indice_pairs: out_indices.shape[0] is ", out_indices.shape[0],
-                         ", expected num_act_out = ", index.active(), " or more"));
+                         ", expected at least ", index.active(), " = num_act_out"));
   });
   call.uses_dl();
   const PairWriter writer(index, indices, context.threads());

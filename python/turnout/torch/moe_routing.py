@@ -250,8 +250,8 @@ def moe_combine(
     if expert_output.dim() == 3:
         if expert_output.shape[1] != capacity:
             raise ValueError(
-                f"moe_combine: expert_output.shape[1] is {expert_output.shape[1]}, expected capacity = "
-                f"{capacity}"
+                f"moe_combine: expert_output.shape[1] is {expert_output.shape[1]}, "
+                f"expected {capacity} = capacity"
             )
         expert_output = expert_output.flatten(0, 1)
     return _combine(expert_output, indices, locations, gates, capacity)

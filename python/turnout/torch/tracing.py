@@ -9,26 +9,6 @@ import torch
 
 from turnout import _core
 
-_TURNOUT_NAMES = {
-    "float32": "f32",
-    "float64": "f64",
-    "float16": "f16",
-    "bfloat16": "bf16",
-    "int8": "i8",
-    "uint8": "u8",
-    "int16": "i16",
-    "uint16": "u16",
-    "int32": "i32",
-    "uint32": "u32",
-    "int64": "i64",
-    "uint64": "u64",
-    "bool": "bool",
-    "float8_e4m3fn": "f8_e4m3fn",
-    "float8_e5m2": "f8_e5m2",
-    "float8_e8m0fnu": "f8_e8m0",
-}
-_dtypes = {getattr(torch, name): own for name, own in _TURNOUT_NAMES.items() if hasattr(torch, name)}
-
 Scalars = dict[str, Any]
 # What the signatures call the values of a scalar that torch's operator takes as a string.
 _choices = {
@@ -44,6 +24,11 @@ _extents = {
     for row in _core.signatures()
     for argument in row["arguments"]
 }
+
+
+def _name_of(dtype: torch.dtype) -> str:
+    """The name in error messages, which NumPy shares: ``float32``."""
+    return str(dtype).removeprefix("torch.")
 
 
 def value_of(number: int | torch.SymInt) -> int | None:
@@ -85,12 +70,12 @@ def _check(op: str, bound: Scalars, scalars: Callable[[Scalars], Scalars] | None
     descriptions = {}
     for name, value in bound.items():
         if isinstance(value, torch.Tensor):
-            descriptions[name] = _dtypes.get(value.dtype, str(value.dtype)), values_of(value.shape)
+            descriptions[name] = _name_of(value.dtype), values_of(value.shape)
         elif isinstance(value, list) and (op, name) in _extents:
             if f"[{len(value)}]" != _extents[op, name]:
                 expected = _extents[op, name].strip("[]")
                 raise ValueError(f"{op}: {name} has {len(value)} elements, expected {expected}")
-            descriptions[name] = "f64", (len(value),)
+            descriptions[name] = "float64", (len(value),)
     given = bound if scalars is None else scalars(bound)
     _core.check_descriptions(op, descriptions, _plain_scalars(op, given))
 
@@ -141,7 +126,8 @@ def refusing(op: torch._ops.OpOverload) -> Callable:
                 )
             if value.is_quantized:
                 raise ValueError(
-                    f"{op._opname}: {name} has dtype {value.dtype}, expected one that is not quantized"
+                    f"{op._opname}: {name} has dtype {_name_of(value.dtype)}, "
+                    "expected one that is not quantized"
                 )
         raise NotImplementedError(
             f"{op._opname}: arguments of this kind are not supported, expected plain tensors"

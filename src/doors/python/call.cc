@@ -36,7 +36,7 @@ Tensor PythonCall::import(nb::handle object, int position, bool for_writing) {
   }
   if (array.tensor.dtype == kForeign)
     refuse_it(concat(" has dtype ", foreign_dtype_name(object, array), ", expected ",
-                     renames_.words_of(dtypes_text(signature_, argument))));
+                     renames_.words_of(dtypes_text(signature_, argument, &library_name))));
   if (for_writing && array.read_only) refuse_it(" is read-only, expected memory that can be written to");
   if (const Slot slot(array.tensor); slot.rank <= kMaxRank && !slot.is_empty()) {
     const bool is_strided =
@@ -182,11 +182,11 @@ nb::object PythonCall::result() const {
 void PythonCall::check(const Signature& signature, std::initializer_list<Slot> slots,
                        std::initializer_list<ScalarValue> scalars) const {
   Arguments arguments(signature, slots.begin(), static_cast<int>(slots.size()), scalars.begin(),
-                      static_cast<int>(scalars.size()));
+                      static_cast<int>(scalars.size()), {}, 1, Isa::best, &library_name);
   try {
     arguments.check();
   } catch (const Error& error) {
-    const Error named(error.code(), Caller(op_, renames_, "").in_own_words(error.what()));
+    const Error named(error.code(), Caller(op_, renames_, "", &library_name).in_own_words(error.what()));
     if (recorded() != Recorded::none) CallFolder(arguments, op_, context().isa()).end(named.what());
     throw named;
   }
@@ -235,7 +235,7 @@ std::vector<std::int64_t> PythonCall::integers(nb::handle object, std::string_vi
   };
   const auto refuse_count = [&](const std::string& count) {
     refuse(concat(name, " has ", count, " elements, expected ",
-                  length.least == length.most ? concat(length.name, " = ", length.most)
+                  length.least == length.most ? concat(length.most, " = ", length.origin)
                                               : concat(length.least, " .. ", length.most)));
   };
   Py_ssize_t count = -1;
@@ -264,19 +264,21 @@ std::vector<std::int64_t> PythonCall::integers(nb::handle object, std::string_vi
   return values;
 }
 
-std::vector<std::int64_t> PythonCall::vector(nb::handle object, std::int64_t least, std::int64_t most) {
+std::vector<std::int64_t> PythonCall::vector(nb::handle object, std::int64_t least, std::int64_t most,
+                                             std::string_view origin) {
   const Scalar& scalar = signature_.scalars[next_scalar_++];
-  return integers(object, scalar.name, {least, most, scalar.length.text, false});
+  return integers(object, scalar.name, {least, most, origin, false});
 }
 
-std::vector<std::int64_t> PythonCall::vector(nb::handle object, std::int64_t length) {
+std::vector<std::int64_t> PythonCall::vector(nb::handle object, std::int64_t length,
+                                             std::string_view origin) {
   const Scalar& scalar = signature_.scalars[next_scalar_++];
-  return vector(object, length, scalar.name, scalar.length.text);
+  return vector(object, length, origin, scalar.name);
 }
 
-std::vector<std::int64_t> PythonCall::vector(nb::handle object, std::int64_t length, std::string_view name,
-                                             std::string_view length_name) const {
-  return integers(object, name, {length, length, length_name, true});
+std::vector<std::int64_t> PythonCall::vector(nb::handle object, std::int64_t length, std::string_view origin,
+                                             std::string_view name) const {
+  return integers(object, name, {length, length, origin, true});
 }
 
 std::vector<double> PythonCall::numbers(nb::handle object) {

@@ -69,13 +69,15 @@ class PythonCall {
     return static_cast<Enum>(named_value(object));
   }
 
-  // A vector scalar: a sequence of least .. most integers.
-  std::vector<std::int64_t> vector(nb::handle object, std::int64_t least, std::int64_t most);
+  // A vector scalar: a sequence of least .. most integers. `origin` is what determines its length, for error
+  // messages: "indices.shape[1] - 1".
+  std::vector<std::int64_t> vector(nb::handle object, std::int64_t least, std::int64_t most,
+                                   std::string_view origin);
   // A sequence of `length` integers, or one integer for all elements.
-  std::vector<std::int64_t> vector(nb::handle object, std::int64_t length);
-  // The same for a value that the signature does not have; `length_name` is what sentences call its length.
-  std::vector<std::int64_t> vector(nb::handle object, std::int64_t length, std::string_view name,
-                                   std::string_view length_name) const;
+  std::vector<std::int64_t> vector(nb::handle object, std::int64_t length, std::string_view origin);
+  // The same for a value that the signature does not have.
+  std::vector<std::int64_t> vector(nb::handle object, std::int64_t length, std::string_view origin,
+                                   std::string_view name) const;
   bool flag(nb::handle object, std::string_view name) const;             // True or False, also as 1 or 0
   std::int64_t integer(nb::handle object, std::string_view name) const;  // that the signature does not have
   double number(nb::handle object, std::string_view name) const;         // likewise; any real number
@@ -153,7 +155,7 @@ class PythonCall {
   void run_step(const Body& body, bool is_last) const {
     Context& where = context();
     run_without_gil([&] {
-      const Caller caller(op_, renames_, copied_);
+      const Caller caller(op_, renames_, copied_, &library_name);
       body(Frame(where, &caller, &steps_, is_last));
     });
   }
@@ -165,7 +167,7 @@ class PythonCall {
   // How many elements a vector has, and whether one integer stands for all.
   struct Length {
     std::int64_t least, most;
-    std::string_view name;
+    std::string_view origin;
     bool may_be_single;
   };
   std::vector<std::int64_t> integers(nb::handle object, std::string_view name, const Length& length) const;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/check.h"
+#include "doors/python/import.h"
 #include "registry.h"
 
 namespace turnout::doors {
@@ -25,10 +26,10 @@ void read_description(const Signature& signature, const Argument& argument, nb::
   const std::string dtype = nb::cast<std::string>(pair[0]);
   const auto shape = nb::cast<nb::tuple>(pair[1]);
   int known = 0;
-  while (known < kDTypeCount && dtype != name_of(static_cast<DType>(known))) ++known;
+  while (known < kDTypeCount && dtype != library_name(static_cast<DType>(known))) ++known;
   if (known == kDTypeCount)
     throw Error(ErrorCode::bad_param, concat(signature.op, ": ", argument.name, " has dtype ", dtype,
-                                             ", expected ", dtypes_text(signature, argument)));
+                                             ", expected ", dtypes_text(signature, argument, &library_name)));
   for (std::size_t d = 0; d < shape.size() && d < kMaxRank; ++d)
     description.shape[d] = shape[d].is_none() ? kUnknownExtent : nb::cast<std::int64_t>(shape[d]);
   description.slot =
@@ -67,7 +68,8 @@ void check_descriptions(const std::string& op, const nb::dict& arguments, const 
     for (nb::handle element : nb::cast<nb::tuple>(given)) elements[i].push_back(value_of(element));
     values.emplace_back(elements[i].data(), static_cast<std::int64_t>(elements[i].size()));
   }
-  Arguments(signature, slots, signature.arguments.count, values.data(), signature.scalars.count)
+  Arguments(signature, slots, signature.arguments.count, values.data(), signature.scalars.count, {}, 1,
+            Isa::best, &library_name)
       .check_descriptions();
 }
 

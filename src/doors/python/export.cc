@@ -77,7 +77,7 @@ nb::object make_numpy_dtype(DType dtype, What what) {
   } catch (nb::python_error& error) {
     if (!error.matches(PyExc_Exception)) throw;  // an interrupt
     throw Error(ErrorCode::not_supported,
-                concat(what[0], ": ", what[1], " has dtype ", name_of(dtype),
+                concat(what[0], ": ", what[1], " has dtype ", name,
                        ", which NumPy has with the package ml_dtypes only; install it, or pass out="));
   }
 }

@@ -115,12 +115,14 @@ DType dtype_of(const dlpack::DataType& type) {
   return kForeign;
 }
 
-// The name an array's own library has for its dtype.
+// The name that an array's own library has for its dtype: "complex64", also for torch.complex64.
 std::string dtype_name(nb::handle array) {
   const nb::object dtype = attribute(array, names().dtype);
   if (!dtype.is_valid()) return "unknown";
   const nb::object name = attribute(dtype, nb::str("name"));  // NumPy: "complex64"; others print well
-  return str_of(name.is_valid() ? name : dtype);
+  const std::string text = str_of(name.is_valid() ? name : dtype);
+  constexpr std::string_view kTorch = "torch.";
+  return text.starts_with(kTorch) ? text.substr(kTorch.size()) : text;
 }
 
 // Types of the package ml_dtypes: NumPy sees bytes of kind 'V' (or 'f'), only the dtype's name tells them
