@@ -2,7 +2,7 @@
 # CMake and pkg-config), python (the extension module, see python/CMakeLists.txt). The installed tree may be moved.
 include(CMakePackageConfigHelpers)
 set(config_dir ${CMAKE_INSTALL_LIBDIR}/cmake/turnout)
-install(TARGETS ${libraries} ${runtimes} turnout_cnrt EXPORT turnoutTargets
+install(TARGETS ${libraries} ${runtimes} EXPORT turnoutTargets
   LIBRARY COMPONENT runtime NAMELINK_COMPONENT development
   ARCHIVE COMPONENT development)
 install(DIRECTORY include/turnout DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT development)
@@ -15,7 +15,7 @@ install(FILES ${CMAKE_CURRENT_BINARY_DIR}/turnoutConfig.cmake
 file(RELATIVE_PATH pc_prefix ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
 file(RELATIVE_PATH pc_libdir ${CMAKE_INSTALL_PREFIX} ${CMAKE_INSTALL_FULL_LIBDIR})
 file(RELATIVE_PATH pc_includedir ${CMAKE_INSTALL_PREFIX} ${CMAKE_INSTALL_FULL_INCLUDEDIR})
-foreach(package turnout turnout-mluop turnout-aclnn turnout-aclnn-runtime turnout-cnrt)
+foreach(package turnout turnout-mluop turnout-aclnn turnout-mluop-runtime turnout-aclnn-runtime)
   configure_file(cmake/${package}.pc.in ${package}.pc @ONLY)
   install(FILES ${CMAKE_CURRENT_BINARY_DIR}/${package}.pc
     DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT development)

@@ -22,7 +22,7 @@ mv "$work/first" "$work/prefix"
 cmake -S "$here" -B "$work/client" -G Ninja -DCMAKE_PREFIX_PATH="$work/prefix" >/dev/null
 cmake --build "$work/client" -- --quiet
 for program in client_cpp client_cpp_static client_c client_c_static client_aclnn client_aclnn_static \
-  client_aclnn_runtime client_aclnn_runtime_static client_cnrt client_cnrt_static; do
+  client_aclnn_runtime client_aclnn_runtime_static client_mluop_runtime client_mluop_runtime_static; do
   run "$work/client/$program"
 done
 
@@ -56,15 +56,15 @@ aclnn_runtime $(pkg-config --cflags --libs turnout-aclnn-runtime) -o "$work/acln
 aclnn_runtime -static $(pkg-config --static --cflags --libs turnout-aclnn-runtime) -o "$work/aclnn_runtime_static"
 # Only programs that ask for the runtime get it.
 if aclnn_runtime -fsyntax-only $(pkg-config --cflags turnout-aclnn) 2>/dev/null; then fail "turnout-aclnn has acl/acl.h"; fi
-cnrt() { "$@" -pedantic-errors -Wall -Wextra -Werror "$source/tests/cnrt_client.c" $(pkg-config --cflags --libs turnout-cnrt); }
-cnrt gcc -std=c99 -o "$work/cnrt"
-cnrt g++ -std=c++20 -x c++ -o "$work/cnrt_cpp"
+mluop_runtime() { "$@" -pedantic-errors -Wall -Wextra -Werror "$source/tests/mluop_runtime_client.c" $(pkg-config --cflags --libs turnout-mluop-runtime); }
+mluop_runtime gcc -std=c99 -o "$work/mluop_runtime"
+mluop_runtime g++ -std=c++20 -x c++ -o "$work/mluop_runtime_cpp"
 cpp -static $(pkg-config --static --cflags --libs turnout) -o "$work/cpp_static"
 c -static $(pkg-config --static --cflags --libs turnout-mluop) -o "$work/c_static"
 # Only the headers, as users of the static library see them. (CMake makes them system headers, without warnings.)
 cpp -DTURNOUT_STATIC -fsyntax-only $(pkg-config --cflags turnout)
 passed=$((passed + 1))
-for program in cpp c cpp_static c_static aclnn aclnn_static aclnn_runtime aclnn_runtime_static cnrt cnrt_cpp; do
+for program in cpp c cpp_static c_static aclnn aclnn_static aclnn_runtime aclnn_runtime_static mluop_runtime mluop_runtime_cpp; do
   run "$work/$program"
 done
 
@@ -136,7 +136,7 @@ expect_none "a project installs the libraries that it has as a subdirectory" \
 
 # The preset release as a user has it.
 cmake --preset release -S "$source" -B "$work/plain" >"$work/log"
-expect_none "the preset release uses ccache or -Werror" "$(grep -rlE -- 'ccache|-Werror' "$work/plain" --include=*.make --include=*.ninja || true)"
+expect_none "the preset release uses ccache or -Werror" "$(grep -rlE --include='*.make' --include='*.ninja' -- 'ccache|-Werror' "$work/plain" || true)"
 
 # Without Highway, or with one that is too old, CMake says what to do.
 refused() {  # options of CMake; then --, and words that it must say

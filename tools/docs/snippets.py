@@ -1,4 +1,4 @@
-"""The code of the Markdown pages, as programs: for python/tests/test_snippets.py and tests/installed/run.sh.
+"""The code of the Markdown pages, as programs: for python/tests/test_readme.py and tests/installed/run.sh.
 
 python tools/docs/snippets.py FOLDER writes the C and C++ programs of all pages there. If a page shows what a
 program prints, that is written beside it, to a file .expected.

@@ -3,7 +3,7 @@
  * is inline, so that no library is needed. The values are those of CNRT 6.
  *
  * This header is for programs that stay as they are. It has its own folder and its own CMake target,
- * turnout::cnrt, because a program that has the vendor's cnrt.h must not find this one. */
+ * turnout::mluop_runtime, because a program that has the vendor's cnrt.h must not find this one. */
 #ifndef TURNOUT_CNRT_H_
 #define TURNOUT_CNRT_H_
 
