@@ -41,7 +41,7 @@ aclnnStatus repeat(std::int64_t rows, std::int64_t repeated, std::int64_t factor
   aclDestroyTensor(x);
   aclDestroyTensor(y);
   if (status != ACLNN_SUCCESS) {
-    EXPECT_EQ(message, "aclnnRepeat: y.shape[0] is 5, expected rows * factor = 6");
+    EXPECT_EQ(message, "aclnnRepeat: y.shape[0] is 5, expected 6 = x.shape[0] * factor");
     return status;
   }
   return execute(kOperation, {}, executor);

@@ -179,6 +179,9 @@ TEST_F(IndiceConvolutionIndexRefusals, WhatItIsMadeOf) {
   EXPECT_EQ(make({rows, out_rows, false, true}),
             "indice_convolution_index: out_rows is 600 with subm, expected 700 = rows");
   const IndiceConvolutionIndex made(context, given.pairs(), given.num(), {rows, out_rows});
+  const std::int64_t none[] = {0};
+  EXPECT_EQ(said([&] { made.write(Tensor(nullptr, DType::i64, none, 1)); }).substr(0, 45),
+            "indice_convolution_index: index.shape[0] is 0");
   EXPECT_EQ(said([&] { made.write(view(index.data(), {5})); }),
             "indice_convolution_index: index.shape[0] is 5, expected " + std::to_string(made.size()) +
                 " for " + std::to_string(made.size() - 3) + " pairs and 600 rows");

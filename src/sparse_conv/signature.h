@@ -166,6 +166,11 @@ inline constexpr StepSpec kIndexSizeOrder[] = {
     {Check::pointers},
     {Check::data}};
 
+// The standard order, but an index without elements is not skipped: its size depends on the pairs.
+inline constexpr StepSpec kIndexOfPairsOrder[] = {
+    {Check::present}, {Check::ranks},      {Check::dtypes},   {Check::scalars}, {Check::shapes},
+    {Check::rules},   {Check::contiguous}, {Check::pointers}, {Check::overlap}, {Check::data}};
+
 consteval Draft convolution_index_signature(std::span<const StepSpec> order) {
   return Draft{
       "indice_convolution_index",
@@ -177,7 +182,7 @@ consteval Draft convolution_index_signature(std::span<const StepSpec> order) {
       order};
 }
 inline constexpr const Signature& kIndiceConvolutionIndex =
-    signature([] { return convolution_index_signature(kStandardOrder); });
+    signature([] { return convolution_index_signature(kIndexOfPairsOrder); });
 inline constexpr const Signature& kIndiceConvolutionIndexSize =
     signature([] { return convolution_index_signature(kIndexSizeOrder); });
 
