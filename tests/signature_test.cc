@@ -177,14 +177,19 @@ TEST(Blame, IsOnWhoIsAlone) {
     }
     return "";
   };
-  EXPECT_EQ(sentence({5}, {7}, {7}, {7, 3}, {8, 3}), "routed: gates.shape[0] is 5, expected 7 = indices.shape[0]");
-  EXPECT_EQ(sentence({7}, {5}, {7}, {7, 3}, {8, 3}), "routed: indices.shape[0] is 5, expected 7 = gates.shape[0]");
-  EXPECT_EQ(sentence({7}, {7}, {7}, {5, 3}, {8, 3}), "routed: input.shape[0] is 5, expected 7 = gates.shape[0]");
+  EXPECT_EQ(sentence({5}, {7}, {7}, {7, 3}, {8, 3}),
+            "routed: gates.shape[0] is 5, expected 7 = indices.shape[0]");
+  EXPECT_EQ(sentence({7}, {5}, {7}, {7, 3}, {8, 3}),
+            "routed: indices.shape[0] is 5, expected 7 = gates.shape[0]");
+  EXPECT_EQ(sentence({7}, {7}, {7}, {5, 3}, {8, 3}),
+            "routed: input.shape[0] is 5, expected 7 = gates.shape[0]");
   EXPECT_EQ(sentence({2, 7}, {2, 7}, {2, 5}, {7, 3}, {8, 3}),
             "routed: locations.shape[1] is 5, expected 7 = gates.shape[1]");
   // Two against two: the first argument counts as right. Outputs have no vote.
-  EXPECT_EQ(sentence({7}, {5}, {7}, {5, 3}, {6, 3}), "routed: indices.shape[0] is 5, expected 7 = gates.shape[0]");
-  EXPECT_EQ(sentence({7}, {7}, {7}, {7, 3}, {6, 3}), "routed: y.shape[0] is 6, expected 8 = gates.shape[0] + 1");
+  EXPECT_EQ(sentence({7}, {5}, {7}, {5, 3}, {6, 3}),
+            "routed: indices.shape[0] is 5, expected 7 = gates.shape[0]");
+  EXPECT_EQ(sentence({7}, {7}, {7}, {7, 3}, {6, 3}),
+            "routed: y.shape[0] is 6, expected 8 = gates.shape[0] + 1");
   const std::string way = ": its dimensions are the other way round, transpose it";
   EXPECT_EQ(sentence({7, 2}, {7, 2}, {7, 2}, {7, 3}, {8, 3}),
             "routed: gates has shape [7, 2], expected [choices?, samples] with samples = 7" + way);
@@ -232,8 +237,9 @@ TEST(SignatureBlame, TransposedAfterRows) {
     EXPECT_EQ(sentence({2, 7}, gated),
               "rows_first: indices has shape [2, 7], expected [samples, choices?] with samples = 7: its "
               "dimensions are the other way round, transpose it");
-    EXPECT_EQ(sentence({2, 5}, gated), gated ? "rows_first: input.shape[0] is 7, expected 2 = indices.shape[0]"
-                                             : "rows_first: indices.shape[0] is 2, expected 7 = input.shape[0]");
+    EXPECT_EQ(sentence({2, 5}, gated),
+              gated ? "rows_first: input.shape[0] is 7, expected 2 = indices.shape[0]"
+                    : "rows_first: indices.shape[0] is 2, expected 7 = input.shape[0]");
   }
 }
 

@@ -126,8 +126,9 @@ TEST(MoeExpertsQuantized, Refusals) {
   };
   const auto nothing = [](Quantized&) {};
   EXPECT_EQ(sentence(true, {2, 1, 2, 32, 32}, nothing), "");
-  EXPECT_EQ(sentence(true, {2, 1, 2, 64, 32}, [](Quantized& q) { q.c.block.hidden = 48; }),
-            "moe_experts_quantized: hidden_states.shape[1] is 48, expected a multiple of 32 with 4-bit weights");
+  EXPECT_EQ(
+      sentence(true, {2, 1, 2, 64, 32}, [](Quantized& q) { q.c.block.hidden = 48; }),
+      "moe_experts_quantized: hidden_states.shape[1] is 48, expected a multiple of 32 with 4-bit weights");
   EXPECT_EQ(sentence(true, {2, 1, 2, 64, 32}, [](Quantized& q) { q.c.block.inner = 16; }),
             "moe_experts_quantized: 2 * w2.shape[2] is 16, expected a multiple of 32 with 4-bit weights");
   EXPECT_EQ(sentence(false, {2, 1, 2, 64, 32}, [](Quantized& q) { q.c.params.limit = 0; }),

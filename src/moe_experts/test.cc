@@ -272,7 +272,8 @@ TEST(MoeExperts, RefusesWeightsOfAnotherType) {
     c.run(context);
     FAIL() << "f16 tokens with bf16 weights were accepted";
   } catch (const Error& error) {
-    EXPECT_STREQ(error.what(), "moe_experts: w13 has dtype bf16, expected that of hidden_states, f16, which is not f32");
+    EXPECT_STREQ(error.what(),
+                 "moe_experts: w13 has dtype bf16, expected that of hidden_states, f16, which is not f32");
   }
   EXPECT_EQ(number(c.out[0]), 7);
 }

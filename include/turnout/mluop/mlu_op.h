@@ -63,8 +63,8 @@ TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpGetSizeOfDataType(mluOpDataTy
 /* Each pointer may be NULL. */
 TURNOUT_MLUOP_API void MLUOP_WIN_API mluOpGetLibVersion(int* major, int* minor, int* patch);
 
-/* Records calls with their data, each in a folder that `turnout replay` runs again. Mode 0, the default, leaves
- * recording to the variable TURNOUT_RECORD; any other mode records every call. */
+/* Records calls with their data, each in a folder that `turnout replay` runs again. Mode 0, the default,
+ * leaves recording to the variable TURNOUT_RECORD; any other mode records every call. */
 TURNOUT_MLUOP_API void MLUOP_WIN_API mluOpSetGenCaseMode(int mode);
 /* Sets the directory of the recorded calls, for all threads. NULL gives BAD_PARAM. "" means the folder
  * `gen_case` of the working directory. A first "{pid}" becomes "pid" and the number of the process, a first
