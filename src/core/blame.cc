@@ -44,12 +44,12 @@ std::string Arguments::place_text(int argument, int position) const {
 }
 
 std::string Arguments::size_text(int name, const std::optional<Said>& said) const {
-  const std::string own(signature_.names[name]);
+  std::string own(signature_.names[name]);
   if (name < signature_.scalars.count)
     return signature_.scalars[name].is_vector ? concat("volume(", own, ")") : own;
   if (!said) return own;
   const Extent& extent = signature_.arguments[said->argument].dims[said->dim];
-  const std::string rest = plus(place_text(said->argument, said->position), -extent.add);
+  std::string rest = plus(place_text(said->argument, said->position), -extent.add);
   if (extent.factor == 1) return rest;
   return concat(extent.add == 0 ? rest : concat("(", rest, ")"), " / ", extent.factor);
 }

@@ -88,7 +88,9 @@ void for_each_group(const std::string& root, std::string_view controller,
     if (mount.root != "/" && group.rfind(mount.root, 0) == 0) group.erase(0, mount.root.size());
     while (!group.empty() && group.back() == '/') group.pop_back();
     for (;;) {
-      f(root + mount.point + group, is_v2);
+      std::string path = root;
+      path.append(mount.point).append(group);
+      f(path, is_v2);
       const std::size_t slash = group.rfind('/');
       if (slash == std::string::npos) break;
       group.resize(slash);

@@ -5,6 +5,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <bit>
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
@@ -97,7 +98,7 @@ bool write_elements(const File& file, const ConstTensor& array) {
           static_cast<std::uint64_t>(rest % array.shape[d]) * static_cast<std::uint64_t>(array.stride[d]);
     const std::uint64_t address =
         reinterpret_cast<std::uintptr_t>(array.data) + offset * static_cast<std::uint64_t>(size);
-    parts[count++] = {reinterpret_cast<void*>(address), static_cast<std::size_t>(run * size)};
+    parts[count++] = {std::bit_cast<void*>(address), static_cast<std::size_t>(run * size)};
     if (count < kPartsPerWrite && i + 1 < elements / run) continue;
     if (!file.write(parts, count)) return false;
     count = 0;
