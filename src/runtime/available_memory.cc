@@ -36,7 +36,9 @@ std::size_t available_memory(const std::string& root) {
 bool can_provide(std::size_t bytes) {
   if (bytes < kCheckedBytes) return true;
   try {
-    return bytes <= available_memory();
+    // A sixteenth stays free for scratch memory beside a result, and for the rest of the process.
+    const std::size_t available = available_memory();
+    return bytes <= available - available / 16;
   } catch (const std::bad_alloc&) {
     return false;
   }

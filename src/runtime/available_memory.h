@@ -12,7 +12,7 @@ namespace turnout::core {
 std::size_t available_memory(const std::string& root = "");
 
 // Whether the system can provide this much memory. Linux grants more than it has and ends the process that
-// uses it, so large requests are compared with available_memory(); smaller ones always pass.
+// uses it, so large requests are compared with 15/16 of available_memory(); smaller ones always pass.
 bool can_provide(std::size_t bytes);
 
 }  // namespace turnout::core
