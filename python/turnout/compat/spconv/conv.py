@@ -53,8 +53,8 @@ class SparseConvolution(nn.SparseConvolution, VoxelCounter):
     - ``indice_key``: submanifold layers share pairs by name and must agree in kernel, dilation, spatial shape
       and rows. Any other layer needs a new name, and an inverse one that of an earlier layer or pool.
     - ``algo``, ``fp32_accum`` and ``large_kernel_fast_algo`` are kept or accepted, and change nothing.
-    - ``act_type`` is an activation of the output: a member of cumm's ``Activation`` or its name, "ReLU",
-      "Sigmoid", "LeakyReLU" (whose slope is ``act_alpha``) or "None_". ``act_beta`` is kept and not used.
+    - ``act_type`` is an activation of the output: a member of cumm's ``Activation`` or its name, ``"ReLU"``,
+      ``"Sigmoid"``, ``"LeakyReLU"`` (whose slope is ``act_alpha``) or ``"None_"``. ``act_beta`` is not used.
     """
 
     out_channels_first = True
