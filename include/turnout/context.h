@@ -82,7 +82,7 @@ TURNOUT_API Context& default_context();
 // The pairs after "): " are in the format logfmt: a value that is not one word is quoted. `scratch` is in
 // bytes, `us` is the time in microseconds. Lines of calls that fail begin with "[turnout] failed: " and the
 // message. TURNOUT_LOG=1 starts the log on stderr; a sink, when set, gets the lines instead. Levels: 1 calls
-// and failures, 5 also skipped empty calls. 0 is off. A TURNOUT_LOG that is no level is an Error when a
+// and failures, 5 also skipped empty calls. 0 is off. A TURNOUT_LOG that is not a level is an Error when a
 // context is created.
 using LogSink = void (*)(int level, const char* line, void* user);
 TURNOUT_API void set_log(int level, LogSink sink = nullptr, void* user = nullptr);
