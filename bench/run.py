@@ -36,7 +36,7 @@ EXAMPLES = """examples:
   ./dev bench moe_dispatch --seconds 0.5      one family, quickly
   ./dev bench --record                        what the documentation publishes: docs/speed.json and the pages
   ./dev bench --pick moe_experts-bf16-512     one of these comparisons, without recording it
-  ./dev bench --against HEAD~5                this build beside that revision; fails above 5 %
+  ./dev bench --against HEAD~5                this build and that revision; fails above 5 %
   ./dev bench --against HEAD~5 sparse_conv    the same for one family
   ./dev bench --wheel build/wheels/FILE.whl   a wheel, which another compiler has made, beside this build
 """
@@ -57,13 +57,13 @@ def parse() -> argparse.Namespace:
         "--against",
         metavar="REV",
         help="a git revision; compares its build with this one, in turns, and fails if a call is slower by "
-        "more than 5 %%",
+        "more than 5 %% or runs in one of the builds only",
     )
     parser.add_argument(
         "--wheel",
         metavar="FILE",
         help="a wheel for this Python; compares it with this build, in turns, and fails if a call of it is "
-        "slower by more than 5 %%",
+        "slower by more than 5 %% or runs in one of the builds only",
     )
     parser.add_argument(
         "--record", action="store_true", help="measure what the documentation publishes and update it"
