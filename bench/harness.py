@@ -9,7 +9,6 @@ import json
 import os
 import platform
 import statistics
-import subprocess
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -229,27 +228,6 @@ def show(comparison: Comparison, beside: str = "the first") -> None:
             f"{row.ratio:.2f}",
         )
     console.print(table)
-
-
-def from_cpp(family: str, arguments: str, seconds: float, only: str = ".") -> None:
-    """Runs the family's Google Benchmark program, if it is built; `arguments` explains its numbers.
-
-    `only` is a regular expression of the benchmarks to run; one that starts with "-" leaves them out.
-    """
-    program = Path(f"build/dev/bench/{family}_bench")
-    if not program.exists():
-        console.print(f"{program} is not built: the numbers from C++ are left out")
-        return
-    console.print(f"from C++ (arguments: {arguments}):")
-    subprocess.run(
-        [
-            program,
-            f"--benchmark_filter={only}",
-            f"--benchmark_min_time={seconds / 4}",
-            "--benchmark_enable_random_interleaving=true",
-        ],
-        check=True,
-    )
 
 
 def fma_peak() -> float:

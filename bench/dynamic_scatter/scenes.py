@@ -7,7 +7,7 @@ from dataclasses import replace
 import torch
 from dynamic_scatter import by_index, numpy_peer, torch_peer, turnout_entries
 from dynamic_scatter.shapes import LARGE, NARROW, SEED, WIDE, Hard, Points
-from harness import SETTLE, Comparison, Summary, compare, copy_floor, from_cpp, median, with_threads
+from harness import SETTLE, Comparison, Summary, compare, copy_floor, median, with_threads
 
 import turnout
 
@@ -35,7 +35,6 @@ def run(seconds: float) -> list[Comparison]:
         done.append(hard(Hard(Points(LARGE, order).points, LARGE, 10, 60_000), order, seconds, summary))
     done += by_index.comparisons(seconds, summary)
     done += small_calls(seconds)
-    from_cpp("dynamic_scatter", "points / cells / channels / threads / reduction, or without some", seconds)
     summary.show()
     return done
 

@@ -7,7 +7,7 @@ import time
 
 import numpy as np
 import torch
-from harness import Comparison, Entry, compare, console, from_cpp
+from harness import Comparison, Entry, compare, console
 from moe_dispatch import numpy_peer, torch_peer, turnout_entries
 from moe_dispatch.shapes import SEED, WIDE, Routed, Scale
 
@@ -24,7 +24,6 @@ def run(seconds: float) -> list[Comparison]:
     routed = Routed(SEED)
     done += [busy_core(routed, seconds), after_torch(routed, seconds)]
     done += small_calls(seconds)
-    from_cpp("moe_dispatch", "scale / threads / choices, or tokens / experts / choices", seconds)
     return done
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from harness import Comparison, Summary, compare, from_cpp, median
+from harness import Comparison, Summary, compare, median
 from moe_experts import torch_peer, turnout_entries
 from moe_experts.shapes import DECODING, DTYPES, TOKENS, Block, Weights
 
@@ -19,7 +19,6 @@ def run(seconds: float) -> list[Comparison]:
             for tokens in TOKENS:
                 done.append(side_by_side(Block(weights, tokens), seconds, summary))
     summary.show()
-    from_cpp("moe_experts", "tokens / threads", seconds)
     return done
 
 

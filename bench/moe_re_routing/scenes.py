@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from harness import Comparison, compare, copy_floor, from_cpp
+from harness import Comparison, compare, copy_floor
 from moe_re_routing import numpy_peer, torch_peer, turnout_entries
 from moe_re_routing.shapes import SCALES, Arrived, Scale
 
@@ -14,7 +14,6 @@ def run(seconds: float) -> list[Comparison]:
     torch.set_num_threads(turnout.get_num_threads())
     done = [side_by_side(Arrived(scale), seconds) for scale in SCALES]
     done += small_calls(seconds)
-    from_cpp("moe_re_routing", "ranks / experts / threads, or tokens", seconds)
     return done
 
 

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-from pathlib import Path
-
 import numpy as np
 import torch
 from harness import (
@@ -15,7 +11,6 @@ from harness import (
     Summary,
     compare,
     console,
-    from_cpp,
     median,
     memcpy_floor,
     with_threads,
@@ -43,8 +38,6 @@ def run(seconds: float) -> list[Comparison]:
     done.append(one_lattice(Lattices(ONE), threads, seconds, summary))
     done += subnormals(seconds, summary)
     done.append(small_calls(seconds))
-    from_cpp("mutual_information", "batch / symbols / frames / threads", seconds)
-    smallest_from_cpp(summary)
     summary.show()
     return done
 
@@ -175,16 +168,3 @@ def small_calls(seconds: float) -> Comparison:
             seconds=seconds,
             calls=20,
         )
-
-
-def smallest_from_cpp(summary: Summary) -> None:
-    program = Path("build/dev/bench/mutual_information_bench")
-    if not program.exists():
-        return
-    name = "^forward/" + "/".join(map(str, SEED.shape)) + "/1/"
-    arguments = [f"--benchmark_filter={name}", "--benchmark_format=json", "--benchmark_repetitions=5"]
-    done = subprocess.run([program, *arguments], check=True, capture_output=True, text=True)
-    times = [
-        run["real_time"] for run in json.loads(done.stdout)["benchmarks"] if run["run_type"] == "iteration"
-    ]
-    summary.add(f"forward {SEED.name}", "us from C++, 1 thread", float(np.median(times)))

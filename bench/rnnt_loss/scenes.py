@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import torch
-from harness import SETTLE, Comparison, Summary, compare, console, from_cpp
+from harness import SETTLE, Comparison, Summary, compare, console
 from rnnt_loss import torch_peer, torchaudio_peer, turnout_entries
 from rnnt_loss.shapes import JOINT, RECIPE, Utterances
 
@@ -22,7 +22,6 @@ def run(seconds: float) -> list[Comparison]:
     torch.set_num_threads(turnout.get_num_threads())
     summary = Summary()
     done = [joint(seconds, summary), recipe(seconds, summary), joiner(seconds, summary)]
-    from_cpp("rnnt_loss", "threads", seconds)
     summary.show()
     return done
 

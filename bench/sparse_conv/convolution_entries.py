@@ -130,6 +130,21 @@ def gradients(layer: Layer) -> list[Entry]:
     return [entry("turnout", turnout_), entry("torch, gather + mm + index_add", torch_)]
 
 
+def with_kept_index(layer: Layer) -> Entry:
+    """The forward pass along an index of the pairs that was built once."""
+    pairs = layer.pairs, layer.num
+    index = OPERATORS.indice_convolution_index(*pairs, layer.rows, layer.rows, subm=True)
+
+    def run() -> tuple[torch.Tensor]:
+        return (
+            OPERATORS.indice_convolution_forward(
+                layer.features, layer.filters, *pairs, layer.rows, subm=True, index=index
+            ),
+        )
+
+    return entry("turnout, kept index", run)
+
+
 def scratch_bytes(layer: Layer) -> dict[str, int]:
     """The scratch memory of each operator."""
     ours, theirs = forward(layer)[0], gradients(layer)[0]

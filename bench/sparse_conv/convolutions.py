@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import lidar
 import torch
-from harness import SETTLE, Comparison, Entry, Summary, compare, console, fma_peak, from_cpp, median
+from harness import SETTLE, Comparison, Entry, Summary, compare, console, fma_peak, median
 from sparse_conv import convolution_entries as entries
 from sparse_conv import spconv_peer
 from sparse_conv.convolution_entries import Layer
@@ -37,7 +37,6 @@ def run(seconds: float) -> list[Comparison]:
     done += growth(spconv, seconds, summary)
     turnout.set_num_threads(threads_before[0])
     torch.set_num_threads(threads_before[1])
-    from_cpp("sparse_conv", "channels / threads", seconds, only="convolution")
     summary.show()
     return done
 
@@ -45,6 +44,7 @@ def run(seconds: float) -> list[Comparison]:
 def one_thread(layer: Layer, spconv: bool, seconds: float, summary: Summary) -> list[Comparison]:
     """Times of the process: other work on the machine does not count."""
     programs = {"forward": entries.forward(layer), "both gradients": entries.gradients(layer)}
+    programs["forward"].append(entries.with_kept_index(layer))
     if spconv:
         for listed, program in zip(programs.values(), entries.with_spconv(layer), strict=True):
             listed.append(program)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import torch
-from harness import SETTLE, Comparison, Entry, Summary, compare, console, from_cpp, median
+from harness import SETTLE, Comparison, Entry, Summary, compare, console, median
 from sparse_conv import spconv_peer, torch_peer, turnout_entries
 from sparse_conv.shapes import SPARSE, SUBM, Scale, Sites, flat, growing
 
@@ -34,7 +34,6 @@ def run(seconds: float) -> list[Comparison]:
     for kind in ("lidar", "uniform"):
         done += growth(kind, spconv, seconds, summary)
     done += small_calls(spconv, seconds)
-    from_cpp("sparse_conv", "sites", seconds, only="-convolution")
     summary.show()
     return done
 
