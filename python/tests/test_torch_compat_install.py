@@ -2,6 +2,8 @@
 
 import importlib
 import importlib.util
+import inspect
+import pickle
 import subprocess
 import sys
 
@@ -379,6 +381,15 @@ def test_names():
     ):
         assert all(hasattr(module, name) for name in module.__all__)
     assert compat.__doc__
+
+
+@pytest.mark.parametrize("name", ["fast_rnnt", "k2", "mmcv", "spconv", "torch_npu", "torchaudio", "tutel"])
+def test_install_and_uninstall_are_functions_of_their_module(name):
+    module = importlib.import_module(f"turnout.compat.{name}")
+    for function in (module.install, module.uninstall):
+        assert pickle.loads(pickle.dumps(function)) is function and function.__doc__
+    assert str(inspect.signature(module.install)) == "(force: 'bool' = False) -> 'None'"
+    assert f"If {name} is already imported, raises RuntimeError" in module.install.__doc__
 
 
 def test_compat_itself_needs_no_torch():

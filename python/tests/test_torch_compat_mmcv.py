@@ -136,7 +136,7 @@ def test_one_limit_of_the_module(limit):
 
 
 @pytest.mark.parametrize(
-    ("size", "ends", "sentence"),
+    ("size", "ends", "message"),
     [
         ((0, 1, 1), RANGE, "voxel_size[0] is 0, expected a positive finite number"),
         ((1, float("nan"), 1), RANGE, "voxel_size[1] is nan, expected a positive finite number"),
@@ -150,12 +150,12 @@ def test_one_limit_of_the_module(limit):
         ),
     ],
 )
-def test_module_refuses_a_bad_grid(size, ends, sentence):
-    """When it is made, with the sentence of the operator."""
+def test_module_refuses_a_bad_grid(size, ends, message):
+    """When it is made, with the message of the operator."""
     for kind in (list, np.array, torch.tensor):
         with pytest.raises(ValueError) as caught:
             Voxelization(kind(size), kind(ends), 3)
-        assert str(caught.value) == f"Voxelization: {sentence}"
+        assert str(caught.value) == f"Voxelization: {message}"
 
 
 @pytest.mark.parametrize(

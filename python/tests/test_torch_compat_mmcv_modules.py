@@ -442,7 +442,7 @@ def test_fused_sequence(rng, bias, affine):
         free.fused()
 
 
-def test_sentences(rng):
+def test_messages(rng):
     x = tensor(rng)
     with pytest.raises(ValueError, match=r"SubMConv3d: kernel_size\[2\] is 2, expected an odd number"):
         SubMConv3d(3, 4, (1, 3, 2))  # at once, not in the first call

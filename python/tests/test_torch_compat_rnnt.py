@@ -169,7 +169,7 @@ def test_torchaudio_clamp(fused):
 def test_torchaudio_refusals():
     logits, text = speech()
 
-    def sentence(*arguments, **options):
+    def message(*arguments, **options):
         with pytest.raises(ValueError) as caught:
             torchaudio.rnnt_loss(*arguments, **options)
         return str(caught.value)
@@ -177,22 +177,16 @@ def test_torchaudio_refusals():
     bad = text.clone()
     bad[1, 0] = 6
     for fused in (False, True):
-        assert sentence(logits, bad, FRAMES, SYMBOLS, fused_log_softmax=fused) == (
+        assert message(logits, bad, FRAMES, SYMBOLS, fused_log_softmax=fused) == (
             "rnnt_loss: targets[1, 0] is 6, expected 0 .. 5"
         )
-        assert sentence(logits, text, FRAMES + 1, SYMBOLS, fused_log_softmax=fused) == (
+        assert message(logits, text, FRAMES + 1, SYMBOLS, fused_log_softmax=fused) == (
             "rnnt_loss: logit_lengths[0] is 6, expected 0 .. 5"
         )
-    assert (
-        sentence(logits, text, FRAMES, SYMBOLS - 2) == "rnnt_loss: target_lengths[1] is -1, expected 0 .. 3"
-    )
-    assert sentence(logits, text, FRAMES, SYMBOLS, -7) == "rnnt_loss: blank is -7, expected -6 .. 5"
-    assert sentence(logits, text, FRAMES, SYMBOLS, reduction="all").startswith(
-        "rnnt_loss: reduction is 'all'"
-    )
-    assert sentence(logits, text, FRAMES[:1], SYMBOLS) == (
+    assert message(logits, text, FRAMES, SYMBOLS - 2) == "rnnt_loss: target_lengths[1] is -1, expected 0 .. 3"
+    assert message(logits, text, FRAMES, SYMBOLS, -7) == "rnnt_loss: blank is -7, expected -6 .. 5"
+    assert message(logits, text, FRAMES, SYMBOLS, reduction="all").startswith("rnnt_loss: reduction is 'all'")
+    assert message(logits, text, FRAMES[:1], SYMBOLS) == (
         "rnnt_loss: logit_lengths has shape [1] and dtype torch.int32, expected [2] and torch.int32"
     )
-    assert sentence(logits, text, FRAMES.float(), SYMBOLS).startswith(
-        "rnnt_loss: logit_lengths has shape [2]"
-    )
+    assert message(logits, text, FRAMES.float(), SYMBOLS).startswith("rnnt_loss: logit_lengths has shape [2]")

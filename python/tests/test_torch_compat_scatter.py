@@ -59,7 +59,7 @@ def test_means_of_integers_are_rounded_down():
     assert ours.scatter(src, index, dim_size=4, reduce="mean").tolist() == [-1, 0, 5, 0]
 
 
-def test_sentences():
+def test_messages():
     for function in (ours.scatter, ours.scatter_add, ours.scatter_sum, ours.scatter_mean, ours.scatter_max):
         with pytest.raises(NotImplementedError) as caught:
             function(SRC, INDEX, 0, torch.zeros(3, 3))

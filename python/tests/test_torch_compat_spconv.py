@@ -24,7 +24,7 @@ def tensor(rng, rows=40, space=SPACE, channels=3, **options):
     return scene(rng, rows, space, channels, kind=spconv.SparseConvTensor, **options)
 
 
-def sentence_of(call, *arguments):
+def message_of(call, *arguments):
     with pytest.raises(ValueError) as caught:
         call(*arguments)
     return str(caught.value)
@@ -121,11 +121,11 @@ def test_fact_2_a_name_with_another_kernel_is_refused(rng):
         (spconv.SubMConv3d(3, 3, 3, indice_key="one"), "kernel_size (3, 3, 3), expected (1, 3, 3)"),
         (spconv.SubMConv3d(3, 3, (1, 3, 3), dilation=2, indice_key="one"), "dilation (2, 2, 2), expected"),
     ):
-        assert sentence_of(layer.double(), x).startswith(f"SubMConv3d: this layer has {wrong}")
+        assert message_of(layer.double(), x).startswith(f"SubMConv3d: this layer has {wrong}")
     fewer = spconv.SparseConvTensor(x.features[:-1], x.indices[:-1], SPACE, BATCH, indice_dict=x.indice_dict)
-    assert "has rows: 39, expected 40, for which the pairs named 'one'" in sentence_of(first, fewer)
+    assert "has rows: 39, expected 40, for which the pairs named 'one'" in message_of(first, fewer)
     larger = spconv.SparseConvTensor(x.features, x.indices, (5, 6, 8), BATCH, indice_dict=x.indice_dict)
-    assert "a spatial shape of (5, 6, 8), expected (5, 6, 7)" in sentence_of(first, larger)
+    assert "a spatial shape of (5, 6, 8), expected (5, 6, 7)" in message_of(first, larger)
 
 
 def test_fact_2_sites_of_a_shared_name_are_not_compared(rng):
@@ -165,7 +165,7 @@ def test_fact_5_padding_and_stride_of_a_submanifold_layer_are_ignored(rng):
         odd = spconv.SubMConv3d(3, 4, kernel, stride=2, padding=1).double()
         odd.load_state_dict(plain.state_dict())
         assert torch.equal(odd(x).features, plain(x).features) and odd(x).spatial_shape == list(SPACE)
-    assert sentence_of(lambda: spconv.SparseConv3d(3, 4, 1, padding=1)) == (
+    assert message_of(lambda: spconv.SparseConv3d(3, 4, 1, padding=1)) == (
         "SparseConv3d: padding is [1, 1, 1], expected 0 for a kernel of one offset without stride"
     )
 
@@ -179,9 +179,9 @@ def test_a_layer_that_is_not_submanifold_needs_a_new_name(rng):
     down = spconv.SparseConv3d(3, 3, 3, indice_key="one").double()
     taken = "indice_key 'one' names the pairs of an earlier layer, and only submanifold layers share theirs"
     for first, second in ((down, down), (subm, down), (down, subm)):
-        assert taken in sentence_of(second, first(x))
+        assert taken in message_of(second, first(x))
     pool = spconv.SparseMaxPool3d(2, indice_key="one")
-    assert "SparseMaxPool3d: indice_key 'one' names the pairs of" in sentence_of(pool, subm(x))
+    assert "SparseMaxPool3d: indice_key 'one' names the pairs of" in message_of(pool, subm(x))
 
 
 def test_inverse_layers_ask_for_pairs_that_fit(rng):
@@ -193,14 +193,14 @@ def test_inverse_layers_ask_for_pairs_that_fit(rng):
 
     out = inverse("down")(low)
     assert torch.equal(out.indices, x.indices) and out.spatial_shape == list(SPACE)
-    assert "indice_key is 'up', expected the name of an earlier layer's pairs" in sentence_of(
+    assert "indice_key is 'up', expected the name of an earlier layer's pairs" in message_of(
         lambda: inverse("up")(low)
     )
-    assert "kernel_size (2, 2, 2), expected (3, 3, 3)" in sentence_of(inverse("down", 2), low)
+    assert "kernel_size (2, 2, 2), expected (3, 3, 3)" in message_of(inverse("down", 2), low)
     subm = spconv.SubMConv3d(4, 4, 3, indice_key="subm").double()(low)
-    assert "names the pairs of a submanifold layer" in sentence_of(inverse("subm"), subm)
+    assert "names the pairs of a submanifold layer" in message_of(inverse("subm"), subm)
     fewer = low.at(low.features[:3], low.indices[:3], low.spatial_shape, low.indice_dict)
-    assert "has rows: 3, expected" in sentence_of(inverse("down"), fewer)
+    assert "has rows: 3, expected" in message_of(inverse("down"), fewer)
     single = spconv.SparseInverseConv3d(4, 3, 1, "any").double()  # one offset: a matrix product, no pairs
     assert torch.equal(single(low).indices, low.indices)
 
@@ -263,7 +263,7 @@ def test_saved_weight_layouts(rng, monkeypatch):
             other.load_state_dict({**saved, "weight": weight})
             assert torch.equal(other.weight, krsc)
     monkeypatch.setenv("SPCONV_SAVED_WEIGHT_LAYOUT", "KCRS")
-    assert sentence_of(lambda: layer.load_state_dict(saved)) == (
+    assert message_of(lambda: layer.load_state_dict(saved)) == (
         "load_state_dict: SPCONV_SAVED_WEIGHT_LAYOUT is 'KCRS', expected KRSC, RSKC, RSCK"
     )
 

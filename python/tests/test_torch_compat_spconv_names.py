@@ -167,7 +167,7 @@ def test_spatial_shapes_and_batch_sizes_of_any_kind(rng):
 
 
 @pytest.mark.parametrize(
-    ("changed", "sentence"),
+    ("changed", "message"),
     [
         ({"features": torch.zeros(2)}, "features has 1 dimensions, expected 2"),
         ({"indices": torch.zeros(2, dtype=torch.int32)}, "indices has 1 dimensions, expected 2"),
@@ -179,7 +179,7 @@ def test_spatial_shapes_and_batch_sizes_of_any_kind(rng):
         ({"batch_size": 0}, "batch_size is 0, expected 1 or more"),
     ],
 )
-def test_sentences_of_the_tensor(changed, sentence):
+def test_messages_of_the_tensor(changed, message):
     given = {
         "features": torch.zeros(2, 3),
         "indices": torch.zeros(2, 4, dtype=torch.int32),
@@ -188,7 +188,7 @@ def test_sentences_of_the_tensor(changed, sentence):
     }
     with pytest.raises(ValueError) as caught:
         spconv.SparseConvTensor(**{**given, **changed})
-    assert str(caught.value) == f"SparseConvTensor: {sentence}"
+    assert str(caught.value) == f"SparseConvTensor: {message}"
 
 
 def test_features_are_replaced_and_set(rng):
@@ -373,9 +373,9 @@ def test_features_of_voxels_go_back_to_points():
     assert nothing[0].shape == (0, 1, 1) and nothing[3].tolist() == [-1, -1, -1]
 
 
-def test_sentences_of_voxels():
+def test_messages_of_voxels():
     make = spconv.utils.PointToVoxel
-    for call, sentence in (
+    for call, message in (
         (lambda: make([1] * 4, [0] * 4 + [1] * 4, 4, 9, 9), "vsize_xyz has 4 elements, expected 1 .. 3"),
         (lambda: make([1] * 3, [0] * 3 + [1], 4, 9, 9), "coors_range_xyz has 4 elements, expected 6"),
         (lambda: make([1, 1], [0, 0, 1, 1], 1, 9, 9), "num_point_features is 1, expected 2 or more"),
@@ -384,7 +384,7 @@ def test_sentences_of_voxels():
     ):
         with pytest.raises(ValueError) as caught:
             call()
-        assert str(caught.value) == f"PointToVoxel: {sentence}"
+        assert str(caught.value) == f"PointToVoxel: {message}"
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")

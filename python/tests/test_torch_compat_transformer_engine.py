@@ -112,7 +112,7 @@ def test_chunks(rng):
 
 
 @pytest.mark.parametrize(
-    ("call", "sentence"),
+    ("call", "message"),
     [
         (lambda x: te.moe_permute(x, torch.ones(3, 2), 1), r"moe_permute: routing_map has shape \[3, 2\]"),
         (lambda x: te.moe_permute(x, torch.ones(4, 2), map_type="rows"), "moe_permute: map_type is 'rows'"),
@@ -130,8 +130,8 @@ def test_chunks(rng):
         ),
     ],
 )
-def test_sentences(call, sentence):
-    with pytest.raises(ValueError, match=sentence):
+def test_messages(call, message):
+    with pytest.raises(ValueError, match=message):
         call(torch.ones(4, 2))
 
 

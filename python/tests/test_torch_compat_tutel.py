@@ -207,7 +207,7 @@ def test_custom_gate_and_experts():
 
 
 @pytest.mark.parametrize(
-    ("options", "sentence"),
+    ("options", "message"),
     [
         ({"model_dim": 7}, "model_dim is 7, expected an even number"),
         ({"gate_type": {"k": 1}}, "gate_type has no key 'type'"),
@@ -226,8 +226,8 @@ def test_custom_gate_and_experts():
         ({"global_aux": True, "is_gshard_loss": False}, "global_aux is True beside is_gshard_loss=False"),
     ],
 )
-def test_refused(options, sentence):
-    with pytest.raises((ValueError, TypeError), match=f"moe_layer: {sentence}"):
+def test_refused(options, message):
+    with pytest.raises((ValueError, TypeError), match=f"moe_layer: {message}"):
         layer(**options)
 
 

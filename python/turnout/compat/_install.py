@@ -10,18 +10,24 @@ from collections.abc import Callable, Collection
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 _MISSING = object()
 Undo = Callable[[], None]
 
 
-def defined_in(module: ModuleType) -> dict[str, Any]:
-    """The public functions and classes that a module defines, by name."""
+class Install(Protocol):
+    """The type of ``install`` in each module of turnout.compat."""
+
+    def __call__(self, force: bool = False) -> None: ...
+
+
+def names_of(module: ModuleType) -> dict[str, Any]:
+    """The public functions and classes of a module, and those it imports from turnout.compat, by name."""
     return {
         name: value
         for name, value in vars(module).items()
-        if getattr(value, "__module__", "") == module.__name__ and not name.startswith("_")
+        if not name.startswith("_") and getattr(value, "__module__", "").startswith("turnout.compat.")
     }
 
 
@@ -148,6 +154,33 @@ class Installation:
     def uninstall(self) -> None:
         while self._undo:
             self._undo.pop()()
+
+    def functions(self, example: str, more: str = "") -> tuple[Install, Undo]:
+        """The functions ``install`` and ``uninstall`` of ``turnout.compat.<package>``.
+
+        Args:
+            example: an import statement that finds these names once they are installed.
+            more: sentences for the end of the docstring of ``install``.
+        """
+        package = self._package
+
+        def install(force: bool = False) -> None:
+            self.install(force)
+
+        def uninstall() -> None:
+            """Undoes :func:`install`; does nothing if the names are not installed."""
+            self.uninstall()
+
+        install.__doc__ = (
+            f"After this call, ``{example}`` finds these names, even if {package} is not installed.\n\n"
+            f"A second call does nothing. If {package} is already imported, raises RuntimeError, because "
+            "models may already use its names. With ``force``, it replaces those names, and the others stay. "
+            f"{more}"
+        ).rstrip()
+        for function in (install, uninstall):
+            function.__module__ = f"turnout.compat.{package}"
+            function.__qualname__ = function.__name__
+        return install, uninstall
 
     def _remove_absent(self) -> None:
         sys.meta_path.remove(self._absent)

@@ -28,8 +28,8 @@ from turnout.torch import (
     rnnt_loss_simple,
     rnnt_loss_smoothed,
 )
+from turnout.torch.messages import own_messages
 from turnout.torch.rnnt_loss import Grads, pruned_loss
-from turnout.torch.sentences import own_sentences
 
 __all__ = [
     "do_rnnt_pruning",
@@ -55,7 +55,7 @@ def with_cuda() -> bool:
     return False
 
 
-@own_sentences()
+@own_messages()
 def rnnt_loss(
     logits: torch.Tensor,
     symbols: torch.Tensor,
@@ -73,7 +73,7 @@ def rnnt_loss(
     )
 
 
-@own_sentences()
+@own_messages()
 def rnnt_loss_pruned(
     logits: torch.Tensor,
     symbols: torch.Tensor,
@@ -95,7 +95,7 @@ def rnnt_loss_pruned(
     )
 
 
-@own_sentences()
+@own_messages()
 def get_rnnt_logprobs_joint(
     logits: torch.Tensor,
     symbols: torch.Tensor,
@@ -107,7 +107,7 @@ def get_rnnt_logprobs_joint(
     return own.get_rnnt_logprobs_joint(logits, symbols, termination_symbol, rnnt_type, boundary)
 
 
-@own_sentences()
+@own_messages()
 def do_rnnt_pruning(
     am: torch.Tensor, lm: torch.Tensor, ranges: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -124,23 +124,9 @@ __getattr__ = missing(
     "fast_rnnt", _OTHERS, "fast_rnnt's losses here, and more in turnout.torch and turnout.compat.k2"
 )
 
-_recursions = {
-    "joint_mutual_information_recursion": joint_mutual_information_recursion,
-    "mutual_information_recursion": mutual_information_recursion,
-}
-_losses = {
-    "do_rnnt_pruning": do_rnnt_pruning,
-    "get_rnnt_logprobs": get_rnnt_logprobs,
-    "get_rnnt_logprobs_joint": get_rnnt_logprobs_joint,
-    "get_rnnt_logprobs_pruned": get_rnnt_logprobs_pruned,
-    "get_rnnt_logprobs_smoothed": get_rnnt_logprobs_smoothed,
-    "get_rnnt_prune_ranges": get_rnnt_prune_ranges,
-    "rnnt_loss": rnnt_loss,
-    "rnnt_loss_pruned": rnnt_loss_pruned,
-    "rnnt_loss_simple": rnnt_loss_simple,
-    "rnnt_loss_smoothed": rnnt_loss_smoothed,
-}
-_installation = Installation(
+_recursions = {name: globals()[name] for name in __all__ if name.endswith("_recursion")}
+_losses = {name: globals()[name] for name in __all__ if "rnnt" in name}
+install, uninstall = Installation(
     "fast_rnnt",
     {
         "fast_rnnt": {**_recursions, **_losses, "with_cuda": with_cuda},
@@ -148,18 +134,4 @@ _installation = Installation(
         "fast_rnnt.rnnt_loss": _losses,
     },
     getattr=__getattr__,
-)
-
-
-def install(force: bool = False) -> None:
-    """After this, ``import fast_rnnt`` finds these names, also where there is no fast_rnnt.
-
-    A second call does nothing. Refused when fast_rnnt is imported already, unless ``force`` says that its
-    names are to be replaced.
-    """
-    _installation.install(force)
-
-
-def uninstall() -> None:
-    """Undoes :func:`install`; without it, does nothing."""
-    _installation.uninstall()
+).functions("import fast_rnnt")

@@ -14,7 +14,6 @@ from typing import Any
 
 import torch
 
-from turnout import torch as own
 from turnout.compat._install import Installation, missing
 from turnout.torch import (
     do_rnnt_pruning,
@@ -30,9 +29,9 @@ from turnout.torch import (
     rnnt_loss_simple,
     rnnt_loss_smoothed,
 )
+from turnout.torch.messages import own_messages
 from turnout.torch.rnnt_logprobs import pruned_steps
 from turnout.torch.rnnt_loss import pruned_loss
-from turnout.torch.sentences import own_sentences
 
 __all__ = [
     "do_rnnt_pruning",
@@ -57,7 +56,7 @@ __all__ = [
 with_cuda = False
 
 
-@own_sentences()
+@own_messages()
 def rnnt_loss_pruned(
     logits: torch.Tensor,
     symbols: torch.Tensor,
@@ -88,7 +87,7 @@ def rnnt_loss_pruned(
     )
 
 
-@own_sentences()
+@own_messages()
 def get_hat_logprobs_pruned(
     logits: torch.Tensor,
     symbols: torch.Tensor,
@@ -120,22 +119,9 @@ _OTHERS = frozenset(
 )
 __getattr__ = missing("k2", _OTHERS, "its RNN-T losses and the recursions under them")
 
-_recursions = {
-    "joint_mutual_information_recursion": joint_mutual_information_recursion,
-    "mutual_information_recursion": mutual_information_recursion,
-}
-_losses = {
-    "rnnt_loss_pruned": rnnt_loss_pruned,
-    **{
-        name: getattr(own, name)
-        for name in (
-            *("do_rnnt_pruning", "get_rnnt_logprobs", "get_rnnt_logprobs_joint", "get_rnnt_logprobs_pruned"),
-            *("get_rnnt_logprobs_smoothed", "get_rnnt_prune_ranges", "get_rnnt_prune_ranges_deprecated"),
-            *("rnnt_loss", "rnnt_loss_simple", "rnnt_loss_smoothed"),
-        )
-    },
-}
-_installation = Installation(
+_recursions = {name: globals()[name] for name in __all__ if name.endswith("_recursion")}
+_losses = {name: globals()[name] for name in __all__ if "rnnt" in name}
+install, uninstall = Installation(
     "k2",
     {
         "k2": {**_recursions, **_losses, "with_cuda": with_cuda},
@@ -143,18 +129,4 @@ _installation = Installation(
         "k2.rnnt_loss": {**_losses, "get_hat_logprobs_pruned": get_hat_logprobs_pruned},
     },
     getattr=__getattr__,
-)
-
-
-def install(force: bool = False) -> None:
-    """After this, ``import k2`` finds these names, also where there is no k2.
-
-    A second call does nothing. Refused when k2 is imported already, unless ``force`` says that its names are
-    to be replaced; its other names stay.
-    """
-    _installation.install(force)
-
-
-def uninstall() -> None:
-    """Undoes :func:`install`; without it, does nothing."""
-    _installation.uninstall()
+).functions("import k2")

@@ -15,9 +15,9 @@ from collections.abc import Sequence
 import torch
 
 from turnout.compat._install import Installation
+from turnout.torch.messages import own_messages
 from turnout.torch.moe_permute import moe_token_permute, moe_token_unpermute
 from turnout.torch.moe_re_routing import moe_re_routing
-from turnout.torch.sentences import own_sentences
 
 __all__ = [
     "install",
@@ -32,7 +32,7 @@ _BYTE_FLOATS = (torch.float8_e4m3fn, torch.float8_e5m2)
 _BYTE_SCALES = tuple(getattr(torch, name) for name in ("float8_e8m0fnu", "uint8") if hasattr(torch, name))
 
 
-@own_sentences()
+@own_messages()
 def npu_moe_re_routing(
     tokens: torch.Tensor,
     expert_token_num_per_rank: torch.Tensor,
@@ -75,7 +75,7 @@ def npu_moe_re_routing(
     return permuted, scales, idx, num
 
 
-@own_sentences()
+@own_messages()
 def npu_moe_token_permute(
     tokens: torch.Tensor,
     indices: torch.Tensor,
@@ -86,7 +86,7 @@ def npu_moe_token_permute(
     return moe_token_permute(tokens, indices, num_out_tokens, padded_mode)
 
 
-@own_sentences()
+@own_messages()
 def npu_moe_token_unpermute(
     permuted_tokens: torch.Tensor,
     sorted_indices: torch.Tensor,
@@ -98,27 +98,9 @@ def npu_moe_token_unpermute(
     return moe_token_unpermute(permuted_tokens, sorted_indices, probs, padded_mode, restore_shape)
 
 
-_installation = Installation(
+install, uninstall = Installation(
     "torch_npu",
     {
-        "torch_npu": {
-            "npu_moe_re_routing": npu_moe_re_routing,
-            "npu_moe_token_permute": npu_moe_token_permute,
-            "npu_moe_token_unpermute": npu_moe_token_unpermute,
-        }
+        "torch_npu": {name: globals()[name] for name in __all__ if name.startswith("npu_")},
     },
-)
-
-
-def install(force: bool = False) -> None:
-    """After this, ``import torch_npu`` finds these names, also where there is no torch_npu.
-
-    A second call does nothing. Refused when torch_npu is imported already, unless ``force`` says that its
-    names are to be replaced.
-    """
-    _installation.install(force)
-
-
-def uninstall() -> None:
-    """Undoes :func:`install`; without it, does nothing."""
-    _installation.uninstall()
+).functions("import torch_npu")

@@ -15,7 +15,7 @@ import torch
 
 from turnout import torch as own
 from turnout.compat._install import Installation, missing
-from turnout.torch.sentences import own_sentences
+from turnout.torch.messages import own_messages
 
 __all__ = [
     "install",
@@ -38,7 +38,7 @@ def _refuse_out(name: str, out: torch.Tensor | None) -> None:
         )
 
 
-@own_sentences()
+@own_messages()
 def scatter_sum(
     src: torch.Tensor,
     index: torch.Tensor,
@@ -51,7 +51,7 @@ def scatter_sum(
     return own.scatter_sum(src, index, dim, dim_size)
 
 
-@own_sentences()
+@own_messages()
 def scatter_add(
     src: torch.Tensor,
     index: torch.Tensor,
@@ -64,7 +64,7 @@ def scatter_add(
     return own.scatter_sum(src, index, dim, dim_size)
 
 
-@own_sentences()
+@own_messages()
 def scatter_mean(
     src: torch.Tensor,
     index: torch.Tensor,
@@ -84,7 +84,7 @@ def scatter_mean(
     return sums.div(counts.clamp(min=1), rounding_mode="floor")
 
 
-@own_sentences()
+@own_messages()
 def scatter_max(
     src: torch.Tensor,
     index: torch.Tensor,
@@ -97,7 +97,7 @@ def scatter_max(
     return own.scatter_max(src, index, dim, dim_size)
 
 
-@own_sentences()
+@own_messages()
 def scatter(
     src: torch.Tensor,
     index: torch.Tensor,
@@ -140,18 +140,6 @@ def _attribute(name: str) -> Any:
     return __version__ if name == "__version__" else __getattr__(name)
 
 
-_installation = Installation("torch_scatter", {"torch_scatter": _functions}, getattr=_attribute)
-
-
-def install(force: bool = False) -> None:
-    """After this, ``from torch_scatter import scatter_max`` finds these functions, also without the package.
-
-    A second call does nothing. Refused when torch_scatter is imported already, unless ``force`` says that its
-    names are to be replaced; its other names stay.
-    """
-    _installation.install(force)
-
-
-def uninstall() -> None:
-    """Undoes :func:`install`; without it, does nothing."""
-    _installation.uninstall()
+install, uninstall = Installation(
+    "torch_scatter", {"torch_scatter": _functions}, getattr=_attribute
+).functions("from torch_scatter import scatter_max")

@@ -14,7 +14,7 @@ import torch
 
 from turnout import torch as own
 from turnout.compat._install import Installation, missing
-from turnout.torch.sentences import own_sentences
+from turnout.torch.messages import own_messages
 
 __all__ = ["RNNTLoss", "install", "rnnt_loss", "uninstall"]
 
@@ -79,7 +79,7 @@ def _losses_of_probabilities(logits, targets, boundary, blank):
     return -own.mutual_information_recursion(px, py, boundary)
 
 
-@own_sentences(symbols="targets", termination_symbol="blank")
+@own_messages(symbols="targets", termination_symbol="blank")
 def rnnt_loss(
     logits: torch.Tensor,
     targets: torch.Tensor,
@@ -156,7 +156,7 @@ _OTHERS = frozenset(
 )
 __getattr__ = missing("torchaudio", _OTHERS, "its RNN-T loss")
 
-_installation = Installation(
+install, uninstall = Installation(
     "torchaudio",
     {
         "torchaudio": {},
@@ -164,19 +164,8 @@ _installation = Installation(
         "torchaudio.transforms": {"RNNTLoss": RNNTLoss},
     },
     getattr=__getattr__,
+).functions(
+    "from torchaudio.functional import rnnt_loss",
+    "If the real torchaudio can be imported, import it first and use ``force``. Otherwise, its other modules "
+    "cannot be imported until :func:`uninstall`.",
 )
-
-
-def install(force: bool = False) -> None:
-    """After this, ``torchaudio.functional.rnnt_loss`` and ``torchaudio.transforms.RNNTLoss`` are these.
-
-    A second call does nothing. Refused when torchaudio is imported already, unless ``force`` says that its
-    names are to be replaced; its other names stay. Where torchaudio can be imported, do that first and use
-    ``force``: without it, nothing else of torchaudio can be imported until :func:`uninstall`.
-    """
-    _installation.install(force)
-
-
-def uninstall() -> None:
-    """Undoes :func:`install`; without it, does nothing."""
-    _installation.uninstall()

@@ -19,9 +19,9 @@ from collections.abc import Sequence
 import torch
 
 from turnout.compat._install import Installation
+from turnout.torch.messages import own_messages
 from turnout.torch.moe_permute import moe_token_permute, sort_chunks_by_idxs
 from turnout.torch.moe_routing import moe_combine, moe_dispatch
-from turnout.torch.sentences import own_sentences
 
 __all__ = [
     "install",
@@ -59,7 +59,7 @@ def _scattered(inp: torch.Tensor, rows: torch.Tensor, count: int) -> torch.Tenso
     return moe_dispatch(inp, rows, None, 1, count).squeeze(1)
 
 
-@own_sentences()
+@own_messages()
 def moe_permute(
     inp: torch.Tensor,
     routing_map: torch.Tensor,
@@ -87,7 +87,7 @@ def moe_permute(
     return _scattered(inp, rows, wanted or count), rows
 
 
-@own_sentences()
+@own_messages()
 def moe_permute_with_probs(
     inp: torch.Tensor, probs: torch.Tensor, routing_map: torch.Tensor, num_out_tokens: int | None = None
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -106,7 +106,7 @@ def _permuted_probs(probs: torch.Tensor, rows: torch.Tensor, count: int) -> torc
     return permuted.index_put((rows[kept].long(),), probs[kept])
 
 
-@own_sentences()
+@own_messages()
 def moe_permute_and_pad_with_probs(
     inp: torch.Tensor,
     probs: torch.Tensor,
@@ -143,7 +143,7 @@ def _padded(rows: torch.Tensor, offsets: torch.Tensor) -> torch.Tensor:
     return torch.where(rows >= 0, rows + offsets.to(rows.dtype), -1)
 
 
-@own_sentences(expert_output="inp", indices="row_id_map", gates="merging_probs")
+@own_messages(expert_output="inp", indices="row_id_map", gates="merging_probs")
 def moe_unpermute(
     inp: torch.Tensor,
     row_id_map: torch.Tensor,
@@ -174,7 +174,7 @@ def moe_unpermute(
     return output if restore_shape is None else output.reshape(tuple(restore_shape))
 
 
-@own_sentences(input="inp", sorted_idxs="sorted_index")
+@own_messages(input="inp", sorted_idxs="sorted_index")
 def moe_sort_chunks_by_index(
     inp: torch.Tensor, split_sizes: torch.Tensor, sorted_index: torch.Tensor
 ) -> torch.Tensor:
@@ -182,7 +182,7 @@ def moe_sort_chunks_by_index(
     return sort_chunks_by_idxs(inp, split_sizes, sorted_index)[0]
 
 
-@own_sentences(input="inp", sorted_idxs="sorted_index")
+@own_messages(input="inp", sorted_idxs="sorted_index")
 def moe_sort_chunks_by_index_with_probs(
     inp: torch.Tensor, probs: torch.Tensor, split_sizes: torch.Tensor, sorted_index: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -192,25 +192,11 @@ def moe_sort_chunks_by_index_with_probs(
 
 
 _names = {name: globals()[name] for name in __all__ if name.startswith("moe_")}
-_installation = Installation(
+install, uninstall = Installation(
     "transformer_engine",
     {
         "transformer_engine": {},
         "transformer_engine.pytorch": _names,
         "transformer_engine.pytorch.permutation": _names,
     },
-)
-
-
-def install(force: bool = False) -> None:
-    """After this, ``from transformer_engine.pytorch import moe_permute`` finds these names, also without TE.
-
-    A second call does nothing. Refused when transformer_engine is imported already, unless ``force`` says
-    that its names are to be replaced.
-    """
-    _installation.install(force)
-
-
-def uninstall() -> None:
-    """Undoes :func:`install`; without it, does nothing."""
-    _installation.uninstall()
+).functions("from transformer_engine.pytorch import moe_permute")

@@ -243,5 +243,5 @@ def _check_weight(module: Any, weight: str, bits: int) -> None:
     try:
         check_shape(tuple(given.shape), bits)
     except ValueError as error:
-        sentence = str(error).replace("quantize_experts: weight", what)
-        raise ValueError(sentence.replace("quantize_experts:", "quantize:")) from None
+        message = str(error).replace("quantize_experts: weight", what)
+        raise ValueError(message.replace("quantize_experts:", "quantize:")) from None

@@ -10,10 +10,11 @@ Example:
     ([2.0, 5.0], [[0, 0, 0], [0, 0, 1]])
 """
 
+# ruff: noqa: F403 (what a module exports is in its __all__)
+
 from __future__ import annotations
 
-from turnout.compat._install import Installation, Undo, defined_in
-from turnout.compat._sparse import scatter_nd
+from turnout.compat._install import Installation, Undo, names_of
 from turnout.compat.mmcv import (
     sparse_conv,
     sparse_functional,
@@ -22,65 +23,19 @@ from turnout.compat.mmcv import (
     sparse_pool,
     sparse_structure,
 )
-from turnout.compat.mmcv.sparse_conv import (
-    SparseConv1d,
-    SparseConv2d,
-    SparseConv3d,
-    SparseConv4d,
-    SparseConvolution,
-    SparseConvTranspose1d,
-    SparseConvTranspose2d,
-    SparseConvTranspose3d,
-    SparseConvTranspose4d,
-    SparseInverseConv1d,
-    SparseInverseConv2d,
-    SparseInverseConv3d,
-    SparseInverseConv4d,
-    SubMConv1d,
-    SubMConv2d,
-    SubMConv3d,
-    SubMConv4d,
-)
+from turnout.compat.mmcv.sparse_conv import *
 from turnout.compat.mmcv.sparse_modules import SparseModule, SparseSequential, is_spconv_module
 from turnout.compat.mmcv.sparse_ops import get_indice_pairs
-from turnout.compat.mmcv.sparse_pool import (
-    SparseMaxPool,
-    SparseMaxPool1d,
-    SparseMaxPool2d,
-    SparseMaxPool3d,
-    SparseMaxPool4d,
-)
-from turnout.compat.mmcv.sparse_structure import SparseConvTensor
+from turnout.compat.mmcv.sparse_pool import *
+from turnout.compat.mmcv.sparse_structure import SparseConvTensor, scatter_nd
 from turnout.compat.mmcv.voxels import DynamicScatter, Voxelization, voxelization
 from turnout.torch import dynamic_scatter
 
 __all__ = [
     "DynamicScatter",
-    "SparseConv1d",
-    "SparseConv2d",
-    "SparseConv3d",
-    "SparseConv4d",
     "SparseConvTensor",
-    "SparseConvTranspose1d",
-    "SparseConvTranspose2d",
-    "SparseConvTranspose3d",
-    "SparseConvTranspose4d",
-    "SparseConvolution",
-    "SparseInverseConv1d",
-    "SparseInverseConv2d",
-    "SparseInverseConv3d",
-    "SparseInverseConv4d",
-    "SparseMaxPool",
-    "SparseMaxPool1d",
-    "SparseMaxPool2d",
-    "SparseMaxPool3d",
-    "SparseMaxPool4d",
     "SparseModule",
     "SparseSequential",
-    "SubMConv1d",
-    "SubMConv2d",
-    "SubMConv3d",
-    "SubMConv4d",
     "Voxelization",
     "dynamic_scatter",
     "get_indice_pairs",
@@ -90,22 +45,15 @@ __all__ = [
     "uninstall",
     "voxelization",
 ]
+__all__ += sparse_conv.__all__
+__all__ += sparse_pool.__all__
 
 _voxelize = {"Voxelization": Voxelization, "voxelization": voxelization}
 _scatter_points = {"DynamicScatter": DynamicScatter, "dynamic_scatter": dynamic_scatter}
 
-
 _structure, _modules, _convolutions, _pools = (
-    defined_in(module) for module in (sparse_structure, sparse_modules, sparse_conv, sparse_pool)
+    names_of(module) for module in (sparse_structure, sparse_modules, sparse_conv, sparse_pool)
 )
-_structure["scatter_nd"] = scatter_nd
-_functions = {
-    **defined_in(sparse_functional),
-    "indice_conv": sparse_functional.indice_conv,
-    "indice_inverse_conv": sparse_functional.indice_inverse_conv,
-    "indice_maxpool": sparse_functional.indice_maxpool,
-    "indice_subm_conv": sparse_functional.indice_subm_conv,
-}
 
 
 def _register() -> Undo | None:
@@ -115,9 +63,9 @@ def _register() -> Undo | None:
     except ImportError:
         return None
     known = MODELS.module_dict
-    before = {name: known.get(name) for name in _convolutions}
-    for name, module in _convolutions.items():
-        MODELS._register_module(module, name, force=True)
+    before = {name: known.get(name) for name in sparse_conv.__all__}
+    for name in sparse_conv.__all__:
+        MODELS._register_module(getattr(sparse_conv, name), name, force=True)
 
     def undo() -> None:
         for name, module in before.items():
@@ -129,7 +77,7 @@ def _register() -> Undo | None:
     return undo
 
 
-_installation = Installation(
+install, uninstall = Installation(
     "mmcv",
     {
         "mmcv": {},
@@ -137,27 +85,16 @@ _installation = Installation(
         "mmcv.ops.scatter_points": _scatter_points,
         "mmcv.ops.sparse_conv": _convolutions,
         "mmcv.ops.sparse_modules": _modules,
-        "mmcv.ops.sparse_functional": _functions,
-        "mmcv.ops.sparse_ops": {name: getattr(sparse_ops, name) for name in sparse_ops.__all__},
+        "mmcv.ops.sparse_functional": names_of(sparse_functional),
+        "mmcv.ops.sparse_ops": names_of(sparse_ops),
         "mmcv.ops.sparse_pool": _pools,
         "mmcv.ops.sparse_structure": _structure,
         "mmcv.ops.voxelize": _voxelize,
     },
     keeps_package=True,
     registries=(_register,),
+).functions(
+    "from mmcv.ops import SparseConv3d",
+    "If mmcv or mmcv-lite is installed, it is imported, and these names are replaced in it or added to it. "
+    "If mmengine is installed, the convolutions are entered in its registry of models.",
 )
-
-
-def install(force: bool = False) -> None:
-    """After this, ``from mmcv.ops import SparseConv3d`` finds these names, also where there is no mmcv.
-
-    With mmcv or mmcv-lite, it is imported, and these names are replaced or added; its others stay. The
-    convolutions are entered in mmengine's registry, if there is one. A second call does nothing. Refused when
-    mmcv is imported already, as models may have its names, unless ``force`` says otherwise.
-    """
-    _installation.install(force)
-
-
-def uninstall() -> None:
-    """Undoes :func:`install`; without it, does nothing."""
-    _installation.uninstall()

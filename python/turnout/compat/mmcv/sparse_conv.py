@@ -8,10 +8,31 @@ from typing import Any
 
 import torch
 
+from turnout.compat import _sparse
 from turnout.compat.mmcv.sparse_modules import SparseModule
 from turnout.torch import nn
+from turnout.torch.indice_pairs import Ints
 from turnout.torch.nn.tensor import integers
-from turnout.torch.sparse_conv import Ints
+
+__all__ = [
+    "SparseConv1d",
+    "SparseConv2d",
+    "SparseConv3d",
+    "SparseConv4d",
+    "SparseConvTranspose1d",
+    "SparseConvTranspose2d",
+    "SparseConvTranspose3d",
+    "SparseConvTranspose4d",
+    "SparseConvolution",
+    "SparseInverseConv1d",
+    "SparseInverseConv2d",
+    "SparseInverseConv3d",
+    "SparseInverseConv4d",
+    "SubMConv1d",
+    "SubMConv2d",
+    "SubMConv3d",
+    "SubMConv4d",
+]
 
 
 class SparseConvolution(nn.SparseConvolution, SparseModule):
@@ -106,65 +127,11 @@ class _SparseInverseConv(SparseConvolution):
     rank: int
 
 
-class SparseConv1d(_SparseConv):
-    rank = 1
-
-
-class SparseConv2d(_SparseConv):
-    rank = 2
-
-
-class SparseConv3d(_SparseConv):
-    rank = 3
-
-
-class SparseConv4d(_SparseConv):
-    rank = 4
-
-
-class SubMConv1d(_SubMConv):
-    rank = 1
-
-
-class SubMConv2d(_SubMConv):
-    rank = 2
-
-
-class SubMConv3d(_SubMConv):
-    rank = 3
-
-
-class SubMConv4d(_SubMConv):
-    rank = 4
-
-
-class SparseConvTranspose1d(_SparseConvTranspose):
-    rank = 1
-
-
-class SparseConvTranspose2d(_SparseConvTranspose):
-    rank = 2
-
-
-class SparseConvTranspose3d(_SparseConvTranspose):
-    rank = 3
-
-
-class SparseConvTranspose4d(_SparseConvTranspose):
-    rank = 4
-
-
-class SparseInverseConv1d(_SparseInverseConv):
-    rank = 1
-
-
-class SparseInverseConv2d(_SparseInverseConv):
-    rank = 2
-
-
-class SparseInverseConv3d(_SparseInverseConv):
-    rank = 3
-
-
-class SparseInverseConv4d(_SparseInverseConv):
-    rank = 4
+SparseConv1d, SparseConv2d, SparseConv3d, SparseConv4d = _sparse.for_each_rank(_SparseConv)
+SubMConv1d, SubMConv2d, SubMConv3d, SubMConv4d = _sparse.for_each_rank(_SubMConv)
+SparseConvTranspose1d, SparseConvTranspose2d, SparseConvTranspose3d, SparseConvTranspose4d = (
+    _sparse.for_each_rank(_SparseConvTranspose)
+)
+SparseInverseConv1d, SparseInverseConv2d, SparseInverseConv3d, SparseInverseConv4d = _sparse.for_each_rank(
+    _SparseInverseConv
+)

@@ -8,7 +8,7 @@ import torch
 
 from turnout import torch as own
 from turnout.compat._sparse import get_conv_output_size, get_deconv_output_size
-from turnout.torch.sentences import own_sentences
+from turnout.torch.messages import own_messages
 
 __all__ = [
     "fused_indice_conv",
@@ -22,7 +22,7 @@ __all__ = [
 ]
 
 
-@own_sentences(kernel_size="ksize", output_padding="out_padding")
+@own_messages(kernel_size="ksize", output_padding="out_padding")
 def get_indice_pairs(
     indices: torch.Tensor,
     batch_size: int,
@@ -57,7 +57,7 @@ def get_indice_pairs(
     )
 
 
-@own_sentences(indice_num="indice_pair_num", num_act_out="num_activate_out")
+@own_messages(indice_num="indice_pair_num", num_act_out="num_activate_out")
 def indice_conv(
     features: torch.Tensor,
     filters: torch.Tensor,
@@ -75,7 +75,7 @@ def indice_conv(
     )
 
 
-@own_sentences(indice_num="indice_pair_num", num_act_out="num_activate_out")
+@own_messages(indice_num="indice_pair_num", num_act_out="num_activate_out")
 def fused_indice_conv(
     features: torch.Tensor,
     filters: torch.Tensor,
@@ -95,7 +95,7 @@ def fused_indice_conv(
     )
 
 
-@own_sentences(indice_num="indice_pair_num", output_grad="out_bp")
+@own_messages(indice_num="indice_pair_num", output_grad="out_bp")
 def indice_conv_backward(
     features: torch.Tensor,
     filters: torch.Tensor,
@@ -115,7 +115,7 @@ def indice_conv_backward(
     return of_features, of_filters.reshape(filters.shape)
 
 
-@own_sentences(indice_num="indice_pair_num", num_act_out="num_activate_out")
+@own_messages(indice_num="indice_pair_num", num_act_out="num_activate_out")
 def indice_maxpool(
     features: torch.Tensor, indice_pairs: torch.Tensor, indice_pair_num: torch.Tensor, num_activate_out: int
 ) -> torch.Tensor:
@@ -123,7 +123,7 @@ def indice_maxpool(
     return own.indice_max_pool(features, indice_pairs, indice_pair_num, int(num_activate_out))
 
 
-@own_sentences(indice_num="indice_pair_num", features_out="out_features", output_grad="out_bp")
+@own_messages(indice_num="indice_pair_num", features_out="out_features", output_grad="out_bp")
 def indice_maxpool_backward(
     features: torch.Tensor,
     out_features: torch.Tensor,

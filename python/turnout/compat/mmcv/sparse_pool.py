@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from turnout.compat import _sparse
 from turnout.compat.mmcv.sparse_modules import SparseModule
 from turnout.torch import nn
-from turnout.torch.sparse_conv import Ints
+from turnout.torch.indice_pairs import Ints
+
+__all__ = [
+    "SparseMaxPool",
+    "SparseMaxPool1d",
+    "SparseMaxPool2d",
+    "SparseMaxPool3d",
+    "SparseMaxPool4d",
+]
 
 
 class SparseMaxPool(nn.SparseMaxPool, SparseModule):
@@ -31,17 +40,4 @@ class _SparseMaxPool(SparseMaxPool):
     rank: int
 
 
-class SparseMaxPool1d(_SparseMaxPool):
-    rank = 1
-
-
-class SparseMaxPool2d(_SparseMaxPool):
-    rank = 2
-
-
-class SparseMaxPool3d(_SparseMaxPool):
-    rank = 3
-
-
-class SparseMaxPool4d(_SparseMaxPool):
-    rank = 4
+SparseMaxPool1d, SparseMaxPool2d, SparseMaxPool3d, SparseMaxPool4d = _sparse.for_each_rank(_SparseMaxPool)

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from turnout.compat._sparse import scatter_nd as scatter_nd
 from turnout.torch.nn import Pairs, SparseTensor
 from turnout.torch.nn.tensor import integers
 
@@ -16,6 +17,8 @@ class SparseConvTensor(SparseTensor):
 
     ``spatial_shape`` stays as it is given: a sequence, an array or a tensor. ``grid`` is kept and not used.
     """
+
+    handed_on = ("grid",)
 
     def __init__(
         self,
@@ -27,17 +30,6 @@ class SparseConvTensor(SparseTensor):
     ) -> None:
         super().__init__(features, indices, spatial_shape, batch_size)
         self.grid = grid
-
-    def at(
-        self,
-        features: torch.Tensor,
-        indices: torch.Tensor,
-        spatial_shape: Any,
-        indice_dict: dict[str, Pairs],
-    ) -> SparseConvTensor:
-        made = super().at(features, indices, spatial_shape, indice_dict)
-        made.grid = self.grid
-        return made
 
     def named(self, name: str, pairs: Pairs) -> dict[str, Pairs]:
         self.indice_dict[name] = pairs

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import operator
 from typing import Any
 
@@ -11,8 +10,9 @@ import torch
 
 from turnout import torch as own
 from turnout import voxelize as voxelize_arrays
+from turnout.compat import _sparse
 from turnout.torch import dynamic_scatter
-from turnout.torch.sentences import own_sentences
+from turnout.torch.messages import own_messages
 
 Numbers = Any  # a sequence of numbers, an array or a tensor
 Limits = Any  # an integer, or two of them as a sequence, an array or a tensor
@@ -32,7 +32,7 @@ class DynamicScatter(torch.nn.Module):
         self.point_cloud_range = point_cloud_range
         self.average_points = average_points
 
-    @own_sentences("DynamicScatter", feats="points")
+    @own_messages("DynamicScatter", feats="points")
     def forward_single(self, points: torch.Tensor, coors: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """:func:`dynamic_scatter`, with the reduction of this module."""
         return dynamic_scatter(points, coors, "mean" if self.average_points else "max")
@@ -53,7 +53,7 @@ class DynamicScatter(torch.nn.Module):
         )
 
 
-@own_sentences(point_cloud_range="coors_range")
+@own_messages(point_cloud_range="coors_range")
 def voxelization(
     points: torch.Tensor,
     voxel_size: Numbers,
@@ -114,7 +114,7 @@ class Voxelization(torch.nn.Module):
         pcd_shape: ``[1, grid_size[1], grid_size[0]]``.
     """
 
-    @own_sentences("Voxelization")
+    @own_messages("Voxelization")
     def __init__(
         self,
         voxel_size: Numbers,
@@ -132,15 +132,11 @@ class Voxelization(torch.nn.Module):
         # One point, for the operator to say what is wrong with the grid now and not in the first call. Arrays
         # of NumPy have values whatever torch's default device is.
         voxelize_arrays(np.zeros((1, 3), np.float32), voxel_size, point_cloud_range)
-        size, ends = (
-            np.array([float(x) for x in values], np.float32) for values in (voxel_size, point_cloud_range)
-        )
-        # Halves away from zero, as in the operator; NumPy takes them to the even number.
-        grid = [math.floor(float(extent) + 0.5) for extent in (ends[3:] - ends[:3]) / size]
-        self.grid_size = torch.tensor(grid, device="cpu")
+        size, ends = ([float(x) for x in values] for values in (voxel_size, point_cloud_range))
+        self.grid_size = torch.tensor(_sparse.voxel_grid_size(size, ends), device="cpu")
         self.pcd_shape = [1, *self.grid_size[:2].flip(0)]
 
-    @own_sentences(
+    @own_messages(
         "Voxelization", points="input", coors_range="point_cloud_range", max_points="max_num_points"
     )
     def forward(self, input: torch.Tensor) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor, torch.Tensor]:

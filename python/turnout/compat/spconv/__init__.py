@@ -8,12 +8,11 @@ Example:
     torch.Size([3, 16])
 """
 
+# ruff: noqa: F403 (what a module exports is in its __all__)
+
 from __future__ import annotations
 
-from types import ModuleType
-from typing import Any
-
-from turnout.compat._install import Installation, missing
+from turnout.compat._install import Installation, missing, names_of
 from turnout.compat.spconv import (
     constants,
     conv,
@@ -26,25 +25,7 @@ from turnout.compat.spconv import (
     tables,
     utils,
 )
-from turnout.compat.spconv.conv import (
-    SparseConv1d,
-    SparseConv2d,
-    SparseConv3d,
-    SparseConv4d,
-    SparseConvolution,
-    SparseConvTranspose1d,
-    SparseConvTranspose2d,
-    SparseConvTranspose3d,
-    SparseConvTranspose4d,
-    SparseInverseConv1d,
-    SparseInverseConv2d,
-    SparseInverseConv3d,
-    SparseInverseConv4d,
-    SubMConv1d,
-    SubMConv2d,
-    SubMConv3d,
-    SubMConv4d,
-)
+from turnout.compat.spconv.conv import *
 from turnout.compat.spconv.core import AlgoHint, ConvAlgo, SparseConvTensor
 from turnout.compat.spconv.modules import (
     Identity,
@@ -57,17 +38,7 @@ from turnout.compat.spconv.modules import (
     ToDense,
     assign_name_for_sparse_modules,
 )
-from turnout.compat.spconv.pool import (
-    SparseAvgPool1d,
-    SparseAvgPool2d,
-    SparseAvgPool3d,
-    SparseGlobalAvgPool,
-    SparseGlobalMaxPool,
-    SparseMaxPool1d,
-    SparseMaxPool2d,
-    SparseMaxPool3d,
-    SparseMaxPool4d,
-)
+from turnout.compat.spconv.pool import *
 from turnout.compat.spconv.tables import AddTable, ConcatTable, JoinTable
 
 # The release of spconv whose names these are. Programs compute with it: float(__version__[2:]), without more
@@ -82,38 +53,12 @@ __all__ = [
     "Identity",
     "JoinTable",
     "RemoveGrid",
-    "SparseAvgPool1d",
-    "SparseAvgPool2d",
-    "SparseAvgPool3d",
     "SparseBatchNorm",
-    "SparseConv1d",
-    "SparseConv2d",
-    "SparseConv3d",
-    "SparseConv4d",
     "SparseConvTensor",
-    "SparseConvTranspose1d",
-    "SparseConvTranspose2d",
-    "SparseConvTranspose3d",
-    "SparseConvTranspose4d",
-    "SparseConvolution",
-    "SparseGlobalAvgPool",
-    "SparseGlobalMaxPool",
     "SparseIdentity",
-    "SparseInverseConv1d",
-    "SparseInverseConv2d",
-    "SparseInverseConv3d",
-    "SparseInverseConv4d",
-    "SparseMaxPool1d",
-    "SparseMaxPool2d",
-    "SparseMaxPool3d",
-    "SparseMaxPool4d",
     "SparseModule",
     "SparseReLU",
     "SparseSequential",
-    "SubMConv1d",
-    "SubMConv2d",
-    "SubMConv3d",
-    "SubMConv4d",
     "ToDense",
     "assign_name_for_sparse_modules",
     "constants",
@@ -129,6 +74,8 @@ __all__ = [
     "uninstall",
     "utils",
 ]
+__all__ += conv.__all__
+__all__ += pool.__all__
 
 # What programs import of spconv besides.
 _OTHERS = frozenset(
@@ -154,16 +101,7 @@ for _part in (*_parts, functional, ops, spatial, utils):
     _part.__getattr__ = __getattr__
 
 
-def _names(module: ModuleType) -> dict[str, Any]:
-    """The public functions and classes of a module, and those that it imports from its neighbours."""
-    return {
-        name: value
-        for name, value in vars(module).items()
-        if not name.startswith("_") and getattr(value, "__module__", "").startswith("turnout.compat.")
-    }
-
-
-_installation = Installation(
+install, uninstall = Installation(
     "spconv",
     {
         "spconv": {
@@ -174,18 +112,18 @@ _installation = Installation(
         },
         "spconv.constants": {name: value for name, value in vars(constants).items() if name.isupper()},
         "spconv.core": {"AlgoHint": AlgoHint, "ConvAlgo": ConvAlgo},
-        "spconv.utils": {**_names(utils), "nullcontext": utils.nullcontext},
-        "spconv.pytorch": {name: value for part in _parts for name, value in _names(part).items()},
-        "spconv.pytorch.conv": _names(conv),
-        "spconv.pytorch.core": _names(core),
-        "spconv.pytorch.functional": _names(functional),
+        "spconv.utils": {**names_of(utils), "nullcontext": utils.nullcontext},
+        "spconv.pytorch": {name: value for part in _parts for name, value in names_of(part).items()},
+        "spconv.pytorch.conv": names_of(conv),
+        "spconv.pytorch.core": names_of(core),
+        "spconv.pytorch.functional": names_of(functional),
         "spconv.pytorch.identity": {"Identity": Identity},
-        "spconv.pytorch.modules": _names(modules),
-        "spconv.pytorch.ops": _names(ops),
-        "spconv.pytorch.pool": _names(pool),
-        "spconv.pytorch.spatial": _names(spatial),
-        "spconv.pytorch.tables": _names(tables),
-        "spconv.pytorch.utils": _names(utils),
+        "spconv.pytorch.modules": names_of(modules),
+        "spconv.pytorch.ops": names_of(ops),
+        "spconv.pytorch.pool": names_of(pool),
+        "spconv.pytorch.spatial": names_of(spatial),
+        "spconv.pytorch.tables": names_of(tables),
+        "spconv.pytorch.utils": names_of(utils),
     },
     getattr=__getattr__,
     absent=(
@@ -193,18 +131,4 @@ _installation = Installation(
         "spconv.pytorch.quantization",
     ),
     absent_getattr=missing("spconv", None, _WHAT),
-)
-
-
-def install(force: bool = False) -> None:
-    """After this, ``import spconv.pytorch as spconv`` finds these names, also where there is no spconv.
-
-    A second call does nothing. Refused when spconv is imported already, as models may have its names, unless
-    ``force`` says that they are to be replaced; its other names stay.
-    """
-    _installation.install(force)
-
-
-def uninstall() -> None:
-    """Undoes :func:`install`; without it, does nothing."""
-    _installation.uninstall()
+).functions("import spconv.pytorch as spconv")

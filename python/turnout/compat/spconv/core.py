@@ -10,8 +10,8 @@ import torch
 
 from turnout.compat._sparse import scatter_nd as scatter_nd
 from turnout.torch.nn import Pairs, SparseTensor
-from turnout.torch.nn.convolution import per_dimension
 from turnout.torch.nn.tensor import integers
+from turnout.torch.nn.window import per_dimension
 
 
 class ConvAlgo(enum.Enum):
@@ -78,10 +78,6 @@ class IndiceData(Pairs):
         return list(self.geometry.dilation)
 
 
-# What a tensor hands on to those that are made from it, beside the pairs.
-_HANDED_ON = ("grid", "voxel_num", "benchmark", "benchmark_record", "force_algo")
-
-
 class SparseConvTensor(SparseTensor):
     """spconv's: a layer that names its pairs adds them to a copy of ``indice_dict``, which its output has.
 
@@ -94,6 +90,8 @@ class SparseConvTensor(SparseTensor):
         grid, voxel_num, benchmark, force_algo: kept, and not used.
         permanent_thrust_allocator, enable_timer: accepted, and not used.
     """
+
+    handed_on = ("grid", "voxel_num", "benchmark", "benchmark_record", "force_algo")
 
     def __init__(
         self,
@@ -120,18 +118,6 @@ class SparseConvTensor(SparseTensor):
         self.benchmark = benchmark
         self.benchmark_record: dict[str, Any] = {}
         self.force_algo = force_algo
-
-    def at(
-        self,
-        features: torch.Tensor,
-        indices: torch.Tensor,
-        spatial_shape: Any,
-        indice_dict: dict[str, Pairs],
-    ) -> SparseConvTensor:
-        made = super().at(features, indices, spatial_shape, indice_dict)
-        for name in _HANDED_ON:
-            setattr(made, name, getattr(self, name))
-        return made
 
     def named(self, name: str, pairs: Pairs) -> dict[str, Pairs]:
         return super().named(name, IndiceData.of(pairs))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from turnout.compat import _sparse
 from turnout.compat.spconv.core import SparseConvTensor
 
 
@@ -24,11 +25,9 @@ def sparse_add(*tens: SparseConvTensor) -> SparseConvTensor:
     most = max(tens, key=lambda x: x.features.shape[0])
     ordered = [most, *(x for x in tens if x is not most)]
     sites = torch.cat([x.indices for x in ordered])
-    distinct, site_of_row = torch.unique(sites, dim=0, return_inverse=True)
-    rows = torch.arange(len(sites))
-    first_row = rows.new_empty(len(distinct)).scatter_reduce(0, site_of_row, rows, "amin", include_self=False)
+    distinct, site_of_row, first_row = _sparse.distinct_sites(sites)
     order = first_row.argsort()
-    number = torch.empty_like(order).scatter(0, order, rows[: len(order)])
+    number = torch.empty_like(order).scatter(0, order, torch.arange(len(order)))
     features = torch.cat([x.features for x in ordered])
     total = features.new_zeros((len(distinct), features.shape[1])).index_add(0, number[site_of_row], features)
     named = most.indice_dict if len(distinct) == len(most.indices) else {}

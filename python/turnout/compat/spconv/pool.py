@@ -4,13 +4,26 @@ from __future__ import annotations
 
 import math
 
+from turnout.compat import _sparse
 from turnout.compat.spconv.core import ConvAlgo, default_algo
 from turnout.compat.spconv.core import IndiceData as IndiceData
 from turnout.compat.spconv.core import expand_nd as expand_nd
 from turnout.compat.spconv.modules import SparseModule, VoxelCounter
 from turnout.torch import nn
+from turnout.torch.indice_pairs import Ints
 from turnout.torch.nn.pooling import SparsePool
-from turnout.torch.sparse_conv import Ints
+
+__all__ = [
+    "SparseAvgPool1d",
+    "SparseAvgPool2d",
+    "SparseAvgPool3d",
+    "SparseGlobalAvgPool",
+    "SparseGlobalMaxPool",
+    "SparseMaxPool1d",
+    "SparseMaxPool2d",
+    "SparseMaxPool3d",
+    "SparseMaxPool4d",
+]
 
 
 class _Pool(SparsePool, VoxelCounter):
@@ -88,45 +101,21 @@ class _OfRank:
     rank: int
 
 
-class SparseMaxPool1d(_OfRank, SparseMaxPool):
-    rank = 1
+class _SparseMaxPool(_OfRank, SparseMaxPool):
+    pass
 
 
-class SparseMaxPool2d(_OfRank, SparseMaxPool):
-    rank = 2
+class _SparseAvgPool(_OfRank, SparseAvgPool):
+    pass
 
 
-class SparseMaxPool3d(_OfRank, SparseMaxPool):
-    rank = 3
-
-
-class SparseMaxPool4d(_OfRank, SparseMaxPool):
-    rank = 4
-
-
-class SparseAvgPool1d(_OfRank, SparseAvgPool):
-    rank = 1
-
-
-class SparseAvgPool2d(_OfRank, SparseAvgPool):
-    rank = 2
-
-
-class SparseAvgPool3d(_OfRank, SparseAvgPool):
-    rank = 3
+SparseMaxPool1d, SparseMaxPool2d, SparseMaxPool3d, SparseMaxPool4d = _sparse.for_each_rank(_SparseMaxPool)
+SparseAvgPool1d, SparseAvgPool2d, SparseAvgPool3d = _sparse.for_each_rank(_SparseAvgPool, most=3)
 
 
 class SparseGlobalMaxPool(nn.SparseGlobalMaxPool, SparseModule):
     """``[batch_size, channels]``: the maximum over the active sites of each batch element; 0 without any."""
 
-    def __init__(self, name: str | None = None) -> None:
-        super().__init__()
-        self.name = name
-
 
 class SparseGlobalAvgPool(nn.SparseGlobalAvgPool, SparseModule):
     """``[batch_size, channels]``: the mean over the active sites of each batch element; 0 without any."""
-
-    def __init__(self, name: str | None = None) -> None:
-        super().__init__()
-        self.name = name

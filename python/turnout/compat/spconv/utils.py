@@ -11,7 +11,8 @@ import torch
 
 import turnout
 from turnout import torch as own
-from turnout.torch.sentences import own_sentences
+from turnout.compat import _sparse
+from turnout.torch.messages import own_messages
 
 Numbers = Any  # a sequence of numbers, an array or a tensor
 
@@ -60,7 +61,7 @@ class PointToVoxel:
         more = 3 - dims
         self._size = [*size, *[1.0] * more]
         self._range = [*ends[:dims], *[0.0] * more, *ends[dims:], *[1.0] * more]
-        self.grid_size = _grid_size(size, ends)[::-1]
+        self.grid_size = _sparse.voxel_grid_size(size, ends)[::-1]
 
     def __call__(
         self, pc: torch.Tensor, clear_voxels: bool = True, empty_mean: bool = False
@@ -86,7 +87,7 @@ class PointToVoxel:
         voxels, indices, num, ids = self._group(self._three_dims(pc), empty_mean, return_map=True)
         return voxels, indices, num, ids.long()
 
-    @own_sentences("PointToVoxel")
+    @own_messages("PointToVoxel")
     def _three_dims(self, pc: torch.Tensor) -> torch.Tensor:
         pc = pc.detach()
         if pc.dim() != 2 or pc.shape[1] != self.num_point_features:
@@ -96,7 +97,7 @@ class PointToVoxel:
         missing = pc.new_zeros((pc.shape[0], 3 - self.ndim))
         return torch.cat([pc[:, : self.ndim], missing, pc[:, self.ndim :]], 1) if self.ndim < 3 else pc
 
-    @own_sentences(
+    @own_messages(
         "PointToVoxel",
         points="pc",
         voxel_size="vsize_xyz",
@@ -137,12 +138,6 @@ def _usable(device: torch.device) -> torch.device:
     return device
 
 
-def _grid_size(size: list[float], ends: list[float]) -> list[int]:
-    """How many voxels there are in each direction; halves away from zero, as in the operator."""
-    extents = np.float32(ends[len(size) :]) - np.float32(ends[: len(size)])
-    return [int(x) for x in np.floor((extents / np.float32(size)).astype(np.float64) + 0.5)]
-
-
 def gather_features_by_pc_voxel_id(
     seg_res_features: torch.Tensor, pc_voxel_id: torch.Tensor, invalid_value: float = 0
 ) -> torch.Tensor:
@@ -169,7 +164,7 @@ class VoxelGenerator:
         self.point_cloud_range = np.asarray(point_cloud_range, np.float32)
         self.max_num_points_per_voxel = max_num_points
         self.max_voxels = max_voxels
-        self.grid_size = np.array(_grid_size([*self.voxel_size], [*self.point_cloud_range]))
+        self.grid_size = np.array(_sparse.voxel_grid_size(self.voxel_size, self.point_cloud_range))
 
     def generate(self, points: np.ndarray, max_voxels: int | None = None) -> Any:
         """Voxels ``[voxels, max_num_points, features]``, coordinates ``[voxels, 3]``: z, y, x, and how many

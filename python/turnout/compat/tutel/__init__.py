@@ -12,36 +12,17 @@ Example:
     torch.Size([3, 4])
 """
 
-from turnout.compat._install import Installation
+from turnout.compat._install import Installation, names_of
 from turnout.compat.tutel import moe, net, system
 
 __all__ = ["install", "moe", "net", "system", "uninstall"]
 
-
-def _public(module) -> dict:
-    return {name: getattr(module, name) for name in module.__all__}
-
-
-_installation = Installation(
+install, uninstall = Installation(
     "tutel",
     {
         "tutel": {},
-        "tutel.system": _public(system),
-        "tutel.net": _public(net),
-        "tutel.moe": _public(moe),
+        "tutel.system": names_of(system),
+        "tutel.net": names_of(net),
+        "tutel.moe": names_of(moe),
     },
-)
-
-
-def install(force: bool = False) -> None:
-    """After this, ``from tutel import system, moe, net`` finds these names, also where there is no Tutel.
-
-    A second call does nothing. Refused when tutel is imported already, unless ``force`` says that its names
-    are to be replaced.
-    """
-    _installation.install(force)
-
-
-def uninstall() -> None:
-    """Undoes :func:`install`; without it, does nothing."""
-    _installation.uninstall()
+).functions("from tutel import system, moe, net")

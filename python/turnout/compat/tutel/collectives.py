@@ -147,21 +147,17 @@ def all_to_all(
     world = get_world_size(group)
     if world == 1:
         return input
-    if (input_dim, output_dim) == (1, 0):
-        if input.shape[0] % world != 0:
-            raise ValueError(
-                f"all_to_all: input.shape[0] is {input.shape[0]}, expected a multiple of {world} processes"
-            )
-        parts = input.reshape(world, input.shape[0] // world, *input.shape[1:])
-        received = _AllToAll.apply(parts, group)  # [source, local expert, slot, ..]
-        return received.transpose(0, 1).flatten(1, 2)
-    if (input_dim, output_dim) == (0, 1):
-        if input.shape[1] % world != 0:
-            raise ValueError(
-                f"all_to_all: input.shape[1] is {input.shape[1]}, expected a multiple of {world} processes"
-            )
-        parts = input.reshape(input.shape[0], world, input.shape[1] // world, *input.shape[2:])
-        return _AllToAll.apply(parts.transpose(0, 1).contiguous(), group).flatten(0, 1)
-    raise ValueError(
-        f"all_to_all: input_dim, output_dim is ({input_dim}, {output_dim}), expected (1, 0) or (0, 1)"
-    )
+    if (input_dim, output_dim) not in ((1, 0), (0, 1)):
+        raise ValueError(
+            f"all_to_all: input_dim, output_dim is ({input_dim}, {output_dim}), expected (1, 0) or (0, 1)"
+        )
+    size = input.shape[output_dim]
+    if size % world != 0:
+        raise ValueError(
+            f"all_to_all: input.shape[{output_dim}] is {size}, expected a multiple of {world} processes"
+        )
+    parts = input.unflatten(output_dim, (world, size // world))
+    if output_dim == 1:
+        return _AllToAll.apply(parts.transpose(0, 1), group).flatten(0, 1)
+    received = _AllToAll.apply(parts, group)  # [source, local expert, slot, ..]
+    return received.transpose(0, 1).flatten(1, 2)

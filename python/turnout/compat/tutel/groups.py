@@ -10,13 +10,13 @@ import torch
 import torch.distributed as dist
 
 from turnout.compat.tutel.collectives import get_world_rank, get_world_size
-from turnout.torch.sentences import own_sentences
+from turnout.torch.messages import own_messages
 
 # A group is made by all processes together, so that a call in every forward must find the one of the first.
 _made: dict[int, tuple[Any, SimpleNamespace]] = {}
 
 
-@own_sentences()
+@own_messages()
 def create_groups_from_world(
     group_count: int, include_init: str | None = None, parent_group: Any = None
 ) -> SimpleNamespace:
@@ -45,18 +45,18 @@ def create_groups_from_world(
     return groups
 
 
+def _own_group(rank: int, sets: list[range]) -> Any:
+    """Makes a group of each set, in which all processes take part, and returns that of this process."""
+    groups = [dist.new_group(list(members)) for members in sets]
+    return next(group for group, members in zip(groups, sets, strict=True) if rank in members)
+
+
 def _make(count: int, size: int, rank: int) -> SimpleNamespace:
     model_size = size // count
     data_group = model_group = None
     if dist.is_initialized():
-        for first in range(0, size, model_size):
-            members = list(range(first, first + model_size))
-            group = dist.new_group(members)
-            model_group = group if rank in members else model_group
-        for offset in range(model_size):
-            members = list(range(offset, size, model_size))
-            group = dist.new_group(members)
-            data_group = group if rank in members else data_group
+        model_group = _own_group(rank, [range(i, i + model_size) for i in range(0, size, model_size)])
+        data_group = _own_group(rank, [range(i, size, model_size) for i in range(model_size)])
 
     def dist_print(*arguments: Any, **options: Any) -> None:
         if rank == 0:

@@ -26,6 +26,7 @@ from turnout.compat.tutel.routing import (
     global_gshard_loss,
     gshard_loss,
     load_importance_loss,
+    round_up,
 )
 from turnout.torch.exchange import in_graph
 
@@ -251,11 +252,9 @@ class moe_layer(torch.nn.Module):  # noqa: N801 -- Tutel's name
             clean, chosen = functional.softmax(logits, dim=1), noisy.gather(1, topk_ids)
             return load_importance_loss(clean, chosen, self.num_global_experts, gate.gate_noise)
 
-        step = max(self.megablocks_size, 1)
-        alignment = (self.sharded_count * self.a2a_ffn_overlap_degree + step - 1) // step * step
-        if alignment > 256:
-            step = math.lcm(128, self.sharded_count)  # the slots of an expert are divided among its processes
-            alignment = (alignment + step - 1) // step * step
+        alignment = round_up(self.sharded_count * self.a2a_ffn_overlap_degree, max(self.megablocks_size, 1))
+        if alignment > 256:  # the slots of an expert are divided among its processes
+            alignment = round_up(alignment, math.lcm(128, self.sharded_count))
         critical, l_aux = extract_critical(
             functional.softmax(noisy, dim=1),
             top_k=gate.top_k if top_k is None else top_k,

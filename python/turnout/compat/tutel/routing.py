@@ -9,8 +9,8 @@ import torch
 import torch.distributed as dist
 
 from turnout.compat.tutel.collectives import get_world_size, simple_all_reduce
+from turnout.torch.messages import own_messages
 from turnout.torch.moe_routing import moe_locations
-from turnout.torch.sentences import own_sentences
 
 Group = Any
 # (experts, indices, locations, gates, capacity, dispatch_count)
@@ -70,6 +70,11 @@ def _top_ids(scores: torch.Tensor, k: int) -> torch.Tensor:
     return ids[:, :k].contiguous()
 
 
+def round_up(value: int, step: int) -> int:
+    """The smallest multiple of ``step`` that is not below ``value``."""
+    return -(-value // step) * step
+
+
 def _capacity(
     factor: float, top_k: int, samples: int, experts: int, counts: torch.Tensor, alignment: int, group: Group
 ) -> int:
@@ -81,10 +86,10 @@ def _capacity(
         capacity = int(simple_all_reduce(largest, group=group, op=dist.ReduceOp.MAX))
         if factor < 0:
             capacity = min(capacity, top_k * int(-factor * per_expert))
-    return (capacity + alignment - 1) // alignment * alignment
+    return round_up(capacity, alignment)
 
 
-@own_sentences()
+@own_messages()
 def extract_critical(
     scores: torch.Tensor,
     top_k: int,

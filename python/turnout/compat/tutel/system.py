@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from turnout.compat.tutel.groups import create_groups_from_world
-from turnout.torch.sentences import own_sentences
+from turnout.torch.messages import own_messages
 
 __all__ = [
     "apply_rank_size_from_pattern",
@@ -27,7 +27,7 @@ __all__ = [
 _session: SimpleNamespace | None = None
 
 
-@own_sentences()
+@own_messages()
 def init_data_model_parallel(group_count: int = 1, backend: str = "nccl") -> SimpleNamespace:
     """The processes that torchrun started, or this one alone where its environment is not set.
 

@@ -7,35 +7,15 @@ from typing import Any
 
 import torch
 
-from turnout.torch.convolution import indice_convolution
+from turnout.torch.indice_convolution import indice_convolution
+from turnout.torch.indice_pairs import Ints
+from turnout.torch.messages import own_messages
 from turnout.torch.nn.geometry import Geometry, Pairs
-from turnout.torch.nn.module import SparseModule
 from turnout.torch.nn.tensor import SparseTensor, integers
-from turnout.torch.sentences import own_sentences
-from turnout.torch.sparse_conv import Ints
+from turnout.torch.nn.window import WindowModule
 
 
-def per_dimension(
-    module: str, name: str, values: Any, dims: int, *, least: int | None = None, odd: bool = False
-) -> list[int]:
-    """One number for each spatial dimension; a single one is for all.
-
-    Args:
-        least: the smallest number that is accepted.
-        odd: accepts positive odd numbers only, the sizes of kernels that have a centre.
-    """
-    given = integers(values) if hasattr(values, "__len__") else (int(values),) * dims
-    if len(given) != dims:
-        raise ValueError(f"{module}: {name} has {len(given)} elements, expected 1 or {dims}")
-    for i, value in enumerate(given):
-        if odd and (value < 1 or value % 2 == 0):
-            raise ValueError(f"{module}: {name}[{i}] is {value}, expected an odd number in submanifold mode")
-        if least is not None and value < least:
-            raise ValueError(f"{module}: {name}[{i}] is {value}, expected {least} or more")
-    return list(given)
-
-
-class SparseConvolution(SparseModule):
+class SparseConvolution(WindowModule):
     """The base of all sparse convolutions, of this package and of those it stands in for.
 
     Args:
@@ -82,25 +62,15 @@ class SparseConvolution(SparseModule):
         inverse: bool = False,
         indice_key: str | None = None,
     ) -> None:
-        super().__init__()
-        name = type(self).__name__
-        if not 1 <= ndim <= 4:
-            raise ValueError(f"{name}: ndim is {ndim}, expected 1 .. 4")
+        super().__init__(
+            *(ndim, kernel_size, stride, padding, dilation, output_padding, subm, transposed, indice_key)
+        )
         if groups != 1:
-            raise ValueError(f"{name}: groups is {groups}, expected 1")
-        self.ndim = ndim
+            raise ValueError(f"{type(self).__name__}: groups is {groups}, expected 1")
         self.in_channels = in_channels
         self.out_channels = out_channels
-        self.kernel_size = per_dimension(name, "kernel_size", kernel_size, ndim, odd=subm)
-        self.stride = per_dimension(name, "stride", stride, ndim, least=1)
-        self.padding = per_dimension(name, "padding", padding, ndim, least=0)
-        self.dilation = per_dimension(name, "dilation", dilation, ndim, least=1)
-        self.output_padding = per_dimension(name, "output_padding", output_padding, ndim, least=0)
         self.groups = groups
-        self.subm = subm
-        self.transposed = transposed
         self.inverse = inverse
-        self.indice_key = indice_key
         self.conv1x1 = self.keeps_sites()
         self.weight = torch.nn.Parameter(torch.empty(self.weight_shape()))
         if bias:
@@ -132,19 +102,6 @@ class SparseConvolution(SparseModule):
             torch.nn.init.uniform_(self.bias, -bound, bound)
 
     # -- pairs ---------------------------------------------------------------------------------------------
-
-    @property
-    def geometry(self) -> Geometry:
-        ones, zeros = (1,) * self.ndim, (0,) * self.ndim
-        return Geometry(
-            tuple(self.kernel_size),
-            ones if self.subm else tuple(self.stride),
-            zeros if self.subm else tuple(self.padding),
-            tuple(self.dilation),
-            tuple(self.output_padding) if self.transposed else zeros,
-            self.subm,
-            self.transposed,
-        )
 
     def keeps_sites(self) -> bool:
         """Whether the layer is a matrix product of the features: one kernel offset, and no stride.
@@ -198,7 +155,7 @@ class SparseConvolution(SparseModule):
 
     # -- the layer -----------------------------------------------------------------------------------------
 
-    @own_sentences(of_class=True, filters="weight")
+    @own_messages(of_class=True, filters="weight")
     def forward(self, x: SparseTensor) -> SparseTensor:
         shape, expected = tuple(x.features.shape), (x.indices.shape[0], self.in_channels)
         if shape != expected:

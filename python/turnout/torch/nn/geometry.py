@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import torch
 
-from turnout.torch.convolution import indice_convolution_index
+from turnout.torch.indice_convolution import indice_convolution_index
+from turnout.torch.indice_pairs import get_indice_pairs
 from turnout.torch.nn.traced_rows import two_rows_or_more
-from turnout.torch.sparse_conv import get_indice_pairs
 
 
 class Geometry(NamedTuple):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from turnout.torch.indice_pairs import Ints
 from turnout.torch.nn.convolution import SparseConvolution
-from turnout.torch.sparse_conv import Ints
 
 
 class SparseConv(SparseConvolution):

@@ -6,20 +6,20 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from turnout.torch.convolution import indice_avg_pool, indice_max_pool
 from turnout.torch.global_pool import global_avg_pool, global_max_pool
-from turnout.torch.nn.convolution import per_dimension
-from turnout.torch.nn.geometry import Geometry, Pairs
+from turnout.torch.indice_convolution import indice_avg_pool, indice_max_pool
+from turnout.torch.indice_pairs import Ints
+from turnout.torch.messages import own_messages
+from turnout.torch.nn.geometry import Pairs
 from turnout.torch.nn.module import SparseModule
 from turnout.torch.nn.tensor import SparseTensor
-from turnout.torch.sentences import own_sentences
-from turnout.torch.sparse_conv import Ints
+from turnout.torch.nn.window import WindowModule
 
 if TYPE_CHECKING:
     from turnout.typing import PoolInit
 
 
-class SparsePool(SparseModule):
+class SparsePool(WindowModule):
     """The base of pools: an output is active if any input is in its window.
 
     Args:
@@ -40,32 +40,13 @@ class SparsePool(SparseModule):
         indice_key: str | None = None,
         subm: bool = False,
     ) -> None:
-        super().__init__()
-        name = type(self).__name__
-        if not 1 <= ndim <= 4:
-            raise ValueError(f"{name}: ndim is {ndim}, expected 1 .. 4")
-        self.ndim = ndim
-        self.kernel_size = per_dimension(name, "kernel_size", kernel_size, ndim, odd=subm)
-        self.stride = per_dimension(name, "stride", kernel_size if stride is None else stride, ndim, least=1)
-        self.padding = per_dimension(name, "padding", padding, ndim, least=0)
-        self.dilation = per_dimension(name, "dilation", dilation, ndim, least=1)
-        self.indice_key = indice_key
-        self.subm = subm
-
-    @property
-    def geometry(self) -> Geometry:
-        ones, zeros = (1,) * self.ndim, (0,) * self.ndim
-        return Geometry(
-            tuple(self.kernel_size),
-            ones if self.subm else tuple(self.stride),
-            zeros if self.subm else tuple(self.padding),
-            tuple(self.dilation),
-            zeros,
-            self.subm,
-            transpose=False,
+        super().__init__(
+            *(ndim, kernel_size, kernel_size if stride is None else stride, padding, dilation),
+            subm=subm,
+            indice_key=indice_key,
         )
 
-    @own_sentences(of_class=True)
+    @own_messages(of_class=True)
     def forward(self, x: SparseTensor) -> SparseTensor:
         pairs = x.find_pairs(self.geometry)
         features = self.pool(x.features, pairs)

@@ -41,6 +41,9 @@ class SparseTensor:
         [[[1.0, 2.0, 0.0, 0.0, 0.0, 3.0]]]
     """
 
+    # Attributes of a subclass that tensors made from this one take over.
+    handed_on: tuple[str, ...] = ()
+
     def __init__(
         self, features: torch.Tensor, indices: torch.Tensor, spatial_shape: Any, batch_size: int
     ) -> None:
@@ -66,6 +69,8 @@ class SparseTensor:
         made = type(self)(features, indices, spatial_shape, self.batch_size)
         made.indice_dict = indice_dict
         made.cache = self.cache
+        for name in self.handed_on:
+            setattr(made, name, getattr(self, name))
         return made
 
     def find_pairs(self, geometry: Geometry) -> Pairs:
