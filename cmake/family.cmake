@@ -12,7 +12,7 @@
 #     C_ORDER_TESTS   added to the program c_order_test, which tests the order of checks
 #     ACLNN_TESTS     added to the program aclnn_test)
 #
-# The files operators.cc, c_operators.cc, python.cc, fuzz.cc and bench.cc are added without being listed; every
+# The files operators.cc, c_operators.cc, python.cc and fuzz.cc are added without being listed; every
 # family must have them.
 function(turnout_family)
   set(kinds SOURCES KERNELS C_SOURCES ACLNN_SOURCES BINDINGS TESTS C_TESTS C_ORDER_TESTS ACLNN_TESTS)

@@ -25,4 +25,10 @@ std::span<const Operator> operators() {
   return kAll;
 }
 
+const Operator* find_operator(std::string_view name) {
+  for (const Operator& one : operators())
+    if (one.signature->op == name) return &one;
+  return nullptr;
+}
+
 }  // namespace turnout::core

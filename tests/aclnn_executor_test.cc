@@ -1,5 +1,5 @@
 // Tests of the executors of the aclnn interface, with an operation of their own.
-#include "doors/aclnn/executor.h"
+#include "bindings/aclnn/executor.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 
 #include "core/draft.h"
 
-namespace turnout::doors::aclnn {
+namespace turnout::bindings::aclnn {
 namespace {
 
 constexpr StepSpec kSteps[] = {{Check::ranks}, {Check::dtypes}, {Check::scalars}, {Check::shapes}};
@@ -28,7 +28,7 @@ constexpr const Signature& kRepeat = signature([] {
 });
 constexpr Renames kNames(kRepeat, kRepeat, "");
 constexpr Operation kOperation = {kRepeat, kRepeat, kNames,
-                                  [](const Frame&, const Tensor* const*, const std::int64_t*) {}};
+                                  [](const Caller&, const Tensor*, const std::int64_t*) {}};
 
 aclnnStatus repeat(std::int64_t rows, std::int64_t repeated, std::int64_t factor) {
   std::int8_t data[64] = {};
@@ -53,4 +53,4 @@ TEST(AclnnExecutor, extents_may_depend_on_scalars) {
 }
 
 }  // namespace
-}  // namespace turnout::doors::aclnn
+}  // namespace turnout::bindings::aclnn

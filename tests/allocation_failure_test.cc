@@ -9,9 +9,9 @@
 #include <optional>
 #include <thread>
 
+#include "bindings/last_error.h"
 #include "c_broken_call.h"
 #include "count_allocations.h"
-#include "doors/last_error.h"
 #include "example_call.h"
 #include "registry.h"
 #include "runtime/context.h"
@@ -147,7 +147,7 @@ TEST(AllocationFailures, OfAContextAreClean) {
 // The text of a thread's first failing call needs memory. Without it the thread says that, and keeps the text
 // of its next failing call.
 TEST(AllocationFailures, OfAMessageAreSaid) {
-  const doors::LastError error;
+  const bindings::LastError error;
   std::thread([&] {
     {
       const FailingAllocation failing(0);

@@ -45,17 +45,17 @@ struct Pairs {
                                        .stride = {stride, stride},
                                        .padding = {1, 1},
                                        .mode = mode};
-        const IndicePairs index(context, sites, params);
+        const IndicePairs index(sites, params, context);
         index.write(outputs, found, counts);
-        get_indice_pairs(context, sites, outputs, found, counts, params);
+        get_indice_pairs(sites, outputs, found, counts, params, context);
         const Tensor x = view(features.data(), {rows, 8}), dx = view(input_grad.data(), {rows, 8});
         const Tensor y = view(features_out.data(), {index.num_act_out(), 8});
         const Tensor w = view(filters.data(), {9, 8, 8});
-        indice_convolution_forward(context, x, w, found, counts, nullptr, y);
-        indice_convolution_backward_data(context, y, w, found, counts, dx);
-        indice_convolution_backward_filter(context, x, y, found, counts, w);
-        indice_max_pool_forward(context, x, found, counts, y);
-        indice_max_pool_backward(context, x, y, y, found, counts, dx);
+        indice_convolution_forward(x, w, found, counts, nullptr, nullptr, y, {}, context);
+        indice_convolution_backward_data(y, w, found, counts, nullptr, dx, {}, context);
+        indice_convolution_backward_filter(x, y, found, counts, w, {}, context);
+        indice_max_pool_forward(x, found, counts, y, PoolInit::zero, context);
+        indice_max_pool_backward(x, y, y, found, counts, dx, context);
       }
     }
   }
@@ -83,26 +83,21 @@ struct Scatter {
   void run(Context& context) {
     const float size[3] = {1, 1, 10}, range[6] = {0, 0, 0, 90, 100, 100};  // some points are outside
     const ConstTensor rows = view(feats.data(), {points, 4}), cells = view(coors.data(), {points, 3});
-    voxelize(context, rows, view(&size[0], {3}), view(&range[0], {6}), view(coors.data(), {points, 3}));
-    voxelize_hard(context, rows, view(&size[0], {3}), view(&range[0], {6}),
-                  view(voxels.data(), {points, 2, 4}), view(voxel_coors.data(), {points, 3}),
-                  view(count.data(), {points}));
+    voxelize(rows, view(&size[0], {3}), view(&range[0], {6}), view(coors.data(), {points, 3}), context);
+    voxelize_hard(rows, view(&size[0], {3}), view(&range[0], {6}), view(voxels.data(), {points, 2, 4}),
+                  view(voxel_coors.data(), {points, 3}), view(count.data(), {points}), nullptr, context);
     for (const Reduce reduce_type : {Reduce::sum, Reduce::mean, Reduce::max}) {
       const std::int64_t found = dynamic_scatter_forward(
-          context, rows, cells, view(voxel_feats.data(), {points, 4}), view(voxel_coors.data(), {points, 3}),
-          view(map.data(), {points}), view(count.data(), {points}), reduce_type);
+          rows, cells, view(voxel_feats.data(), {points, 4}), view(voxel_coors.data(), {points, 3}),
+          view(map.data(), {points}), view(count.data(), {points}), reduce_type, context);
       const ConstTensor reduced = view(voxel_feats.data(), {found, 4}), counts = view(count.data(), {found});
-      dynamic_scatter_backward(context, reduced,
-                               {.point2voxel_map = view(map.data(), {points}),
-                                .feats = &rows,
-                                .voxel_feats = &reduced,
-                                .voxel_points_count = &counts},
-                               view(grad_feats.data(), {points, 4}), reduce_type);
-      const VoxelIndex index(context, cells);
+      dynamic_scatter_backward(reduced, rows, reduced, view(map.data(), {points}), counts, nullptr,
+                               view(grad_feats.data(), {points, 4}), reduce_type, context);
+      const VoxelIndex index(cells, context);
       index.write(view(voxel_coors.data(), {found, 3}), view(map.data(), {points}),
                   view(count.data(), {found}));
       index.reduce(rows, view(voxel_feats.data(), {found, 4}), reduce_type);
-      index.reduce_backward(reduced, &rows, &reduced, view(grad_feats.data(), {points, 4}), reduce_type);
+      index.reduce_backward(reduced, rows, reduced, view(grad_feats.data(), {points, 4}), reduce_type);
     }
   }
 };
@@ -144,19 +139,20 @@ struct Transducer {
     const Tensor l = view(lm.data(), {2, kSymbols + 1, kClasses}), a = view(am.data(), {2, frames, kClasses}),
                  dl = view(lm_grad.data(), {2, kSymbols + 1, kClasses}),
                  da = view(am_grad.data(), {2, frames, kClasses});
-    rnnt_prune_ranges(context, x, y, box, kept);
-    rnnt_logprobs_simple_forward(context, l, a, words, &box, x, y, of_sums, nan_at, 0);
-    rnnt_logprobs_simple_backward(context, l, a, words, &box, of_sums, x, y, dl, da, 0);
-    rnnt_logprobs_pruned_forward(context, rows, words, kept, &box, x, y, norm, nan_at, {});
-    rnnt_logprobs_pruned_backward(context, rows, words, kept, &box, norm, x, y, rows_grad, {});
-    rnnt_pruning_forward(context, l, kept, rows);
-    rnnt_pruning_backward(context, rows, kept, dl);
-    const ConstTensor w = view(weight.data(), {kWidth, kClasses}), by_lm = l, by_am = a;
+    rnnt_prune_ranges(x, y, box, kept, PruneScore::flow, context);
+    rnnt_logprobs_simple_forward(l, a, words, box, x, y, of_sums, nan_at, 0, context);
+    rnnt_logprobs_simple_backward(l, a, words, box, of_sums, x, y, dl, da, 0, context);
+    rnnt_logprobs_pruned_forward(rows, words, kept, box, x, y, norm, nan_at, {}, context);
+    rnnt_logprobs_pruned_backward(rows, words, kept, box, norm, x, y, rows_grad, {}, context);
+    rnnt_pruning_forward(l, kept, rows, context);
+    rnnt_pruning_backward(rows, kept, dl, context);
+    const ConstTensor w = view(weight.data(), {kWidth, kClasses});
     const Tensor dw = view(weight_grad.data(), {kWidth, kClasses});
-    const RnntJoiner joiner{by_am, by_lm, w, nullptr, RnntActivation::tanh};
-    rnnt_logprobs_fused_forward(context, joiner, words, kept, &box, x, y, norm, nan_at, {});
-    rnnt_logprobs_fused_backward(context, joiner, words, kept, &box, norm, x, y, {da, dl, dw, nullptr}, {});
-    rnnt_align(context, x, y, &box, view(symbol_frames.data(), {2, kSymbols}), view(score.data(), {2}));
+    const RnntFusedParams params{.activation = RnntActivation::tanh};
+    rnnt_logprobs_fused_forward(a, l, w, nullptr, words, kept, box, x, y, norm, nan_at, params, context);
+    rnnt_logprobs_fused_backward(a, l, w, nullptr, words, kept, box, norm, x, y, da, dl, dw, nullptr, params,
+                                 context);
+    rnnt_align(x, y, box, view(symbol_frames.data(), {2, kSymbols}), view(score.data(), {2}), context);
     std::fill(px.begin(), px.end(), 0.0f);  // occupations for the ranges of the next round
     std::fill(py.begin(), py.end(), 0.0f);
   }
@@ -197,18 +193,18 @@ struct Calls {
   }
   void run(Context& context) {
     for (Fill fill : {Fill::keep, Fill::zero})
-      moe_dispatch_forward(context, view(gates.data(), {rows}), view(indices.data(), {rows}),
+      moe_dispatch_forward(view(gates.data(), {rows}), view(indices.data(), {rows}),
                            view(locations.data(), {rows}), view(input.data(), {rows, hidden}),
                            view(output.data(), {rows, hidden}),
-                           {.capacity = rows, .num_experts = 1, .fill = fill});
-    moe_dispatch_forward(context, view(gates.data(), {rows}), view(indices.data(), {rows}),
+                           {.capacity = rows, .num_experts = 1, .fill = fill}, context);
+    moe_dispatch_forward(view(gates.data(), {rows}), view(indices.data(), {rows}),
                          view(locations.data(), {rows}), view(output.data(), {rows, hidden}),
-                         view(output.data(), {rows, hidden}), {.capacity = rows, .num_experts = 1});
-    moe_re_routing(context, view(input.data(), {rows, hidden}), view(counts.data(), {2, 2}), nullptr,
+                         view(output.data(), {rows, hidden}), {.capacity = rows, .num_experts = 1}, context);
+    moe_re_routing(view(input.data(), {rows, hidden}), view(counts.data(), {2, 2}), nullptr,
                    view(output.data(), {rows, hidden}), nullptr, view(indices.data(), {rows}),
-                   view(number.data(), {2}));
-    moe_re_routing_inverse(context, view(output.data(), {rows, hidden}), view(indices.data(), {rows}),
-                           view(input.data(), {rows, hidden}));
+                   view(number.data(), {2}), {}, context);
+    moe_re_routing_inverse(view(output.data(), {rows, hidden}), view(indices.data(), {rows}),
+                           view(input.data(), {rows, hidden}), TokenIdx::gather, context);
     std::fill(indices.begin(), indices.end(), 0);
     run_gradients(context);
     index_pairs.run(context);
@@ -222,14 +218,14 @@ struct Calls {
     const ConstTensor experts = view(indices.data(), {rows}), tokens = view(input.data(), {rows, hidden});
     const Tensor result = view(output.data(), {rows, hidden}), products = view(grad_gates.data(), {rows});
     const MoeBuffers buffers{.capacity = rows, .num_experts = 1};
-    moe_dispatch_backward_data(context, &weights, experts, slots, tokens, result, buffers);
-    moe_dispatch_backward(context, weights, experts, slots, tokens, tokens, result, products, buffers);
-    moe_combine(context, tokens, experts, &slots, &weights, result, rows);
-    moe_combine_backward(context, tokens, tokens, experts, &slots, weights, result, products, rows);
-    moe_locations(context, experts, &weights, view(order.data(), {rows}), view(sums.data(), {1}), 1);
-    moe_token_permute(context, tokens, experts, result, view(order.data(), {rows}));
-    sort_chunks_by_idxs(context, tokens, view(sizes.data(), {2}), view(chunks.data(), {2}), nullptr, result,
-                        nullptr);
+    moe_dispatch_backward_data(weights, experts, slots, tokens, result, buffers, context);
+    moe_dispatch_backward(weights, experts, slots, tokens, tokens, result, products, buffers, context);
+    moe_combine(tokens, experts, slots, weights, result, rows, context);
+    moe_combine_backward(tokens, tokens, experts, slots, weights, result, products, rows, context);
+    moe_locations(experts, weights, view(order.data(), {rows}), view(sums.data(), {1}), 1, context);
+    moe_token_permute(tokens, experts, result, view(order.data(), {rows}), context);
+    sort_chunks_by_idxs(tokens, view(sizes.data(), {2}), view(chunks.data(), {2}), nullptr, result, nullptr,
+                        context);
   }
 };
 

@@ -63,8 +63,7 @@ TEST(Big, DispatchWritesRowsBeyond4GB) {
   const std::int64_t routing[] = {kChoices, kTokens}, rows[] = {kRows, kHidden},
                      tokens[] = {kTokens, kHidden};
   moe_dispatch_forward(
-      default_context(), ConstTensor(gates.get(), DType::f16, routing, 2),
-      ConstTensor(experts.get(), DType::i32, routing, 2),
+      ConstTensor(gates.get(), DType::f16, routing, 2), ConstTensor(experts.get(), DType::i32, routing, 2),
       ConstTensor(locations.get(), DType::i32, routing, 2), ConstTensor(input.get(), DType::f16, tokens, 2),
       Tensor(output.get(), DType::f16, rows, 2), {.capacity = kCapacity, .num_experts = kExperts});
   EXPECT_EQ(count_wrong(kRows,
@@ -86,9 +85,9 @@ TEST(Big, ReRoutingMovesMoreThan4GB) {
   const std::int64_t first = kRows / 4 + 1, second = kRows / 4, third = kRows / 3;
   std::vector<std::int64_t> counts = {first, second, third, kRows - first - second - third}, number(2);
   const std::int64_t rows[] = {kRows, kHidden};
-  moe_re_routing(default_context(), ConstTensor(tokens.get(), DType::u8, rows, 2),
-                 view(counts.data(), {2, 2}), nullptr, Tensor(moved.get(), DType::u8, rows, 2), nullptr,
-                 view(idx.get(), {kRows}), view(number.data(), {2}));
+  moe_re_routing(ConstTensor(tokens.get(), DType::u8, rows, 2), view(counts.data(), {2, 2}), nullptr,
+                 Tensor(moved.get(), DType::u8, rows, 2), nullptr, view(idx.get(), {kRows}),
+                 view(number.data(), {2}));
   const auto source_of = [&](std::int64_t row) {
     if (row < first || row >= first + second + third) return row;
     return row < first + third ? row + second : row - third;
@@ -112,7 +111,7 @@ TEST(Big, ScatterReadsRowsBeyond4GB) {
   std::vector<std::uint16_t> out(kGroups * kChannels);
   std::vector<std::int64_t> argmax(kGroups * kChannels);
   const std::int64_t rows[] = {kRows, kChannels}, groups[] = {kGroups, kChannels};
-  scatter_max(default_context(), ConstTensor(src.get(), DType::f16, rows, 2), view(index.get(), {kRows}),
+  scatter_max(ConstTensor(src.get(), DType::f16, rows, 2), view(index.get(), {kRows}),
               Tensor(out.data(), DType::f16, groups, 2), view(argmax.data(), {kGroups, kChannels}));
   // The bits of positive floats are in the order of the numbers.
   std::vector<std::int64_t> best(kGroups, -1);
@@ -137,7 +136,7 @@ TEST(Big, PairsHaveMoreThan2To31Elements) {
   for (std::int64_t x = 0; x < kRows; ++x)
     sites[static_cast<std::size_t>(2 * x + 1)] = static_cast<std::int32_t>(x);
   const std::int64_t active =
-      get_indice_pairs(default_context(), view(sites.data(), {kRows, 2}), view(out.data(), {kRows, 2}),
+      get_indice_pairs(view(sites.data(), {kRows, 2}), view(out.data(), {kRows, 2}),
                        view(pairs.get(), {kOffsets, 2, kRows}), view(num.data(), {kOffsets}),
                        {.spatial_shape = {kRows}, .kernel_size = {kOffsets}, .padding = {kPadding}});
   EXPECT_EQ(active, kRows);

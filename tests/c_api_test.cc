@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "doors/c/call.h"
+#include "bindings/mluop/call.h"
 #include "turnout/mluop/mlu_op.h"
 
 namespace turnout::test {
@@ -76,7 +76,7 @@ TEST(CTypes, DataTypes) {
     EXPECT_EQ(mluOpGetSizeOfDataType(dtype, &size), kOk);
     EXPECT_EQ(size, row.bytes) << row.name;
     EXPECT_STREQ(mluOpGetNameOfDataType(dtype), row.name);
-    EXPECT_EQ(doors::dtype_of_c(dtype), row.dtype) << row.name;
+    EXPECT_EQ(bindings::dtype_of_c(dtype), row.dtype) << row.name;
     EXPECT_TRUE(row.dtype == core::kForeign || size_of(row.dtype) == static_cast<std::int64_t>(row.bytes));
   }
   for (int value : {-1, 0, 10, 18, 99, 103, 1000}) {
@@ -84,7 +84,7 @@ TEST(CTypes, DataTypes) {
     EXPECT_EQ(mluOpGetSizeOfDataType(static_cast<mluOpDataType_t>(value), &size), kBad) << value;
     EXPECT_EQ(size, 77u);
     EXPECT_STREQ(mluOpGetNameOfDataType(static_cast<mluOpDataType_t>(value)), "DTYPE_INVALID");
-    EXPECT_EQ(doors::dtype_of_c(static_cast<mluOpDataType_t>(value)), core::kForeign);
+    EXPECT_EQ(bindings::dtype_of_c(static_cast<mluOpDataType_t>(value)), core::kForeign);
   }
   EXPECT_EQ(mluOpGetSizeOfDataType(MLUOP_DTYPE_FLOAT, nullptr), kBad);
 }

@@ -7,9 +7,9 @@
 #include <string_view>
 #include <vector>
 
+#include "bindings/mluop/call.h"
 #include "c_registry.h"
 #include "core/draft.h"
-#include "doors/c/call.h"
 #include "example_call.h"
 
 namespace turnout::test {
@@ -18,7 +18,7 @@ using core::COperator;
 
 inline mluOpDataType_t c_dtype(DType dtype) {
   for (int value = 0; value < 128; ++value)
-    if (doors::dtype_of_c(static_cast<mluOpDataType_t>(value)) == dtype)
+    if (bindings::dtype_of_c(static_cast<mluOpDataType_t>(value)) == dtype)
       return static_cast<mluOpDataType_t>(value);
   return MLUOP_DTYPE_INVALID;
 }

@@ -126,9 +126,9 @@ TEST_F(CDescriptor, BadParametersChangeNothing) {
   const Content before = content();
   const auto bad_layout = static_cast<mluOpTensorLayout_t>(-1);
   const auto bad_dtype = static_cast<mluOpDataType_t>(-1);
-  const auto expect_bad = [&](mluOpStatus_t status, const std::string& sentence) {
+  const auto expect_bad = [&](mluOpStatus_t status, const std::string& message) {
     EXPECT_EQ(status, kBad);
-    EXPECT_EQ(std::string(turnoutLastError()), sentence);
+    EXPECT_EQ(std::string(turnoutLastError()), message);
     EXPECT_EQ(content(), before);
   };
   expect_bad(mluOpSetTensorDescriptor(nullptr, kArray, kFloat, 2, shape),

@@ -125,7 +125,7 @@ class CNegative : public CConditions {
             [=](BrokenCall& c) { c.parts[n].rank_change = change; });
     for (int value = 0; value < 128; ++value) {
       const auto dtype = static_cast<mluOpDataType_t>(value);
-      const DType known = doors::dtype_of_c(dtype);
+      const DType known = bindings::dtype_of_c(dtype);
       if (contains(argument.dtypes, known)) continue;
       if (argument.like >= 0 && valid.example.tensors[static_cast<std::size_t>(argument.like)].dtype == known)
         continue;
@@ -249,7 +249,7 @@ class CNegative : public CConditions {
 
   mluOpStatus_t invoke(BrokenCall& call) const {
     const mluOpStatus_t status = call.invoke(op, handle, workspace_size);
-    last_sentence = turnoutLastError();
+    last_message = turnoutLastError();
     return status;
   }
 
@@ -257,24 +257,24 @@ class CNegative : public CConditions {
   void expect_end(const Fault& fault, BrokenCall& call, const std::string& what) const {
     call.example.paint_outputs();
     const std::string before = call.example.output_bytes();
-    ASSERT_EQ(invoke(call), status_of(fault)) << what << ": " << last_sentence;
+    ASSERT_EQ(invoke(call), status_of(fault)) << what << ": " << last_message;
     if (status_of(fault) != MLUOP_STATUS_SUCCESS || !op.writes_when_empty) {
       EXPECT_EQ(before, call.example.output_bytes()) << what << ": the call wrote to an output";
     }
     if (status_of(fault) == MLUOP_STATUS_SUCCESS) {
-      EXPECT_EQ(last_sentence, "") << what;
+      EXPECT_EQ(last_message, "") << what;
       return;
     }
-    EXPECT_EQ(last_sentence.rfind(std::string(signature.op) + ": ", 0), 0u) << last_sentence;
+    EXPECT_EQ(last_message.rfind(std::string(signature.op) + ": ", 0), 0u) << last_message;
     bool mentioned = false;
     for (int i = 0; i < signature.arguments.count; ++i)  // the message may name any of the large tensors
       mentioned |= fault.check == Check::large && call.elements(i) >= kLarge &&
-                   last_sentence.find(signature.arguments[i].name) != std::string::npos;
-    for (std::string_view name : fault.mentions) mentioned |= last_sentence.find(name) != std::string::npos;
-    EXPECT_TRUE(mentioned) << what << ": '" << last_sentence << "' names something else";
+                   last_message.find(signature.arguments[i].name) != std::string::npos;
+    for (std::string_view name : fault.mentions) mentioned |= last_message.find(name) != std::string::npos;
+    EXPECT_TRUE(mentioned) << what << ": '" << last_message << "' names something else";
   }
 
-  mutable std::string last_sentence;
+  mutable std::string last_message;
 };
 
 }  // namespace turnout::test

@@ -11,15 +11,15 @@ namespace {
 
 TEST_P(CNegative, TheExampleItselfSucceeds) {
   BrokenCall call(op);
-  EXPECT_EQ(invoke(call), MLUOP_STATUS_SUCCESS) << last_sentence;
-  EXPECT_EQ(last_sentence, "");
+  EXPECT_EQ(invoke(call), MLUOP_STATUS_SUCCESS) << last_message;
+  EXPECT_EQ(last_message, "");
 }
 
 // Queries of workspace sizes run no operator and are not logged.
 TEST_P(CNegative, TheExampleLogsOneLineWithItsAlgorithm) {
   BrokenCall call(op);
   const LastLogLine line;
-  ASSERT_EQ(invoke(call), MLUOP_STATUS_SUCCESS) << last_sentence;
+  ASSERT_EQ(invoke(call), MLUOP_STATUS_SUCCESS) << last_message;
   const bool is_query = signature.op.ends_with("WorkspaceSize");
   ASSERT_EQ(line.count(), is_query ? 0 : 1) << line.text();
   if (is_query) return;
@@ -36,7 +36,7 @@ TEST_P(CNegative, OptionalArgumentsAndDimensionsMayBeAbsent) {
         part.without_optional_dim = without_dimensions;
         part.described = part.has_data = !(without_arguments && signature.arguments[i].optional);
       }
-      EXPECT_EQ(invoke(call), MLUOP_STATUS_SUCCESS) << last_sentence;
+      EXPECT_EQ(invoke(call), MLUOP_STATUS_SUCCESS) << last_message;
     }
   }
 }

@@ -21,10 +21,10 @@ class Stairs {
   using Repair = std::function<void(Call&)>;
   explicit Stairs(std::string function) : function_(std::move(function)) {}
 
-  // sentence: the beginning of the message, without the function's name.
-  void bad(const std::string& sentence, Repair repair) { stairs_.push_back({kBad, sentence, repair}); }
-  void unsupported(const std::string& sentence, Repair repair) {
-    stairs_.push_back({kUnsupported, sentence, repair});
+  // message: the beginning of the message, without the function's name.
+  void bad(const std::string& message, Repair repair) { stairs_.push_back({kBad, message, repair}); }
+  void unsupported(const std::string& message, Repair repair) {
+    stairs_.push_back({kUnsupported, message, repair});
   }
   void succeeds(Repair repair = [](Call&) {}) { stairs_.push_back({kOk, "", repair}); }
 
@@ -33,9 +33,9 @@ class Stairs {
     ASSERT_EQ(mluOpCreate(&handle), kOk);
     Call call;
     for (const Stair& stair : stairs_) {
-      ASSERT_EQ(call.run(handle), stair.status) << stair.sentence << " / " << turnoutLastError();
+      ASSERT_EQ(call.run(handle), stair.status) << stair.message << " / " << turnoutLastError();
       const std::string said = turnoutLastError();
-      const std::string expected = stair.status == kOk ? "" : function_ + ": " + stair.sentence;
+      const std::string expected = stair.status == kOk ? "" : function_ + ": " + stair.message;
       EXPECT_EQ(expected.empty() ? said : said.substr(0, expected.size()), expected) << said;
       stair.repair(call);
     }
@@ -45,7 +45,7 @@ class Stairs {
  private:
   struct Stair {
     mluOpStatus_t status;
-    std::string sentence;
+    std::string message;
     Repair repair;
   };
   std::string function_;

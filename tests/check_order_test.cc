@@ -69,7 +69,7 @@ constexpr const Signature& kPicked = signature([] {
 });
 
 TEST(Order, RulesAndDataChecksMayBePicked) {
-  const auto sentence = [](std::int64_t n) -> std::string {
+  const auto message = [](std::int64_t n) -> std::string {
     const Tensor x(nullptr, DType::f32, {n});
     const Slot slots[] = {x};
     try {
@@ -81,12 +81,12 @@ TEST(Order, RulesAndDataChecksMayBePicked) {
   const auto with_code = [](ErrorCode code, const std::string& text) {
     return std::to_string(static_cast<int>(code)) + " picked: " + text;
   };
-  EXPECT_EQ(sentence(11), with_code(ErrorCode::not_supported, "x.shape[0] is 11, expected at most 9"));
-  EXPECT_EQ(sentence(4), with_code(ErrorCode::internal, "n is four"));
-  EXPECT_EQ(sentence(5), with_code(ErrorCode::bad_param, "x.shape[0] is 5, expected at most 3"));
-  EXPECT_EQ(sentence(3), with_code(ErrorCode::bad_param, "2 * n is 6, expected at most 3"));
-  EXPECT_EQ(sentence(0), "skipped");
-  EXPECT_EQ(sentence(1), with_code(ErrorCode::bad_param, "n is odd"));
+  EXPECT_EQ(message(11), with_code(ErrorCode::not_supported, "x.shape[0] is 11, expected at most 9"));
+  EXPECT_EQ(message(4), with_code(ErrorCode::internal, "n is four"));
+  EXPECT_EQ(message(5), with_code(ErrorCode::bad_param, "x.shape[0] is 5, expected at most 3"));
+  EXPECT_EQ(message(3), with_code(ErrorCode::bad_param, "2 * n is 6, expected at most 3"));
+  EXPECT_EQ(message(0), "skipped");
+  EXPECT_EQ(message(1), with_code(ErrorCode::bad_param, "n is odd"));
 }
 
 TEST(Order, NegativeExtentsAreNotEmpty) {

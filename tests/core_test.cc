@@ -71,7 +71,7 @@ TEST(Tensor, ViewsOfContainers) {
 
 TEST(Tensor, ViewsOfContainersHaveTheirElements) {
   const std::vector<float> values(6);
-  const auto sentence = [&](std::initializer_list<Size> shape) -> std::string {
+  const auto message = [&](std::initializer_list<Size> shape) -> std::string {
     try {
       view(values, shape);
       return "";
@@ -79,11 +79,11 @@ TEST(Tensor, ViewsOfContainersHaveTheirElements) {
       return error.what();
     }
   };
-  EXPECT_EQ(sentence({6}), "");
-  EXPECT_EQ(sentence({2, 4}), "view: the container has 6 elements, expected those of the shape [2, 4]");
-  EXPECT_NE(sentence({-2, -3}), "");
-  EXPECT_NE(sentence({std::int64_t{1} << 62, 4}), "");
-  EXPECT_NE(sentence({std::int64_t{1} << 62, 4, 0}), "");
+  EXPECT_EQ(message({6}), "");
+  EXPECT_EQ(message({2, 4}), "view: the container has 6 elements, expected those of the shape [2, 4]");
+  EXPECT_NE(message({-2, -3}), "");
+  EXPECT_NE(message({std::int64_t{1} << 62, 4}), "");
+  EXPECT_NE(message({std::int64_t{1} << 62, 4, 0}), "");
   const std::vector<float> none;
   EXPECT_EQ(view(none, {std::int64_t{1} << 62, 4, 0}).rank, 3);
 }
@@ -109,11 +109,11 @@ TEST(Caller, LendsItsNamesToErrorsAndRecords) {
       },
       &seen);
   float x[2] = {}, y[2] = {};
-  const auto error_of = [&](const Frame& frame, std::int64_t most, const char* sentence) -> std::string {
+  const auto error_of = [&](const Caller& caller, std::int64_t most, const char* message) -> std::string {
     try {
-      Call call(frame, kInner, {view(x, {2}), view(y, {2})}, {most});
+      Call call(caller, kInner, {view(x, {2}), view(y, {2})}, {most});
       call.check([&] {
-        if (sentence != nullptr) throw Error(ErrorCode::not_supported, sentence);
+        if (message != nullptr) throw Error(ErrorCode::not_supported, message);
       });
     } catch (const Error& error) {
       return error.what();
@@ -126,8 +126,9 @@ TEST(Caller, LendsItsNamesToErrorsAndRecords) {
     const Slot slots[] = {from, to};
     const ScalarValue limit = -1;
     const Arguments arguments(kOuter, slots, 2, &limit, 1);
-    const Caller caller(arguments, kNames);
-    const Frame frame(context, {}, &caller);
+    const CallerNames names{.op = arguments.signature().op, .renames = kNames, .arguments = &arguments};
+    const CallDetails details{.names = &names};
+    const Caller frame = details.caller(context);
     EXPECT_EQ(error_of(frame, -1, nullptr), "Outer: limit is -1, expected 0 or more");
     EXPECT_EQ(seen, "Outer(x f32[2], result f32[2], limit -1)");
     EXPECT_EQ(error_of(frame, 0, late), "Outer: result is almost limit of result[limit], yy");
@@ -150,16 +151,17 @@ TEST(Caller, LendsItsNamesOfDtypesToErrors) {
   static constexpr Renames kNames(kInner, "x=src");
   const DTypeName dtype_name = [](DType dtype) { return dtype == DType::f64 ? "double" : "other"; };
   Context context;
-  const Caller caller("outer", kNames, "", dtype_name);
-  const auto error_of = [&](const Frame& frame, DType x, const Slot& y, const Slot& z) -> std::string {
+  const CallerNames names{.op = "outer", .renames = kNames, .dtype_name = dtype_name};
+  const auto error_of = [&](const Caller& caller, DType x, const Slot& y, const Slot& z) -> std::string {
     try {
-      Call(frame, kInner, {ConstTensor(nullptr, x, {2}), y, z}, {});
+      Call(caller, kInner, {ConstTensor(nullptr, x, {2}), y, z}, {});
     } catch (const Error& error) {
       return error.what();
     }
     return "";
   };
-  const Frame frame(context, {}, &caller);
+  const CallDetails details{.names = &names};
+  const Caller frame = details.caller(context);
   const ConstTensor two(nullptr, DType::f64, {2}), bytes(nullptr, DType::i8, {2});
   EXPECT_EQ(error_of(frame, DType::i8, {}, {}),
             "outer: src has dtype other, expected other, double, other, other");
@@ -225,20 +227,20 @@ TEST(Log, SaysWhichInstructionSetRuns) {
   dispatch(context);
   const std::int32_t site[2] = {0, 1};
   std::int32_t out[2], pairs[2], num[1];
-  get_indice_pairs(context, view(site, {1, 2}), view(out, {1, 2}), view(pairs, {1, 2, 1}), view(num, {1}),
-                   {.spatial_shape = {4}, .kernel_size = {1}});
+  get_indice_pairs(view(site, {1, 2}), view(out, {1, 2}), view(pairs, {1, 2, 1}), view(num, {1}),
+                   {.spatial_shape = {4}, .kernel_size = {1}}, context);
   const std::vector<Isa> expected = {core::without_dl(context.isa()), context.isa()};
   EXPECT_EQ(seen, expected);
 }
 
-TEST(Log, FailuresHaveTheirSentenceAndEmptyCallsAreLevelFive) {
+TEST(Log, FailuresHaveTheirMessageAndEmptyCallsAreLevelFive) {
   Lines lines;
   Context context;
   const auto call = [&](std::int64_t hidden, std::int64_t out_hidden) {
-    moe_dispatch_forward(context, ConstTensor(nullptr, DType::f32, {0}),
-                         ConstTensor(nullptr, DType::i32, {0}), ConstTensor(nullptr, DType::i32, {0}),
-                         ConstTensor(nullptr, DType::f32, {0, hidden}),
-                         Tensor(nullptr, DType::f32, {0, out_hidden}), {.capacity = 0, .num_experts = 2});
+    moe_dispatch_forward(ConstTensor(nullptr, DType::f32, {0}), ConstTensor(nullptr, DType::i32, {0}),
+                         ConstTensor(nullptr, DType::i32, {0}), ConstTensor(nullptr, DType::f32, {0, hidden}),
+                         Tensor(nullptr, DType::f32, {0, out_hidden}), {.capacity = 0, .num_experts = 2},
+                         context);
   };
   set_log(1, &Lines::sink, &lines);
   EXPECT_THROW(call(3, 4), Error);
@@ -261,7 +263,7 @@ TEST(Log, NothingIsPrintedUnlessAsked) {
   Context context;
   Dispatch dispatch;
   dispatch(context);
-  EXPECT_THROW(moe_dispatch_forward(context, {}, {}, {}, {}, {}, {}), Error);
+  EXPECT_THROW(moe_dispatch_forward({}, {}, {}, {}, {}, {}, context), Error);
   EXPECT_EQ(testing::internal::GetCapturedStderr() + testing::internal::GetCapturedStdout(), "");
 }
 
@@ -288,7 +290,7 @@ TEST(Observer, SeesWhatHappened) {
   EXPECT_EQ(seen.algorithm, "in order");
   EXPECT_EQ(seen.scratch, 0);
   EXPECT_EQ(seen.error, "");
-  EXPECT_THROW(moe_dispatch_forward(context, {}, {}, {}, {}, {}, {}), Error);
+  EXPECT_THROW(moe_dispatch_forward({}, {}, {}, {}, {}, {}, context), Error);
   EXPECT_EQ(seen.error, "moe_dispatch_forward: gates has 0 dimensions, expected [choices?, samples]");
   EXPECT_EQ(seen.calls, 2);
   context.set_observer(nullptr, nullptr);

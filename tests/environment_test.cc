@@ -66,9 +66,9 @@ TEST(IsaChoice, AgreesWithTheKernelsListOfFeatures) {
 #endif
 
 // An invalid value is an error that names the variable, the value and the valid values, in C++ and in C.
-TEST(Environment, BadWordsAreOneSentence) {
+TEST(Environment, BadWordsAreOneMessage) {
   const struct {
-    const char *name, *value, *sentence;
+    const char *name, *value, *message;
   } rows[] = {
       {"TURNOUT_ISA", "mmx", "TURNOUT_ISA is 'mmx', expected one of sse4, avx2, avx512, avx512_dl, neon"},
       {"TURNOUT_ISA", "best", "TURNOUT_ISA is 'best', expected one of sse4, avx2, avx512, avx512_dl, neon"},
@@ -77,19 +77,19 @@ TEST(Environment, BadWordsAreOneSentence) {
       {"TURNOUT_LOG", "1x", "TURNOUT_LOG is '1x', expected a level, 0 .. 5"},
       {"TURNOUT_NUM_THREADS", "0", "TURNOUT_NUM_THREADS is '0', expected 1 .. 1024"},
   };
-  for (const auto& [name, value, sentence] : rows) {
+  for (const auto& [name, value, message] : rows) {
     ASSERT_EQ(setenv(name, value, 1), 0);
     try {
       Context context;
       ADD_FAILURE() << name << "=" << value << " was accepted";
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::bad_param);
-      EXPECT_STREQ(error.what(), sentence);
+      EXPECT_STREQ(error.what(), message);
     }
     mluOpHandle_t handle = nullptr;
     EXPECT_EQ(mluOpCreate(&handle), MLUOP_STATUS_BAD_PARAM);
     EXPECT_EQ(handle, nullptr);
-    EXPECT_STREQ(turnoutLastError(), sentence);
+    EXPECT_STREQ(turnoutLastError(), message);
     ASSERT_EQ(setenv(name, "", 1), 0);  // an empty value counts as unset
     EXPECT_NO_THROW(Context());
     unsetenv(name);

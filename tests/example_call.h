@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -30,6 +31,7 @@ struct ExampleCall {
   const Signature& signature;
   std::vector<std::int64_t> sizes;                 // by position in signature.names
   std::vector<std::vector<std::int64_t>> vectors;  // elements of the vector scalars, by scalar
+  std::vector<std::vector<double>> reals;          // elements of the floating-point scalars, by scalar
   std::vector<std::unique_ptr<std::vector<std::uint64_t>>> memory;  // by argument
   std::vector<Tensor> tensors;
 
@@ -37,9 +39,16 @@ struct ExampleCall {
   // drop_optional: leave out the optional dimensions.
   ExampleCall(const Signature& s, std::string_view example, bool drop_optional = false)
       : signature(s), sizes(static_cast<std::size_t>(s.names.count), 0) {
+    std::map<std::size_t, double> real_values;
     core::split(example, ' ', [&](std::string_view part) {
       const std::size_t eq = part.find('=');
-      sizes.at(position_of(s, part.substr(0, eq))) = core::number(part.substr(eq + 1));
+      const std::size_t position = position_of(s, part.substr(0, eq));
+      const bool is_scalar = position < static_cast<std::size_t>(s.scalars.count);
+      if (is_scalar && s.scalars[static_cast<int>(position)].is_real) {
+        real_values[position] = std::stod(std::string(part.substr(eq + 1)));
+      } else {
+        sizes.at(position) = core::number(part.substr(eq + 1));
+      }
     });
     if (drop_optional) {
       for (const Argument& argument : s.arguments)
@@ -48,7 +57,11 @@ struct ExampleCall {
     }
     for (const core::Scalar& scalar : s.scalars) {
       vectors.emplace_back();
-      if (!scalar.is_vector) continue;
+      reals.emplace_back();
+      if (scalar.is_real)
+        reals.back().assign(scalar.is_vector ? static_cast<std::size_t>(evaluate(scalar.length)) : 1,
+                            real_values[reals.size() - 1]);
+      if (!scalar.is_vector || scalar.is_real) continue;
       std::int64_t& element = sizes[vectors.size() - 1];  // replaced by the product of the vector's elements
       vectors.back().assign(static_cast<std::size_t>(evaluate(scalar.length)), std::max(scalar.min, element));
       element = 1;
@@ -96,7 +109,12 @@ struct ExampleCall {
     std::vector<core::ScalarValue> values;
     for (int i = 0; i < signature.scalars.count; ++i) {
       const auto& v = vectors[static_cast<std::size_t>(i)];
-      if (signature.scalars[i].is_vector) {
+      const auto& r = reals[static_cast<std::size_t>(i)];
+      if (signature.scalars[i].is_real && signature.scalars[i].is_vector) {
+        values.emplace_back(r.data(), static_cast<std::int64_t>(r.size()));
+      } else if (signature.scalars[i].is_real) {
+        values.emplace_back(r[0]);
+      } else if (signature.scalars[i].is_vector) {
         values.emplace_back(v.data(), static_cast<std::int64_t>(v.size()));
       } else {
         values.emplace_back(sizes[static_cast<std::size_t>(i)]);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "example_call.h"
@@ -21,7 +22,7 @@ using core::Role;
 struct Outcome {
   bool failed = false;
   ErrorCode code = ErrorCode::internal;
-  std::string sentence;
+  std::string message;
 };
 
 Outcome call(Context& context, const Operator& op, ExampleCall& example) {
@@ -60,12 +61,12 @@ class Negative : public testing::TestWithParam<const Operator*> {
     const Outcome outcome = call(context, op, example);
     ++generated;
     ASSERT_TRUE(outcome.failed) << what << " of " << mention << " was accepted";
-    EXPECT_EQ(outcome.code, ErrorCode::bad_param) << outcome.sentence;
-    EXPECT_EQ(outcome.sentence.rfind(std::string(signature.op) + ": ", 0), 0u) << outcome.sentence;
+    EXPECT_EQ(outcome.code, ErrorCode::bad_param) << outcome.message;
+    EXPECT_EQ(outcome.message.rfind(std::string(signature.op) + ": ", 0), 0u) << outcome.message;
     const bool names_size =
-        !or_size.empty() && outcome.sentence.find(" " + std::string(or_size)) != std::string::npos;
-    EXPECT_TRUE(names_size || outcome.sentence.find(mention) != std::string::npos)
-        << what << ": '" << outcome.sentence << "' does not name " << mention;
+        !or_size.empty() && outcome.message.find(" " + std::string(or_size)) != std::string::npos;
+    EXPECT_TRUE(names_size || outcome.message.find(mention) != std::string::npos)
+        << what << ": '" << outcome.message << "' does not name " << mention;
   }
 
   // Whether an extent or a rule uses this name.
@@ -116,9 +117,9 @@ TEST_P(Negative, TheExampleItselfSucceeds) {
     for (bool drop_arguments : {false, true}) {
       ExampleCall example = valid_call(drop_dimensions);
       for (int i = 0; i < signature.arguments.count; ++i)
-        if (drop_arguments && signature.arguments[i].optional) example.tensors[i].rank = -1;
+        if (drop_arguments && signature.arguments[i].optional) example.tensors[i] = Tensor(nullptr);
       const Outcome outcome = call(context, op, example);
-      EXPECT_FALSE(outcome.failed) << outcome.sentence;
+      EXPECT_FALSE(outcome.failed) << outcome.message;
     }
   }
 }
@@ -244,6 +245,22 @@ TEST_P(Negative, Memory) {
 TEST_P(Negative, Scalars) {
   for (int i = 0; i < signature.scalars.count; ++i) {
     const core::Scalar& scalar = signature.scalars[i];
+    if (scalar.is_real) {
+      constexpr double kInfinity = std::numeric_limits<double>::infinity();
+      const auto set_real = [&](double value) {
+        return [=](ExampleCall& e) { e.reals[static_cast<std::size_t>(i)].back() = value; };
+      };
+      expect_rejected("not a number", scalar.name, set_real(std::numeric_limits<double>::quiet_NaN()));
+      if (std::isfinite(scalar.least))
+        expect_rejected("below the least", scalar.name, set_real(std::nextafter(scalar.least, -kInfinity)));
+      if (std::isfinite(scalar.most))
+        expect_rejected("above the greatest", scalar.name, set_real(std::nextafter(scalar.most, kInfinity)));
+      if (scalar.is_vector)
+        expect_rejected("one element more", scalar.name, [&](ExampleCall& e) {
+          e.reals[static_cast<std::size_t>(i)].push_back(scalar.default_real);
+        });
+      continue;
+    }
     const auto set = [&](std::int64_t value) {
       return [&, value](ExampleCall& e) {
         if (scalar.is_vector) {
@@ -274,9 +291,14 @@ TEST_P(Negative, SizesOfZero) {
   for (int name = signature.scalars.count; name < signature.names.count; ++name) {
     const ExampleCall example = valid_call();
     std::string text;
-    for (int n = 0; n < signature.names.count; ++n)
+    for (int n = 0; n < signature.names.count; ++n) {
+      const auto at = static_cast<std::size_t>(n);
+      const bool is_real = n < signature.scalars.count && signature.scalars[n].is_real;
       text += std::string(signature.names[n]) + "=" +
-              std::to_string(n == name ? 0 : example.sizes[static_cast<std::size_t>(n)]) + " ";
+              (is_real ? core::number_text(example.reals[at][0])
+                       : std::to_string(n == name ? 0 : example.sizes[at])) +
+              " ";
+    }
     ExampleCall empty(signature, text);
     bool is_refused = false;
     for (const core::Rule& rule : signature.rules)
@@ -286,16 +308,16 @@ TEST_P(Negative, SizesOfZero) {
       if (core::Slot(t).elements() == 0) t.data = nullptr;
     const Outcome outcome = call(context, op, empty);
     if ((is_room(name) || is_related(name)) && outcome.failed) {
-      EXPECT_NE(outcome.sentence.find(".shape["), std::string::npos) << outcome.sentence;
+      EXPECT_NE(outcome.message.find(".shape["), std::string::npos) << outcome.message;
       continue;
     }
     // An index into nothing has no legal element.
     const std::string nothing = "there are no " + std::string(signature.names[name]);
-    if (outcome.failed && outcome.sentence.find(nothing) != std::string::npos) continue;
-    EXPECT_EQ(outcome.failed, is_refused) << signature.names[name] << " = 0: " << outcome.sentence;
+    if (outcome.failed && outcome.message.find(nothing) != std::string::npos) continue;
+    EXPECT_EQ(outcome.failed, is_refused) << signature.names[name] << " = 0: " << outcome.message;
     if (!is_refused) continue;
-    EXPECT_NE(outcome.sentence.find(".shape["), std::string::npos) << outcome.sentence;
-    EXPECT_NE(outcome.sentence.find(", expected "), std::string::npos) << outcome.sentence;
+    EXPECT_NE(outcome.message.find(".shape["), std::string::npos) << outcome.message;
+    EXPECT_NE(outcome.message.find(", expected "), std::string::npos) << outcome.message;
   }
 }
 

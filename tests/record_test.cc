@@ -100,8 +100,8 @@ TEST_F(Record, StridedArrays) {
   strided.stride[0] = 4;
   strided.stride[1] = 4;
   strided.stride[2] = 2;
-  indice_convolution_forward(context, view(features, {2, 1}), strided, view(&pairs[0][0][0], {1, 2, 2}),
-                             view(counts, {1}), nullptr, view(out, {2, 2}));
+  indice_convolution_forward(view(features, {2, 1}), strided, view(&pairs[0][0][0], {1, 2, 2}),
+                             view(counts, {1}), nullptr, nullptr, view(out, {2, 2}), {}, context);
   EXPECT_EQ(out[0], 50);
   EXPECT_EQ(out[3], 60);
   const auto written = calls();
@@ -117,10 +117,11 @@ TEST_F(Record, OnlyFailures) {
   core::record_in(nullptr);
   dispatch(context);
   EXPECT_TRUE(calls().empty());
-  EXPECT_THROW(moe_dispatch_forward(context, view(dispatch.gates, {2}), view(dispatch.indices, {2}),
-                                    view(dispatch.locations, {1}), view(dispatch.input, {2, 3}),
-                                    view(dispatch.dispatch, {2, 3}), {.capacity = 1, .num_experts = 2}),
-               Error);
+  EXPECT_THROW(
+      moe_dispatch_forward(view(dispatch.gates, {2}), view(dispatch.indices, {2}),
+                           view(dispatch.locations, {1}), view(dispatch.input, {2, 3}),
+                           view(dispatch.dispatch, {2, 3}), {.capacity = 1, .num_experts = 2}, context),
+      Error);
   const auto written = calls();
   ASSERT_EQ(written.size(), 1u);
   EXPECT_TRUE(says(written[0], R"("error": "moe_dispatch_forward: locations.shape[0] is 1)"));
@@ -151,9 +152,9 @@ TEST_F(Record, MemoryThatCannotBeRead) {
   ConstTensor gates = view(static_cast<const float*>(memory.last_readable()), {3});
   for (const std::int64_t stride : {1, 2, -3, 0}) {
     gates.stride[0] = stride;
-    EXPECT_THROW(moe_dispatch_forward(context, gates, view(dispatch.indices, {2}),
-                                      view(dispatch.locations, {2}), view(dispatch.input, {2, 3}),
-                                      view(dispatch.dispatch, {2, 3}), {.capacity = 1, .num_experts = 2}),
+    EXPECT_THROW(moe_dispatch_forward(gates, view(dispatch.indices, {2}), view(dispatch.locations, {2}),
+                                      view(dispatch.input, {2, 3}), view(dispatch.dispatch, {2, 3}),
+                                      {.capacity = 1, .num_experts = 2}, context),
                  Error);
   }
   const auto written = calls();
@@ -177,9 +178,9 @@ TEST_F(Record, MoreDimensionsThanATensorHas) {
   for (const int rank : {20, 1 << 30, -5}) {
     ConstTensor odd = gates;
     odd.rank = rank;
-    EXPECT_THROW(moe_dispatch_forward(context, odd, view(dispatch.indices, {2}),
-                                      view(dispatch.locations, {2}), view(dispatch.input, {2, 3}),
-                                      view(dispatch.dispatch, {2, 3}), {.capacity = 1, .num_experts = 2}),
+    EXPECT_THROW(moe_dispatch_forward(odd, view(dispatch.indices, {2}), view(dispatch.locations, {2}),
+                                      view(dispatch.input, {2, 3}), view(dispatch.dispatch, {2, 3}),
+                                      {.capacity = 1, .num_experts = 2}, context),
                  Error);
   }
   const auto written = calls();

@@ -42,7 +42,7 @@ class SignatureTest : public testing::Test {
   bool with_scales = true;
   std::int64_t factor = 2, mode = 0, stride_count = 3;
 
-  std::string sentence() {
+  std::string message() {
     const Slot slots[] = {x_t, counts_t, with_scales ? Slot(scales_t) : Slot(), y_t};
     const ScalarValue scalars[] = {factor, mode, {stride, stride_count}};
     Arguments arguments(kGroup, slots, 4, scalars, 3);
@@ -62,7 +62,7 @@ class SignatureTest : public testing::Test {
 };
 
 TEST_F(SignatureTest, BindsSizes) {
-  EXPECT_EQ(sentence(), "");
+  EXPECT_EQ(message(), "");
   EXPECT_TRUE(ran);
   EXPECT_EQ(batch, 2);
   EXPECT_EQ(d, 3);
@@ -72,19 +72,19 @@ TEST_F(SignatureTest, BindsSizes) {
 
 TEST_F(SignatureTest, OptionalDimensionsAndArguments) {
   x_t = view(static_cast<const float*>(x), {3, 4});
-  EXPECT_EQ(sentence(), "");
+  EXPECT_EQ(message(), "");
   EXPECT_EQ(batch, 1);
   scales_t = view(static_cast<const float*>(scales), {3, 2});
-  EXPECT_EQ(sentence(), "");
+  EXPECT_EQ(message(), "");
   with_scales = false;
-  EXPECT_EQ(sentence(), "");
+  EXPECT_EQ(message(), "");
   EXPECT_EQ(described, "x f32[3, 4], counts i32[2], y f32[6, 4], factor 2, mode 0, stride 1x2x3");
 }
 
-TEST_F(SignatureTest, SentencesNameArgumentPositionValueAndLimit) {
+TEST_F(SignatureTest, MessagesNameArgumentPositionValueAndLimit) {
   struct Case {
     std::function<void()> damage;
-    const char* sentence;
+    const char* message;
   };
   const auto reset = [this, x0 = x_t, c0 = counts_t, s0 = scales_t, y0 = y_t] {
     x_t = x0, counts_t = c0, scales_t = s0, y_t = y0;
@@ -123,16 +123,16 @@ TEST_F(SignatureTest, SentencesNameArgumentPositionValueAndLimit) {
   };
   for (const Case& one : cases) {
     reset();
-    ASSERT_EQ(sentence(), "");
+    ASSERT_EQ(message(), "");
     one.damage();
-    EXPECT_EQ(sentence(), one.sentence);
+    EXPECT_EQ(message(), one.message);
   }
 }
 
 TEST_F(SignatureTest, TheLogShowsTheExtentsThatATensorCanHold) {
   x_t = ConstTensor(x, DType::f32, {1, 2, 3, 4, 5, 6, 7, 8});
   x_t.rank = kMaxRank + 1;
-  EXPECT_EQ(sentence(), "group: x has 9 dimensions, expected [batch?, rows, D + 1]");
+  EXPECT_EQ(message(), "group: x has 9 dimensions, expected [batch?, rows, D + 1]");
   EXPECT_EQ(described.substr(0, described.find(", counts")), "x f32[1, 2, 3, 4, 5, 6, 7, 8]");
 }
 
@@ -163,8 +163,8 @@ constexpr const Signature& kRouted = signature([] {
 
 TEST(Blame, IsOnWhoIsAlone) {
   using Shape = std::vector<std::int64_t>;
-  const auto sentence = [](const Shape& gates, const Shape& indices, const Shape& locations,
-                           const Shape& input, const Shape& y) -> std::string {
+  const auto message = [](const Shape& gates, const Shape& indices, const Shape& locations,
+                          const Shape& input, const Shape& y) -> std::string {
     const auto tensor = [](const Shape& shape) {
       return Tensor(nullptr, DType::f32, shape.data(), static_cast<int>(shape.size()));
     };
@@ -177,32 +177,32 @@ TEST(Blame, IsOnWhoIsAlone) {
     }
     return "";
   };
-  EXPECT_EQ(sentence({5}, {7}, {7}, {7, 3}, {8, 3}),
+  EXPECT_EQ(message({5}, {7}, {7}, {7, 3}, {8, 3}),
             "routed: gates.shape[0] is 5, expected 7 = indices.shape[0]");
-  EXPECT_EQ(sentence({7}, {5}, {7}, {7, 3}, {8, 3}),
+  EXPECT_EQ(message({7}, {5}, {7}, {7, 3}, {8, 3}),
             "routed: indices.shape[0] is 5, expected 7 = gates.shape[0]");
-  EXPECT_EQ(sentence({7}, {7}, {7}, {5, 3}, {8, 3}),
+  EXPECT_EQ(message({7}, {7}, {7}, {5, 3}, {8, 3}),
             "routed: input.shape[0] is 5, expected 7 = gates.shape[0]");
-  EXPECT_EQ(sentence({2, 7}, {2, 7}, {2, 5}, {7, 3}, {8, 3}),
+  EXPECT_EQ(message({2, 7}, {2, 7}, {2, 5}, {7, 3}, {8, 3}),
             "routed: locations.shape[1] is 5, expected 7 = gates.shape[1]");
   // Two against two: the first argument counts as right. Outputs have no vote.
-  EXPECT_EQ(sentence({7}, {5}, {7}, {5, 3}, {6, 3}),
+  EXPECT_EQ(message({7}, {5}, {7}, {5, 3}, {6, 3}),
             "routed: indices.shape[0] is 5, expected 7 = gates.shape[0]");
-  EXPECT_EQ(sentence({7}, {7}, {7}, {7, 3}, {6, 3}),
+  EXPECT_EQ(message({7}, {7}, {7}, {7, 3}, {6, 3}),
             "routed: y.shape[0] is 6, expected 8 = gates.shape[0] + 1");
   const std::string way = ": its dimensions are the other way round, transpose it";
-  EXPECT_EQ(sentence({7, 2}, {7, 2}, {7, 2}, {7, 3}, {8, 3}),
+  EXPECT_EQ(message({7, 2}, {7, 2}, {7, 2}, {7, 3}, {8, 3}),
             "routed: gates has shape [7, 2], expected [choices?, samples] with samples = 7" + way);
-  EXPECT_EQ(sentence({2, 7}, {7, 2}, {2, 7}, {7, 3}, {8, 3}),
+  EXPECT_EQ(message({2, 7}, {7, 2}, {2, 7}, {7, 3}, {8, 3}),
             "routed: indices has shape [7, 2], expected [choices?, samples] with choices = 2" + way);
-  EXPECT_EQ(sentence({2, 7}, {2, 7}, {2, 7}, {3, 7}, {8, 3}),
+  EXPECT_EQ(message({2, 7}, {2, 7}, {2, 7}, {3, 7}, {8, 3}),
             "routed: input.shape[0] is 3, expected 7 = gates.shape[1]");
   EXPECT_EQ(
-      sentence({7}, {2, 7}, {2, 7}, {7, 3}, {8, 3}),
+      message({7}, {2, 7}, {2, 7}, {7, 3}, {8, 3}),
       "routed: indices has a dimension choices that an earlier argument does not have; its shape is [2, 7]");
-  EXPECT_EQ(sentence({2, 7}, {7}, {2, 7}, {7, 3}, {8, 3}),
+  EXPECT_EQ(message({2, 7}, {7}, {2, 7}, {7, 3}, {8, 3}),
             "routed: indices has no dimension choices, expected [choices?, samples] with choices = 2");
-  EXPECT_EQ(sentence({0, 7}, {7}, {7}, {7, 3}, {8, 3}),
+  EXPECT_EQ(message({0, 7}, {7}, {7}, {7, 3}, {8, 3}),
             "routed: indices has no dimension choices, expected [choices?, samples] with choices = 0");
 }
 
@@ -228,18 +228,18 @@ TEST(SignatureBlame, TransposedAfterRows) {
     }
     return "";
   };
-  const auto sentence = [&](std::initializer_list<Size> indices, bool gated) {
+  const auto message = [&](std::initializer_list<Size> indices, bool gated) {
     return told(indices, indices, gated);
   };
   // The gates confirm 7 choices, so that only the number of rows is wrong.
   EXPECT_EQ(told({2, 7}, {7, 7}, true), "rows_first: indices.shape[0] is 2, expected 7 = input.shape[0]");
   for (const bool gated : {false, true}) {
-    EXPECT_EQ(sentence({2, 7}, gated),
+    EXPECT_EQ(message({2, 7}, gated),
               "rows_first: indices has shape [2, 7], expected [samples, choices?] with samples = 7: its "
               "dimensions are the other way round, transpose it");
-    EXPECT_EQ(sentence({2, 5}, gated),
-              gated ? "rows_first: input.shape[0] is 7, expected 2 = indices.shape[0]"
-                    : "rows_first: indices.shape[0] is 2, expected 7 = input.shape[0]");
+    EXPECT_EQ(message({2, 5}, gated), gated
+                                          ? "rows_first: input.shape[0] is 7, expected 2 = indices.shape[0]"
+                                          : "rows_first: indices.shape[0] is 2, expected 7 = input.shape[0]");
   }
 }
 
@@ -253,8 +253,8 @@ constexpr const Signature& kTwins = signature([] {
 });
 
 TEST(SignatureBlame, OneOfTwoMatrices) {
-  const auto sentence = [](std::initializer_list<Size> a, std::initializer_list<Size> b,
-                           bool with_c = true) -> std::string {
+  const auto message = [](std::initializer_list<Size> a, std::initializer_list<Size> b,
+                          bool with_c = true) -> std::string {
     const ConstTensor first(nullptr, DType::f32, a), second(nullptr, DType::f32, b),
         third(nullptr, DType::f32, {0});
     const Slot slots[] = {first, second, with_c ? Slot(third) : Slot()};
@@ -265,12 +265,12 @@ TEST(SignatureBlame, OneOfTwoMatrices) {
     }
     return "";
   };
-  EXPECT_EQ(sentence({7, 3}, {3, 7}),
+  EXPECT_EQ(message({7, 3}, {3, 7}),
             "twins: b has shape [3, 7], expected [rows, columns] with rows = 7: its dimensions are the other "
             "way round, transpose it");
-  EXPECT_EQ(sentence({3, 7}, {7, 5}), "twins: b.shape[0] is 7, expected 3 = a.shape[0]");
-  EXPECT_EQ(sentence({0, 3}, {0, 3}), "");
-  EXPECT_EQ(sentence({0, 3}, {0, 3}, false), "twins: c is missing, expected together with a");
+  EXPECT_EQ(message({3, 7}, {7, 5}), "twins: b.shape[0] is 7, expected 3 = a.shape[0]");
+  EXPECT_EQ(message({0, 3}, {0, 3}), "");
+  EXPECT_EQ(message({0, 3}, {0, 3}, false), "twins: c is missing, expected together with a");
 }
 
 // Messages compute a size from the extent that states it.
@@ -335,7 +335,7 @@ TEST_F(SignatureTest, DescriptionsAreCheckedWithoutMemory) {
     const Slot slots[] = {x_t, counts_t, with_scales ? Slot(scales_t) : Slot(), Slot()};
     const ScalarValue scalars[] = {factor, mode, {stride, stride_count}};
     try {
-      Arguments(kGroup, slots, 4, scalars, 3).check_descriptions();
+      Arguments(kGroup, slots, 4, scalars, 3).check_metadata();
     } catch (const Error& error) {
       return std::string(error.what());
     }
@@ -361,14 +361,14 @@ TEST_F(SignatureTest, DescriptionsAreCheckedWithoutMemory) {
   counts_t.dtype = DType::i64;
   EXPECT_EQ(told(), "group: counts has dtype i64, expected i32");
   // A real call refuses unknown extents.
-  EXPECT_EQ(sentence(), "group: counts has dtype i64, expected i32");
+  EXPECT_EQ(message(), "group: counts has dtype i64, expected i32");
   counts_t.dtype = DType::i32;
-  EXPECT_EQ(sentence(), "group: x.shape[1] is -9223372036854775808, expected 0 or more");
+  EXPECT_EQ(message(), "group: x.shape[1] is -9223372036854775808, expected 0 or more");
 }
 
-TEST(Scalars, SentencesSayWhichValuesThereAre) {
-  const auto sentence = [](std::int64_t mode, std::int64_t only, std::int64_t dims,
-                           std::int64_t least) -> std::string {
+TEST(Scalars, MessagesSayWhichValuesThereAre) {
+  const auto message = [](std::int64_t mode, std::int64_t only, std::int64_t dims,
+                          std::int64_t least) -> std::string {
     const Tensor y(nullptr, DType::f32, {0});
     const Slot slots[] = {y};
     const ScalarValue scalars[] = {mode, only, dims, least};
@@ -379,13 +379,13 @@ TEST(Scalars, SentencesSayWhichValuesThereAre) {
     }
     return "";
   };
-  EXPECT_EQ(sentence(1, 2, 3, 1), "");
-  EXPECT_EQ(sentence(2, 2, 3, 9), "");
-  EXPECT_EQ(sentence(0, 2, 3, 1), "narrow: mode is 0, expected one of 1 .. 2 (mean max)");
-  EXPECT_EQ(sentence(3, 2, 3, 1), "narrow: mode is 3, expected one of 1 .. 2 (mean max)");
-  EXPECT_EQ(sentence(1, 1, 3, 1), "narrow: only is 1, expected 2 (max)");
-  EXPECT_EQ(sentence(1, 2, 4, 1), "narrow: dims is 4, expected 3");
-  EXPECT_EQ(sentence(1, 2, 3, 0), "narrow: least is 0, expected 1 or more");
+  EXPECT_EQ(message(1, 2, 3, 1), "");
+  EXPECT_EQ(message(2, 2, 3, 9), "");
+  EXPECT_EQ(message(0, 2, 3, 1), "narrow: mode is 0, expected one of 1 .. 2 (mean max)");
+  EXPECT_EQ(message(3, 2, 3, 1), "narrow: mode is 3, expected one of 1 .. 2 (mean max)");
+  EXPECT_EQ(message(1, 1, 3, 1), "narrow: only is 1, expected 2 (max)");
+  EXPECT_EQ(message(1, 2, 4, 1), "narrow: dims is 4, expected 3");
+  EXPECT_EQ(message(1, 2, 3, 0), "narrow: least is 0, expected 1 or more");
 }
 
 // An argument that is required for one value of an enum, and a dtype that follows from another argument's.
@@ -399,7 +399,7 @@ constexpr const Signature& kReduce = signature([] {
 
 TEST(SignatureGrammar, RequiredWhenAndLaneOf) {
   double values[2] = {}, results[2] = {};
-  const auto sentence = [&](std::int64_t kind, DType x, DType y, bool with_best) -> std::string {
+  const auto message = [&](std::int64_t kind, DType x, DType y, bool with_best) -> std::string {
     const Tensor from(values, x, {2}), to(results, y, {2});
     const Slot slots[] = {from, with_best ? Slot(from) : Slot(), to};
     const ScalarValue scalars[] = {kind};
@@ -409,15 +409,15 @@ TEST(SignatureGrammar, RequiredWhenAndLaneOf) {
       return error.what();
     }
   };
-  EXPECT_EQ(sentence(3, DType::f32, DType::f32, false), "runs");
-  EXPECT_EQ(sentence(4, DType::f64, DType::f64, false), "runs");
-  EXPECT_EQ(sentence(5, DType::f32, DType::f32, true), "runs");
-  EXPECT_EQ(sentence(5, DType::f32, DType::f32, false),
+  EXPECT_EQ(message(3, DType::f32, DType::f32, false), "runs");
+  EXPECT_EQ(message(4, DType::f64, DType::f64, false), "runs");
+  EXPECT_EQ(message(5, DType::f32, DType::f32, true), "runs");
+  EXPECT_EQ(message(5, DType::f32, DType::f32, false),
             "reduce: best is missing, expected a tensor with kind max");
-  EXPECT_EQ(sentence(3, DType::bf16, DType::f32, false), "runs");
-  EXPECT_EQ(sentence(3, DType::bf16, DType::bf16, false),
+  EXPECT_EQ(message(3, DType::bf16, DType::f32, false), "runs");
+  EXPECT_EQ(message(3, DType::bf16, DType::bf16, false),
             "reduce: y has dtype bf16, expected f32 for x of bf16");
-  EXPECT_EQ(sentence(3, DType::f64, DType::f32, false), "reduce: y has dtype f32, expected f64 for x of f64");
+  EXPECT_EQ(message(3, DType::f64, DType::f32, false), "reduce: y has dtype f32, expected f64 for x of f64");
 }
 
 }  // namespace

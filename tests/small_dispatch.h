@@ -15,9 +15,8 @@ struct Dispatch {
   float gates[2] = {2, 3}, input[6] = {1, 2, 3, 4, 5, 6}, dispatch[6] = {};
   std::int32_t indices[2] = {1, 0}, locations[2] = {0, 0};
   void operator()(Context& context, Fill fill = Fill::zero) {
-    moe_dispatch_forward(context, view(gates, {2}), view(indices, {2}), view(locations, {2}),
-                         view(input, {2, 3}), view(dispatch, {2, 3}),
-                         {.capacity = 1, .num_experts = 2, .fill = fill});
+    moe_dispatch_forward(view(gates, {2}), view(indices, {2}), view(locations, {2}), view(input, {2, 3}),
+                         view(dispatch, {2, 3}), {.capacity = 1, .num_experts = 2, .fill = fill}, context);
   }
 };
 

@@ -20,7 +20,7 @@ BUILD = ROOT / "build/coverage"
 PAGE = ROOT / "docs/coverage.md"
 LEAST = 95.0
 NOT_COUNTED = re.compile(
-    r"test\.cc$|/fuzz\.cc$|/bench\.cc$|_cases?\.h$|/reference\.h$|/example\.h$|/c_operators\.cc$|/core/draft\.h$|python"
+    r"test\.cc$|/fuzz\.cc$|_cases?\.h$|/reference\.h$|/example\.h$|/c_operators\.cc$|/core/draft\.h$|python"
 )
 
 
@@ -53,7 +53,7 @@ def folder_of(name: str) -> str | None:
     parts = path.relative_to(ROOT).parts
     if parts[0] != "src" or len(parts) < 3:
         return None
-    return "/".join(parts[1:3]) if parts[1] == "doors" and len(parts) == 4 else parts[1]
+    return "/".join(parts[1:3]) if parts[1] == "bindings" and len(parts) == 4 else parts[1]
 
 
 def compiled(path: Path) -> set[int]:

@@ -1,6 +1,6 @@
 """Checks the #include lines of src/: the order of the layers, and which files may include which library.
 
-    core <- simd <- runtime <- indices <- rows, matrix <- a family <- its c_*.cc, aclnn.cc, *python.cc; doors/
+    core <- simd <- runtime <- indices <- rows, matrix <- a family <- its c_*.cc, aclnn.cc, *python.cc
 
 A layer may include itself and the layers before it; rows and matrix do not include each other. A family may
 not include another family.
@@ -21,27 +21,28 @@ MAY_INCLUDE = {
     "rows": {"core", "simd", "runtime", "indices", "rows"},
     "matrix": {"core", "simd", "runtime", "indices", "matrix"},
     "registry": {"core", "registry"},
-    "doors": {"runtime"},  # what doors share
-    "doors/c": {"core", "simd", "runtime", "doors", "doors/c"},
-    "doors/aclnn": {"core", "simd", "runtime", "doors", "doors/aclnn"},
-    "doors/python": {"core", "simd", "runtime", "doors/python", "registry"},
+    "bindings": {"core", "runtime", "bindings", "registry"},  # what bindings share
+    "bindings/mluop": {"core", "simd", "runtime", "bindings", "bindings/mluop"},
+    "bindings/aclnn": {"core", "simd", "runtime", "bindings", "bindings/aclnn"},
+    "bindings/python": {"core", "simd", "runtime", "bindings", "bindings/python", "registry"},
 }
 FAMILIES = {path.parent.name for path in SRC.glob("*/operators.cc")}
+assert FAMILIES, "there is no src/*/operators.cc"
 
 # Headers, by pattern, that only files in the given places may include.
 LIBRARIES = {
     r"<hwy/": ("Highway", r"simd/"),
-    r"<nanobind/|<Python\.h>": ("nanobind and Python", r"doors/python/|\w+/(\w+_)?python\.cc$"),
+    r"<nanobind/|<Python\.h>": ("nanobind and Python", r"bindings/python/|\w+/(\w+_)?python\.cc$"),
     r"<(thread|condition_variable|pthread\.h)>": ("a thread library", r"runtime/"),
-    r'"turnout/mluop/': ("the C interface of MLU-OPS", r"doors/c/|\w+/c_\w+\.(cc|h)$"),
-    r'"turnout/aclnn/': ("the C interface of CANN", r"doors/aclnn/|\w+/aclnn\.cc$"),
+    r'"turnout/mluop/': ("the C interface of MLU-OPS", r"bindings/mluop/|\w+/c_\w+\.(cc|h)$"),
+    r'"turnout/aclnn/': ("the C interface of CANN", r"bindings/aclnn/|\w+/aclnn\.cc$"),
 }
-TEST = re.compile(r"test\.cc$|/fuzz\.cc$|/bench\.cc$|_cases?\.h$|/reference\.h$")
+TEST = re.compile(r"test\.cc$|/fuzz\.cc$|_cases?\.h$|/reference\.h$")
 
 
 def layer_of(name: str) -> str:
     parts = name.split("/")
-    if parts[0] == "doors":
+    if parts[0] == "bindings":
         return "/".join(parts[:-1])
     return parts[0].removesuffix(".h").removesuffix(".cc")
 
@@ -53,11 +54,11 @@ def allowed(name: str) -> set[str]:
     own = {*BELOW_FAMILIES, layer}
     file = name.split("/")[-1]
     if file.endswith("python.cc"):
-        return own | {"doors/python"}
+        return own | {"bindings/python"}
     if file == "aclnn.cc":
-        return own | {"doors/aclnn"}
+        return own | {"bindings/aclnn"}
     if file.startswith("c_"):
-        return own | {"doors/c", "c_registry"}
+        return own | {"bindings/mluop", "c_registry"}
     return own | {"registry"} if file == "operators.cc" else own
 
 

@@ -38,7 +38,7 @@ def sets_of(program: str) -> tuple[list[str], list[str]]:
     return lines[0][1:], lines[1][1:]
 
 
-def sentence(ran: list[str], not_run: list[str]) -> str:
+def message(ran: list[str], not_run: list[str]) -> str:
     others = [name for name in compiled() if name not in ran]
     text = f"instruction sets: the tests ran {', '.join(ran)}"
     if others:
@@ -92,7 +92,7 @@ def faults() -> list[str]:
 def main() -> int:
     match sys.argv[1:]:
         case ["--ran", program]:
-            print(sentence(*sets_of(program)))
+            print(message(*sets_of(program)))
         case ["--has", program, name]:
             return name not in sets_of(program)[0]
         case ["--record", program, command, commit]:

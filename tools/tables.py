@@ -13,7 +13,6 @@ from turnout import _core
 
 ROOT = Path(__file__).resolve().parent.parent
 MARKER = re.compile(r"<!-- arguments of (\w+) -->.*?<!-- end -->", re.DOTALL)
-UNLIMITED = 2**63 - 1
 
 
 # Names of the dtypes and of the values of a flag, by language.
@@ -35,7 +34,7 @@ def scalar_range(scalar: dict, words: dict[str, str]) -> str:
         if words and scalar["values"] == "no yes":
             return "True or False"
         return ", ".join(f"{i} {name}" for i, name in enumerate(scalar["values"].split()))
-    return f"{scalar['min']} or more" if scalar["max"] == UNLIMITED else f"{scalar['min']} .. {scalar['max']}"
+    return scalar["range"]
 
 
 def rows(signature: dict, words: dict[str, str]) -> list[tuple[str, str, str, str]]:

@@ -1,4 +1,4 @@
-/* What the examples share: a call that fails ends the program with the library's sentence. */
+/* What the examples share: a call that fails ends the program with the library's message. */
 #ifndef EXAMPLE_H
 #define EXAMPLE_H
 

@@ -28,7 +28,7 @@ int main() {
     const std::vector<float> grad(pillars * 3, 1.f);
     std::vector<float> grad_cloud(points * 3);
     const turnout::ConstTensor reduced = turnout::view(highest, {pillars, 3});
-    index.reduce_backward(turnout::view(grad, {pillars, 3}), &feats, &reduced,
+    index.reduce_backward(turnout::view(grad, {pillars, 3}), feats, reduced,
                           turnout::view(grad_cloud, {points, 3}), turnout::Reduce::max);
 
     for (std::size_t v = 0; v < pillars; ++v)

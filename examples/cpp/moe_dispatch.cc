@@ -21,8 +21,8 @@ int main() {
 
     std::vector<float> buffers(experts * capacity * hidden);
     const auto routing = turnout::view(indices, {tokens, choices});
-    const turnout::ConstTensor slots = turnout::view(locations, {tokens, choices});
-    turnout::moe_dispatch(turnout::view(input, {tokens, hidden}), routing, &slots, nullptr,
+    const auto slots = turnout::view(locations, {tokens, choices});
+    turnout::moe_dispatch(turnout::view(input, {tokens, hidden}), routing, slots, nullptr,
                           turnout::view(buffers, {experts, capacity, hidden}),
                           {.capacity = capacity, .num_experts = experts});
 
@@ -30,9 +30,9 @@ int main() {
     for (std::size_t i = 0; i < buffers.size(); ++i) buffers[i] *= factor[i / (capacity * hidden)];
 
     std::vector<float> output(tokens * hidden);
-    const turnout::ConstTensor weights = turnout::view(gates, {tokens, choices});
-    turnout::moe_combine(turnout::view(buffers, {experts, capacity, hidden}), routing, &slots, &weights,
-                         turnout::view(output, {tokens, hidden}), capacity);
+    turnout::moe_combine(turnout::view(buffers, {experts, capacity, hidden}), routing, slots,
+                         turnout::view(gates, {tokens, choices}), turnout::view(output, {tokens, hidden}),
+                         capacity);
 
     bool right = true;
     for (std::size_t t = 0; t < tokens; ++t) {

@@ -26,14 +26,13 @@ int main() {
   const auto px_view = turnout::view(px, {1, symbols, frames + 1});
   const auto py_view = turnout::view(py, {1, positions, frames});
   const auto normalizer_view = turnout::view(normalizer, {1, frames, positions});
-  turnout::Context& context = turnout::default_context();
   try {
-    turnout::rnnt_logprobs_joint_forward(context, logits_view, turnout::view(text, {1, symbols}), nullptr,
-                                         px_view, py_view, normalizer_view, turnout::view(nan_at), 0);
+    turnout::rnnt_logprobs_joint_forward(logits_view, turnout::view(text, {1, symbols}), nullptr, px_view,
+                                         py_view, normalizer_view, turnout::view(nan_at), 0);
     turnout::mutual_information_forward_backward(px_view, py_view, nullptr, turnout::view(ans),
                                                  turnout::view(px_grad, {1, symbols, frames + 1}),
                                                  turnout::view(py_grad, {1, positions, frames}));
-    turnout::rnnt_logprobs_joint_backward(context, logits_view, turnout::view(text, {1, symbols}), nullptr,
+    turnout::rnnt_logprobs_joint_backward(logits_view, turnout::view(text, {1, symbols}), nullptr,
                                           normalizer_view, turnout::view(px_grad, {1, symbols, frames + 1}),
                                           turnout::view(py_grad, {1, positions, frames}),
                                           turnout::view(logits_grad, {1, frames, positions, classes}), 0);

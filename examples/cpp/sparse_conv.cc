@@ -25,7 +25,7 @@ int main() {
     std::vector<float> result(static_cast<std::size_t>(outputs));
     turnout::indice_convolution_forward(
         turnout::view(features, {rows, 1}), turnout::view(filters, {offsets, 1, 1}),
-        turnout::view(indice_pairs, {offsets, 2, rows}), turnout::view(indice_num), nullptr,
+        turnout::view(indice_pairs, {offsets, 2, rows}), turnout::view(indice_num), nullptr, nullptr,
         turnout::view(result, {outputs, 1}));
 
     float sum = 0;

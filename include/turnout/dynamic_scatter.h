@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "turnout/context.h"
+#include "turnout/caller.h"
 #include "turnout/export.h"
 #include "turnout/tensor.h"
 
@@ -22,12 +22,9 @@ enum class Reduce : std::uint8_t { sum, mean, max };
 // (the lower limits of x, y, z, then the upper limits), f32 or f64. coors [points, 3], int32 or int64. Each
 // difference and each quotient is rounded, in double for f64 points and in float for all others. A point with
 // a NaN coordinate is in no voxel.
-TURNOUT_API void voxelize(Context& context, const ConstTensor& points, const ConstTensor& voxel_size,
-                          const ConstTensor& point_cloud_range, const Tensor& coors);
-inline void voxelize(const ConstTensor& points, const ConstTensor& voxel_size,
-                     const ConstTensor& point_cloud_range, const Tensor& coors) {
-  voxelize(default_context(), points, voxel_size, point_cloud_range, coors);
-}
+TURNOUT_API void voxelize(const ConstTensor& points, const ConstTensor& voxel_size,
+                          const ConstTensor& point_cloud_range, const Tensor& coors,
+                          const Caller& caller = {});
 
 // Groups the points by voxel: voxels[v, k] is the k-th point of voxel v with all its features. Returns the
 // number of voxels. Voxels are numbered in the order of their first points. Voxels after the first max_voxels
@@ -38,18 +35,10 @@ inline void voxelize(const ConstTensor& points, const ConstTensor& voxel_size,
 // num_points_per_voxel [max_voxels], the number of points stored. Unused elements of the three are set to 0.
 // point2voxel_map [points], or nullptr: the voxel of each point, also of one that is dropped because its
 // voxel is full; -1 for a point outside of the range or of a dropped voxel.
-TURNOUT_API std::int64_t voxelize_hard(Context& context, const ConstTensor& points,
-                                       const ConstTensor& voxel_size, const ConstTensor& point_cloud_range,
-                                       const Tensor& voxels, const Tensor& coors,
-                                       const Tensor& num_points_per_voxel,
-                                       const Tensor* point2voxel_map = nullptr);
-inline std::int64_t voxelize_hard(const ConstTensor& points, const ConstTensor& voxel_size,
-                                  const ConstTensor& point_cloud_range, const Tensor& voxels,
-                                  const Tensor& coors, const Tensor& num_points_per_voxel,
-                                  const Tensor* point2voxel_map = nullptr) {
-  return voxelize_hard(default_context(), points, voxel_size, point_cloud_range, voxels, coors,
-                       num_points_per_voxel, point2voxel_map);
-}
+TURNOUT_API std::int64_t voxelize_hard(const ConstTensor& points, const ConstTensor& voxel_size,
+                                       const ConstTensor& point_cloud_range, const Tensor& voxels,
+                                       const Tensor& coors, const Tensor& num_points_per_voxel,
+                                       const Tensor& point2voxel_map = nullptr, const Caller& caller = {});
 
 // Points with equal rows of coors form one voxel. Voxels are numbered in ascending order of (coors[0],
 // coors[1], ..). A point with a negative coordinate is in no voxel. For voxel v with points x_0 < x_1 < ..:
@@ -64,27 +53,11 @@ inline std::int64_t voxelize_hard(const ConstTensor& points, const ConstTensor& 
 // voxel_points_count [voxels]. Rows of voxel_feats after the last voxel are set to -inf for max, else to 0;
 // those of voxel_coors and voxel_points_count are not written. 16-bit floats are added and divided in float
 // and rounded once. Results are bit-identical for any thread count and instruction set.
-TURNOUT_API std::int64_t dynamic_scatter_forward(Context& context, const ConstTensor& feats,
-                                                 const ConstTensor& coors, const Tensor& voxel_feats,
-                                                 const Tensor& voxel_coors, const Tensor& point2voxel_map,
+TURNOUT_API std::int64_t dynamic_scatter_forward(const ConstTensor& feats, const ConstTensor& coors,
+                                                 const Tensor& voxel_feats, const Tensor& voxel_coors,
+                                                 const Tensor& point2voxel_map,
                                                  const Tensor& voxel_points_count,
-                                                 Reduce reduce_type = Reduce::max);
-inline std::int64_t dynamic_scatter_forward(const ConstTensor& feats, const ConstTensor& coors,
-                                            const Tensor& voxel_feats, const Tensor& voxel_coors,
-                                            const Tensor& point2voxel_map, const Tensor& voxel_points_count,
-                                            Reduce reduce_type = Reduce::max) {
-  return dynamic_scatter_forward(default_context(), feats, coors, voxel_feats, voxel_coors, point2voxel_map,
-                                 voxel_points_count, reduce_type);
-}
-
-// Inputs and results of dynamic_scatter_forward() that dynamic_scatter_backward() needs; shapes as above.
-struct DynamicScatterResult {
-  ConstTensor point2voxel_map;                      // each -1 (no voxel) or a voxel number, else an error
-  const ConstTensor* feats = nullptr;               // required for Reduce::max
-  const ConstTensor* voxel_feats = nullptr;         // required for Reduce::max
-  const ConstTensor* voxel_points_count = nullptr;  // required for Reduce::mean
-  const ConstTensor* voxel_num = nullptr;           // [1], the number of voxels; nullptr: all rows are voxels
-};
+                                                 Reduce reduce_type = Reduce::max, const Caller& caller = {});
 
 // For each point x with v = point2voxel_map[x] (zeros if v is -1):
 //   sum   grad_feats[x, c] = grad_voxel_feats[v, c]
@@ -93,13 +66,15 @@ struct DynamicScatterResult {
 //         feats[x, c] == voxel_feats[v, c], else 0
 // +0 equals -0. NaN equals nothing: if no point is equal, that gradient goes to no point. Each row of
 // grad_feats is written once.
-TURNOUT_API void dynamic_scatter_backward(Context& context, const ConstTensor& grad_voxel_feats,
-                                          const DynamicScatterResult& result, const Tensor& grad_feats,
-                                          Reduce reduce_type = Reduce::max);
-inline void dynamic_scatter_backward(const ConstTensor& grad_voxel_feats, const DynamicScatterResult& result,
-                                     const Tensor& grad_feats, Reduce reduce_type = Reduce::max) {
-  dynamic_scatter_backward(default_context(), grad_voxel_feats, result, grad_feats, reduce_type);
-}
+//
+// Shapes are those of dynamic_scatter_forward(). feats and voxel_feats are required for max, and
+// voxel_points_count for mean; each may be nullptr otherwise. voxel_num [1] is the number of voxels; without
+// it (nullptr) all rows are voxels. Throws if an element of point2voxel_map is neither -1 nor a voxel number.
+TURNOUT_API void dynamic_scatter_backward(const ConstTensor& grad_voxel_feats, const ConstTensor& feats,
+                                          const ConstTensor& voxel_feats, const ConstTensor& point2voxel_map,
+                                          const ConstTensor& voxel_points_count, const ConstTensor& voxel_num,
+                                          const Tensor& grad_feats, Reduce reduce_type = Reduce::max,
+                                          const Caller& caller = {});
 
 // Rows reduced by a given index, with torch_scatter's results. For group g with the rows i_0 < i_1 < .. that
 // have index[i] == g:
@@ -115,69 +90,44 @@ inline void dynamic_scatter_backward(const ConstTensor& grad_voxel_feats, const 
 // 0 .. groups - 1, else an error; out [groups, channels], dtype of src; argmax [groups, channels], int32 or
 // int64. At most 2147483647 rows and groups. 16-bit floats are added and divided in float and rounded once.
 // Results are bit-identical for any thread count and instruction set.
-TURNOUT_API void scatter_sum(Context& context, const ConstTensor& src, const ConstTensor& index,
-                             const Tensor& out);
-TURNOUT_API void scatter_mean(Context& context, const ConstTensor& src, const ConstTensor& index,
-                              const Tensor& out);
-TURNOUT_API void scatter_max(Context& context, const ConstTensor& src, const ConstTensor& index,
-                             const Tensor& out, const Tensor& argmax);
-inline void scatter_sum(const ConstTensor& src, const ConstTensor& index, const Tensor& out) {
-  scatter_sum(default_context(), src, index, out);
-}
-inline void scatter_mean(const ConstTensor& src, const ConstTensor& index, const Tensor& out) {
-  scatter_mean(default_context(), src, index, out);
-}
-inline void scatter_max(const ConstTensor& src, const ConstTensor& index, const Tensor& out,
-                        const Tensor& argmax) {
-  scatter_max(default_context(), src, index, out, argmax);
-}
+TURNOUT_API void scatter_sum(const ConstTensor& src, const ConstTensor& index, const Tensor& out,
+                             const Caller& caller = {});
+TURNOUT_API void scatter_mean(const ConstTensor& src, const ConstTensor& index, const Tensor& out,
+                              const Caller& caller = {});
+TURNOUT_API void scatter_max(const ConstTensor& src, const ConstTensor& index, const Tensor& out,
+                             const Tensor& argmax, const Caller& caller = {});
 
 // How many groups an index [rows] has: its largest value + 1, and 0 without rows. A negative value, or one
 // above 2147483646, is an error.
-TURNOUT_API std::int64_t scatter_dim_size(Context& context, const ConstTensor& index);
-inline std::int64_t scatter_dim_size(const ConstTensor& index) {
-  return scatter_dim_size(default_context(), index);
-}
+TURNOUT_API std::int64_t scatter_dim_size(const ConstTensor& index, const Caller& caller = {});
 
 // Gradients of the three with respect to src. With g = index[i]:
 //   scatter_sum_backward   grad_src[i, c] = grad_out[g, c]
 //   scatter_mean_backward  grad_src[i, c] = grad_out[g, c] / the number of rows of g
 //   scatter_max_backward   grad_src[i, c] = grad_out[g, c] if argmax[g, c] == i, else 0
 // grad_out [groups, channels], a float; grad_src [rows, channels]; index and argmax as above.
-TURNOUT_API void scatter_sum_backward(Context& context, const ConstTensor& grad_out, const ConstTensor& index,
-                                      const Tensor& grad_src);
-TURNOUT_API void scatter_mean_backward(Context& context, const ConstTensor& grad_out,
-                                       const ConstTensor& index, const Tensor& grad_src);
-TURNOUT_API void scatter_max_backward(Context& context, const ConstTensor& grad_out, const ConstTensor& index,
-                                      const ConstTensor& argmax, const Tensor& grad_src);
-inline void scatter_sum_backward(const ConstTensor& grad_out, const ConstTensor& index,
-                                 const Tensor& grad_src) {
-  scatter_sum_backward(default_context(), grad_out, index, grad_src);
-}
-inline void scatter_mean_backward(const ConstTensor& grad_out, const ConstTensor& index,
-                                  const Tensor& grad_src) {
-  scatter_mean_backward(default_context(), grad_out, index, grad_src);
-}
-inline void scatter_max_backward(const ConstTensor& grad_out, const ConstTensor& index,
-                                 const ConstTensor& argmax, const Tensor& grad_src) {
-  scatter_max_backward(default_context(), grad_out, index, argmax, grad_src);
-}
+TURNOUT_API void scatter_sum_backward(const ConstTensor& grad_out, const ConstTensor& index,
+                                      const Tensor& grad_src, const Caller& caller = {});
+TURNOUT_API void scatter_mean_backward(const ConstTensor& grad_out, const ConstTensor& index,
+                                       const Tensor& grad_src, const Caller& caller = {});
+TURNOUT_API void scatter_max_backward(const ConstTensor& grad_out, const ConstTensor& index,
+                                      const ConstTensor& argmax, const Tensor& grad_src,
+                                      const Caller& caller = {});
 
 // The voxels of a set of points, computed once and used for many reductions and gradients:
 //
-//   VoxelIndex index(context, coors);
+//   VoxelIndex index(coors, context);
 //   ... room for index.voxels() rows ...
 //   index.write(voxel_coors, point2voxel_map, voxel_points_count);
 //   index.reduce(feats, voxel_feats, Reduce::max);
-//   index.reduce_backward(grad_voxel_feats, &feats, &voxel_feats, grad_feats, Reduce::max);
+//   index.reduce_backward(grad_voxel_feats, feats, voxel_feats, grad_feats, Reduce::max);
 //
 // The definitions are those of dynamic_scatter_forward() and dynamic_scatter_backward(), with exactly
 // voxels() rows. Several threads may use one index at the same time.
 class TURNOUT_API VoxelIndex {
  public:
   // The context must outlive the object, and coors must stay valid until write(), which reads them again.
-  VoxelIndex(Context& context, const ConstTensor& coors);
-  explicit VoxelIndex(const ConstTensor& coors) : VoxelIndex(default_context(), coors) {}
+  explicit VoxelIndex(const ConstTensor& coors, const Caller& caller = {});
   ~VoxelIndex();
   VoxelIndex(const VoxelIndex&) = delete;
   VoxelIndex& operator=(const VoxelIndex&) = delete;
@@ -191,8 +141,8 @@ class TURNOUT_API VoxelIndex {
   void first_points(const Tensor& first_point) const;
   void reduce(const ConstTensor& feats, const Tensor& voxel_feats, Reduce reduce_type = Reduce::max) const;
   // feats and voxel_feats are required for Reduce::max and may be nullptr otherwise.
-  void reduce_backward(const ConstTensor& grad_voxel_feats, const ConstTensor* feats,
-                       const ConstTensor* voxel_feats, const Tensor& grad_feats,
+  void reduce_backward(const ConstTensor& grad_voxel_feats, const ConstTensor& feats,
+                       const ConstTensor& voxel_feats, const Tensor& grad_feats,
                        Reduce reduce_type = Reduce::max) const;
 
   struct State;

@@ -13,14 +13,14 @@ enum class ErrorCode { bad_param, not_supported, alloc_failed, internal };
 
 class TURNOUT_API Error : public std::exception {
  public:
-  Error(ErrorCode code, std::string sentence);
+  Error(ErrorCode code, std::string message);
   ~Error() override;
   ErrorCode code() const noexcept { return code_; }
-  const char* what() const noexcept override { return sentence_.c_str(); }
+  const char* what() const noexcept override { return message_.c_str(); }
 
  private:
   ErrorCode code_;
-  std::string sentence_;
+  std::string message_;
 };
 
 }  // namespace turnout

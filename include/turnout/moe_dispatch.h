@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "turnout/context.h"
+#include "turnout/caller.h"
 #include "turnout/tensor.h"
 
 namespace turnout {
@@ -28,14 +28,10 @@ struct MoeDispatchParams {
 // multiplication in the tokens' type; 16-bit floats are multiplied in float and rounded to nearest even.
 // Results are bit-identical for any thread count and instruction set. dispatch may share memory with input,
 // wholly or in part: the result is that of a copied input.
-TURNOUT_API void moe_dispatch_forward(Context& context, const ConstTensor& gates, const ConstTensor& indices,
+TURNOUT_API void moe_dispatch_forward(const ConstTensor& gates, const ConstTensor& indices,
                                       const ConstTensor& locations, const ConstTensor& input,
-                                      const Tensor& dispatch, const MoeDispatchParams& params);
-inline void moe_dispatch_forward(const ConstTensor& gates, const ConstTensor& indices,
-                                 const ConstTensor& locations, const ConstTensor& input,
-                                 const Tensor& dispatch, const MoeDispatchParams& params) {
-  moe_dispatch_forward(default_context(), gates, indices, locations, input, dispatch, params);
-}
+                                      const Tensor& dispatch, const MoeDispatchParams& params,
+                                      const Caller& caller = {});
 
 // Buffers of experts: [num_experts * capacity, hidden], or the same memory as [num_experts, capacity, hidden]
 // where a function says so.
@@ -56,36 +52,21 @@ struct MoeBuffers {
 // are added in the order of k, and each product and sum is rounded on its own, in f64 for f64 and in f32 for
 // all other types; the sum is rounded once more to its type. A dropped choice adds +0. Bits do not depend on
 // threads and instruction set. grad_gates: bits do not depend on threads.
-TURNOUT_API void moe_dispatch_backward_data(Context& context, const ConstTensor* gates,
-                                            const ConstTensor& indices, const ConstTensor& locations,
-                                            const ConstTensor& dispatch, const Tensor& grad_input,
-                                            const MoeBuffers& buffers);
-inline void moe_dispatch_backward_data(const ConstTensor* gates, const ConstTensor& indices,
-                                       const ConstTensor& locations, const ConstTensor& dispatch,
-                                       const Tensor& grad_input, const MoeBuffers& buffers) {
-  moe_dispatch_backward_data(default_context(), gates, indices, locations, dispatch, grad_input, buffers);
-}
-TURNOUT_API void moe_dispatch_backward_gate(Context& context, const ConstTensor& indices,
-                                            const ConstTensor& locations, const ConstTensor& input,
-                                            const ConstTensor& dispatch, const Tensor& grad_gates,
-                                            const MoeBuffers& buffers);
-inline void moe_dispatch_backward_gate(const ConstTensor& indices, const ConstTensor& locations,
-                                       const ConstTensor& input, const ConstTensor& dispatch,
-                                       const Tensor& grad_gates, const MoeBuffers& buffers) {
-  moe_dispatch_backward_gate(default_context(), indices, locations, input, dispatch, grad_gates, buffers);
-}
+TURNOUT_API void moe_dispatch_backward_data(const ConstTensor& gates, const ConstTensor& indices,
+                                            const ConstTensor& locations, const ConstTensor& dispatch,
+                                            const Tensor& grad_input, const MoeBuffers& buffers,
+                                            const Caller& caller = {});
+TURNOUT_API void moe_dispatch_backward_gate(const ConstTensor& indices, const ConstTensor& locations,
+                                            const ConstTensor& input, const ConstTensor& dispatch,
+                                            const Tensor& grad_gates, const MoeBuffers& buffers,
+                                            const Caller& caller = {});
+
 // Both at once: dispatch is read from memory once.
-TURNOUT_API void moe_dispatch_backward(Context& context, const ConstTensor& gates, const ConstTensor& indices,
+TURNOUT_API void moe_dispatch_backward(const ConstTensor& gates, const ConstTensor& indices,
                                        const ConstTensor& locations, const ConstTensor& input,
                                        const ConstTensor& dispatch, const Tensor& grad_input,
-                                       const Tensor& grad_gates, const MoeBuffers& buffers);
-inline void moe_dispatch_backward(const ConstTensor& gates, const ConstTensor& indices,
-                                  const ConstTensor& locations, const ConstTensor& input,
-                                  const ConstTensor& dispatch, const Tensor& grad_input,
-                                  const Tensor& grad_gates, const MoeBuffers& buffers) {
-  moe_dispatch_backward(default_context(), gates, indices, locations, input, dispatch, grad_input, grad_gates,
-                        buffers);
-}
+                                       const Tensor& grad_gates, const MoeBuffers& buffers,
+                                       const Caller& caller = {});
 
 // The functions below have routings [samples] or [samples, choices], as top-k functions give them.
 
@@ -96,53 +77,34 @@ inline void moe_dispatch_backward(const ConstTensor& gates, const ConstTensor& i
 // indices, locations (int32) [samples] or [samples, choices]; priority [samples], floating, or nullptr;
 // counts [num_experts], int64. An index out of range has location -1 and is not counted. Locations may exceed
 // any capacity: counts are those of all choices.
-TURNOUT_API void moe_locations(Context& context, const ConstTensor& indices, const ConstTensor* priority,
-                               const Tensor& locations, const Tensor& counts, std::int64_t num_experts);
-inline void moe_locations(const ConstTensor& indices, const ConstTensor* priority, const Tensor& locations,
-                          const Tensor& counts, std::int64_t num_experts) {
-  moe_locations(default_context(), indices, priority, locations, counts, num_experts);
-}
+TURNOUT_API void moe_locations(const ConstTensor& indices, const ConstTensor& priority,
+                               const Tensor& locations, const Tensor& counts, std::int64_t num_experts,
+                               const Caller& caller = {});
 
 // moe_dispatch_forward for such a routing, with rows without a token set to zero. dispatch may also be
 // [num_experts, capacity, hidden]. Without locations (nullptr) all are 0: with a capacity of 1 an index is a
 // row. Without gates rows are copied.
-TURNOUT_API void moe_dispatch(Context& context, const ConstTensor& input, const ConstTensor& indices,
-                              const ConstTensor* locations, const ConstTensor* gates, const Tensor& dispatch,
-                              const MoeBuffers& buffers);
-inline void moe_dispatch(const ConstTensor& input, const ConstTensor& indices, const ConstTensor* locations,
-                         const ConstTensor* gates, const Tensor& dispatch, const MoeBuffers& buffers) {
-  moe_dispatch(default_context(), input, indices, locations, gates, dispatch, buffers);
-}
+TURNOUT_API void moe_dispatch(const ConstTensor& input, const ConstTensor& indices,
+                              const ConstTensor& locations, const ConstTensor& gates, const Tensor& dispatch,
+                              const MoeBuffers& buffers, const Caller& caller = {});
 
 // output[i, :] = sum over k of gates[i,k] * expert_output[indices[i,k] * capacity + locations[i,k], :]
 //
 // expert_output [rows, hidden] or [rows / capacity, capacity, hidden]; output [samples, hidden]. rows must be
 // a multiple of capacity; with a capacity of 0 all choices are dropped. Locations and gates as for
 // moe_dispatch; arithmetic and dropped choices as for moe_dispatch_backward_data.
-TURNOUT_API void moe_combine(Context& context, const ConstTensor& expert_output, const ConstTensor& indices,
-                             const ConstTensor* locations, const ConstTensor* gates, const Tensor& output,
-                             std::int64_t capacity);
-inline void moe_combine(const ConstTensor& expert_output, const ConstTensor& indices,
-                        const ConstTensor* locations, const ConstTensor* gates, const Tensor& output,
-                        std::int64_t capacity) {
-  moe_combine(default_context(), expert_output, indices, locations, gates, output, capacity);
-}
+TURNOUT_API void moe_combine(const ConstTensor& expert_output, const ConstTensor& indices,
+                             const ConstTensor& locations, const ConstTensor& gates, const Tensor& output,
+                             std::int64_t capacity, const Caller& caller = {});
 
 // The gradients of moe_combine:
 //   grad_expert_output[row, :] = gates[i,k] * grad_output[i, :]    the last one wins; other rows are zero
 //   grad_gates[i,k] = sum over j of grad_output[i,j] * expert_output[row, j]
-TURNOUT_API void moe_combine_backward(Context& context, const ConstTensor& grad_output,
-                                      const ConstTensor& expert_output, const ConstTensor& indices,
-                                      const ConstTensor* locations, const ConstTensor& gates,
-                                      const Tensor& grad_expert_output, const Tensor& grad_gates,
-                                      std::int64_t capacity);
-inline void moe_combine_backward(const ConstTensor& grad_output, const ConstTensor& expert_output,
-                                 const ConstTensor& indices, const ConstTensor* locations,
-                                 const ConstTensor& gates, const Tensor& grad_expert_output,
-                                 const Tensor& grad_gates, std::int64_t capacity) {
-  moe_combine_backward(default_context(), grad_output, expert_output, indices, locations, gates,
-                       grad_expert_output, grad_gates, capacity);
-}
+TURNOUT_API void moe_combine_backward(const ConstTensor& grad_output, const ConstTensor& expert_output,
+                                      const ConstTensor& indices, const ConstTensor& locations,
+                                      const ConstTensor& gates, const Tensor& grad_expert_output,
+                                      const Tensor& grad_gates, std::int64_t capacity,
+                                      const Caller& caller = {});
 
 // Copies tokens into the order of their experts. With f the stable ascending order of indices[i,k], taken row
 // by row:
@@ -151,23 +113,14 @@ inline void moe_combine_backward(const ConstTensor& grad_output, const ConstTens
 // tokens [samples, hidden] of any dtype; indices [samples] or [samples, choices], any values; permuted_tokens
 // [rows, hidden] with rows <= samples * choices; sorted_indices [samples * choices], int32: values of rows
 // and more are choices that were dropped.
-TURNOUT_API void moe_token_permute(Context& context, const ConstTensor& tokens, const ConstTensor& indices,
-                                   const Tensor& permuted_tokens, const Tensor& sorted_indices);
-inline void moe_token_permute(const ConstTensor& tokens, const ConstTensor& indices,
-                              const Tensor& permuted_tokens, const Tensor& sorted_indices) {
-  moe_token_permute(default_context(), tokens, indices, permuted_tokens, sorted_indices);
-}
+TURNOUT_API void moe_token_permute(const ConstTensor& tokens, const ConstTensor& indices,
+                                   const Tensor& permuted_tokens, const Tensor& sorted_indices,
+                                   const Caller& caller = {});
 
 // The way back: output[i, :] = sum over k of probs[i,k] * permuted_tokens[sorted_indices[i,k], :], where
 // indices out of range add +0. This is moe_combine with a capacity of 1 and without locations.
-inline void moe_token_unpermute(Context& context, const ConstTensor& permuted_tokens,
-                                const ConstTensor& sorted_indices, const ConstTensor* probs,
-                                const Tensor& output) {
-  moe_combine(context, permuted_tokens, sorted_indices, nullptr, probs, output, 1);
-}
 inline void moe_token_unpermute(const ConstTensor& permuted_tokens, const ConstTensor& sorted_indices,
-                                const ConstTensor* probs, const Tensor& output) {
-  moe_token_unpermute(default_context(), permuted_tokens, sorted_indices, probs, output);
+                                const ConstTensor& probs, const Tensor& output, const Caller& caller = {}) {
+  moe_combine(permuted_tokens, sorted_indices, nullptr, probs, output, 1, caller);
 }
-
 }  // namespace turnout

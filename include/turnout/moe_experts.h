@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <limits>
 
-#include "turnout/context.h"
+#include "turnout/caller.h"
 #include "turnout/export.h"
 #include "turnout/tensor.h"
 
@@ -18,26 +18,17 @@ namespace turnout {
 // offs [groups], int32 or int64, ascending, 0 .. rows; bias [groups, columns] or nullptr; out [rows,
 // columns]. All floats have one dtype. Sums are in f32 (f64 for f64) and rounded once, after the bias. The
 // bits of a row do not depend on threads, nor on the rows beside it.
-TURNOUT_API void grouped_mm(Context& context, const ConstTensor& input, const ConstTensor& weight,
-                            const ConstTensor& offs, const ConstTensor* bias, const Tensor& out);
-inline void grouped_mm(const ConstTensor& input, const ConstTensor& weight, const ConstTensor& offs,
-                       const ConstTensor* bias, const Tensor& out) {
-  grouped_mm(default_context(), input, weight, offs, bias, out);
-}
+TURNOUT_API void grouped_mm(const ConstTensor& input, const ConstTensor& weight, const ConstTensor& offs,
+                            const ConstTensor& bias, const Tensor& out, const Caller& caller = {});
 
 // The gradients of grouped_mm for weight and bias, given the gradient of out:
 //   weight_grad[g] = sum over the rows s of group g of transpose(input[s, :]) out_grad[s, :]
 //   bias_grad[g, :] = sum over the rows s of group g of out_grad[s, :]
 // weight_grad [groups, depth, columns], bias_grad [groups, columns] or nullptr; 0 for an empty group. The
 // gradient of input is grouped_mm(out_grad, transpose(weight), offs). Sums go in ascending s.
-TURNOUT_API void grouped_mm_backward_weight(Context& context, const ConstTensor& input,
-                                            const ConstTensor& out_grad, const ConstTensor& offs,
-                                            const Tensor& weight_grad, const Tensor* bias_grad);
-inline void grouped_mm_backward_weight(const ConstTensor& input, const ConstTensor& out_grad,
-                                       const ConstTensor& offs, const Tensor& weight_grad,
-                                       const Tensor* bias_grad) {
-  grouped_mm_backward_weight(default_context(), input, out_grad, offs, weight_grad, bias_grad);
-}
+TURNOUT_API void grouped_mm_backward_weight(const ConstTensor& input, const ConstTensor& out_grad,
+                                            const ConstTensor& offs, const Tensor& weight_grad,
+                                            const Tensor& bias_grad, const Caller& caller = {});
 
 // gelu is x Phi(x), gelu_tanh its approximation with tanh. swigluoai is that of GPT-OSS:
 // (min(max(up, -limit), limit) + 1) g sigmoid(alpha g) with g = min(gate, limit); it is always gated.
@@ -63,17 +54,10 @@ struct MoeExpertsParams {
 // tokens, or f32. An id outside of 0 .. experts-1 adds nothing: expert-parallel processes send such ids.
 // Everything between is f32. The sum over k goes in ascending k, product and sum rounded on their own; out is
 // rounded once. The bits of a token do not depend on threads, nor on the tokens beside it.
-TURNOUT_API void moe_experts(Context& context, const ConstTensor& hidden_states, const ConstTensor& topk_ids,
+TURNOUT_API void moe_experts(const ConstTensor& hidden_states, const ConstTensor& topk_ids,
                              const ConstTensor& topk_weights, const ConstTensor& w13, const ConstTensor& w2,
-                             const ConstTensor* w13_bias, const ConstTensor* w2_bias, const Tensor& out,
-                             const MoeExpertsParams& params = {});
-inline void moe_experts(const ConstTensor& hidden_states, const ConstTensor& topk_ids,
-                        const ConstTensor& topk_weights, const ConstTensor& w13, const ConstTensor& w2,
-                        const ConstTensor* w13_bias, const ConstTensor* w2_bias, const Tensor& out,
-                        const MoeExpertsParams& params = {}) {
-  moe_experts(default_context(), hidden_states, topk_ids, topk_weights, w13, w2, w13_bias, w2_bias, out,
-              params);
-}
+                             const ConstTensor& w13_bias, const ConstTensor& w2_bias, const Tensor& out,
+                             const MoeExpertsParams& params = {}, const Caller& caller = {});
 
 // moe_experts with weights of 8 or 4 bits, which take a half and a quarter of the memory of 16 bits. An
 // element of a row is an integer times the scale of its place; sums are in f32, as for moe_experts.
@@ -83,20 +67,10 @@ inline void moe_experts(const ConstTensor& hidden_states, const ConstTensor& top
 //     minus 8, times the scale of the group
 // w2 [experts, hidden, inner] or its half, and w2_scale, likewise. All arrays are contiguous; scales are f32,
 // f16 or bf16; biases have the dtype of the tokens, or f32.
-TURNOUT_API void moe_experts_quantized(Context& context, const ConstTensor& hidden_states,
-                                       const ConstTensor& topk_ids, const ConstTensor& topk_weights,
-                                       const ConstTensor& w13, const ConstTensor& w13_scale,
-                                       const ConstTensor& w2, const ConstTensor& w2_scale,
-                                       const ConstTensor* w13_bias, const ConstTensor* w2_bias,
-                                       const Tensor& out, const MoeExpertsParams& params = {});
-inline void moe_experts_quantized(const ConstTensor& hidden_states, const ConstTensor& topk_ids,
-                                  const ConstTensor& topk_weights, const ConstTensor& w13,
-                                  const ConstTensor& w13_scale, const ConstTensor& w2,
-                                  const ConstTensor& w2_scale, const ConstTensor* w13_bias,
-                                  const ConstTensor* w2_bias, const Tensor& out,
-                                  const MoeExpertsParams& params = {}) {
-  moe_experts_quantized(default_context(), hidden_states, topk_ids, topk_weights, w13, w13_scale, w2,
-                        w2_scale, w13_bias, w2_bias, out, params);
-}
-
+TURNOUT_API void moe_experts_quantized(const ConstTensor& hidden_states, const ConstTensor& topk_ids,
+                                       const ConstTensor& topk_weights, const ConstTensor& w13,
+                                       const ConstTensor& w13_scale, const ConstTensor& w2,
+                                       const ConstTensor& w2_scale, const ConstTensor& w13_bias,
+                                       const ConstTensor& w2_bias, const Tensor& out,
+                                       const MoeExpertsParams& params = {}, const Caller& caller = {});
 }  // namespace turnout

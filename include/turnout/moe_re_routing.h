@@ -4,13 +4,14 @@
 
 #include <cstdint>
 
-#include "turnout/context.h"
+#include "turnout/caller.h"
 #include "turnout/tensor.h"
 
 namespace turnout {
 
 // Content of expert_token_num: the number of tokens of each expert, or its cumulative sum.
 enum class ExpertTokenNum : std::uint8_t { cumsum, count };
+
 // Content of permute_token_idx: the input row of each output row (gather), or the output row of each input
 // row (scatter).
 enum class TokenIdx : std::uint8_t { gather, scatter };
@@ -35,18 +36,11 @@ struct MoeReRoutingParams {
 // c. Counts must be 0 or more and sum to rows; hidden, ranks and experts must be at least 1. Without
 // per_token_scales, permute_per_token_scales is ignored. With 0 rows expert_token_num is still written. Rows
 // are copied bit by bit.
-TURNOUT_API void moe_re_routing(Context& context, const ConstTensor& tokens,
-                                const ConstTensor& expert_token_num_per_rank,
-                                const ConstTensor* per_token_scales, const Tensor& permute_tokens,
-                                const Tensor* permute_per_token_scales, const Tensor& permute_token_idx,
-                                const Tensor& expert_token_num, const MoeReRoutingParams& params = {});
-inline void moe_re_routing(const ConstTensor& tokens, const ConstTensor& expert_token_num_per_rank,
-                           const ConstTensor* per_token_scales, const Tensor& permute_tokens,
-                           const Tensor* permute_per_token_scales, const Tensor& permute_token_idx,
-                           const Tensor& expert_token_num, const MoeReRoutingParams& params = {}) {
-  moe_re_routing(default_context(), tokens, expert_token_num_per_rank, per_token_scales, permute_tokens,
-                 permute_per_token_scales, permute_token_idx, expert_token_num, params);
-}
+TURNOUT_API void moe_re_routing(const ConstTensor& tokens, const ConstTensor& expert_token_num_per_rank,
+                                const ConstTensor& per_token_scales, const Tensor& permute_tokens,
+                                const Tensor& permute_per_token_scales, const Tensor& permute_token_idx,
+                                const Tensor& expert_token_num, const MoeReRoutingParams& params = {},
+                                const Caller& caller = {});
 
 // The inverse of moe_re_routing:
 //   tokens[permute_token_idx[d], :] = permute_tokens[d, :]  (gather), or
@@ -54,13 +48,9 @@ inline void moe_re_routing(const ConstTensor& tokens, const ConstTensor& expert_
 // permute_tokens, tokens [rows, hidden], any dtype; permute_token_idx [rows] int32 or int64.
 // The index must be a permutation of 0 .. rows-1; an error names the first entry that is out of range or
 // repeated. This operator is also the gradient of moe_re_routing.
-TURNOUT_API void moe_re_routing_inverse(Context& context, const ConstTensor& permute_tokens,
+TURNOUT_API void moe_re_routing_inverse(const ConstTensor& permute_tokens,
                                         const ConstTensor& permute_token_idx, const Tensor& tokens,
-                                        TokenIdx idx_type = TokenIdx::gather);
-inline void moe_re_routing_inverse(const ConstTensor& permute_tokens, const ConstTensor& permute_token_idx,
-                                   const Tensor& tokens, TokenIdx idx_type = TokenIdx::gather) {
-  moe_re_routing_inverse(default_context(), permute_tokens, permute_token_idx, tokens, idx_type);
-}
+                                        TokenIdx idx_type = TokenIdx::gather, const Caller& caller = {});
 
 // Cuts the rows of input into chunks and puts them into another order:
 //   output = the concatenation of chunk(sorted_idxs[0]), chunk(sorted_idxs[1]), ..
@@ -70,14 +60,9 @@ inline void moe_re_routing_inverse(const ConstTensor& permute_tokens, const Cons
 // any dtype, or nullptr. Sizes must be 0 or more and sum to rows; sorted_idxs must be a permutation. Without
 // probs, permuted_probs is ignored. The gradient is sort_chunks_by_idxs with the sizes in the new order and
 // the inverse permutation.
-TURNOUT_API void sort_chunks_by_idxs(Context& context, const ConstTensor& input,
-                                     const ConstTensor& split_sizes, const ConstTensor& sorted_idxs,
-                                     const ConstTensor* probs, const Tensor& output,
-                                     const Tensor* permuted_probs);
-inline void sort_chunks_by_idxs(const ConstTensor& input, const ConstTensor& split_sizes,
-                                const ConstTensor& sorted_idxs, const ConstTensor* probs,
-                                const Tensor& output, const Tensor* permuted_probs) {
-  sort_chunks_by_idxs(default_context(), input, split_sizes, sorted_idxs, probs, output, permuted_probs);
-}
+TURNOUT_API void sort_chunks_by_idxs(const ConstTensor& input, const ConstTensor& split_sizes,
+                                     const ConstTensor& sorted_idxs, const ConstTensor& probs,
+                                     const Tensor& output, const Tensor& permuted_probs,
+                                     const Caller& caller = {});
 
 }  // namespace turnout

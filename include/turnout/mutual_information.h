@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "turnout/context.h"
+#include "turnout/caller.h"
 #include "turnout/export.h"
 #include "turnout/tensor.h"
 
@@ -27,14 +27,9 @@ enum class Outside : std::uint8_t { keep, minus_infinity };
 // log_add(x, y) is log(exp(x) + exp(y)) for finite x and y, NaN if x is NaN, x if y is NaN, and otherwise, if
 // one of them is infinite, the larger of the two. p outside the boundary is not written, or is set to
 // -infinity with Outside::minus_infinity. An empty lattice has ans 0, and all its p are outside.
-TURNOUT_API void mutual_information_forward(Context& context, const ConstTensor& px, const ConstTensor& py,
-                                            const ConstTensor* boundary, const Tensor& p, const Tensor& ans,
-                                            Outside outside = Outside::keep);
-inline void mutual_information_forward(const ConstTensor& px, const ConstTensor& py,
-                                       const ConstTensor* boundary, const Tensor& p, const Tensor& ans,
-                                       Outside outside = Outside::keep) {
-  mutual_information_forward(default_context(), px, py, boundary, p, ans, outside);
-}
+TURNOUT_API void mutual_information_forward(const ConstTensor& px, const ConstTensor& py,
+                                            const ConstTensor& boundary, const Tensor& p, const Tensor& ans,
+                                            Outside outside = Outside::keep, const Caller& caller = {});
 
 // With P = max(p, -1e30) and g[s_end, t_end] = ans_grad,
 //   px_grad[s, t] = g[s+1, t+off] * safe_exp(P[s, t] + px[s, t] - P[s+1, t+off])
@@ -43,31 +38,19 @@ inline void mutual_information_forward(const ConstTensor& px, const ConstTensor&
 // safe_exp(x) is exp(x), or 0 if x or exp(x) is not finite. Gradients outside the boundary are 0. With
 // overwrite_ans_grad, ans_grad is set to g[s_begin, t_begin], except for an empty lattice; otherwise it is
 // only read. px_grad and py_grad have the dtype of px.
-TURNOUT_API void mutual_information_backward(Context& context, const ConstTensor& px, const ConstTensor& py,
-                                             const ConstTensor* boundary, const ConstTensor& p,
+TURNOUT_API void mutual_information_backward(const ConstTensor& px, const ConstTensor& py,
+                                             const ConstTensor& boundary, const ConstTensor& p,
                                              const Tensor& ans_grad, const Tensor& px_grad,
-                                             const Tensor& py_grad, bool overwrite_ans_grad = false);
-inline void mutual_information_backward(const ConstTensor& px, const ConstTensor& py,
-                                        const ConstTensor* boundary, const ConstTensor& p,
-                                        const Tensor& ans_grad, const Tensor& px_grad, const Tensor& py_grad,
-                                        bool overwrite_ans_grad = false) {
-  mutual_information_backward(default_context(), px, py, boundary, p, ans_grad, px_grad, py_grad,
-                              overwrite_ans_grad);
-}
+                                             const Tensor& py_grad, bool overwrite_ans_grad = false,
+                                             const Caller& caller = {});
 
 // Forward and backward in one pass, for training, with ans_grad 1 and without storing p. With x and y the two
 // terms of log_add, each cell passes on
 //   g[s, t] / (1 + exp(y - x)) as px_grad[s-1, t-off] and g[s, t] / (1 + exp(x - y)) as py_grad[s, t-1],
 // two shares that sum to one. A cell whose p is not finite passes on nothing. So all gradients are 0 if the
 // end of the lattice cannot be reached.
-TURNOUT_API void mutual_information_forward_backward(Context& context, const ConstTensor& px,
-                                                     const ConstTensor& py, const ConstTensor* boundary,
-                                                     const Tensor& ans, const Tensor& px_grad,
-                                                     const Tensor& py_grad);
-inline void mutual_information_forward_backward(const ConstTensor& px, const ConstTensor& py,
-                                                const ConstTensor* boundary, const Tensor& ans,
-                                                const Tensor& px_grad, const Tensor& py_grad) {
-  mutual_information_forward_backward(default_context(), px, py, boundary, ans, px_grad, py_grad);
-}
-
+TURNOUT_API void mutual_information_forward_backward(const ConstTensor& px, const ConstTensor& py,
+                                                     const ConstTensor& boundary, const Tensor& ans,
+                                                     const Tensor& px_grad, const Tensor& py_grad,
+                                                     const Caller& caller = {});
 }  // namespace turnout

@@ -1,7 +1,7 @@
 // RNN-T losses: from logits to the steps of a lattice and back, and what prunes a lattice.
 #pragma once
 
-#include "turnout/context.h"
+#include "turnout/caller.h"
 #include "turnout/export.h"
 #include "turnout/tensor.h"
 
@@ -25,19 +25,19 @@ namespace turnout {
 //   px[b, s, t] = logits[b, t, s, symbols[b, s]] - n        s < s_end
 //   py[b, s, t] = logits[b, t, s, termination_symbol] - n
 // nan_at[b] is the first t * (S + 1) + s whose n is not finite, or -1: the recursion drops some NaN.
-TURNOUT_API void rnnt_logprobs_joint_forward(Context& context, const ConstTensor& logits,
-                                             const ConstTensor& symbols, const ConstTensor* boundary,
-                                             const Tensor& px, const Tensor& py, const Tensor& normalizer,
-                                             const Tensor& nan_at, std::int64_t termination_symbol);
+TURNOUT_API void rnnt_logprobs_joint_forward(const ConstTensor& logits, const ConstTensor& symbols,
+                                             const ConstTensor& boundary, const Tensor& px, const Tensor& py,
+                                             const Tensor& normalizer, const Tensor& nan_at,
+                                             std::int64_t termination_symbol, const Caller& caller = {});
 
 // logits_grad[b, t, s, c] = px_grad[b, s, t] (1 if c is the symbol, else 0) + py_grad[b, s, t] (1 if c is the
 // termination symbol, else 0) - (px_grad[b, s, t] + py_grad[b, s, t]) exp(logits[b, t, s, c] - n), rounded
 // once. logits_grad may be the memory of `logits` itself.
-TURNOUT_API void rnnt_logprobs_joint_backward(Context& context, const ConstTensor& logits,
-                                              const ConstTensor& symbols, const ConstTensor* boundary,
-                                              const ConstTensor& normalizer, const ConstTensor& px_grad,
-                                              const ConstTensor& py_grad, const Tensor& logits_grad,
-                                              std::int64_t termination_symbol);
+TURNOUT_API void rnnt_logprobs_joint_backward(const ConstTensor& logits, const ConstTensor& symbols,
+                                              const ConstTensor& boundary, const ConstTensor& normalizer,
+                                              const ConstTensor& px_grad, const ConstTensor& py_grad,
+                                              const Tensor& logits_grad, std::int64_t termination_symbol,
+                                              const Caller& caller = {});
 
 struct RnntPrunedParams {
   std::int64_t termination_symbol = 0;
@@ -50,54 +50,56 @@ struct RnntPrunedParams {
 // The same for logits [B, T, R, C], whose row r of frame t is position s = ranges[b, t, r]. ranges [B, T, R],
 // int64; in the frames of the box each row of it is s, s + 1, .. within 0 .. S. Steps from positions that a
 // frame does not have are -inf. nan_at is the first t * R + r.
-TURNOUT_API void rnnt_logprobs_pruned_forward(Context& context, const ConstTensor& logits,
-                                              const ConstTensor& symbols, const ConstTensor& ranges,
-                                              const ConstTensor* boundary, const Tensor& px, const Tensor& py,
-                                              const Tensor& normalizer, const Tensor& nan_at,
-                                              const RnntPrunedParams& params);
-TURNOUT_API void rnnt_logprobs_pruned_backward(Context& context, const ConstTensor& logits,
-                                               const ConstTensor& symbols, const ConstTensor& ranges,
-                                               const ConstTensor* boundary, const ConstTensor& normalizer,
-                                               const ConstTensor& px_grad, const ConstTensor& py_grad,
-                                               const Tensor& logits_grad, const RnntPrunedParams& params);
+TURNOUT_API void rnnt_logprobs_pruned_forward(const ConstTensor& logits, const ConstTensor& symbols,
+                                              const ConstTensor& ranges, const ConstTensor& boundary,
+                                              const Tensor& px, const Tensor& py, const Tensor& normalizer,
+                                              const Tensor& nan_at, const RnntPrunedParams& params,
+                                              const Caller& caller = {});
+TURNOUT_API void rnnt_logprobs_pruned_backward(const ConstTensor& logits, const ConstTensor& symbols,
+                                               const ConstTensor& ranges, const ConstTensor& boundary,
+                                               const ConstTensor& normalizer, const ConstTensor& px_grad,
+                                               const ConstTensor& py_grad, const Tensor& logits_grad,
+                                               const RnntPrunedParams& params, const Caller& caller = {});
 
 enum class RnntActivation : std::uint8_t { none, tanh, relu };
 
-// The joiner and the pruned form in one: logits[b, t, r] = weight h + bias with h = activation(am[b, t] +
-// lm[b, ranges[b, t, r]]), am [B, T, J], lm [B, S + 1, J], weight [C, J], bias [C] or nullptr; the logits are
-// never stored as a whole. The backward function computes them again from the normalizer. `bias` must outlive
-// the calls.
-struct RnntJoiner {
-  ConstTensor am, lm, weight;
-  const ConstTensor* bias = nullptr;
+struct RnntFusedParams {
   RnntActivation activation = RnntActivation::none;
+  std::int64_t termination_symbol = 0;  // as in RnntPrunedParams
+  bool use_hat_loss = false;
 };
-TURNOUT_API void rnnt_logprobs_fused_forward(Context& context, const RnntJoiner& joiner,
+
+// The joiner and the pruned form in one: logits[b, t, r] = weight h + bias with h = activation(am[b, t] +
+// lm[b, ranges[b, t, r]]), am [B, T, J], lm [B, S + 1, J], weight [C, J], bias [C] or nullptr. The logits are
+// never stored as a whole; the backward function computes them again. bias_grad is required if bias is given.
+TURNOUT_API void rnnt_logprobs_fused_forward(const ConstTensor& am, const ConstTensor& lm,
+                                             const ConstTensor& weight, const ConstTensor& bias,
                                              const ConstTensor& symbols, const ConstTensor& ranges,
-                                             const ConstTensor* boundary, const Tensor& px, const Tensor& py,
+                                             const ConstTensor& boundary, const Tensor& px, const Tensor& py,
                                              const Tensor& normalizer, const Tensor& nan_at,
-                                             const RnntPrunedParams& params);
-struct RnntJoinerGrads {
-  Tensor am_grad, lm_grad, weight_grad;
-  const Tensor* bias_grad = nullptr;  // given exactly if the bias is
-};
-TURNOUT_API void rnnt_logprobs_fused_backward(Context& context, const RnntJoiner& joiner,
+                                             const RnntFusedParams& params, const Caller& caller = {});
+TURNOUT_API void rnnt_logprobs_fused_backward(const ConstTensor& am, const ConstTensor& lm,
+                                              const ConstTensor& weight, const ConstTensor& bias,
                                               const ConstTensor& symbols, const ConstTensor& ranges,
-                                              const ConstTensor* boundary, const ConstTensor& normalizer,
+                                              const ConstTensor& boundary, const ConstTensor& normalizer,
                                               const ConstTensor& px_grad, const ConstTensor& py_grad,
-                                              const RnntJoinerGrads& grads, const RnntPrunedParams& params);
+                                              const Tensor& am_grad, const Tensor& lm_grad,
+                                              const Tensor& weight_grad, const Tensor& bias_grad,
+                                              const RnntFusedParams& params, const Caller& caller = {});
 
 // The joint form for logits[b, t, s, c] = lm[b, s, c] + am[b, t, c], lm [B, S + 1, C] and am [B, T, C], which
 // are never stored. normalizer is [B, S + 1, T], and nan_at the first s * T + t.
-TURNOUT_API void rnnt_logprobs_simple_forward(Context& context, const ConstTensor& lm, const ConstTensor& am,
-                                              const ConstTensor& symbols, const ConstTensor* boundary,
+TURNOUT_API void rnnt_logprobs_simple_forward(const ConstTensor& lm, const ConstTensor& am,
+                                              const ConstTensor& symbols, const ConstTensor& boundary,
                                               const Tensor& px, const Tensor& py, const Tensor& normalizer,
-                                              const Tensor& nan_at, std::int64_t termination_symbol);
-TURNOUT_API void rnnt_logprobs_simple_backward(Context& context, const ConstTensor& lm, const ConstTensor& am,
-                                               const ConstTensor& symbols, const ConstTensor* boundary,
+                                              const Tensor& nan_at, std::int64_t termination_symbol,
+                                              const Caller& caller = {});
+TURNOUT_API void rnnt_logprobs_simple_backward(const ConstTensor& lm, const ConstTensor& am,
+                                               const ConstTensor& symbols, const ConstTensor& boundary,
                                                const ConstTensor& normalizer, const ConstTensor& px_grad,
                                                const ConstTensor& py_grad, const Tensor& lm_grad,
-                                               const Tensor& am_grad, std::int64_t termination_symbol);
+                                               const Tensor& am_grad, std::int64_t termination_symbol,
+                                               const Caller& caller = {});
 
 enum class PruneScore : std::uint8_t {
   flow,   // the blanks of the window, less the symbol that leads into it
@@ -107,28 +109,28 @@ enum class PruneScore : std::uint8_t {
 // How many rows each frame keeps of a lattice whose steps are taken px_grad and py_grad times when s_range
 // are asked for: no more than S + 1, and for PruneScore::flow of a regular px no fewer than the longest text
 // needs to get through its frames. boundary [B, 4]; of it only the ends are looked at.
-TURNOUT_API std::int64_t rnnt_prune_width(Context& context, const ConstTensor& px_grad,
-                                          const ConstTensor& py_grad, const ConstTensor& boundary,
-                                          std::int64_t s_range, PruneScore score = PruneScore::flow);
+TURNOUT_API std::int64_t rnnt_prune_width(const ConstTensor& px_grad, const ConstTensor& py_grad,
+                                          const ConstTensor& boundary, std::int64_t s_range,
+                                          PruneScore score = PruneScore::flow, const Caller& caller = {});
 
 // ranges [B, T, R], int64: which R consecutive positions each frame keeps. A frame starts at the window with
 // the largest score, the first of equal ones; then starts are lowered until they never fall and rise by at
 // most R - 1 a frame (modified: 1), from 0 to one that has s_end.
-TURNOUT_API void rnnt_prune_ranges(Context& context, const ConstTensor& px_grad, const ConstTensor& py_grad,
+TURNOUT_API void rnnt_prune_ranges(const ConstTensor& px_grad, const ConstTensor& py_grad,
                                    const ConstTensor& boundary, const Tensor& ranges,
-                                   PruneScore score = PruneScore::flow);
+                                   PruneScore score = PruneScore::flow, const Caller& caller = {});
 
 // pruned[b, t, r] = lm[b, ranges[b, t, r]], lm [B, S + 1, D]; and its gradient, a sum over t in ascending
 // order. Every row of ranges is consecutive and within 0 .. S.
-TURNOUT_API void rnnt_pruning_forward(Context& context, const ConstTensor& lm, const ConstTensor& ranges,
-                                      const Tensor& pruned);
-TURNOUT_API void rnnt_pruning_backward(Context& context, const ConstTensor& pruned_grad,
-                                       const ConstTensor& ranges, const Tensor& lm_grad);
+TURNOUT_API void rnnt_pruning_forward(const ConstTensor& lm, const ConstTensor& ranges, const Tensor& pruned,
+                                      const Caller& caller = {});
+TURNOUT_API void rnnt_pruning_backward(const ConstTensor& pruned_grad, const ConstTensor& ranges,
+                                       const Tensor& lm_grad, const Caller& caller = {});
 
 // The best way through each lattice: the recursion of mutual_information_forward with the larger of the two
 // terms, the symbol's where they are equal. symbol_frames [B, S], int64: the frame in which each symbol is
 // taken, -1 outside the boundary and where no way leads through; score [B].
-TURNOUT_API void rnnt_align(Context& context, const ConstTensor& px, const ConstTensor& py,
-                            const ConstTensor* boundary, const Tensor& symbol_frames, const Tensor& score);
+TURNOUT_API void rnnt_align(const ConstTensor& px, const ConstTensor& py, const ConstTensor& boundary,
+                            const Tensor& symbol_frames, const Tensor& score, const Caller& caller = {});
 
 }  // namespace turnout

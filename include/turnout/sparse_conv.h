@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <initializer_list>
 
-#include "turnout/context.h"
+#include "turnout/caller.h"
 #include "turnout/export.h"
 #include "turnout/tensor.h"
 
@@ -69,19 +69,14 @@ TURNOUT_API Dims indice_pairs_output_shape(const IndicePairsParams& params);
 
 // Both steps of IndicePairs in one call, for results with room for all outputs. Returns num_act_out. Throws
 // Error(bad_param), and writes nothing, if out_indices has fewer rows.
-TURNOUT_API std::int64_t get_indice_pairs(Context& context, const ConstTensor& indices,
-                                          const Tensor& out_indices, const Tensor& indice_pairs,
-                                          const Tensor& indice_num, const IndicePairsParams& params);
-inline std::int64_t get_indice_pairs(const ConstTensor& indices, const Tensor& out_indices,
-                                     const Tensor& indice_pairs, const Tensor& indice_num,
-                                     const IndicePairsParams& params) {
-  return get_indice_pairs(default_context(), indices, out_indices, indice_pairs, indice_num, params);
-}
+TURNOUT_API std::int64_t get_indice_pairs(const ConstTensor& indices, const Tensor& out_indices,
+                                          const Tensor& indice_pairs, const Tensor& indice_num,
+                                          const IndicePairsParams& params, const Caller& caller = {});
 
 // The pairs of a sparse convolution, in two steps because the number of outputs depends on the data:
 //
-//   IndicePairs pairs(context, indices, {.batch_size = 4, .spatial_shape = {41, 1440, 1440},
-//                                        .kernel_size = 3, .mode = ConvMode::submanifold});
+//   IndicePairs pairs(indices, {.batch_size = 4, .spatial_shape = {41, 1440, 1440},
+//                               .kernel_size = 3, .mode = ConvMode::submanifold});
 //   ... room for pairs.num_act_out() rows ...
 //   pairs.write(out_indices, indice_pairs, indice_num);
 //
@@ -97,9 +92,7 @@ class TURNOUT_API IndicePairs {
  public:
   // indices [rows, 1 + dims] (n, x_0, .., x_{dims-1}), int32 or int64, dims 1 .. 4. The context must outlive
   // the object, and indices must stay valid until write(), which reads them again.
-  IndicePairs(Context& context, const ConstTensor& indices, const IndicePairsParams& params);
-  IndicePairs(const ConstTensor& indices, const IndicePairsParams& params)
-      : IndicePairs(default_context(), indices, params) {}
+  IndicePairs(const ConstTensor& indices, const IndicePairsParams& params, const Caller& caller = {});
   ~IndicePairs();
   IndicePairs(const IndicePairs&) = delete;
   IndicePairs& operator=(const IndicePairs&) = delete;
@@ -127,7 +120,6 @@ class TURNOUT_API IndicePairs {
 struct IndiceConvolutionParams {
   bool inverse = false;  // use the pairs of an earlier convolution from its outputs to its inputs
   bool subm = false;     // a submanifold convolution: the centre offset maps every row to itself
-  const ConstTensor* index = nullptr;  // an index from IndiceConvolutionIndex; the filter gradient has none
 };
 
 // With i = indice_pairs[k][0][j] and o = indice_pairs[k][1][j], exchanged when `inverse`:
@@ -146,39 +138,29 @@ struct IndiceConvolutionParams {
 // maps every row to itself, and its pairs are not read. Without repeated sites this does not change the
 // result.
 //
-// index: from an IndiceConvolutionIndex of the same pairs, see below. It saves the time to build one.
+// index: from an IndiceConvolutionIndex of the same pairs, see below, or nullptr. It saves the time to build
+// one.
 //
 // Sums are in f32 (f64 for f64). Each product of a row with a matrix is a chain of fused multiply-adds that
 // starts at 0 and goes in ascending channel. The products are added in ascending k, then j, then the bias is
 // added, and the sum is rounded once. Results are bit-identical for any thread count.
-TURNOUT_API void indice_convolution_forward(Context& context, const ConstTensor& features,
-                                            const ConstTensor& filters, const ConstTensor& indice_pairs,
-                                            const ConstTensor& indice_num, const ConstTensor* bias,
+TURNOUT_API void indice_convolution_forward(const ConstTensor& features, const ConstTensor& filters,
+                                            const ConstTensor& indice_pairs, const ConstTensor& indice_num,
+                                            const ConstTensor& bias, const ConstTensor& index,
                                             const Tensor& features_out,
-                                            const IndiceConvolutionParams& params = {});
-inline void indice_convolution_forward(const ConstTensor& features, const ConstTensor& filters,
-                                       const ConstTensor& indice_pairs, const ConstTensor& indice_num,
-                                       const ConstTensor* bias, const Tensor& features_out,
-                                       const IndiceConvolutionParams& params = {}) {
-  indice_convolution_forward(default_context(), features, filters, indice_pairs, indice_num, bias,
-                             features_out, params);
-}
+                                            const IndiceConvolutionParams& params = {},
+                                            const Caller& caller = {});
 
 // The gradient of features, given output_grad, the gradient of features_out:
 //   input_grad = 0
 //   for k, for j < indice_num[k]:  input_grad[i] += output_grad[o] transpose(filters[k])
 // Otherwise as indice_convolution_forward(), with inputs and outputs exchanged.
-TURNOUT_API void indice_convolution_backward_data(Context& context, const ConstTensor& output_grad,
-                                                  const ConstTensor& filters, const ConstTensor& indice_pairs,
-                                                  const ConstTensor& indice_num, const Tensor& input_grad,
-                                                  const IndiceConvolutionParams& params = {});
-inline void indice_convolution_backward_data(const ConstTensor& output_grad, const ConstTensor& filters,
-                                             const ConstTensor& indice_pairs, const ConstTensor& indice_num,
-                                             const Tensor& input_grad,
-                                             const IndiceConvolutionParams& params = {}) {
-  indice_convolution_backward_data(default_context(), output_grad, filters, indice_pairs, indice_num,
-                                   input_grad, params);
-}
+TURNOUT_API void indice_convolution_backward_data(const ConstTensor& output_grad, const ConstTensor& filters,
+                                                  const ConstTensor& indice_pairs,
+                                                  const ConstTensor& indice_num, const ConstTensor& index,
+                                                  const Tensor& input_grad,
+                                                  const IndiceConvolutionParams& params = {},
+                                                  const Caller& caller = {});
 
 struct IndiceConvolutionIndexParams {
   std::int64_t rows = 0;               // of features
@@ -190,10 +172,10 @@ struct IndiceConvolutionIndexParams {
 // without an index builds one in each call, which takes up to a fifth of its time. Results are bit-identical
 // with and without it. Two steps, because the size of the index depends on indice_num:
 //
-//   IndiceConvolutionIndex by_row(context, indice_pairs, indice_num, {.rows = 100, .out_rows = 50});
+//   IndiceConvolutionIndex by_row(indice_pairs, indice_num, {.rows = 100, .out_rows = 50});
 //   ... memory for by_row.size() int64 ...
 //   by_row.write(index);
-//   indice_convolution_forward(.., {.index = &index});
+//   indice_convolution_forward(features, filters, indice_pairs, indice_num, bias, index, features_out);
 //
 // indice_convolution_backward_data() takes the index of the opposite direction: `inverse` negated, `rows` of
 // output_grad, `out_rows` of input_grad. One index is for any number of channels, dtype and number of
@@ -202,11 +184,8 @@ struct IndiceConvolutionIndexParams {
 class TURNOUT_API IndiceConvolutionIndex {
  public:
   // The tensors and the context must stay valid until write().
-  IndiceConvolutionIndex(Context& context, const ConstTensor& indice_pairs, const ConstTensor& indice_num,
-                         const IndiceConvolutionIndexParams& params);
   IndiceConvolutionIndex(const ConstTensor& indice_pairs, const ConstTensor& indice_num,
-                         const IndiceConvolutionIndexParams& params)
-      : IndiceConvolutionIndex(default_context(), indice_pairs, indice_num, params) {}
+                         const IndiceConvolutionIndexParams& params, const Caller& caller = {});
 
   std::int64_t size() const { return size_; }
   // index [size] int64. A pair with a row out of range is an error that names its k and j.
@@ -224,18 +203,12 @@ class TURNOUT_API IndiceConvolutionIndex {
 // filters_grad [offsets, in_channels, out_channels], contiguous; 0 for an offset without pairs. Each element
 // is summed over 512 pairs at a time, a chain of fused multiply-adds from 0, and these sums are added in
 // order.
-TURNOUT_API void indice_convolution_backward_filter(Context& context, const ConstTensor& features,
+TURNOUT_API void indice_convolution_backward_filter(const ConstTensor& features,
                                                     const ConstTensor& output_grad,
                                                     const ConstTensor& indice_pairs,
                                                     const ConstTensor& indice_num, const Tensor& filters_grad,
-                                                    const IndiceConvolutionParams& params = {});
-inline void indice_convolution_backward_filter(const ConstTensor& features, const ConstTensor& output_grad,
-                                               const ConstTensor& indice_pairs, const ConstTensor& indice_num,
-                                               const Tensor& filters_grad,
-                                               const IndiceConvolutionParams& params = {}) {
-  indice_convolution_backward_filter(default_context(), features, output_grad, indice_pairs, indice_num,
-                                     filters_grad, params);
-}
+                                                    const IndiceConvolutionParams& params = {},
+                                                    const Caller& caller = {});
 
 // The start value of a maximum: 0, so that windows of negative numbers give 0, or the lowest finite number.
 enum class PoolInit : std::uint8_t { zero, lowest };
@@ -243,50 +216,31 @@ enum class PoolInit : std::uint8_t { zero, lowest };
 // features_out = init; for k, for j < indice_num[k], each channel:
 //   features_out[o] = features[i]  where features[i] > features_out[o]
 // NaN is ignored. features [rows, channels], features_out [out_rows, channels]; pairs as above.
-TURNOUT_API void indice_max_pool_forward(Context& context, const ConstTensor& features,
-                                         const ConstTensor& indice_pairs, const ConstTensor& indice_num,
-                                         const Tensor& features_out, PoolInit init = PoolInit::zero);
-inline void indice_max_pool_forward(const ConstTensor& features, const ConstTensor& indice_pairs,
-                                    const ConstTensor& indice_num, const Tensor& features_out,
-                                    PoolInit init = PoolInit::zero) {
-  indice_max_pool_forward(default_context(), features, indice_pairs, indice_num, features_out, init);
-}
+TURNOUT_API void indice_max_pool_forward(const ConstTensor& features, const ConstTensor& indice_pairs,
+                                         const ConstTensor& indice_num, const Tensor& features_out,
+                                         PoolInit init = PoolInit::zero, const Caller& caller = {});
 
 // input_grad = 0; for k, for j < indice_num[k], each channel:
 //   input_grad[i] += output_grad[o]  where features[i] == features_out[o]
 // Every input that equals the maximum gets the gradient; NaN equals nothing. Sums in f32 (f64 for f64) in
 // this order, then one rounding.
-TURNOUT_API void indice_max_pool_backward(Context& context, const ConstTensor& features,
-                                          const ConstTensor& features_out, const ConstTensor& output_grad,
-                                          const ConstTensor& indice_pairs, const ConstTensor& indice_num,
-                                          const Tensor& input_grad);
-inline void indice_max_pool_backward(const ConstTensor& features, const ConstTensor& features_out,
-                                     const ConstTensor& output_grad, const ConstTensor& indice_pairs,
-                                     const ConstTensor& indice_num, const Tensor& input_grad) {
-  indice_max_pool_backward(default_context(), features, features_out, output_grad, indice_pairs, indice_num,
-                           input_grad);
-}
+TURNOUT_API void indice_max_pool_backward(const ConstTensor& features, const ConstTensor& features_out,
+                                          const ConstTensor& output_grad, const ConstTensor& indice_pairs,
+                                          const ConstTensor& indice_num, const Tensor& input_grad,
+                                          const Caller& caller = {});
 
 // The mean of each window over its pairs:
 //   features_out[o] = the sum of features[i] over its pairs, in ascending k, then j, / their number
 // 0 without a pair. Sums and quotients in f32 (f64 for f64), then one rounding.
-TURNOUT_API void indice_avg_pool_forward(Context& context, const ConstTensor& features,
-                                         const ConstTensor& indice_pairs, const ConstTensor& indice_num,
-                                         const Tensor& features_out);
-inline void indice_avg_pool_forward(const ConstTensor& features, const ConstTensor& indice_pairs,
-                                    const ConstTensor& indice_num, const Tensor& features_out) {
-  indice_avg_pool_forward(default_context(), features, indice_pairs, indice_num, features_out);
-}
+TURNOUT_API void indice_avg_pool_forward(const ConstTensor& features, const ConstTensor& indice_pairs,
+                                         const ConstTensor& indice_num, const Tensor& features_out,
+                                         const Caller& caller = {});
 
 // The gradient of indice_avg_pool_forward: input_grad = 0;  input_grad[i] += output_grad[o] / the number of
 // pairs of o.
-TURNOUT_API void indice_avg_pool_backward(Context& context, const ConstTensor& output_grad,
-                                          const ConstTensor& indice_pairs, const ConstTensor& indice_num,
-                                          const Tensor& input_grad);
-inline void indice_avg_pool_backward(const ConstTensor& output_grad, const ConstTensor& indice_pairs,
-                                     const ConstTensor& indice_num, const Tensor& input_grad) {
-  indice_avg_pool_backward(default_context(), output_grad, indice_pairs, indice_num, input_grad);
-}
+TURNOUT_API void indice_avg_pool_backward(const ConstTensor& output_grad, const ConstTensor& indice_pairs,
+                                          const ConstTensor& indice_num, const Tensor& input_grad,
+                                          const Caller& caller = {});
 
 // Pooling of whole batch elements. indices [rows, columns], int32 or int64: column 0 is the batch number of a
 // row, 0 .. batch_size-1; the other columns are not read. features [rows, channels], features_out
@@ -294,41 +248,24 @@ inline void indice_avg_pool_backward(const ConstTensor& output_grad, const Const
 //
 // Each channel of features_out[b] is the largest feature of the rows of b. NaN is ignored: rows of NaN alone
 // give -infinity. 0 for a batch element without rows.
-TURNOUT_API void global_max_pool_forward(Context& context, const ConstTensor& features,
-                                         const ConstTensor& indices, const Tensor& features_out);
-inline void global_max_pool_forward(const ConstTensor& features, const ConstTensor& indices,
-                                    const Tensor& features_out) {
-  global_max_pool_forward(default_context(), features, indices, features_out);
-}
+TURNOUT_API void global_max_pool_forward(const ConstTensor& features, const ConstTensor& indices,
+                                         const Tensor& features_out, const Caller& caller = {});
 
 // Its gradient: with b the batch number of row i,
 //   input_grad[i] = output_grad[b] where features[i] == features_out[b], else 0
 // Every input that equals the maximum gets the gradient.
-TURNOUT_API void global_max_pool_backward(Context& context, const ConstTensor& features,
-                                          const ConstTensor& features_out, const ConstTensor& output_grad,
-                                          const ConstTensor& indices, const Tensor& input_grad);
-inline void global_max_pool_backward(const ConstTensor& features, const ConstTensor& features_out,
-                                     const ConstTensor& output_grad, const ConstTensor& indices,
-                                     const Tensor& input_grad) {
-  global_max_pool_backward(default_context(), features, features_out, output_grad, indices, input_grad);
-}
+TURNOUT_API void global_max_pool_backward(const ConstTensor& features, const ConstTensor& features_out,
+                                          const ConstTensor& output_grad, const ConstTensor& indices,
+                                          const Tensor& input_grad, const Caller& caller = {});
 
 // The mean of the rows of each batch element; 0 without rows. The rows of an element are summed in ascending
 // order, 512 at a time; these partial sums are added in order. Sums and quotients are in f32 (f64 for f64)
 // and rounded once.
-TURNOUT_API void global_avg_pool_forward(Context& context, const ConstTensor& features,
-                                         const ConstTensor& indices, const Tensor& features_out);
-inline void global_avg_pool_forward(const ConstTensor& features, const ConstTensor& indices,
-                                    const Tensor& features_out) {
-  global_avg_pool_forward(default_context(), features, indices, features_out);
-}
+TURNOUT_API void global_avg_pool_forward(const ConstTensor& features, const ConstTensor& indices,
+                                         const Tensor& features_out, const Caller& caller = {});
 
 // Its gradient: input_grad[i] = output_grad[b] / the number of rows of b.
-TURNOUT_API void global_avg_pool_backward(Context& context, const ConstTensor& output_grad,
-                                          const ConstTensor& indices, const Tensor& input_grad);
-inline void global_avg_pool_backward(const ConstTensor& output_grad, const ConstTensor& indices,
-                                     const Tensor& input_grad) {
-  global_avg_pool_backward(default_context(), output_grad, indices, input_grad);
-}
+TURNOUT_API void global_avg_pool_backward(const ConstTensor& output_grad, const ConstTensor& indices,
+                                          const Tensor& input_grad, const Caller& caller = {});
 
 }  // namespace turnout

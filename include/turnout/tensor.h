@@ -94,6 +94,9 @@ struct BasicTensor {
   std::int64_t stride[kMaxRank] = {};
 
   BasicTensor() = default;
+  // An optional argument that is absent.
+  BasicTensor(std::nullptr_t) : rank(-1) {}  // NOLINT: implicit by intent
+  bool is_absent() const { return rank == -1; }
 
   // A contiguous, row-major view. A rank above kMaxRank is stored, and every operator then reports it as an
   // error.

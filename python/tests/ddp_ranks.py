@@ -95,7 +95,7 @@ def train(rank, processes, folder):
 
 
 def refuse_sync_batch_norm(rank):
-    """torch has none for CPUs; its sentence comes in every process, so that none waits for the others."""
+    """torch has none for CPUs; its message comes in every process, so that none waits for the others."""
     network = torch.nn.SyncBatchNorm.convert_sync_batchnorm(new_network())
     try:
         network(*scan(rank))

@@ -110,15 +110,15 @@ def another_width(rank, world):
     tokens = torch.ones(4, HIDDEN + rank)
     indices = torch.zeros(4, dtype=torch.int64)
     other = 1 if rank == 0 else 0
-    sentence = f"expert_parallel: rank {other} sends rows of {HIDDEN + other} "
-    with pytest.raises(RuntimeError, match=sentence):
+    message = f"expert_parallel: rank {other} sends rows of {HIDDEN + other} "
+    with pytest.raises(RuntimeError, match=message):
         turnout.torch.expert_parallel(tokens, indices, None, lambda rows, counts: rows, EXPERTS)
 
     def experts(rows, counts):
         return torch.ones(len(rows), 5 + rank)
 
-    sentence = f"expert_parallel: the experts of rank {other} return rows of {5 + other} elements of 4 bytes"
-    with pytest.raises(RuntimeError, match=sentence):
+    message = f"expert_parallel: the experts of rank {other} return rows of {5 + other} elements of 4 bytes"
+    with pytest.raises(RuntimeError, match=message):
         turnout.torch.expert_parallel(torch.ones(4, HIDDEN), indices, None, experts, EXPERTS)
     print("named")
 

@@ -247,6 +247,22 @@ def zero(rank, world):
         net.zero_gather(part, (100,))
 
 
+def exchange(rank, world):
+    """Each process gets the slots of its own expert from all others, and sends them back."""
+    expert, slot = torch.arange(world)[:, None], torch.arange(3)
+    sent = 100 * rank + 10 * expert + slot
+    received = net.all_to_all(sent, 1, 0)
+    assert torch.equal(received, (100 * expert + 10 * rank + slot).view(1, -1))
+    assert torch.equal(net.all_to_all(received, 0, 1), sent)
+    for dims, place in (((1, 0), 0), ((0, 1), 1)):
+        with pytest.raises(
+            ValueError, match=rf"all_to_all: input.shape\[{place}\] is 3, expected a multiple of"
+        ):
+            net.all_to_all(torch.ones(3, 3), *dims)
+    with pytest.raises(ValueError, match=r"output_dim is \(1, 1\), expected \(1, 0\) or \(0, 1\)"):
+        net.all_to_all(sent, 1, 1)
+
+
 def groups(rank, world):
     """Model groups of neighbours and data groups across them, made once."""
     pairs = net.create_groups_from_world(-2)
@@ -306,8 +322,8 @@ def another_capacity(rank, world):
     shared, _ = models(rank, world, gate_type={"type": "top", "capacity_factor": 1.0})
     own, other = (4, 2) if rank == 1 else (2, 4)
     tokens = torch.ones(own * EXPERTS, HIDDEN, dtype=torch.float64)
-    sentence = f"moe_layer: rank {0 if rank == 1 else 1} has capacity {other}, expected {own} as here"
-    with pytest.raises(RuntimeError, match=sentence):
+    message = f"moe_layer: rank {0 if rank == 1 else 1} has capacity {other}, expected {own} as here"
+    with pytest.raises(RuntimeError, match=message):
         shared.layer(tokens)
     assert shared.layer(tokens, inequivalent_tokens=True).shape == tokens.shape
 
@@ -324,6 +340,7 @@ def a_rank_dies(rank, world):
 
 
 def everything(rank, world):
+    exchange(rank, world)
     same_as_alone(rank, world)
     sharded(rank, world)
     sharded_in_16_bits(rank, world)

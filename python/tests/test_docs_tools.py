@@ -112,14 +112,20 @@ def test_without_torch_its_parts_are_left_out_and_counted(tmp_path):
     made = stage.Stage(tmp_path)
     made.has_torch = False
     page = Path("docs/reference/page.md")
-    text = "a <!-- python reference of turnout.torch: turnout.torch.scatter -->\n<!-- torch operators -->\n"
+    text = "a <!-- python reference of turnout.torch: turnout.torch.scatter -->\n"
     left = made.text(page, text + "<!-- python reference of turnout.compat.k2: turnout.compat.k2 -->")
     assert "autofunction" not in left
-    assert left.count("built without it") == 3
+    assert left.count("built without it") == 2
     assert made.shortened == {page}
     kept = made.text(Path("docs/other.md"), "<!-- python reference of turnout: turnout.scatter -->")
     assert ".. autofunction:: scatter_sum" in kept
     assert made.shortened == {page}
+
+
+def test_a_page_shows_the_recorded_schemas(tmp_path):
+    page = stage.Stage(tmp_path).text(Path("docs/page.md"), "<!-- torch operators -->")
+    recorded = (stage.ROOT / "docs/schemas.txt").read_text()
+    assert page == f"```text\n{recorded}```"
 
 
 def test_the_reference_begins_with_main_functions_and_ends_with_gradients():

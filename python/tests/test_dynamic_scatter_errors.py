@@ -1,4 +1,4 @@
-"""dynamic_scatter and voxelize: the exact sentence of each refusal, which writes nothing."""
+"""dynamic_scatter and voxelize: the exact message of each refusal, which writes nothing."""
 
 import ml_dtypes
 import numpy as np
@@ -40,7 +40,7 @@ def arguments_of(name):
 
 
 def refusal(name, changes, kind=ValueError):
-    """The sentence of a refused call; no array may have changed."""
+    """The message of a refused call; no array may have changed."""
     arguments = arguments_of(name)
     arrays = [*arguments.values(), *(arguments["out"] if isinstance(arguments["out"], tuple) else ())]
     for key, change in changes.items():
@@ -58,9 +58,9 @@ def refusal(name, changes, kind=ValueError):
     with pytest.raises(kind) as caught:
         getattr(turnout, name.removesuffix("_hard"))(**arguments)
     assert [x.tobytes() for x in arrays] == before
-    op, _, sentence = str(caught.value).partition(": ")
+    op, _, message = str(caught.value).partition(": ")
     assert op == name.removesuffix("_hard")
-    return sentence
+    return message
 
 
 def read_only(array):
@@ -100,7 +100,7 @@ def test_reduce_type(name):
 
 
 @pytest.mark.parametrize(
-    ("changes", "sentence"),
+    ("changes", "message"),
     [
         ({"feats": lambda x: x[0]}, "feats has 1 dimensions, expected [points, channels]"),
         (
@@ -170,12 +170,12 @@ def test_reduce_type(name):
         ),
     ],
 )
-def test_forward(changes, sentence):
-    assert refusal("dynamic_scatter_forward", changes) == sentence
+def test_forward(changes, message):
+    assert refusal("dynamic_scatter_forward", changes) == message
 
 
 @pytest.mark.parametrize(
-    ("changes", "sentence"),
+    ("changes", "message"),
     [
         ({"feats": None}, "feats is missing, expected a tensor with reduce_type max"),
         ({"voxel_feats": None}, "voxel_feats is missing, expected a tensor with reduce_type max"),
@@ -214,8 +214,8 @@ def test_forward(changes, sentence):
         ({"grad_feats": read_only}, "out is read-only, expected memory that can be written to"),
     ],
 )
-def test_backward(changes, sentence):
-    assert refusal("dynamic_scatter_backward", changes) == sentence
+def test_backward(changes, message):
+    assert refusal("dynamic_scatter_backward", changes) == message
 
 
 GRID = [
@@ -237,25 +237,25 @@ GRID = [
 
 
 @pytest.mark.parametrize("name", ["voxelize", "voxelize_hard"])
-@pytest.mark.parametrize(("changes", "sentence"), GRID)
-def test_grid(name, changes, sentence):
-    assert refusal(name, changes) == sentence
+@pytest.mark.parametrize(("changes", "message"), GRID)
+def test_grid(name, changes, message):
+    assert refusal(name, changes) == message
 
 
 @pytest.mark.parametrize(
-    ("changes", "sentence"),
+    ("changes", "message"),
     [
         ({"coors": lambda x: x[:4]}, "out.shape[0] is 4, expected 5 = points.shape[0]"),
         ({"coors": lambda x: x[:, :2].copy()}, "out.shape[1] is 2, expected 3"),
         ({"coors": lambda x: x.astype(np.float32)}, "out has dtype float32, expected int32, int64"),
     ],
 )
-def test_voxelize(changes, sentence):
-    assert refusal("voxelize", changes) == sentence
+def test_voxelize(changes, message):
+    assert refusal("voxelize", changes) == message
 
 
 @pytest.mark.parametrize(
-    ("changes", "sentence"),
+    ("changes", "message"),
     [
         ({"voxels": lambda x: x[:3]}, "voxels.shape[0] is 3, expected 4 = max_voxels"),
         ({"voxels": lambda x: x[:, :1].copy()}, "voxels.shape[1] is 1, expected 2 = max_points"),
@@ -272,8 +272,8 @@ def test_voxelize(changes, sentence):
         ({"max_points": 2**31}, "max_points is 2147483648, expected 0 .. 2147483647"),
     ],
 )
-def test_voxelize_hard(changes, sentence):
-    assert refusal("voxelize_hard", changes, TypeError if "ndarray" in sentence else ValueError) == sentence
+def test_voxelize_hard(changes, message):
+    assert refusal("voxelize_hard", changes, TypeError if "ndarray" in message else ValueError) == message
 
 
 @pytest.mark.parametrize("limits", [(3, -1), (-1, 3), (-2, 5), (5, -2), (-2, -2)])
@@ -288,7 +288,7 @@ def test_one_limit_alone(limits):
 
 
 @pytest.mark.parametrize(
-    ("name", "changes", "sentence"),
+    ("name", "changes", "message"),
     [
         ("dynamic_scatter_forward", {"feats": [[1.0]]}, f"feats is of type list, {ARRAY}"),
         ("dynamic_scatter_forward", {"coors": None}, f"coors is of type NoneType, {ARRAY}"),
@@ -312,12 +312,12 @@ def test_one_limit_alone(limits):
         ("voxelize_hard", {"max_points": 2.0}, "max_points is of type float, expected an integer"),
     ],
 )
-def test_wrong_types(name, changes, sentence):
+def test_wrong_types(name, changes, message):
     arguments = arguments_of(name)
     arguments.update(changes)
     with pytest.raises(TypeError) as caught:
         getattr(turnout, name.removesuffix("_hard"))(**arguments)
-    assert str(caught.value) == f"{name.removesuffix('_hard')}: {sentence}"
+    assert str(caught.value) == f"{name.removesuffix('_hard')}: {message}"
 
 
 def test_result_beyond_memory():
@@ -333,21 +333,21 @@ def test_result_beyond_memory():
 
 
 @pytest.mark.parametrize(
-    ("coors", "sentence"),
+    ("coors", "message"),
     [
         (np.zeros((3, 5), np.int32), "coors.shape[1] is 5, expected at most 4"),
         (np.zeros(3, np.int32), "coors has 1 dimensions, expected [points, dims]"),
         (np.zeros((3, 2)), "coors has dtype float64, expected int32, int64"),
     ],
 )
-def test_index(coors, sentence):
+def test_index(coors, message):
     with pytest.raises(ValueError) as caught:
         turnout.VoxelIndex(coors)
-    assert str(caught.value) == f"VoxelIndex: {sentence}"
+    assert str(caught.value) == f"VoxelIndex: {message}"
 
 
 @pytest.mark.parametrize(
-    ("method", "arguments", "sentence"),
+    ("method", "arguments", "message"),
     [
         ("reduce", (np.ones((4, 2)),), "feats.shape[0] is 4, expected 5 = points"),
         ("reduce", (np.ones((5, 2)), "min"), "reduce_type is 'min', expected one of 'sum', 'mean', 'max'"),
@@ -369,11 +369,11 @@ def test_index(coors, sentence):
         ),
     ],
 )
-def test_index_methods(method, arguments, sentence):
+def test_index_methods(method, arguments, message):
     index = turnout.VoxelIndex(arguments_of("dynamic_scatter_forward")["coors"])
     with pytest.raises(ValueError) as caught:
         getattr(index, method)(*arguments)
-    assert str(caught.value) == f"VoxelIndex.{method}: {sentence}"
+    assert str(caught.value) == f"VoxelIndex.{method}: {message}"
 
 
 def test_index_out():

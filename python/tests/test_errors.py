@@ -1,4 +1,4 @@
-"""Every refusal is one exact sentence, and a refused call writes nothing."""
+"""Every refusal is one exact message, and a refused call writes nothing."""
 
 import ml_dtypes
 import numpy as np
@@ -22,9 +22,9 @@ def broken_call(rng, **changes):
         turnout.moe_dispatch_forward(**arguments)
     if before is not None:
         assert out.tobytes() == before
-    op, _, sentence = str(caught.value).partition(": ")
+    op, _, message = str(caught.value).partition(": ")
     assert op == "moe_dispatch_forward"
-    return caught.type, sentence
+    return caught.type, message
 
 
 def unaligned(array):
@@ -44,7 +44,7 @@ def swapped(array):
 
 
 @pytest.mark.parametrize(
-    ("changes", "sentence"),
+    ("changes", "message"),
     [
         ({"gates": lambda a: a["gates"][:5]}, "gates.shape[0] is 5, expected 23 = indices.shape[0]"),
         (
@@ -113,8 +113,8 @@ def swapped(array):
         ),
     ],
 )
-def test_sentences(rng, changes, sentence):
-    assert broken_call(rng, **changes) == (ValueError, sentence)
+def test_messages(rng, changes, message):
+    assert broken_call(rng, **changes) == (ValueError, message)
 
 
 def test_transposed_routing(rng):
@@ -137,8 +137,8 @@ def test_transposed_routing(rng):
 @pytest.mark.parametrize("name", ["gates", "indices", "locations", "input"])
 def test_who_is_alone_is_to_blame(rng, name):
     other = "indices" if name == "gates" else "gates"
-    sentence = f"{name}.shape[0] is 5, expected 23 = {other}.shape[0]"
-    assert broken_call(rng, **{name: lambda a: a[name][:5]}) == (ValueError, sentence)
+    message = f"{name}.shape[0] is 5, expected 23 = {other}.shape[0]"
+    assert broken_call(rng, **{name: lambda a: a[name][:5]}) == (ValueError, message)
 
 
 def test_overlap(rng):
@@ -150,7 +150,7 @@ def test_overlap(rng):
 
 
 @pytest.mark.parametrize(
-    ("changes", "sentence"),
+    ("changes", "message"),
     [
         (
             {"gates": lambda a: None},
@@ -167,18 +167,18 @@ def test_overlap(rng):
         ({"capacity": lambda a: 5.0}, "capacity is of type float, expected an integer"),
     ],
 )
-def test_wrong_types(rng, changes, sentence):
-    assert broken_call(rng, **changes) == (TypeError, sentence)
+def test_wrong_types(rng, changes, message):
+    assert broken_call(rng, **changes) == (TypeError, message)
 
 
 def test_result_beyond_memory(rng):
-    kind, sentence = broken_call(rng, out=lambda a: None, capacity=lambda a: 2**50)
-    assert (kind, sentence) == (
+    kind, message = broken_call(rng, out=lambda a: None, capacity=lambda a: 2**50)
+    assert (kind, message) == (
         MemoryError,
         f"the result needs {2**50 * 3 * 17 * 4} bytes, which are not available",
     )
-    kind, sentence = broken_call(rng, out=lambda a: None, capacity=lambda a: 2**62)
-    assert (kind, sentence) == (MemoryError, "the result is larger than the address space")
+    kind, message = broken_call(rng, out=lambda a: None, capacity=lambda a: 2**62)
+    assert (kind, message) == (MemoryError, "the result is larger than the address space")
 
 
 def test_producer_that_fails(rng):

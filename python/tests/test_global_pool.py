@@ -1,4 +1,4 @@
-"""Pooling of whole batch elements: definitions and sentences."""
+"""Pooling of whole batch elements: definitions and messages."""
 
 import numpy as np
 import pytest
@@ -34,7 +34,7 @@ def test_equals_the_definition(rng, dtype, index):
     assert same_bits(out, mean)
 
 
-def test_sentences(rng):
+def test_messages(rng):
     features, indices, _ = example(rng)
     indices[7, 0] = 9
     for function in (turnout.global_max_pool_forward, turnout.global_avg_pool_forward):

@@ -1,4 +1,4 @@
-"""Objects that raise or never end: one sentence, or their own exception."""
+"""Objects that raise or never end: one message, or their own exception."""
 
 import pytest
 from hostile import run
@@ -208,10 +208,10 @@ def test_out_that_cannot_be_sliced():
             for array, (_, code, _, shape) in zip(arrays, kinds)
         )
         grid = [1] * 3, [0, 0, 0, 2, 2, 2]
-        sentence = refusal(
+        message = refusal(
             ValueError, turnout.voxelize, points, *grid, max_points=3, max_voxels=3, out=out
         )
-        assert sentence.startswith(
+        assert message.startswith(
             "voxelize: out has an array of type Producer whose first rows cannot be taken: "
         )
         assert all(value == 77 for array in arrays for value in array)
@@ -236,11 +236,11 @@ def test_flag_that_raises():
 
         (_, px), (_, py), (_, p), (_, ans_grad) = f(1, 2, 4), f(1, 3, 3), f(1, 3, 4), f(1)
         (x, px_grad), (y, py_grad) = f(1, 2, 4), f(1, 3, 3)
-        sentence = refusal(
+        message = refusal(
             ZeroDivisionError, turnout.mutual_information_backward, px, py, p, ans_grad,
             overwrite_ans_grad=bool_(), out=(px_grad, py_grad),
         )
-        assert sentence == "neither"
+        assert message == "neither"
         assert all(value == 77 for value in [*x, *y])
         assert refusal(
             ZeroDivisionError, turnout.indice_pairs_output_shape, [3], subm=bool_()

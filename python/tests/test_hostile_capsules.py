@@ -1,4 +1,4 @@
-"""Arrays whose description of their memory is wrong: one sentence each."""
+"""Arrays whose description of their memory is wrong: one message each."""
 
 import pytest
 from hostile import run
@@ -22,7 +22,7 @@ def test_strided_capsules_without_numpy():
 
 
 @pytest.mark.parametrize(
-    ("capsule", "sentence"),
+    ("capsule", "message"),
     [
         ("dlpack(ROWS, [2, 2], ndim=-1)", " comes with -1 dimensions, expected 0 or more"),
         ("dlpack(ROWS, [2, 2], ndim=-(2**31))", " comes with -2147483648 dimensions, expected 0 or more"),
@@ -51,19 +51,19 @@ def test_strided_capsules_without_numpy():
         ("_capsule(Managed(), None)", ".__dlpack__() returned something else than a DLPack capsule"),
     ],
 )
-def test_capsules(capsule, sentence):
+def test_capsules(capsule, message):
     run(
         f"""
         from capsules import _capsule
         assert refusal(ValueError, call, Producer({capsule})) == (
-            "moe_re_routing_inverse: permute_tokens" + {sentence!r}
+            "moe_re_routing_inverse: permute_tokens" + {message!r}
         )
         """
     )
 
 
 @pytest.mark.parametrize(
-    ("capsule", "sentence"),
+    ("capsule", "message"),
     [
         ("array_struct(ROWS, [2, 2], [8, 4], two=3)", ".__array_struct__ is not what NumPy's protocol says"),
         ("array_struct(ROWS, [2, 2], [8, 4], nd=-1)", ".__array_struct__ is not what NumPy's protocol says"),
@@ -89,11 +89,11 @@ def test_capsules(capsule, sentence):
         ),
     ],
 )
-def test_array_structs(capsule, sentence):
+def test_array_structs(capsule, message):
     run(
         f"""
         assert refusal(ValueError, call, Imitation({capsule})) == (
-            "moe_re_routing_inverse: permute_tokens" + {sentence!r}
+            "moe_re_routing_inverse: permute_tokens" + {message!r}
         )
         """
     )
@@ -151,10 +151,10 @@ def test_devices_in_every_function():
                     name: make(*shape, device=2 if name == elsewhere else 1)
                     for name, (make, *shape) in arrays.items()
                 }
-                sentence = refusal(ValueError, function, **options, **given)
-                assert sentence == (
+                message = refusal(ValueError, function, **options, **given)
+                assert message == (
                     f"{function.__name__}: {elsewhere} is on a device of DLPack type 2, "
                     "expected memory of the CPU"
-                ), sentence
+                ), message
         """
     )

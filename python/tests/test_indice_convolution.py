@@ -226,7 +226,7 @@ def test_refusals(rng):
     name = "indice_convolution_forward: "
     limit = f"expected 0 .. {out_rows - 1}, the rows of out"
 
-    def sentence(*arguments, function=turnout.indice_convolution_forward, **options):
+    def message(*arguments, function=turnout.indice_convolution_forward, **options):
         with pytest.raises(ValueError) as error:
             function(*arguments, **options)
         return str(error.value)
@@ -235,29 +235,29 @@ def test_refusals(rng):
     bad = broken(pairs, k, 1, 2, out_rows)
     out = np.full((out_rows, 6), 7, np.float32)
     assert (
-        sentence(features, filters, bad, num, out_rows, out=out)
+        message(features, filters, bad, num, out_rows, out=out)
         == f"{name}indice_pairs[{k}][1][2] is {out_rows}, {limit}"
     )
     assert (out == 7).all()
     bad = broken(pairs, k, 0, 0, -1)
-    assert f"indice_pairs[{k}][0][0] is -1" in sentence(features, filters, bad, num, out_rows)
-    assert f"indice_pairs[{k}][0][0] is -1" in sentence(
+    assert f"indice_pairs[{k}][0][0] is -1" in message(features, filters, bad, num, out_rows)
+    assert f"indice_pairs[{k}][0][0] is -1" in message(
         features, grad, bad, num, function=turnout.indice_convolution_backward_filter
     )
     many = num.copy()
     many[3] = rows + 1
-    assert f"indice_num[3] is {rows + 1}, expected 0 .. {rows}" in sentence(
+    assert f"indice_num[3] is {rows + 1}, expected 0 .. {rows}" in message(
         features, filters, pairs, many, out_rows
     )
-    assert sentence(features, filters, pairs, num, -1) == f"{name}num_act_out is -1, expected 0 or more"
+    assert message(features, filters, pairs, num, -1) == f"{name}num_act_out is -1, expected 0 or more"
     assert (
-        sentence(features, filters, pairs, num, out_rows + 1, out=out)
+        message(features, filters, pairs, num, out_rows + 1, out=out)
         == f"{name}out.shape[0] is {out_rows}, expected {out_rows + 1} = num_act_out"
     )
-    assert "filters.shape[1] is 3" in sentence(features, filters[:, :3], pairs, num, out_rows)
-    assert ".shape[0] is" in sentence(features, filters, pairs, num, out_rows, subm=True)
+    assert "filters.shape[1] is 3" in message(features, filters[:, :3], pairs, num, out_rows)
+    assert ".shape[0] is" in message(features, filters, pairs, num, out_rows, subm=True)
     odd = values(rng, (9, 5, 4, 6))[:, :3]
-    assert "filters.stride(0) is 120" in sentence(features, odd, pairs, num, out_rows)
-    assert "init is 'median', expected " in sentence(
+    assert "filters.stride(0) is 120" in message(features, odd, pairs, num, out_rows)
+    assert "init is 'median', expected " in message(
         features, pairs, num, out_rows, init="median", function=turnout.indice_max_pool_forward
     )

@@ -42,7 +42,7 @@ def run(program, *arguments, **variables):
 
 
 @pytest.mark.parametrize(
-    ("call", "sentence"),
+    ("call", "message"),
     [
         (
             lambda: turnout.set_num_threads("2"),
@@ -62,14 +62,14 @@ def run(program, *arguments, **variables):
         (lambda: turnout.output_cache(1e6), "output_cache: limit is of type float, expected an integer"),
     ],
 )
-def test_wrong_types(call, sentence):
+def test_wrong_types(call, message):
     with pytest.raises(TypeError) as raised:
         call()
-    assert str(raised.value) == sentence
+    assert str(raised.value) == message
 
 
 @pytest.mark.parametrize(
-    ("call", "sentence"),
+    ("call", "message"),
     [
         (lambda: turnout.set_num_threads(1025), "set_num_threads: threads is 1025, expected 0 .. 1024"),
         (lambda: turnout.set_log(-1), "set_log: level is -1, expected 0 .. 5"),
@@ -85,10 +85,10 @@ def test_wrong_types(call, sentence):
         ),
     ],
 )
-def test_out_of_range(call, sentence):
+def test_out_of_range(call, message):
     with pytest.raises(ValueError) as raised:
         call()
-    assert str(raised.value) == sentence
+    assert str(raised.value) == message
 
 
 def test_any_integer_is_an_integer(threads):
@@ -106,19 +106,19 @@ BAD_VARIABLES = [
 ]
 
 
-@pytest.mark.parametrize(("name", "value", "sentence"), BAD_VARIABLES)
-def test_bad_variables_are_errors_of_the_first_call(name, value, sentence):
+@pytest.mark.parametrize(("name", "value", "message"), BAD_VARIABLES)
+def test_bad_variables_are_errors_of_the_first_call(name, value, message):
     done = run(
         f"import turnout\ntry:\n  {CALL.replace(chr(10), chr(10) + '  ')}\nexcept ValueError as e: print(e)",
         **{name: value},
     )
-    assert (done.returncode, done.stdout, done.stderr) == (0, sentence + "\n", "")
+    assert (done.returncode, done.stdout, done.stderr) == (0, message + "\n", "")
 
 
-@pytest.mark.parametrize(("name", "value", "sentence"), BAD_VARIABLES)
-def test_bad_variables_in_the_shell(name, value, sentence):
+@pytest.mark.parametrize(("name", "value", "message"), BAD_VARIABLES)
+def test_bad_variables_in_the_shell(name, value, message):
     done = run("import sys, turnout.cli; sys.exit(turnout.cli.main(['info']))", **{name: value})
-    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"turnout: {sentence}\n")
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"turnout: {message}\n")
 
 
 @pytest.mark.parametrize("name", ["TURNOUT_LOG", "TURNOUT_ISA", "TURNOUT_NUM_THREADS", "TURNOUT_RECORD"])
@@ -174,7 +174,7 @@ tokens, slots = np.ones((rows, 256), np.float32), np.arange(rows, dtype=np.int32
 for count in (rows, 20 * rows):
     slots, tokens = np.arange(count, dtype=np.int32), np.ones((count, 256), np.float32)
     gates, experts = np.ones(count, np.float32), np.zeros(count, np.int32)
-    assert (_core.moe_dispatch_forward(gates, experts, slots, tokens, count, 1, None, True) == 1).all()
+    assert (_core.torch.moe_dispatch_forward(gates, experts, slots, tokens, count, 1) == 1).all()
 print(*(end - begin for begin, end, grain in pieces))
 """
 

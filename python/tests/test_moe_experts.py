@@ -151,7 +151,7 @@ def test_quantize_experts(rng):
 
 
 @pytest.mark.parametrize(
-    ("bits", "changes", "sentence"),
+    ("bits", "changes", "message"),
     [
         (
             8,
@@ -175,16 +175,16 @@ def test_quantize_experts(rng):
         ),
         (8, {"gated": False}, r"w13.shape\[1\] is 64, expected 32 = w2.shape"),
         (8, {"w2": np.ones((3, 32, 32), np.uint8)}, "w2 has dtype uint8, expected that of w13"),
-        (8, {"limit": 0.0}, "limit is not positive"),
+        (8, {"limit": 0.0}, "limit is 0, expected a number above 0"),
     ],
 )
-def test_refusals_of_quantized(rng, bits, changes, sentence):
+def test_refusals_of_quantized(rng, bits, changes, message):
     arguments, _ = block(rng, hidden=32, inner=32)
     names = ["hidden_states", "topk_ids", "topk_weights", "w13", "w13_scale", "w2", "w2_scale"]
     weights = [a for w in arguments[3:] for a in turnout.quantize_experts(w, bits=bits)]
     call = dict(zip(names, (*arguments[:3], *weights), strict=True))
     out = np.full((7, 32), 7, np.float32)
-    with pytest.raises((ValueError, TypeError), match=f"^moe_experts_quantized: {sentence}"):
+    with pytest.raises((ValueError, TypeError), match=f"^moe_experts_quantized: {message}"):
         turnout.moe_experts_quantized(**{**call, **changes}, out=out)
     assert (out == 7).all()
 
@@ -214,7 +214,7 @@ def test_a_token_does_not_depend_on_others_nor_on_threads(rng):
 
 
 @pytest.mark.parametrize(
-    ("changes", "sentence"),
+    ("changes", "message"),
     [
         ({"activation": "tanh"}, "activation is 'tanh', expected one of 'silu', 'gelu', "),
         (
@@ -222,8 +222,8 @@ def test_a_token_does_not_depend_on_others_nor_on_threads(rng):
             r"w13.shape\[1\] is 20, expected 18 = 2 \* w2.shape",
         ),
         ({"gated": False}, r"w13.shape\[1\] is 20, expected 10 = w2.shape"),
-        ({"limit": 0.0}, "limit is not positive"),
-        ({"alpha": float("nan")}, "alpha is not finite"),
+        ({"limit": 0.0}, "limit is 0, expected a number above 0"),
+        ({"alpha": float("nan")}, "alpha is nan, expected a finite number"),
         (
             {"topk_ids": np.zeros((6, 2), np.int64)},
             r"topk_ids.shape\[0\] is 6, expected 7 = hidden_states.shape",
@@ -233,23 +233,23 @@ def test_a_token_does_not_depend_on_others_nor_on_threads(rng):
         ({"topk_ids": np.zeros((7, 2), np.float32)}, "topk_ids has dtype "),
     ],
 )
-def test_refusals(rng, changes, sentence):
+def test_refusals(rng, changes, message):
     arguments, _ = block(rng)
     names = ["hidden_states", "topk_ids", "topk_weights", "w13", "w2"]
     out = np.full((7, 24), 7, np.float32)
-    with pytest.raises((ValueError, TypeError), match=f"^moe_experts: {sentence}"):
+    with pytest.raises((ValueError, TypeError), match=f"^moe_experts: {message}"):
         turnout.moe_experts(**{**dict(zip(names, arguments, strict=True)), **changes}, out=out)
     assert (out == 7).all()
 
 
 @pytest.mark.parametrize(
-    ("offs", "sentence"),
+    ("offs", "message"),
     [
         ([3, 2], r"offs\[1\] is 2, expected"),
         ([3, 6], r"offs\[1\] is 6, expected"),
         ([-1, 2], r"offs\[0\] is -1"),
     ],
 )
-def test_wrong_offsets(offs, sentence):
-    with pytest.raises(ValueError, match=f"^grouped_mm: {sentence}"):
+def test_wrong_offsets(offs, message):
+    with pytest.raises(ValueError, match=f"^grouped_mm: {message}"):
         turnout.grouped_mm(np.ones((5, 3), np.float32), np.ones((2, 3, 4), np.float32), offs=np.array(offs))

@@ -196,15 +196,15 @@ def test_dlpack_and_read_only_inputs(rng):
 
 
 def refusal(function, op, arguments, untouched, kind=ValueError):
-    """The sentence of a refused call, after which the arrays in `untouched` must be as they were."""
+    """The message of a refused call, after which the arrays in `untouched` must be as they were."""
     arrays = [a for a in untouched if a is not None]
     before = [a.tobytes() for a in arrays]
     with pytest.raises(kind) as caught:
         function(**arguments)
     assert [a.tobytes() for a in arrays] == before
-    name, _, sentence = str(caught.value).partition(": ")
+    name, _, message = str(caught.value).partition(": ")
     assert name == op
-    return sentence
+    return message
 
 
 def with_entry(tensors, i, value):
@@ -230,7 +230,7 @@ NAMES = "permute_tokens, permute_per_token_scales, permute_token_idx, expert_tok
 
 
 @pytest.mark.parametrize(
-    ("name", "change", "sentence"),
+    ("name", "change", "message"),
     [
         (
             "expert_token_num_per_rank",
@@ -332,18 +332,18 @@ NAMES = "permute_tokens, permute_per_token_scales, permute_token_idx, expert_tok
         ("out", lambda a: a["out"][:3], f"out has 3 entries, expected a tuple of {NAMES}; None allocates"),
     ],
 )
-def test_sentences(rng, name, change, sentence):
+def test_messages(rng, name, change, message):
     arguments = arguments_and_out(rng)
     out = arguments["out"]
     arguments[name] = change(arguments)
     if name == "expert_token_num_per_rank" and arguments[name].dtype == np.int64:
         arguments["out"] = with_entry(out, 3, np.zeros(3, np.int64))
     everything = (*out, *arguments["out"], arguments["tokens"])
-    assert refusal(turnout.moe_re_routing, "moe_re_routing", arguments, everything) == sentence
+    assert refusal(turnout.moe_re_routing, "moe_re_routing", arguments, everything) == message
 
 
 @pytest.mark.parametrize(
-    ("name", "change", "sentence"),
+    ("name", "change", "message"),
     [
         (
             "expert_token_num_per_rank",
@@ -364,15 +364,15 @@ def test_sentences(rng, name, change, sentence):
         ),
     ],
 )
-def test_wrong_types(rng, name, change, sentence):
+def test_wrong_types(rng, name, change, message):
     arguments = arguments_and_out(rng)
     out = arguments["out"]
     arguments[name] = change(arguments)
-    assert refusal(turnout.moe_re_routing, "moe_re_routing", arguments, out, TypeError) == sentence
+    assert refusal(turnout.moe_re_routing, "moe_re_routing", arguments, out, TypeError) == message
 
 
 @pytest.mark.parametrize(
-    ("idx", "sentence"),
+    ("idx", "message"),
     [
         ([3, 1, 4, 2], "permute_token_idx[2] is 4, expected 0 .. 3"),
         ([3, -1, 0, 2], "permute_token_idx[1] is -1, expected 0 .. 3"),
@@ -382,7 +382,7 @@ def test_wrong_types(rng, name, change, sentence):
 )
 @pytest.mark.parametrize("dtype", [np.int32, np.int64])
 @pytest.mark.parametrize("idx_type", [0, 1])
-def test_sentences_of_inverse(idx, sentence, dtype, idx_type):
+def test_messages_of_inverse(idx, message, dtype, idx_type):
     out = np.full((4, 2), 9, np.float32)
     arguments = {
         "permute_tokens": np.zeros((4, 2), np.float32),
@@ -391,4 +391,4 @@ def test_sentences_of_inverse(idx, sentence, dtype, idx_type):
         "out": out,
     }
     function = turnout.moe_re_routing_inverse
-    assert refusal(function, "moe_re_routing_inverse", arguments, (out,)) == sentence
+    assert refusal(function, "moe_re_routing_inverse", arguments, (out,)) == message

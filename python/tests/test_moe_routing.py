@@ -82,8 +82,8 @@ def test_dispatch_and_combine(rng, dtype, choices, gated):
     for view in (buffers, buffers.reshape(28, 17)):
         assert same_bits(turnout.moe_combine(view, indices, locations, 7, gates), expected)
     if gated:
-        results = turnout.moe_combine_backward(tokens, buffers, indices, locations, 7, gates)
-        expected = check.moe_combine_backward(tokens, buffers, indices, locations, 7, gates)
+        results = turnout.moe_combine_backward(tokens, buffers, indices, locations, gates, 7)
+        expected = check.moe_combine_backward(tokens, buffers, indices, locations, gates, 7)
         assert same_bits(results[0], expected[0])
         assert_close(results[1], expected[1])
 
@@ -135,15 +135,15 @@ def test_sort_chunks(rng, with_probs):
 
 
 @pytest.mark.parametrize(
-    ("call", "sentence"),
+    ("call", "message"),
     [
         (
             lambda x: turnout.moe_combine(x, np.zeros(3, int), None, 4),
-            "moe_combine: expert_output has 6 rows, expected a multiple of capacity = 4",
+            "moe_combine: expert_output.shape[0] is 6, expected a multiple of 4 = capacity",
         ),
         (
             lambda x: turnout.moe_combine(x.reshape(3, 2, 2), np.zeros(3, int), None, 3),
-            "moe_combine: expert_output has 3 dimensions, expected [rows, hidden]",
+            "moe_combine: expert_output.shape[1] is 2, expected 3 = capacity",
         ),
         (
             lambda x: turnout.moe_dispatch(x, np.zeros((2, 6), int), None, 4, 2),
@@ -170,8 +170,8 @@ def test_sort_chunks(rng, with_probs):
         ),
     ],
 )
-def test_sentences(call, sentence):
+def test_messages(call, message):
     with pytest.raises((ValueError, TypeError)) as caught:
         call(np.ones((6, 2)))
-    assert str(caught.value).startswith(sentence)
+    assert str(caught.value).startswith(message)
     assert "\n" not in str(caught.value)

@@ -1,4 +1,4 @@
-"""mutual_information: the exact sentence of each refusal, which writes nothing."""
+"""mutual_information: the exact message of each refusal, which writes nothing."""
 
 import ml_dtypes
 import numpy as np
@@ -32,7 +32,7 @@ def arguments_of(name):
 
 
 def refusal(name, changes, kind=ValueError):
-    """The sentence of a refused call; no array may have changed."""
+    """The message of a refused call; no array may have changed."""
     arguments = arguments_of(name)
     arrays = [*arguments.values(), *arguments["out"]]
     for key, change in changes.items():
@@ -48,9 +48,9 @@ def refusal(name, changes, kind=ValueError):
     with pytest.raises(kind) as caught:
         FUNCTIONS[name](**arguments)
     assert [x.tobytes() for x in arrays] == before
-    op, _, sentence = str(caught.value).partition(": ")
+    op, _, message = str(caught.value).partition(": ")
     assert op == f"mutual_information_{name}"
-    return sentence
+    return message
 
 
 def with_box(b, component, value):
@@ -74,7 +74,7 @@ def wide(array):
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 @pytest.mark.parametrize(
-    ("changes", "sentence"),
+    ("changes", "message"),
     [
         (with_box(0, 0, -1), "boundary[0, 0] is -1, expected 0 .. 3 symbols"),
         (with_box(1, 1, 5), "boundary[1, 1] is 5, expected 0 .. 4 frames"),
@@ -99,8 +99,8 @@ def wide(array):
         ({"py": lambda x: x[:1]}, "py.shape[0] is 1, expected 2 = px.shape[0]"),
     ],
 )
-def test_sentences(name, changes, sentence):
-    assert refusal(name, changes) == sentence
+def test_messages(name, changes, message):
+    assert refusal(name, changes) == message
 
 
 @pytest.mark.parametrize("columns", [3, 6])
@@ -115,7 +115,7 @@ def test_columns(name, columns):
 
 
 @pytest.mark.parametrize(
-    ("name", "changes", "sentence"),
+    ("name", "changes", "message"),
     [
         ("forward", {"p": lambda p: p[:, :3].copy()}, "p.shape[1] is 3, expected 4 = px.shape[1] + 1"),
         ("forward", {"p": lambda p: p[:, :, :4].copy()}, "p.shape[2] is 4, expected 5 = py.shape[2] + 1"),
@@ -167,8 +167,8 @@ def test_columns(name, columns):
         ),
     ],
 )
-def test_sentences_of_one(name, changes, sentence):
-    assert refusal(name, changes) == sentence
+def test_messages_of_one(name, changes, message):
+    assert refusal(name, changes) == message
 
 
 @pytest.mark.parametrize(
@@ -179,13 +179,13 @@ def test_overlap(name, argument, result):
     arguments = arguments_of(name)
     memory = arguments[argument]
     target = memory.reshape(-1)[: arguments["px"].size].reshape(2, 3, 5) if result == "px_grad" else memory
-    sentence = refusal(name, {argument: lambda _: memory, result: lambda _: target})
-    assert sentence == f"{result} overlaps {argument} in memory, expected separate buffers"
+    message = refusal(name, {argument: lambda _: memory, result: lambda _: target})
+    assert message == f"{result} overlaps {argument} in memory, expected separate buffers"
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 @pytest.mark.parametrize(
-    ("changes", "sentence"),
+    ("changes", "message"),
     [
         (
             {"px": None},
@@ -197,15 +197,15 @@ def test_overlap(name, argument, result):
         ),
     ],
 )
-def test_wrong_types(name, changes, sentence):
-    assert refusal(name, changes, TypeError) == sentence
+def test_wrong_types(name, changes, message):
+    assert refusal(name, changes, TypeError) == message
 
 
 def test_wrong_flag_and_tuple():
-    sentence = refusal("backward", {"overwrite_ans_grad": "yes"}, TypeError)
-    assert sentence == "overwrite_ans_grad is of type str, expected True or False"
-    sentence = refusal("forward", {"out": np.zeros(3)}, TypeError)
-    assert sentence == "out is of type ndarray, expected a tuple of p, ans; None allocates"
+    message = refusal("backward", {"overwrite_ans_grad": "yes"}, TypeError)
+    assert message == "overwrite_ans_grad is of type str, expected True or False"
+    message = refusal("forward", {"out": np.zeros(3)}, TypeError)
+    assert message == "out is of type ndarray, expected a tuple of p, ans; None allocates"
 
 
 def test_result_beyond_memory():

@@ -88,24 +88,24 @@ def test_run_saves_arguments_that_are_written(tmp_path):
         np.testing.assert_allclose(results["ans_grad"], [2], rtol=1e-6)
 
 
-def test_run_refuses_in_one_sentence(tmp_path, capsys):
+def test_run_refuses_in_one_message(tmp_path, capsys):
     source, target = tmp_path / "a.npz", tmp_path / "b.npz"
 
-    def sentence(op: str, **arrays) -> str:
+    def message(op: str, **arrays) -> str:
         np.savez(source, **arrays)
         assert cli.main(["run", op, "--in", str(source), "--out", str(target)]) == 2
         assert not target.exists()
         return capsys.readouterr().err
 
-    assert sentence("moe_rerouting") == (
+    assert message("moe_rerouting") == (
         "turnout: there is no operator 'moe_rerouting'; `turnout ops` lists them\n"
     )
-    assert f"turnout: {source} has an array 'token', which is no argument of" in sentence(
+    assert f"turnout: {source} has an array 'token', which is no argument of" in message(
         "moe_re_routing", token=np.zeros(1)
     )
-    assert "missing 2 required positional arguments" in sentence("moe_re_routing")
+    assert "missing 2 required positional arguments" in message("moe_re_routing")
     counts = np.array([[2, 1]], np.int32)
-    refused = sentence("moe_re_routing", tokens=np.zeros((4, 2), np.int8), expert_token_num_per_rank=counts)
+    refused = message("moe_re_routing", tokens=np.zeros((4, 2), np.int8), expert_token_num_per_rank=counts)
     assert refused.startswith("turnout: moe_re_routing: expert_token_num_per_rank sums to 3")
     source.write_text("nothing")
     assert cli.main(["run", "moe_re_routing", "--in", str(source), "--out", str(target)]) == 2
@@ -192,11 +192,11 @@ REFUSED = DISPATCH + "turnout.moe_dispatch_forward(gates, indices, locations[:4]
 
 def test_only_refused_calls(tmp_path, capsys):
     (path,) = record(f"on_error:{tmp_path}", REFUSED, fails=True)
-    sentence = described(path)["error"]
-    assert sentence.startswith("moe_dispatch_forward: locations.shape[0] is 4")
+    message = described(path)["error"]
+    assert message.startswith("moe_dispatch_forward: locations.shape[0] is 4")
     assert array(path, "in.locations").shape == (4,)
     assert not list(path.glob("out.*"))
-    assert f"now: {sentence}" in replayed(capsys, path)
+    assert f"now: {message}" in replayed(capsys, path)
 
 
 def test_a_refusal_that_is_none_now(tmp_path, capsys):
@@ -244,8 +244,8 @@ def test_a_directory_that_cannot_be_written():
         timeout=60,
         env=os.environ | {"TURNOUT_RECORD": value},
     )
-    sentence = f"TURNOUT_RECORD is '{value}', expected a directory that can be written, or on_error: and one"
-    assert (done.returncode, done.stderr) == (2, f"turnout: {sentence}\n")
+    message = f"TURNOUT_RECORD is '{value}', expected a directory that can be written, or on_error: and one"
+    assert (done.returncode, done.stderr) == (2, f"turnout: {message}\n")
 
 
 def test_folders_that_are_not_calls(tmp_path, capsys):

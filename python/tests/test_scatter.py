@@ -156,10 +156,10 @@ def test_an_index_outside(rng, value):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_sentences(rng, name):
+def test_messages(rng, name):
     src, index = case(rng)
     function = getattr(turnout, name)
-    for arguments, kind, sentence in (
+    for arguments, kind, message in (
         ((src, index, 2), ValueError, "dim is 2, expected -2 .. 1"),
         ((src, index, 1.0), TypeError, "dim is of type float, expected an integer"),
         ((src, index, 0, -1), ValueError, "dim_size is -1, expected 0 .. 2147483647"),
@@ -172,12 +172,12 @@ def test_sentences(rng, name):
     ):
         with pytest.raises(kind) as caught:
             function(*arguments)
-        assert str(caught.value).startswith(f"{name}: {sentence}")
+        assert str(caught.value).startswith(f"{name}: {message}")
 
 
-def test_sentences_of_out(rng):
+def test_messages_of_out(rng):
     src, index = case(rng)
-    for out, dim, dim_size, sentence in (
+    for out, dim, dim_size, message in (
         (np.zeros((12, 18), np.float32), 0, None, "out has shape [12, 18], expected that of src, [60, 19]"),
         (np.zeros((12, 19), np.float64), 0, None, "out has dtype float64, expected that of src"),
         (np.zeros((12, 19), np.float32), 0, 13, "out.shape[0] is 12, expected 13 = dim_size"),
@@ -186,7 +186,7 @@ def test_sentences_of_out(rng):
     ):
         with pytest.raises(ValueError) as caught:
             turnout.scatter_sum(src, index, dim, dim_size, out=out)
-        assert str(caught.value).startswith(f"scatter_sum: {sentence}")
+        assert str(caught.value).startswith(f"scatter_sum: {message}")
 
 
 def test_many_dimensions(rng):

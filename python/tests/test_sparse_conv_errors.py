@@ -1,4 +1,4 @@
-"""get_indice_pairs: where results go, and the exact sentence of each refusal, which writes nothing."""
+"""get_indice_pairs: where results go, and the exact message of each refusal, which writes nothing."""
 
 import numpy as np
 import pytest
@@ -53,14 +53,14 @@ def test_out_with_more_room():
 
 
 def refusal(arguments, untouched, kind=ValueError):
-    """The sentence of a refused call, after which the arrays in `untouched` must be as they were."""
+    """The message of a refused call, after which the arrays in `untouched` must be as they were."""
     before = [a.tobytes() for a in untouched]
     with pytest.raises(kind) as caught:
         turnout.get_indice_pairs(**arguments)
     assert [a.tobytes() for a in untouched] == before
-    op, _, sentence = str(caught.value).partition(": ")
+    op, _, message = str(caught.value).partition(": ")
     assert op == "get_indice_pairs"
-    return sentence
+    return message
 
 
 def with_entry(tensors, i, value):
@@ -86,7 +86,7 @@ def site(row, column, value, dtype=np.int32):
 
 
 @pytest.mark.parametrize(
-    ("changes", "sentence"),
+    ("changes", "message"),
     [
         ({"indices": site(1, 0, 2)}, "indices[1, 0] is 2, expected 0 .. 1"),
         ({"indices": site(2, 0, -1)}, "indices[2, 0] is -1, expected 0 .. 1"),
@@ -173,30 +173,30 @@ def site(row, column, value, dtype=np.int32):
         ({"out": lambda a: a["out"][:2]}, f"out has 2 entries, expected a tuple of {NAMES}; None allocates"),
     ],
 )
-def test_sentences(changes, sentence):
+def test_messages(changes, message):
     arguments = arguments_and_out()
     out = arguments["out"]
     arguments.update({n: change(arguments) if callable(change) else change for n, change in changes.items()})
     everything = (*out, *(arguments["out"] or ()), arguments["indices"])
-    assert refusal(arguments, everything) == sentence
+    assert refusal(arguments, everything) == message
 
 
 def test_result_beyond_memory():
     """Refused before the work, which would take hours."""
     arguments = {"indices": np.zeros((10**6, 4), np.int32), "batch_size": 1, "spatial_shape": (255, 256, 256)}
-    sentence = refusal({**arguments, "kernel_size": -1}, (), MemoryError)
-    assert sentence == f"indice_pairs needs {255 * 256 * 256 * 2 * 10**6 * 4} bytes, which are not available"
+    message = refusal({**arguments, "kernel_size": -1}, (), MemoryError)
+    assert message == f"indice_pairs needs {255 * 256 * 256 * 2 * 10**6 * 4} bytes, which are not available"
 
 
 def test_overlap_with_indices():
     arguments = arguments_and_out()
     arguments.update(subm=True, out=(arguments["indices"], None, None))
-    sentence = refusal(arguments, [arguments["indices"]])
-    assert sentence == "out_indices overlaps indices in memory, expected separate buffers"
+    message = refusal(arguments, [arguments["indices"]])
+    assert message == "out_indices overlaps indices in memory, expected separate buffers"
 
 
 @pytest.mark.parametrize(
-    ("changes", "sentence"),
+    ("changes", "message"),
     [
         (
             {"indices": [[0, 1, 1]]},
@@ -224,14 +224,14 @@ def test_overlap_with_indices():
         ),
     ],
 )
-def test_wrong_types(changes, sentence):
+def test_wrong_types(changes, message):
     arguments = arguments_and_out()
     out = arguments["out"]
-    assert refusal({**arguments, **changes}, out, TypeError) == sentence
+    assert refusal({**arguments, **changes}, out, TypeError) == message
 
 
 @pytest.mark.parametrize(
-    ("arguments", "options", "sentence"),
+    ("arguments", "options", "message"),
     [
         (((2, 3, 4, 5, 6),), {}, "spatial_shape has 5 elements, expected 1 .. 4"),
         (((),), {}, "spatial_shape has 0 elements, expected 1 .. 4"),
@@ -241,7 +241,7 @@ def test_wrong_types(changes, sentence):
         (((5, 6), 2), {"subm": True}, "kernel_size[0] is 2, expected an odd number in submanifold mode"),
     ],
 )
-def test_sentences_of_output_shape(arguments, options, sentence):
+def test_messages_of_output_shape(arguments, options, message):
     with pytest.raises(ValueError) as caught:
         turnout.indice_pairs_output_shape(*arguments, **options)
-    assert str(caught.value) == f"indice_pairs_output_shape: {sentence}"
+    assert str(caught.value) == f"indice_pairs_output_shape: {message}"

@@ -42,7 +42,7 @@ def test_strided_tensors(rng):
     assert torch.equal(turnout.torch.moe_dispatch_forward(*strided, *sizes), expected)
 
 
-def test_same_sentences(rng):
+def test_same_messages(rng):
     gates, indices, locations, tokens, *sizes = tensors(dispatch_arguments(rng))
     with pytest.raises(
         ValueError, match=r"moe_dispatch_forward: gates.shape\[0\] is 5, expected 23 = indices"
@@ -86,13 +86,13 @@ def test_missing_gradient_is_an_error(rng, name):
     {"gates": gates, "input": tokens, "dispatch": dispatch}[name].requires_grad_()
     arguments = (gates, indices, locations, tokens, dispatch, *sizes)
     backward = turnout.torch.moe_dispatch_backward
-    sentence = (
+    message = (
         f"moe_dispatch_backward: {name} requires grad, but this operator has no gradient yet; pass "
         f"{name}.detach(), or call it under torch.no_grad()"
     )
     with pytest.raises(NotImplementedError) as caught:
         backward(*arguments)
-    assert str(caught.value) == sentence
+    assert str(caught.value) == message
     with pytest.raises(Exception, match="has no gradient yet"):
         torch.compile(backward, fullgraph=True, backend="aot_eager")(*arguments)
     with torch.no_grad():
@@ -135,34 +135,34 @@ def test_torch_threads_are_found_without_turnout_torch():
     subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
 
 
-def call_in_child(door, arguments):
+def call_in_child(binding, arguments):
     torch.set_num_threads(2)
     before = _core.torch_runs()
-    result = door(*tensors(arguments)).numpy()
+    result = binding(*tensors(arguments)).numpy()
     return result, _core.torch_runs() - before
 
 
-@pytest.mark.parametrize("door", [turnout.moe_dispatch_forward, turnout.torch.moe_dispatch_forward])
-def test_forked_child_uses_our_threads(rng, torch_threads, door):
+@pytest.mark.parametrize("binding", [turnout.moe_dispatch_forward, turnout.torch.moe_dispatch_forward])
+def test_forked_child_uses_our_threads(rng, torch_threads, binding):
     torch_threads(2)
     arguments = dispatch_arguments(rng, **LARGE)
     expected = turnout.torch.moe_dispatch_forward(
         *tensors(arguments)
     ).numpy()  # torch's team runs before the fork
-    result, torch_runs = in_forked_child(call_in_child, door, arguments)
+    result, torch_runs = in_forked_child(call_in_child, binding, arguments)
     assert torch_runs == 0
     assert same_bits(result, expected)
 
 
 class Batches(torch.utils.data.Dataset):
-    def __init__(self, door, calls):
-        self.door, self.calls = door, calls
+    def __init__(self, binding, calls):
+        self.binding, self.calls = binding, calls
 
     def __len__(self):
         return len(self.calls)
 
     def __getitem__(self, i):
-        return self.door(*tensors(self.calls[i]))
+        return self.binding(*tensors(self.calls[i]))
 
 
 def two_threads(worker):
@@ -170,13 +170,13 @@ def two_threads(worker):
 
 
 @pytest.mark.parametrize("worker_init_fn", [None, two_threads])
-@pytest.mark.parametrize("door", [turnout.moe_dispatch_forward, turnout.torch.moe_dispatch_forward])
-def test_forked_data_loader(rng, torch_threads, door, worker_init_fn):
+@pytest.mark.parametrize("binding", [turnout.moe_dispatch_forward, turnout.torch.moe_dispatch_forward])
+def test_forked_data_loader(rng, torch_threads, binding, worker_init_fn):
     torch_threads(2)
     calls = [dispatch_arguments(rng, **LARGE) for _ in range(4)]
-    expected = [door(*tensors(arguments)) for arguments in calls]
+    expected = [binding(*tensors(arguments)) for arguments in calls]
     loader = torch.utils.data.DataLoader(
-        Batches(door, calls),
+        Batches(binding, calls),
         batch_size=None,
         num_workers=2,
         multiprocessing_context="fork",

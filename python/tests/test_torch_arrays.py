@@ -166,7 +166,7 @@ def test_other_devices_are_refused(rng, name):
 
 @pytest.mark.filterwarnings("ignore")
 def test_tensors_without_plain_memory():
-    """One sentence each, without the backtrace that torch adds to its own."""
+    """One message each, without the backtrace that torch adds to its own."""
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     index = torch.arange(2, dtype=torch.int32)
@@ -190,10 +190,10 @@ def test_tensors_without_plain_memory():
     if hasattr(torch, "float4_e2m1fn_x2"):
         strange = torch.empty(2, 3, dtype=torch.uint8).view(torch.float4_e2m1fn_x2)
         cases[f"has dtype float4_e2m1fn_x2, {types}"] = strange
-    for sentence, tensor in cases.items():
+    for message, tensor in cases.items():
         with pytest.raises(ValueError) as caught:
             turnout.moe_re_routing_inverse(tensor, index)
-        assert str(caught.value) == f"moe_re_routing_inverse: permute_tokens {sentence}"
+        assert str(caught.value) == f"moe_re_routing_inverse: permute_tokens {message}"
 
     def inside(x):
         with pytest.raises(ValueError, match=r"^moe_re_routing_inverse: permute_tokens [^\n]*$"):

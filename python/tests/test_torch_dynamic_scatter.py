@@ -45,12 +45,12 @@ def in_torch(feats, coors, reduce_type):
 # -- operators ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("door", [turnout.dynamic_scatter_forward, FORWARD])
+@pytest.mark.parametrize("binding", [turnout.dynamic_scatter_forward, FORWARD])
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("reduce_type", REDUCTIONS)
-def test_definition(rng, door, dtype, reduce_type):
+def test_definition(rng, binding, dtype, reduce_type):
     feats, coors = tensors(rng, dtype=dtype, index=torch.int64)
-    results = door(feats, coors, reduce_type)
+    results = binding(feats, coors, reduce_type)
     assert all(type(x) is torch.Tensor for x in results)
     assert [x.dtype for x in results] == [dtype, torch.int64, torch.int32, torch.int32]
     wide = feats.double() if dtype == torch.float64 else feats.float()
@@ -60,8 +60,8 @@ def test_definition(rng, door, dtype, reduce_type):
     assert all(same_bits(a.numpy(), b) for a, b in zip(results[1:], index, strict=True))
     grad = torch.from_numpy(rng.standard_normal(expected.shape)).to(dtype)
     arguments = grad, feats, expected, *results[2:], reduce_type
-    doors = (turnout.dynamic_scatter_backward, BACKWARD)
-    first, second = (door(*arguments) for door in doors)
+    bindings = (turnout.dynamic_scatter_backward, BACKWARD)
+    first, second = (binding(*arguments) for binding in bindings)
     assert first.dtype == dtype
     assert torch.equal(first, second)
     arrays = (x.to(wide.dtype).numpy() for x in (grad, feats, expected))
@@ -118,15 +118,15 @@ def test_strided_tensors(rng, reduce_type):
         assert torch.equal(*grads)
 
 
-def test_same_sentences(rng):
+def test_same_messages(rng):
     feats, coors = tensors(rng)
-    for door, name in ((dynamic_scatter, "dynamic_scatter"), (FORWARD, "dynamic_scatter_forward")):
+    for binding, name in ((dynamic_scatter, "dynamic_scatter"), (FORWARD, "dynamic_scatter_forward")):
         with pytest.raises(ValueError) as caught:
-            door(feats, coors, "median")
+            binding(feats, coors, "median")
         wanted = "reduce_type is 'median', expected one of 'sum', 'mean', 'max'"
         assert str(caught.value) == f"{name}: {wanted}"
         with pytest.raises(ValueError, match="coors has dtype float32, expected int32, int64"):
-            door(feats, coors.float())
+            binding(feats, coors.float())
     index = torch.tensor([0, 1, 5])
     with pytest.raises(ValueError, match=r"point2voxel_map\[2\] is 5, expected -1 \.\. 1"):
         BACKWARD(torch.ones(2, 4), None, None, index, None, "sum")

@@ -40,7 +40,7 @@ def test_a_missing_rank_is_named(failure):
     assert (status, output) == (0, "named\n"), output
 
 
-def test_sentences():
+def test_messages():
     tokens, indices, gates = program.problem("uneven")
     with pytest.raises(ValueError, match=r"expert_parallel: indices has values outside of 0 \.\. 2"):
         turnout.torch.expert_parallel(tokens, indices, gates, None, 3)

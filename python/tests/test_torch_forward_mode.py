@@ -1,4 +1,4 @@
-"""Forward-mode differentiation, which no operator has: refused in one sentence, never dropped in silence."""
+"""Forward-mode differentiation, which no operator has: refused in one message, never dropped in silence."""
 
 import pytest
 import torch
@@ -36,8 +36,8 @@ CALLS = {
         (4, 3),
         lambda x: OPS.moe_dispatch_backward(x[:, 0], MAP, MAP, x, x, 2, 2)[0],
     ),
-    "moe_dispatch": ("input", (4, 3), lambda x: OPS.moe_dispatch(x, MAP, MAP, x[:, 0], 2, 2)),
-    "moe_combine": ("expert_output", (4, 3), lambda x: OPS.moe_combine(x, MAP, MAP, x[:, 0], 2)),
+    "moe_dispatch": ("input", (4, 3), lambda x: OPS.moe_dispatch(x, MAP, MAP, 2, 2, x[:, 0])),
+    "moe_combine": ("expert_output", (4, 3), lambda x: OPS.moe_combine(x, MAP, MAP, 2, x[:, 0])),
     "moe_combine_backward": (
         "grad_output",
         (4, 3),

@@ -1,4 +1,4 @@
-"""indice_convolution_index: the same bits with and without it, sentences, torch operators."""
+"""indice_convolution_index: the same bits with and without it, messages, torch operators."""
 
 import numpy as np
 import pytest
@@ -59,7 +59,7 @@ def test_out(rng):
     assert turnout.indice_convolution_index(*arguments, out=out) is out and torch.equal(out, index)
 
 
-def test_sentences(rng):
+def test_messages(rng):
     indices, out_indices, pairs, num = (x.numpy() for x in scene(rng, **MODES[1]))
     rows, out_rows = len(indices), len(out_indices)
     index, _ = indexes(pairs, num, rows, out_rows)

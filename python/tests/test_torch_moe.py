@@ -239,9 +239,9 @@ def test_opcheck(rng, choices, requires_grad):
     check_op(OPS.moe_combine_backward.default, (tokens, buffers, indices, locations, gates, CAPACITY))
     for leaf in (tokens, buffers, gates, first[0]):
         leaf.requires_grad_(requires_grad)
-    check_op(OPS.moe_dispatch.default, (tokens, indices, locations, gates, *sizes))
-    check_op(OPS.moe_dispatch.default, (tokens, indices, locations, None, *sizes))
-    check_op(OPS.moe_combine.default, (buffers, indices, locations, gates, CAPACITY))
+    check_op(OPS.moe_dispatch.default, (tokens, indices, locations, *sizes, gates))
+    check_op(OPS.moe_dispatch.default, (tokens, indices, locations, *sizes))
+    check_op(OPS.moe_combine.default, (buffers, indices, locations, CAPACITY, gates))
     check_op(OPS.moe_dispatch_forward.default, (*first, tokens, *sizes))
     check_op(OPS.moe_dispatch_backward_data.default, (*first, buffers, *sizes))
     check_op(OPS.moe_dispatch_backward_gate.default, (*first[1:], tokens, buffers, *sizes))
@@ -296,13 +296,13 @@ def test_fake_shapes(rng):
         assert turnout.torch.moe_token_permute(*fake[:2], -3)[0].shape == (2 * SAMPLES - 3, HIDDEN)
 
 
-# -- sentences ---------------------------------------------------------------------------------------------
+# -- messages ---------------------------------------------------------------------------------------------
 
 
-def test_sentences(rng):
+def test_messages(rng):
     indices, locations = routing(rng)
     tokens = torch.ones(SAMPLES, HIDDEN)
-    for call, sentence in (
+    for call, message in (
         (
             lambda: turnout.torch.moe_dispatch(tokens, indices.mT, locations.mT, CAPACITY, EXPERTS),
             r"moe_dispatch: indices has shape \[2, 7\], expected \[samples, choices\?\] with samples = 7: "
@@ -321,5 +321,5 @@ def test_sentences(rng):
             "moe_token_unpermute: permuted_tokens has dtype int32",
         ),
     ):
-        with pytest.raises(ValueError, match=sentence):
+        with pytest.raises(ValueError, match=message):
             call()

@@ -193,7 +193,7 @@ def test_without_tokens():
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_sentences(dtype):
+def test_messages(dtype):
     x, ids, gates, w13, w2, *_ = block(dtype)
     with pytest.raises(
         ValueError, match=r"^moe_experts: topk_ids.shape\[0\] is 5, expected 7 = hidden_states.shape"

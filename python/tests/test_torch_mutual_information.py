@@ -59,10 +59,10 @@ def test_definition(rng, mode, dtype):
         assert diff1(actual.double(), wanted) <= 10 * rounding
 
 
-@pytest.mark.parametrize("door", [turnout.mutual_information_forward, FORWARD])
-def test_torch_in_torch_out(rng, door):
+@pytest.mark.parametrize("binding", [turnout.mutual_information_forward, FORWARD])
+def test_torch_in_torch_out(rng, binding):
     px, py = tensors(rng)
-    results = door(px, py)
+    results = binding(px, py)
     assert all(type(x) is torch.Tensor for x in results)
     expected = turnout.mutual_information_forward(px.numpy(), py.numpy())
     assert all(same_bits(a.numpy(), b) for a, b in zip(results, expected, strict=True))
@@ -93,7 +93,7 @@ def test_strided_tensors(rng):
     torch.testing.assert_close(grad, expected[1][0])
 
 
-def test_same_sentences(rng):
+def test_same_messages(rng):
     px, py = tensors(rng)
     box = boxes(rng)
     box[2, 3] = 8

@@ -319,14 +319,14 @@ def test_a_module_without_rows_is_left_out(rng):
     assert nn.SparseSequential(Never(), nn.SubMConv(3, 3, 4, 3).double(), Never())(x).features.shape == (0, 4)
 
 
-# -- sentences ---------------------------------------------------------------------------------------------
+# -- messages ---------------------------------------------------------------------------------------------
 
 
-def test_sentences(rng):
+def test_messages(rng):
     x = scene(rng, 20, SPACE)
     down = nn.SparseConv(3, 3, 4, 3, 2, 1, indice_key="down").double()
     low = down(x)
-    for call, sentence in (
+    for call, message in (
         (lambda: nn.SubMConv(5, 3, 3, 3), "SubMConv: ndim is 5, expected 1 .. 4"),
         (lambda: nn.SubMConv(3, 3, 3, (3, 3)), "SubMConv: kernel_size has 2 elements, expected 1 or 3"),
         (lambda: nn.SparseConvolution(3, 3, 3, groups=2), "SparseConvolution: groups is 2, expected 1"),
@@ -364,4 +364,4 @@ def test_sentences(rng):
     ):
         with pytest.raises(ValueError) as caught:
             call()
-        assert str(caught.value).startswith(sentence)
+        assert str(caught.value).startswith(message)

@@ -39,7 +39,7 @@ def test_a_compiled_encoder_equals_eager(rng):
 
 
 def test_inductor_and_too_few_rows():
-    """One sentence for a compiled network with a layer of fewer than two outputs, and for such an input."""
+    """One message for a compiled network with a layer of fewer than two outputs, and for such an input."""
     modules = nn.SparseSequential(
         nn.SubMConv(1, 2, 2, 3),
         torch.nn.BatchNorm1d(2),

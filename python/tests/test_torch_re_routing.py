@@ -43,9 +43,9 @@ def assert_like_definition(results, tokens, counts, scales=None, *choices):
         assert actual is wanted is None or same_bits(actual.detach().numpy(), wanted)
 
 
-@pytest.mark.parametrize("door", [turnout.moe_re_routing, turnout.torch.moe_re_routing])
+@pytest.mark.parametrize("binding", [turnout.moe_re_routing, turnout.torch.moe_re_routing])
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_every_width(rng, door, dtype):
+def test_every_width(rng, binding, dtype):
     raw = (
         any_bits(rng, (30, 6), np.bool_)
         if dtype == torch.bool
@@ -53,14 +53,14 @@ def test_every_width(rng, door, dtype):
     )
     tokens = torch.from_numpy(raw).view(dtype)
     counts = torch.from_numpy(token_counts(rng, 30, 3, 4, np.int64))
-    permuted, scales, idx, num = door(tokens, counts, per_token_scales=tokens)
+    permuted, scales, idx, num = binding(tokens, counts, per_token_scales=tokens)
     assert (permuted.dtype, idx.dtype, num.dtype) == (dtype, torch.int32, torch.int64)
     expected = check.moe_re_routing(raw, counts.numpy())
     for actual in (permuted, scales):
         assert same_bits(bits(actual), bits(torch.from_numpy(expected[0])))
     assert same_bits(idx.numpy(), expected[2])
     back = {turnout.moe_re_routing: turnout.moe_re_routing_inverse}.get(
-        door, turnout.torch.moe_re_routing_inverse
+        binding, turnout.torch.moe_re_routing_inverse
     )
     assert same_bits(bits(back(permuted, idx)), bits(tokens))
 
@@ -139,7 +139,7 @@ def test_strided_tensors(rng):
     assert torch.equal(INVERSE(strided[0], idx.repeat_interleave(2)[::2]), INVERSE(tokens, idx))
 
 
-def test_same_sentences(rng):
+def test_same_messages(rng):
     tokens, counts, _ = tensor_arguments(rng)
     for requires_grad in (False, True):
         with pytest.raises(ValueError, match="moe_re_routing: expert_token_num_per_rank sums to 36"):

@@ -1,4 +1,4 @@
-"""Refusals of the RNN-T functions: one sentence that names the function, the argument and the position."""
+"""Refusals of the RNN-T functions: one message that names the function, the argument and the position."""
 
 import pytest
 import torch
@@ -46,7 +46,7 @@ LOSSES = {
 TEXT_PLACE = {f: next(i for i, x in enumerate(a) if x is TEXT) for f, a in LOSSES.items()}
 
 
-def sentence_of(function, *arguments, **options):
+def message_of(function, *arguments, **options):
     with pytest.raises((ValueError, TypeError)) as caught:
         function(*arguments, **options)
     assert "\n" not in str(caught.value)
@@ -65,45 +65,45 @@ def test_what_all_refuse(function):
     arguments = LOSSES[function]
     function(*arguments, 0, boundary=BOX)
 
-    def sentence(blank=0, text=TEXT, **options):
+    def message(blank=0, text=TEXT, **options):
         options = {"boundary": BOX, **options}
-        return sentence_of(function, *with_text(function, text), blank, **options)
+        return message_of(function, *with_text(function, text), blank, **options)
 
-    assert sentence(text=changed(TEXT, (0, 2), 6)) == f"{name}: symbols[0, 2] is 6, expected 0 .. 5"
-    assert sentence(text=changed(TEXT, (1, 1), -1)) == f"{name}: symbols[1, 1] is -1, expected 0 .. 5"
-    assert sentence(blank=-1) == f"{name}: termination_symbol is -1, expected 0 or more"
-    assert sentence(blank=6).startswith(f"{name}: termination_symbol")
-    assert sentence(boundary=BOX.int()) == f"{name}: boundary has dtype int32, expected int64"
-    assert sentence(boundary=changed(BOX, (1, 3), 6)) == (
+    assert message(text=changed(TEXT, (0, 2), 6)) == f"{name}: symbols[0, 2] is 6, expected 0 .. 5"
+    assert message(text=changed(TEXT, (1, 1), -1)) == f"{name}: symbols[1, 1] is -1, expected 0 .. 5"
+    assert message(blank=-1) == f"{name}: termination_symbol is -1, expected 0 or more"
+    assert message(blank=6).startswith(f"{name}: termination_symbol")
+    assert message(boundary=BOX.int()) == f"{name}: boundary has dtype int32, expected int64"
+    assert message(boundary=changed(BOX, (1, 3), 6)) == (
         f"{name}: boundary[1, 3] is 6, expected 0 .. 5 frames"
     )
-    assert sentence(boundary=changed(BOX, (0, 2), -1)) == (
+    assert message(boundary=changed(BOX, (0, 2), -1)) == (
         f"{name}: boundary[0, 2] is -1, expected 0 .. 3 symbols"
     )
-    assert sentence(boundary=changed(BOX, (1, 1), 5)) == (
+    assert message(boundary=changed(BOX, (1, 1), 5)) == (
         f"{name}: boundary[1, 1] is 5, expected at most its end boundary[1, 3] = 4"
     )
-    assert sentence(rnnt_type="other") == (
+    assert message(rnnt_type="other") == (
         f"{name}: rnnt_type is 'other', expected one of 'regular', 'modified', 'constrained'"
     )
-    assert sentence(boundary=changed(BOX, (1, 3), 2), rnnt_type="modified") == (
+    assert message(boundary=changed(BOX, (1, 3), 2), rnnt_type="modified") == (
         f"{name}: row 1 of the batch has 1 frames for 2 symbols, expected at least 2: a symbol takes a frame"
     )
-    assert sentence(text=TEXT.float()).startswith(f"{name}: symbols has dtype float32, expected int32, int64")
-    assert sentence(text=TEXT[:, :2]).startswith(f"{name}: ")
+    assert message(text=TEXT.float()).startswith(f"{name}: symbols has dtype float32, expected int32, int64")
+    assert message(text=TEXT[:, :2]).startswith(f"{name}: ")
 
 
 @pytest.mark.parametrize("function", [rnnt_loss, rnnt_loss_simple, rnnt_loss_smoothed, rnnt_loss_pruned])
 @pytest.mark.parametrize("reduction", [None, "average"])
 def test_reduction_is_checked_first(function, reduction):
     bad = with_text(function, changed(TEXT, (0, 0), 99))
-    assert sentence_of(function, *bad, 0, reduction=reduction, rnnt_type="other") == (
+    assert message_of(function, *bad, 0, reduction=reduction, rnnt_type="other") == (
         f"{function.__name__}: reduction is {reduction!r}, expected one of 'none', 'mean', 'sum'"
     )
 
 
 def test_frames_without_a_boundary():
-    assert sentence_of(rnnt_loss, LOGITS[:, :2], TEXT, 0, None, "constrained") == (
+    assert message_of(rnnt_loss, LOGITS[:, :2], TEXT, 0, None, "constrained") == (
         "rnnt_loss: row 0 of the batch has 2 frames for 3 symbols, expected at least 3: a symbol takes a "
         "frame"
     )
@@ -113,18 +113,18 @@ def test_frames_without_a_boundary():
 def test_ranges():
     rows = LOGITS[:, :, :2]
 
-    def sentence(ranges, boundary=None, rnnt_type="regular", logits=rows):
-        return sentence_of(rnnt_loss_pruned, logits, TEXT, ranges, 0, boundary, rnnt_type)
+    def message(ranges, boundary=None, rnnt_type="regular", logits=rows):
+        return message_of(rnnt_loss_pruned, logits, TEXT, ranges, 0, boundary, rnnt_type)
 
     name = "rnnt_loss_pruned"
-    assert sentence(changed(KEPT, (1, 3, 0), -1)) == f"{name}: ranges[1, 3, 0] is -1, expected 0 .. 2"
-    assert sentence(KEPT + 3) == f"{name}: ranges[0, 0, 0] is 3, expected 0 .. 2"
-    assert sentence(changed(KEPT, (0, 4, 1), 3)) == (
+    assert message(changed(KEPT, (1, 3, 0), -1)) == f"{name}: ranges[1, 3, 0] is -1, expected 0 .. 2"
+    assert message(KEPT + 3) == f"{name}: ranges[0, 0, 0] is 3, expected 0 .. 2"
+    assert message(changed(KEPT, (0, 4, 1), 3)) == (
         f"{name}: ranges[0, 4, 1] is 3, expected 1, one more than the position before it"
     )
-    assert sentence(KEPT.int()) == f"{name}: ranges has dtype int32, expected int64"
-    assert sentence(KEPT[:, :3]).startswith(f"{name}: ranges.shape[1] is 3, expected 5 = logits.shape[1]")
-    assert sentence(KEPT[..., :1], None, "constrained", rows[:, :, :1]).startswith(
+    assert message(KEPT.int()) == f"{name}: ranges has dtype int32, expected int64"
+    assert message(KEPT[:, :3]).startswith(f"{name}: ranges.shape[1] is 3, expected 5 = logits.shape[1]")
+    assert message(KEPT[..., :1], None, "constrained", rows[:, :, :1]).startswith(
         f"{name}: ranges.shape[2] is 1, expected 2 or more with rnnt_type 'constrained'"
     )
     padding = changed(KEPT, (1, 0), 77)
@@ -134,13 +134,13 @@ def test_ranges():
 def test_hat():
     name, rows = "rnnt_loss_pruned", LOGITS[:, :, :2]
     hat = {"use_hat_loss": True}
-    assert sentence_of(rnnt_loss_pruned, rows, TEXT, KEPT, 1, **hat) == (
+    assert message_of(rnnt_loss_pruned, rows, TEXT, KEPT, 1, **hat) == (
         f"{name}: termination_symbol is 1, expected 0 with use_hat_loss"
     )
-    assert sentence_of(rnnt_loss_pruned, rows, changed(TEXT, (1, 2), 0), KEPT, 0, **hat) == (
+    assert message_of(rnnt_loss_pruned, rows, changed(TEXT, (1, 2), 0), KEPT, 0, **hat) == (
         f"{name}: symbols[1, 2] is 0, expected 1 .. 5"
     )
-    assert sentence_of(rnnt_loss_pruned, rows[..., :1], TEXT, KEPT, 0, **hat) == (
+    assert message_of(rnnt_loss_pruned, rows[..., :1], TEXT, KEPT, 0, **hat) == (
         f"{name}: logits.shape[3] is 1, expected 2 or more classes with use_hat_loss"
     )
     # Frames are counted inside the boundary: a batch whose padded text is longer than its frames is legal.
@@ -152,34 +152,34 @@ def test_hat():
 
 
 def test_pruning():
-    assert sentence_of(get_rnnt_prune_ranges, PX, PY, BOX.int(), 2) == (
+    assert message_of(get_rnnt_prune_ranges, PX, PY, BOX.int(), 2) == (
         "get_rnnt_prune_ranges: boundary has dtype int32, expected int64"
     )
-    assert sentence_of(get_rnnt_prune_ranges, PX, PY, None, 2) == (
+    assert message_of(get_rnnt_prune_ranges, PX, PY, None, 2) == (
         "get_rnnt_prune_ranges: boundary is of type NoneType, expected a torch.Tensor"
     )
-    assert sentence_of(get_rnnt_prune_ranges, PX[:, :, :5], PY, BOX, 0) == (
+    assert message_of(get_rnnt_prune_ranges, PX[:, :, :5], PY, BOX, 0) == (
         "get_rnnt_prune_ranges: s_range is 0, expected 1 or more"
     )
-    assert sentence_of(get_rnnt_prune_ranges_deprecated, PX, PY, BOX, 1) == (
+    assert message_of(get_rnnt_prune_ranges_deprecated, PX, PY, BOX, 1) == (
         "get_rnnt_prune_ranges_deprecated: s_range is 1, expected 2 or more"
     )
-    assert sentence_of(get_rnnt_prune_ranges, PX, PY, changed(BOX, (1, 2), 4), 2) == (
+    assert message_of(get_rnnt_prune_ranges, PX, PY, changed(BOX, (1, 2), 4), 2) == (
         "get_rnnt_prune_ranges: boundary[1, 2] is 4, expected 0 .. 3 symbols"
     )
-    assert sentence_of(do_rnnt_pruning, AM, LM, changed(KEPT, (1, 2, 1), 0)) == (
+    assert message_of(do_rnnt_pruning, AM, LM, changed(KEPT, (1, 2, 1), 0)) == (
         "do_rnnt_pruning: ranges[1, 2, 1] is 0, expected 1 .. 3"
     )
-    assert sentence_of(do_rnnt_pruning, AM[:, :4], LM, KEPT) == (
+    assert message_of(do_rnnt_pruning, AM[:, :4], LM, KEPT) == (
         "do_rnnt_pruning: am has shape [2, 4, 6], expected [2, 5, width] as ranges"
     )
 
 
 def test_alignment():
-    assert sentence_of(rnnt_align, PX, PY[:1]) == "rnnt_align: py.shape[0] is 1, expected 2 = px.shape[0]"
-    assert sentence_of(rnnt_align, PX, PY, changed(BOX, (0, 3), 9)) == (
+    assert message_of(rnnt_align, PX, PY[:1]) == "rnnt_align: py.shape[0] is 1, expected 2 = px.shape[0]"
+    assert message_of(rnnt_align, PX, PY, changed(BOX, (0, 3), 9)) == (
         "rnnt_align: boundary[0, 3] is 9, expected 0 .. 5 frames"
     )
-    assert sentence_of(rnnt_emission_delay, PX, TEXT[:, :1]).startswith(
+    assert message_of(rnnt_emission_delay, PX, TEXT[:, :1]).startswith(
         "rnnt_emission_delay: frames has shape [2, 1], expected [2, 3]"
     )

@@ -145,12 +145,12 @@ def test_strided_tensors(rng, name):
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_sentences(rng, name):
+def test_messages(rng, name):
     src, index = tensors(rng)
     function = FUNCTIONS[name]
     bad = index.clone()
     bad[7] = -3
-    for arguments, kind, sentence in (
+    for arguments, kind, message in (
         ((src, index.numpy()), TypeError, "index is of type ndarray, expected a torch.Tensor"),
         ((src, index, 2), ValueError, "dim is 2, expected -2 .. 1"),
         ((src, index, "x"), TypeError, "dim is of type str, expected an integer"),
@@ -165,7 +165,7 @@ def test_sentences(rng, name):
     ):
         with pytest.raises(kind) as caught:
             function(*arguments)
-        assert str(caught.value).startswith(f"scatter_{name}: {sentence}")
+        assert str(caught.value).startswith(f"scatter_{name}: {message}")
 
 
 @pytest.mark.parametrize("count", [1, 2])

@@ -86,7 +86,7 @@ def test_kinds_of_integers(rng, shape):
     assert_like_definition(results, indices, 2, SPACE, stride=2, padding=1)
 
 
-def test_same_sentences(rng):
+def test_same_messages(rng):
     indices = tensor_sites(rng)
     with pytest.raises(
         ValueError, match=r"get_indice_pairs: stride has 2 elements, expected 3 = len\(spatial_shape\)"

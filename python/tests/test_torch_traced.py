@@ -28,7 +28,7 @@ def call(name, **changes):
     return getattr(OPS, name)(**{**CALLS[name], **changes})
 
 
-def sentence_of(function):
+def message_of(function):
     with pytest.raises((ValueError, NotImplementedError)) as caught:
         function()
     assert "\n" not in str(caught.value)
@@ -36,7 +36,7 @@ def sentence_of(function):
 
 
 def everywhere(name, **changes):
-    """The sentences of a call that fails on real, meta and fake tensors."""
+    """The messages of a call that fails on real, meta and fake tensors."""
     arguments = {**CALLS[name], **changes}
 
     def of(kind):
@@ -44,12 +44,12 @@ def everywhere(name, **changes):
 
     mode = FakeTensorMode(shape_env=ShapeEnv())
     meta, fake = of(lambda x: x.to("meta")), of(mode.from_tensor)
-    sentences = [sentence_of(lambda x=x: getattr(OPS, name)(**x)) for x in (arguments, meta)]
+    messages = [message_of(lambda x=x: getattr(OPS, name)(**x)) for x in (arguments, meta)]
     with mode:
-        sentences.append(sentence_of(lambda: getattr(OPS, name)(**fake)))
+        messages.append(message_of(lambda: getattr(OPS, name)(**fake)))
     if name == "voxelize_hard":  # a real call runs Python's function, which has both under one name
-        return [sentence.replace("voxelize_hard:", "voxelize:") for sentence in sentences]
-    return sentences
+        return [message.replace("voxelize_hard:", "voxelize:") for message in messages]
+    return messages
 
 
 def test_all_operators_are_here():
@@ -71,22 +71,22 @@ def test_mixed_devices_are_refused(name, argument):
         if argument != first
         else f"{name}: {others[0]} is on the device cpu, expected meta as {first}"
     )
-    assert sentence_of(lambda: call(name, **meta)) == expected
+    assert message_of(lambda: call(name, **meta)) == expected
     requiring = {a: v.requires_grad_() for a, v in meta.items() if v.is_floating_point()}
     if requiring and name not in WITHOUT_GRADIENT:
-        assert sentence_of(lambda: call(name, **requiring)) == expected
+        assert message_of(lambda: call(name, **requiring)) == expected
 
 
 @pytest.mark.parametrize(("name", "argument"), TENSORS)
 def test_layouts_are_refused(name, argument):
     sparse = CALLS[name][argument].to_sparse()
     expected = f"{name}: {argument} has the layout torch.sparse_coo, expected torch.strided"
-    assert sentence_of(lambda: call(name, **{argument: sparse})) == expected
+    assert message_of(lambda: call(name, **{argument: sparse})) == expected
 
 
 @pytest.mark.parametrize(("name", "argument"), TENSORS)
 def test_shapes_are_checked(name, argument):
-    """The same sentence for real, meta and fake tensors."""
+    """The same message for real, meta and fake tensors."""
     value = CALLS[name][argument]
     broken = [value.to(torch.complex64)]
     if (name, argument) not in FREE_RANK:
@@ -94,21 +94,21 @@ def test_shapes_are_checked(name, argument):
     if (name, argument) not in FREE_ROWS and len(value) > 1:
         broken.append(torch.cat([value, value]))
     for bad in broken:
-        sentences = everywhere(name, **{argument: bad})
-        assert sentences == [sentences[0]] * 3
-        assert sentences[0].startswith(f"{name.removesuffix('_hard')}: ")
+        messages = everywhere(name, **{argument: bad})
+        assert messages == [messages[0]] * 3
+        assert messages[0].startswith(f"{name.removesuffix('_hard')}: ")
 
 
 @pytest.mark.parametrize(("name", "changes"), WRONG)
 def test_values_are_checked(name, changes):
-    sentences = everywhere(name, **changes)
-    assert sentences == [sentences[0]] * 3
+    messages = everywhere(name, **changes)
+    assert messages == [messages[0]] * 3
 
 
 @pytest.mark.parametrize("name", DYNAMIC_SIZE)
 def test_sizes_that_depend_on_values(name):
     meta = {k: v.to("meta") for k, v in CALLS[name].items() if isinstance(v, torch.Tensor)}
-    assert sentence_of(lambda: call(name, **meta)) == (
+    assert message_of(lambda: call(name, **meta)) == (
         f"{name}: the number of {DYNAMIC_SIZE[name]} depends on values, which tensors on the device "
         "meta do not have; use "
         "fake tensors, or real ones"
@@ -140,7 +140,7 @@ def test_unknown_sizes_are_left_to_the_call():
 
 
 @pytest.mark.parametrize("dynamic", [False, True])
-def test_a_compiler_tells_the_sentence(dynamic):
+def test_a_compiler_tells_the_message(dynamic):
     torch.compiler.reset()
     compiled = torch.compile(
         turnout.torch.mutual_information_recursion, fullgraph=True, dynamic=dynamic, backend="eager"
@@ -153,24 +153,24 @@ def test_unknown_dtypes(recwarn):
     for dtype in (torch.complex64, torch.bits8, torch.float8_e4m3fnuz):
         tokens = torch.empty(4, 3, dtype=dtype)
         for function in (turnout.moe_re_routing, turnout.torch.moe_re_routing):
-            sentence = sentence_of(lambda f=function, x=tokens: f(x, COUNT))
-            assert sentence.startswith("moe_re_routing: tokens ")
+            message = message_of(lambda f=function, x=tokens: f(x, COUNT))
+            assert message.startswith("moe_re_routing: tokens ")
         with contextlib.suppress(NotImplementedError):  # a dtype that meta tensors do not have
             tokens = tokens.to("meta")
         if tokens.is_meta:
-            sentence = sentence_of(lambda x=tokens: turnout.torch.moe_re_routing(x, COUNT.to("meta")))
+            message = message_of(lambda x=tokens: turnout.torch.moe_re_routing(x, COUNT.to("meta")))
             name = str(dtype).removeprefix("torch.")
-            assert sentence.startswith(f"moe_re_routing: tokens has dtype {name}, expected float32, float64")
+            assert message.startswith(f"moe_re_routing: tokens has dtype {name}, expected float32, float64")
     quantized = torch.quantize_per_tensor(torch.ones(4, 3), 0.1, 0, torch.qint8)
-    assert "tokens has dtype qint8" in sentence_of(lambda: turnout.torch.moe_re_routing(quantized, COUNT))
+    assert "tokens has dtype qint8" in message_of(lambda: turnout.torch.moe_re_routing(quantized, COUNT))
 
 
 def test_meta_tensors_at_the_numpy_door():
-    sentence = sentence_of(lambda: turnout.moe_re_routing(torch.ones(4, 3, device="meta"), COUNT))
-    assert sentence.startswith("moe_re_routing: tokens ")
-    assert "meta" in sentence
+    message = message_of(lambda: turnout.moe_re_routing(torch.ones(4, 3, device="meta"), COUNT))
+    assert message.startswith("moe_re_routing: tokens ")
+    assert "meta" in message
 
 
 def test_descriptions_of_an_unknown_operator():
     with pytest.raises(RuntimeError, match="there is no operator nothing"):
-        _core.check_descriptions("nothing", {}, {})
+        _core.check_metadata("nothing", {}, {})

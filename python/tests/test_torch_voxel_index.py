@@ -176,10 +176,10 @@ def test_torch_threads_do_the_work(rng, count):
     assert torch.equal(grad, on_own_threads.reduce_backward(ones, feats.detach(), most.detach()))
 
 
-def test_sentences(rng):
+def test_messages(rng):
     feats, coors = tensors(rng)
     voxels = VoxelIndex(coors)
-    for function, kind, sentence in (
+    for function, kind, message in (
         (
             lambda: VoxelIndex(coors.numpy()),
             TypeError,
@@ -206,7 +206,7 @@ def test_sentences(rng):
     ):
         with pytest.raises(kind) as caught:
             function()
-        assert str(caught.value).startswith(sentence)
+        assert str(caught.value).startswith(message)
 
 
 @pytest.mark.parametrize("reduce_type", REDUCTIONS)
@@ -372,7 +372,7 @@ def test_fake_tensors(rng):
     assert str(caught.value) == (
         "VoxelIndex: a size depends on values, for which fake tensors need a mode with a ShapeEnv"
     )
-    for function, sentence in (
+    for function, message in (
         (lambda: VoxelIndex(coors.to("meta")), "VoxelIndex: coors is on the device meta, expected cpu"),
         (
             lambda: voxels.reduce(feats.to("meta")),
@@ -381,7 +381,7 @@ def test_fake_tensors(rng):
     ):
         with pytest.raises(ValueError) as caught:
             function()
-        assert str(caught.value) == sentence
+        assert str(caught.value) == message
 
 
 def test_compile(rng):

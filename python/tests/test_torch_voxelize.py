@@ -48,14 +48,14 @@ def test_definition(rng, dtype, count):
         assert_like_definition(results, points)
     for results in (HARD(points, SIZE, RANGE, 3, 20)[:3], turnout.voxelize(points, SIZE, RANGE, **LIMITS)):
         assert_like_definition(results, points, **LIMITS)
-    for door in (turnout.voxelize, voxelize):
-        results = door(points, SIZE, RANGE, return_map=True, **LIMITS)
+    for binding in (turnout.voxelize, voxelize):
+        results = binding(points, SIZE, RANGE, return_map=True, **LIMITS)
         assert_like_definition(results, points, return_map=True, **LIMITS)
     assert HARD(points, SIZE, RANGE, 3, 20)[3].shape == (0,)
     assert len(voxelize(points, SIZE, RANGE, **LIMITS)) == 3
-    for door in (turnout.voxelize, voxelize):
+    for binding in (turnout.voxelize, voxelize):
         with pytest.raises(ValueError, match="voxelize: return_map is True, expected max_points"):
-            door(points, SIZE, RANGE, return_map=True)
+            binding(points, SIZE, RANGE, return_map=True)
 
 
 def test_strided_tensors(rng):
@@ -117,7 +117,7 @@ def test_torch_func_is_refused(rng):
             differentiate(function)(points_of(rng))
 
 
-def test_same_sentences(rng):
+def test_same_messages(rng):
     points = points_of(rng)
     with pytest.raises(ValueError, match="voxelize: voxel_size has 2 elements, expected 3"):
         OP(points, SIZE[:2], RANGE)

@@ -20,6 +20,7 @@ if hasattr(_sys, "_is_gil_enabled") and not _sys._is_gil_enabled():
 from turnout import dynamic_scatter as _dynamic_scatter
 from turnout import global_pool as _global_pool
 from turnout import indice_convolution as _indice_convolution
+from turnout import indice_pairs as _indice_pairs
 from turnout import moe_dispatch as _moe_dispatch
 from turnout import moe_experts as _moe_experts
 from turnout import moe_permute as _moe_permute
@@ -28,11 +29,19 @@ from turnout import moe_routing as _moe_routing
 from turnout import mutual_information as _mutual_information
 from turnout import rnnt_loss as _rnnt_loss
 from turnout import scatter as _scatter
-from turnout import sparse_conv as _sparse_conv
 from turnout.dynamic_scatter import *
 from turnout.global_pool import *
 from turnout.indice_convolution import *
-from turnout.library import (
+from turnout.indice_pairs import *
+from turnout.moe_dispatch import *
+from turnout.moe_experts import *
+from turnout.moe_permute import *
+from turnout.moe_re_routing import *
+from turnout.moe_routing import *
+from turnout.mutual_information import *
+from turnout.rnnt_loss import *
+from turnout.scatter import *
+from turnout.settings import (
     OutputCache,
     __version__,
     get_num_threads,
@@ -42,15 +51,6 @@ from turnout.library import (
     show_config,
     trim,
 )
-from turnout.moe_dispatch import *
-from turnout.moe_experts import *
-from turnout.moe_permute import *
-from turnout.moe_re_routing import *
-from turnout.moe_routing import *
-from turnout.mutual_information import *
-from turnout.rnnt_loss import *
-from turnout.scatter import *
-from turnout.sparse_conv import *
 
 __all__ = [
     "OutputCache",
@@ -65,6 +65,7 @@ __all__ = [
 __all__ += _dynamic_scatter.__all__
 __all__ += _global_pool.__all__
 __all__ += _indice_convolution.__all__
+__all__ += _indice_pairs.__all__
 __all__ += _moe_dispatch.__all__
 __all__ += _moe_experts.__all__
 __all__ += _moe_permute.__all__
@@ -73,4 +74,3 @@ __all__ += _moe_routing.__all__
 __all__ += _mutual_information.__all__
 __all__ += _rnnt_loss.__all__
 __all__ += _scatter.__all__
-__all__ += _sparse_conv.__all__

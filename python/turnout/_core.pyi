@@ -1,4 +1,4 @@
-# Types of the extension module; src/doors/python/module.cc and src/*/python.cc are its sources.
+# Types of the extension module; src/bindings/python/module.cc and src/*/python.cc are its sources.
 from collections.abc import Mapping
 from types import ModuleType
 from typing import Any, SupportsFloat, SupportsIndex, TypedDict
@@ -23,8 +23,7 @@ __version__: str
 
 class ScalarRow(TypedDict):
     name: str
-    min: int
-    max: int
+    range: str
     values: str
     length: str
 
@@ -72,7 +71,11 @@ def torch_runs() -> int: ...
 def stream_copy(to: Any, source: Any, /) -> None: ...
 def fma_peak() -> float: ...
 def invoke(op: str, arguments: list[tuple[Any, ...] | None], scalars: list[int | list[int]], /) -> None: ...
-def check_descriptions(
+
+torch: Any
+
+def schemas() -> list[dict[str, Any]]: ...
+def check_metadata(
     op: str,
     arguments: Mapping[str, tuple[str, tuple[int | None, ...]] | None],
     scalars: Mapping[str, int | tuple[int | None, ...] | None],
@@ -86,7 +89,6 @@ def moe_dispatch_forward(
     capacity: Int,
     num_experts: Int,
     out: R | None,
-    torch_team: bool,
     /,
 ) -> R: ...
 def moe_dispatch_backward_data(
@@ -97,7 +99,6 @@ def moe_dispatch_backward_data(
     capacity: Int,
     num_experts: Int,
     out: R | None,
-    torch_team: bool,
     /,
 ) -> R: ...
 def moe_dispatch_backward_gate(
@@ -108,7 +109,6 @@ def moe_dispatch_backward_gate(
     capacity: Int,
     num_experts: Int,
     out: R | None,
-    torch_team: bool,
     /,
 ) -> R: ...
 def moe_dispatch_backward(
@@ -120,7 +120,6 @@ def moe_dispatch_backward(
     capacity: Int,
     num_experts: Int,
     out: tuple[R | None, R2 | None] | None,
-    torch_team: bool,
     /,
 ) -> tuple[R, R2]: ...
 def moe_locations(
@@ -128,7 +127,6 @@ def moe_locations(
     num_experts: Int,
     priority: Array | None,
     out: tuple[R | None, R | None] | None,
-    torch_team: bool,
     /,
 ) -> tuple[R, R]: ...
 def moe_dispatch(
@@ -139,7 +137,6 @@ def moe_dispatch(
     num_experts: Int,
     gates: Array | None,
     out: R | None,
-    torch_team: bool,
     /,
 ) -> R: ...
 def moe_combine(
@@ -149,7 +146,6 @@ def moe_combine(
     capacity: Int,
     gates: Array | None,
     out: R | None,
-    torch_team: bool,
     /,
 ) -> R: ...
 def moe_combine_backward(
@@ -157,14 +153,19 @@ def moe_combine_backward(
     expert_output: Array,
     indices: Array,
     locations: Array | None,
-    capacity: Int,
     gates: Source[R2],
+    capacity: Int,
     out: tuple[R | None, R2 | None] | None,
-    torch_team: bool,
     /,
 ) -> tuple[R, R2]: ...
 def grouped_mm(
-    input: Source[R], weight: Array, offs: Array, bias: Array | None, out: R | None, torch_team: bool, /
+    input: Source[R],
+    weight: Array,
+    offs: Array,
+    bias: Array | None,
+    out: R | None,
+    use_torch_threads: bool,
+    /,
 ) -> R: ...
 def grouped_mm_backward_weight(
     input: Source[R],
@@ -172,7 +173,7 @@ def grouped_mm_backward_weight(
     offs: Array,
     with_bias: bool,
     out: tuple[R | None, R | None] | None,
-    torch_team: bool,
+    use_torch_threads: bool,
     /,
 ) -> tuple[R, R | None]: ...
 def moe_experts(
@@ -190,7 +191,7 @@ def moe_experts(
     alpha: SupportsFloat,
     limit: SupportsFloat | None,
     out: R | None,
-    torch_team: bool,
+    use_torch_threads: bool,
     /,
 ) -> R: ...
 def moe_experts_quantized(
@@ -209,7 +210,7 @@ def moe_experts_quantized(
     alpha: SupportsFloat,
     limit: SupportsFloat | None,
     out: R | None,
-    torch_team: bool,
+    use_torch_threads: bool,
     /,
 ) -> R: ...
 def moe_token_permute(
@@ -217,11 +218,15 @@ def moe_token_permute(
     indices: Array,
     num_out_tokens: Int | None,
     out: tuple[R | None, R | None] | None,
-    torch_team: bool,
     /,
 ) -> tuple[R, R]: ...
 def moe_token_unpermute(
-    permuted_tokens: Source[R], sorted_indices: Array, probs: Array | None, out: R | None, torch_team: bool, /
+    permuted_tokens: Source[R],
+    sorted_indices: Array,
+    probs: Array | None,
+    out: R | None,
+    use_torch_threads: bool,
+    /,
 ) -> R: ...
 def moe_re_routing(
     tokens: Source[R],
@@ -230,7 +235,7 @@ def moe_re_routing(
     expert_token_num_type: Int,
     idx_type: Int,
     out: tuple[R | None, R2 | None, R | None, R3 | None] | None,
-    torch_team: bool,
+    use_torch_threads: bool,
     /,
 ) -> tuple[R, R2 | None, R, R3]: ...
 def moe_re_routing_inverse(
@@ -238,7 +243,7 @@ def moe_re_routing_inverse(
     permute_token_idx: Array,
     idx_type: Int,
     out: R | None,
-    torch_team: bool,
+    use_torch_threads: bool,
     /,
 ) -> R: ...
 def sort_chunks_by_idxs(
@@ -247,7 +252,7 @@ def sort_chunks_by_idxs(
     sorted_idxs: Array,
     probs: Source[R2] | None,
     out: tuple[R | None, R2 | None] | None,
-    torch_team: bool,
+    use_torch_threads: bool,
     /,
 ) -> tuple[R, R2 | None]: ...
 def mutual_information_forward(
@@ -255,7 +260,7 @@ def mutual_information_forward(
     py: Array,
     boundary: Array | None,
     out: tuple[R | None, R | None] | None,
-    torch_team: bool,
+    use_torch_threads: bool,
     /,
 ) -> tuple[R, R]: ...
 def mutual_information_backward(
@@ -266,7 +271,7 @@ def mutual_information_backward(
     boundary: Array | None,
     overwrite_ans_grad: bool,
     out: tuple[R | None, R | None] | None,
-    torch_team: bool,
+    use_torch_threads: bool,
     /,
 ) -> tuple[R, R]: ...
 def mutual_information_forward_backward(
@@ -274,7 +279,7 @@ def mutual_information_forward_backward(
     py: Array,
     boundary: Array | None,
     out: tuple[R | None, R | None, R | None] | None,
-    torch_team: bool,
+    use_torch_threads: bool,
     /,
 ) -> tuple[R, R, R]: ...
 def rnnt_logprobs_joint_forward(
@@ -284,7 +289,7 @@ def rnnt_logprobs_joint_forward(
     boundary: Array | None,
     modified: bool,
     out: tuple[R | None, R | None, R | None, R | None] | None,
-    torch_team: bool,
+    use_torch_threads: bool,
     /,
 ) -> tuple[R, R, R, R]: ...
 def rnnt_logprobs_joint_backward(
@@ -296,7 +301,7 @@ def rnnt_logprobs_joint_backward(
     termination_symbol: Int,
     boundary: Array | None,
     out: R | None,
-    torch_team: bool,
+    use_torch_threads: bool,
     /,
 ) -> R: ...
 def rnnt_logprobs_pruned_forward(
@@ -308,7 +313,7 @@ def rnnt_logprobs_pruned_forward(
     modified: bool,
     use_hat_loss: bool,
     out: tuple[R | None, R | None, R | None, R | None] | None,
-    torch_team: bool,
+    use_torch_threads: bool,
     /,
 ) -> tuple[R, R, R, R]: ...
 def rnnt_logprobs_pruned_backward(
@@ -322,7 +327,7 @@ def rnnt_logprobs_pruned_backward(
     boundary: Array | None,
     use_hat_loss: bool,
     out: R | None,
-    torch_team: bool,
+    use_torch_threads: bool,
     /,
 ) -> R: ...
 def rnnt_logprobs_fused_forward(
@@ -338,7 +343,7 @@ def rnnt_logprobs_fused_forward(
     modified: bool,
     use_hat_loss: bool,
     out: tuple[R | None, R | None, R | None, R | None] | None,
-    torch_team: bool,
+    use_torch_threads: bool,
     /,
 ) -> tuple[R, R, R, R]: ...
 def rnnt_logprobs_fused_backward(
@@ -356,7 +361,7 @@ def rnnt_logprobs_fused_backward(
     boundary: Array | None,
     use_hat_loss: bool,
     out: tuple[R | None, R | None, R | None, R | None] | None,
-    torch_team: bool,
+    use_torch_threads: bool,
     /,
 ) -> tuple[R, R, R, R | None]: ...
 def rnnt_logprobs_simple_forward(
@@ -367,7 +372,7 @@ def rnnt_logprobs_simple_forward(
     boundary: Array | None,
     modified: bool,
     out: tuple[R | None, R | None, R | None, R | None] | None,
-    torch_team: bool,
+    use_torch_threads: bool,
     /,
 ) -> tuple[R, R, R, R]: ...
 def rnnt_logprobs_simple_backward(
@@ -380,7 +385,7 @@ def rnnt_logprobs_simple_backward(
     termination_symbol: Int,
     boundary: Array | None,
     out: tuple[R | None, R | None] | None,
-    torch_team: bool,
+    use_torch_threads: bool,
     /,
 ) -> tuple[R, R]: ...
 def rnnt_prune_ranges(
@@ -390,19 +395,19 @@ def rnnt_prune_ranges(
     s_range: Int,
     score: PruneScore,
     out: R | None,
-    torch_team: bool,
+    use_torch_threads: bool,
     /,
 ) -> R: ...
-def rnnt_pruning_forward(lm: Source[R], ranges: Array, out: R | None, torch_team: bool, /) -> R: ...
+def rnnt_pruning_forward(lm: Source[R], ranges: Array, out: R | None, use_torch_threads: bool, /) -> R: ...
 def rnnt_pruning_backward(
-    pruned_grad: Source[R], ranges: Array, symbols: Int, out: R | None, torch_team: bool, /
+    pruned_grad: Source[R], ranges: Array, symbols: Int, out: R | None, use_torch_threads: bool, /
 ) -> R: ...
 def rnnt_align(
     px: Source[R],
     py: Array,
     boundary: Array | None,
     out: tuple[R | None, R | None] | None,
-    torch_team: bool,
+    use_torch_threads: bool,
     /,
 ) -> tuple[R, R]: ...
 def get_indice_pairs(
@@ -417,7 +422,7 @@ def get_indice_pairs(
     subm: bool,
     transpose: bool,
     out: tuple[R | None, R | None, R | None] | None,
-    torch_team: bool,
+    use_torch_threads: bool,
     /,
 ) -> tuple[R, R, R]: ...
 def indice_pairs_output_shape(
@@ -442,7 +447,7 @@ def indice_convolution_forward(
     subm: bool,
     index: Array | None,
     out: R | None,
-    torch_team: bool,
+    use_torch_threads: bool,
     /,
 ) -> R: ...
 def indice_convolution_backward_data(
@@ -455,7 +460,7 @@ def indice_convolution_backward_data(
     subm: bool,
     index: Array | None,
     out: R | None,
-    torch_team: bool,
+    use_torch_threads: bool,
     /,
 ) -> R: ...
 def indice_convolution_index(
@@ -466,7 +471,7 @@ def indice_convolution_index(
     inverse: bool,
     subm: bool,
     out: R | None,
-    torch_team: bool,
+    use_torch_threads: bool,
     /,
 ) -> R: ...
 def indice_convolution_backward_filter(
@@ -477,11 +482,11 @@ def indice_convolution_backward_filter(
     inverse: bool,
     subm: bool,
     out: R | None,
-    torch_team: bool,
+    use_torch_threads: bool,
     /,
 ) -> R: ...
 def global_max_pool_forward(
-    features: Source[R], indices: Array, batch_size: Int, out: R | None, torch_team: bool, /
+    features: Source[R], indices: Array, batch_size: Int, out: R | None, use_torch_threads: bool, /
 ) -> R: ...
 def global_max_pool_backward(
     features: Source[R],
@@ -489,14 +494,14 @@ def global_max_pool_backward(
     output_grad: Array,
     indices: Array,
     out: R | None,
-    torch_team: bool,
+    use_torch_threads: bool,
     /,
 ) -> R: ...
 def global_avg_pool_forward(
-    features: Source[R], indices: Array, batch_size: Int, out: R | None, torch_team: bool, /
+    features: Source[R], indices: Array, batch_size: Int, out: R | None, use_torch_threads: bool, /
 ) -> R: ...
 def global_avg_pool_backward(
-    output_grad: Source[R], indices: Array, out: R | None, torch_team: bool, /
+    output_grad: Source[R], indices: Array, out: R | None, use_torch_threads: bool, /
 ) -> R: ...
 def indice_avg_pool_forward(
     features: Source[R],
@@ -504,7 +509,7 @@ def indice_avg_pool_forward(
     indice_num: Array,
     num_act_out: Int,
     out: R | None,
-    torch_team: bool,
+    use_torch_threads: bool,
     /,
 ) -> R: ...
 def indice_avg_pool_backward(
@@ -513,7 +518,7 @@ def indice_avg_pool_backward(
     indice_num: Array,
     num_act_in: Int,
     out: R | None,
-    torch_team: bool,
+    use_torch_threads: bool,
     /,
 ) -> R: ...
 def indice_max_pool_forward(
@@ -523,7 +528,7 @@ def indice_max_pool_forward(
     num_act_out: Int,
     init: PoolInit,
     out: R | None,
-    torch_team: bool,
+    use_torch_threads: bool,
     /,
 ) -> R: ...
 def indice_max_pool_backward(
@@ -533,7 +538,7 @@ def indice_max_pool_backward(
     indice_pairs: Array,
     indice_num: Array,
     out: R | None,
-    torch_team: bool,
+    use_torch_threads: bool,
     /,
 ) -> R: ...
 def voxelize(
@@ -544,7 +549,7 @@ def voxelize(
     max_voxels: Int,
     return_map: bool,
     out: R | tuple[R | None, ...] | None,
-    torch_team: bool,
+    use_torch_threads: bool,
     /,
 ) -> R | tuple[R, ...]: ...
 def dynamic_scatter_forward(
@@ -552,7 +557,7 @@ def dynamic_scatter_forward(
     coors: Source[R2],
     reduce_type: ReduceType,
     out: tuple[R | None, R2 | None, R | None, R | None] | None,
-    torch_team: bool,
+    use_torch_threads: bool,
     /,
 ) -> tuple[R, R2, R, R]: ...
 def dynamic_scatter_backward(
@@ -563,10 +568,10 @@ def dynamic_scatter_backward(
     voxel_points_count: Array | None,
     reduce_type: ReduceType,
     out: R | None,
-    torch_team: bool,
+    use_torch_threads: bool,
     /,
 ) -> R: ...
-def voxel_index(coors: Source[R], torch_team: bool, /) -> tuple[VoxelIndex, tuple[R, R, R]]: ...
+def voxel_index(coors: Source[R], use_torch_threads: bool, /) -> tuple[VoxelIndex, tuple[R, R, R]]: ...
 def voxel_index_first_points(index: VoxelIndex, /) -> Any: ...
 def voxel_index_reduce(
     index: VoxelIndex, feats: Source[R], reduce_type: ReduceType, out: R | None, /
@@ -581,21 +586,25 @@ def voxel_index_reduce_backward(
     /,
 ) -> R: ...
 def scatter_sum(
-    src: Source[R], index: Array, dim_size: Int | None, out: R | None, torch_team: bool, /
+    src: Source[R], index: Array, dim_size: Int | None, out: R | None, use_torch_threads: bool, /
 ) -> R: ...
 def scatter_mean(
-    src: Source[R], index: Array, dim_size: Int | None, out: R | None, torch_team: bool, /
+    src: Source[R], index: Array, dim_size: Int | None, out: R | None, use_torch_threads: bool, /
 ) -> R: ...
 def scatter_max(
     src: Source[R],
     index: Array,
     dim_size: Int | None,
     out: tuple[R | None, R | None] | None,
-    torch_team: bool,
+    use_torch_threads: bool,
     /,
 ) -> tuple[R, R]: ...
-def scatter_sum_backward(grad_out: Source[R], index: Array, out: R | None, torch_team: bool, /) -> R: ...
-def scatter_mean_backward(grad_out: Source[R], index: Array, out: R | None, torch_team: bool, /) -> R: ...
+def scatter_sum_backward(
+    grad_out: Source[R], index: Array, out: R | None, use_torch_threads: bool, /
+) -> R: ...
+def scatter_mean_backward(
+    grad_out: Source[R], index: Array, out: R | None, use_torch_threads: bool, /
+) -> R: ...
 def scatter_max_backward(
-    grad_out: Source[R], index: Array, argmax: Array, out: R | None, torch_team: bool, /
+    grad_out: Source[R], index: Array, argmax: Array, out: R | None, use_torch_threads: bool, /
 ) -> R: ...

@@ -28,7 +28,7 @@ _STAND_INS = {
 
 
 def read(path: str | Path) -> dict[str, np.ndarray]:
-    """The arrays of a file; ValueError, in one sentence, if it is no such file."""
+    """The arrays of a file; ValueError, in one message, if it is no such file."""
     try:
         with np.load(path, allow_pickle=False) as file:
             if isinstance(file, np.ndarray):

@@ -14,9 +14,8 @@ from pathlib import Path
 
 import turnout
 from turnout import _core
-from turnout.library import __version__, show_config
+from turnout.settings import __version__, show_config
 
-_LARGEST = 2**63 - 1
 _FLAG = "no yes"
 # An operator: its name, how it is called, and the rows of its arguments.
 Listed = tuple[str, str, Sequence[tuple[str, ...]]]
@@ -32,7 +31,7 @@ def _range_of(scalar: _core.ScalarRow) -> str:
         return "True or False"
     if scalar["values"]:
         return scalar["values"].replace(" ", " or ")
-    return f"{scalar['min']} or more" if scalar["max"] == _LARGEST else f"{scalar['min']} .. {scalar['max']}"
+    return scalar["range"]
 
 
 def _print_table(rows: Sequence[tuple[str, ...]]) -> None:

@@ -98,7 +98,7 @@ def voxelize(
         Each is the array from ``out``, or a new one: torch tensors when ``points`` is one, else NumPy arrays.
 
     Raises:
-        ValueError: arguments that do not fit together, with a sentence that names the first one.
+        ValueError: arguments that do not fit together, with a message that names the first one.
         TypeError: something that is no array, no number, or no tuple.
 
     Example:
@@ -156,7 +156,7 @@ def dynamic_scatter_forward(
         ``voxel_coors`` as ``coors``.
 
     Raises:
-        ValueError: arguments that do not fit together, with a sentence that names the first one.
+        ValueError: arguments that do not fit together, with a message that names the first one.
         TypeError: something that is no array, no string, or no tuple.
 
     Example:
@@ -205,7 +205,7 @@ def dynamic_scatter_backward(
         grad_feats: ``[points, channels]``, dtype of ``grad_voxel_feats``: ``out``, or a new array.
 
     Raises:
-        ValueError: arguments that do not fit together, with a sentence that names the first one.
+        ValueError: arguments that do not fit together, with a message that names the first one.
         TypeError: something that is no array, or no string.
 
     Example:

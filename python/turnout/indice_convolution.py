@@ -71,7 +71,7 @@ def indice_convolution_forward(
             ``features`` is one, else a NumPy array.
 
     Raises:
-        ValueError: arguments that do not fit together, with a sentence that names the first one.
+        ValueError: arguments that do not fit together, with a message that names the first one.
         TypeError: something that is no array, or no integer.
 
     Example:
@@ -161,7 +161,7 @@ def indice_convolution_index(
         index: ``[n]``, int64, ``out`` or a new array.
 
     Raises:
-        ValueError: arguments that do not fit together, with a sentence that names the first one.
+        ValueError: arguments that do not fit together, with a message that names the first one.
 
     Example:
         >>> sites = np.array([[0, 0], [0, 1], [0, 5]], np.int32)  # batch number, x

@@ -57,7 +57,7 @@ def moe_dispatch_forward(
         ``out``, or a new array: a torch tensor when ``input`` is one, else a NumPy array.
 
     Raises:
-        ValueError: arguments that do not fit together, with a sentence that names the first one.
+        ValueError: arguments that do not fit together, with a message that names the first one.
         TypeError: something that is no array, or no integer.
 
     Example:
@@ -67,7 +67,7 @@ def moe_dispatch_forward(
         >>> turnout.moe_dispatch_forward(gates, experts, slots, tokens, capacity=2, num_experts=2).tolist()
         [[1.5, 2.0], [0.0, 0.0], [1.0, 2.0], [10.0, 12.0]]
     """
-    return _core.moe_dispatch_forward(gates, indices, locations, input, capacity, num_experts, out, False)
+    return _core.moe_dispatch_forward(gates, indices, locations, input, capacity, num_experts, out)
 
 
 def moe_dispatch_backward_data(
@@ -109,9 +109,7 @@ def moe_dispatch_backward_data(
         >>> turnout.moe_dispatch_backward_data(gates, experts, slots, grad, 2, 2).tolist()
         [[4.0, 5.0], [0.0, 0.5], [12.0, 14.0]]
     """
-    return _core.moe_dispatch_backward_data(
-        gates, indices, locations, dispatch, capacity, num_experts, out, False
-    )
+    return _core.moe_dispatch_backward_data(gates, indices, locations, dispatch, capacity, num_experts, out)
 
 
 def moe_dispatch_backward_gate(
@@ -150,9 +148,7 @@ def moe_dispatch_backward_gate(
         >>> turnout.moe_dispatch_backward_gate(experts, slots, tokens, grad, 2, 2).tolist()
         [14.0, 4.0, 72.0]
     """
-    return _core.moe_dispatch_backward_gate(
-        indices, locations, input, dispatch, capacity, num_experts, out, False
-    )
+    return _core.moe_dispatch_backward_gate(indices, locations, input, dispatch, capacity, num_experts, out)
 
 
 def moe_dispatch_backward(
@@ -180,6 +176,4 @@ def moe_dispatch_backward(
         >>> tokens_grad.tolist(), gates_grad.tolist()
         ([[4.0, 5.0], [0.0, 0.5], [12.0, 14.0]], [14.0, 4.0, 72.0])
     """
-    return _core.moe_dispatch_backward(
-        gates, indices, locations, input, dispatch, capacity, num_experts, out, False
-    )
+    return _core.moe_dispatch_backward(gates, indices, locations, input, dispatch, capacity, num_experts, out)

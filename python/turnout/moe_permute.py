@@ -47,7 +47,7 @@ def moe_token_permute(
         >>> went_to.tolist()
         [1, 0, 2, 3]
     """
-    return _core.moe_token_permute(tokens, indices, num_out_tokens, out, False)
+    return _core.moe_token_permute(tokens, indices, num_out_tokens, out)
 
 
 def moe_token_unpermute(

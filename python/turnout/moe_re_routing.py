@@ -61,7 +61,7 @@ def moe_re_routing(
         (``tokens`` for the index), else a NumPy array.
 
     Raises:
-        ValueError: arguments that do not fit together, with a sentence that names the first one.
+        ValueError: arguments that do not fit together, with a message that names the first one.
         TypeError: something that is no array, no integer, or no tuple.
 
     Example:
@@ -97,7 +97,7 @@ def moe_re_routing_inverse(
         ``out``, or a new array: a torch tensor when ``permute_tokens`` is one, else a NumPy array.
 
     Raises:
-        ValueError: arguments that do not fit together, with a sentence that names the first one.
+        ValueError: arguments that do not fit together, with a message that names the first one.
         TypeError: something that is no array, or no integer.
 
     Example:

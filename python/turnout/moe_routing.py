@@ -47,7 +47,7 @@ def moe_locations(
         >>> counts.tolist()
         [2, 3, 1]
     """
-    return _core.moe_locations(indices, num_experts, priority, out, False)
+    return _core.moe_locations(indices, num_experts, priority, out)
 
 
 def moe_dispatch(
@@ -90,7 +90,7 @@ def moe_dispatch(
         >>> turnout.moe_dispatch(tokens, experts, locations, capacity=1, num_experts=3).tolist()
         [[[1.0, 2.0]], [[1.0, 2.0]], [[3.0, 4.0]]]
     """
-    return _core.moe_dispatch(input, indices, locations, capacity, num_experts, gates, out, False)
+    return _core.moe_dispatch(input, indices, locations, capacity, num_experts, gates, out)
 
 
 def moe_combine(
@@ -129,7 +129,7 @@ def moe_combine(
         >>> turnout.moe_combine(expert_output, experts, slots, 1, gates).tolist()
         [[17.5], [15.0]]
     """
-    return _core.moe_combine(expert_output, indices, locations, capacity, gates, out, False)
+    return _core.moe_combine(expert_output, indices, locations, capacity, gates, out)
 
 
 def moe_combine_backward(
@@ -137,8 +137,8 @@ def moe_combine_backward(
     expert_output: Array,
     indices: Array,
     locations: Array | None,
-    capacity: Int,
     gates: Source[R2],
+    capacity: Int,
     *,
     out: tuple[R | None, R2 | None] | None = None,
 ) -> tuple[R, R2]:
@@ -158,10 +158,8 @@ def moe_combine_backward(
         >>> experts, slots = np.array([[1, 0], [1, 2]]), np.array([[0, 0], [1, 0]])
         >>> gates = np.array([[0.75, 0.25], [0.5, 0.5]], np.float32)
         >>> grad = np.array([[1.0], [2.0]], np.float32)
-        >>> of_output, of_gates = turnout.moe_combine_backward(grad, expert_output, experts, slots, 1, gates)
+        >>> of_output, of_gates = turnout.moe_combine_backward(grad, expert_output, experts, slots, gates, 1)
         >>> of_output.tolist(), of_gates.tolist()
         ([[[0.25]], [[0.75]], [[1.0]]], [[20.0, 10.0], [0.0, 60.0]])
     """
-    return _core.moe_combine_backward(
-        grad_output, expert_output, indices, locations, capacity, gates, out, False
-    )
+    return _core.moe_combine_backward(grad_output, expert_output, indices, locations, gates, capacity, out)

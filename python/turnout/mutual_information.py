@@ -52,7 +52,7 @@ def mutual_information_forward(
         Each is the array from ``out``, or a new one: torch tensors when ``px`` is one, else NumPy arrays.
 
     Raises:
-        ValueError: arguments that do not fit together, with a sentence that names the first one.
+        ValueError: arguments that do not fit together, with a message that names the first one.
         TypeError: something that is no array, or no tuple.
 
     Example:
@@ -101,7 +101,7 @@ def mutual_information_backward(
         px_grad, py_grad: shape and dtype of ``px`` and ``py``: the arrays from ``out``, or new ones.
 
     Raises:
-        ValueError: arguments that do not fit together, with a sentence that names the first one.
+        ValueError: arguments that do not fit together, with a message that names the first one.
         TypeError: something that is no array, no flag, or no tuple.
 
     Example:
@@ -139,7 +139,7 @@ def mutual_information_forward_backward(
         px_grad, py_grad: shape and dtype of ``px`` and ``py``: the arrays from ``out``, or new ones.
 
     Raises:
-        ValueError: arguments that do not fit together, with a sentence that names the first one.
+        ValueError: arguments that do not fit together, with a message that names the first one.
         TypeError: something that is no array, or no tuple.
 
     Example:

@@ -65,7 +65,7 @@ def rnnt_logprobs_joint_forward(
             The recursion drops some NaN, so look here.
 
     Raises:
-        ValueError: arguments that do not fit together, with a sentence that names the first one.
+        ValueError: arguments that do not fit together, with a message that names the first one.
         TypeError: something that is no array, no integer, no flag, or no tuple.
 
     Example:

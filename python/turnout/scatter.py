@@ -49,7 +49,7 @@ def scatter_sum(
         array, a torch tensor when ``src`` is one, else a NumPy array.
 
     Raises:
-        ValueError: arguments that do not fit together, or an index that names no group, with a sentence that
+        ValueError: arguments that do not fit together, or an index that names no group, with a message that
             names the first one.
         TypeError: something that is no array, or no integer.
 

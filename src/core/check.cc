@@ -23,12 +23,11 @@ std::int64_t volume_of(const std::int64_t* sizes, std::int64_t count) {
   return volume;
 }
 
-std::string range_text(const Scalar& scalar) {
-  if (scalar.max == kSizeMax) return concat(scalar.min, " or more");
-  const bool single = scalar.min == scalar.max;
-  std::string range = single ? concat(scalar.min) : concat(scalar.min, " .. ", scalar.max);
-  if (scalar.values.empty()) return range;
-  return concat(single ? "" : "one of ", range, " (", scalar.values, ")");
+// The extent that several dimensions have together. One that is negative or not known is the extent of all.
+std::int64_t extent_of(const std::int64_t* shape, int count) {
+  for (int d = 0; d < count; ++d)
+    if (shape[d] < 0) return shape[d];
+  return volume_of(shape, count);
 }
 
 // The bytes an argument can touch: [first, last).
@@ -51,6 +50,24 @@ Range range_of(const Slot& slot) {
 
 }  // namespace
 
+std::string range_text(const Scalar& scalar) {
+  if (scalar.is_real) {
+    using Limits = std::numeric_limits<double>;
+    const bool has_least = scalar.least != -Limits::infinity(), has_most = scalar.most != Limits::infinity();
+    if (!has_least && !has_most) return "a number";
+    if (scalar.least == Limits::lowest() && scalar.most == Limits::max()) return "a finite number";
+    if (scalar.least == Limits::min() && !has_most) return "a number above 0";
+    if (!has_most) return concat(number_text(scalar.least), " or more");
+    if (!has_least) return concat("at most ", number_text(scalar.most));
+    return concat(number_text(scalar.least), " .. ", number_text(scalar.most));
+  }
+  if (scalar.max == kSizeMax) return concat(scalar.min, " or more");
+  const bool single = scalar.min == scalar.max;
+  std::string range = single ? concat(scalar.min) : concat(scalar.min, " .. ", scalar.max);
+  if (scalar.values.empty()) return range;
+  return concat(single ? "" : "one of ", range, " (", scalar.values, ")");
+}
+
 bool share_memory(const Slot& a, const Slot& b) {
   if (!a.present || !b.present || a.elements() == 0 || b.elements() == 0) return false;
   return range_of(a).overlaps(range_of(b));
@@ -72,28 +89,29 @@ bool Slot::is_contiguous() const {
 
 Arguments::Arguments(const Signature& signature, const Slot* slots, int slot_count,
                      const ScalarValue* scalars, int scalar_count, const Workspace& workspace, int threads,
-                     Isa isa, DTypeName dtype_name)
+                     Isa isa, const CallerNames* names)
     : signature_(signature),
       slots_(slots),
       scalars_(scalars),
       workspace_(workspace),
       threads_(threads),
       isa_(isa),
-      dtype_name_(dtype_name) {
+      names_(names) {
   if (slot_count != signature.arguments.count || scalar_count != signature.scalars.count)
     fail(ErrorCode::internal, "called with another number of arguments than its signature has");
   std::fill_n(sizes_, signature.names.count, kUnbound);
   for (int i = 0; i < scalar_count; ++i)
-    sizes_[i] =
-        signature.scalars[i].is_vector ? volume_of(scalars[i].values, scalars[i].value) : scalars[i].value;
+    sizes_[i] = signature.scalars[i].is_real     ? 0
+                : signature.scalars[i].is_vector ? volume_of(scalars[i].values, scalars[i].value)
+                                                 : scalars[i].value;
 }
 
 void Arguments::fail(ErrorCode code, const std::string& what) const {
-  throw Error(code, concat(signature_.op, ": ", what));
+  throw Error(code, concat(op(), ": ", what));
 }
 
 std::string Arguments::dtype_text(DType dtype) const {
-  if (is_dtype(dtype)) return dtype_name_(dtype);
+  if (is_dtype(dtype)) return names_ == nullptr ? name_of(dtype) : names_->dtype_name(dtype);
   if (dtype == kForeign) return name_of(dtype);
   return concat(std::int64_t{static_cast<std::uint8_t>(dtype)}, ", which is no DType");
 }
@@ -153,8 +171,8 @@ bool Arguments::check() {
   return true;
 }
 
-void Arguments::check_descriptions() {
-  only_descriptions_ = true;
+void Arguments::check_metadata() {
+  only_metadata_ = true;
   for (const Step& step : signature_.order) {
     switch (step.check) {
       case Check::present:
@@ -183,11 +201,15 @@ void Arguments::check_argument(const Step& step, int i) {
   if (!slot.present) return check_absent(step, argument, slot.data);
   switch (step.check) {
     case Check::ranks: {
-      bool may_drop = false;
-      for (const Extent& dim : argument.dims) may_drop |= dim.optional;
-      if (slot.rank != argument.dims.count && !(may_drop && slot.rank == argument.dims.count - 1))
-        fail(step.code, concat(argument.name, " has ", std::int64_t{slot.rank}, " dimensions, expected ",
-                               dims_text(argument)));
+      bool may_drop = false, may_spread = false;
+      for (const Extent& dim : argument.dims) {
+        may_drop |= dim.optional;
+        may_spread |= dim.is_folded;
+      }
+      if (slot.rank != argument.dims.count && !(may_drop && slot.rank == argument.dims.count - 1) &&
+          !(may_spread && slot.rank > argument.dims.count && slot.rank <= kMaxRank))
+        fail(step.code, concat(name(argument.name), " has ", std::int64_t{slot.rank},
+                               " dimensions, expected ", dims_text(argument)));
       break;
     }
     case Check::dtypes: {
@@ -198,16 +220,16 @@ void Arguments::check_argument(const Step& step, int i) {
           const DType lane = lane_dtype(other.dtype);
           if (slot.dtype != lane)
             fail(step.code,
-                 concat(argument.name, " has dtype ", dtype_text(slot.dtype), ", expected ", dtype_text(lane),
-                        " for ", signature_.arguments[argument.like].name, " of ", dtype_text(other.dtype)));
+                 concat(name(argument.name), " has dtype ", dtype_text(slot.dtype), ", expected ",
+                        dtype_text(lane), " for ", name(argument.like), " of ", dtype_text(other.dtype)));
           fits = true;
         } else {
           fits |= other.present ? other.dtype == slot.dtype : contains(kAnyDType, slot.dtype);
         }
       }
       if (!fits)
-        fail(step.code, concat(argument.name, " has dtype ", dtype_text(slot.dtype), ", expected ",
-                               dtypes_text(signature_, argument, dtype_name_)));
+        fail(step.code, concat(name(argument.name), " has dtype ", dtype_text(slot.dtype), ", expected ",
+                               dtypes_text(signature_, argument, names_)));
       break;
     }
     case Check::shapes:
@@ -215,21 +237,23 @@ void Arguments::check_argument(const Step& step, int i) {
       break;
     case Check::contiguous:
       if (!slot.is_contiguous())
-        fail(step.code, concat(argument.name, " is strided, expected contiguous row-major memory for shape ",
-                               shape_text(slot)));
+        fail(step.code,
+             concat(name(argument.name), " is strided, expected contiguous row-major memory for shape ",
+                    shape_text(slot)));
       break;
     case Check::large:
       if (slot.elements() >= kLargeElements)
-        fail(step.code, concat(argument.name, " has ", slot.elements(), " elements, expected fewer than ",
-                               kLargeElements));
+        fail(step.code, concat(name(argument.name), " has ", slot.elements(),
+                               " elements, expected fewer than ", kLargeElements));
       break;
     case Check::pointers:
       if (slot.elements() == 0) break;
       if (slot.data == nullptr)
-        fail(step.code, concat(argument.name, ".data is null, expected memory for shape ", shape_text(slot)));
+        fail(step.code,
+             concat(name(argument.name), ".data is null, expected memory for shape ", shape_text(slot)));
       if (!is_aligned(slot.data, slot.dtype))
         fail(step.code,
-             concat(argument.name, ".data is not aligned to its element size ", size_of(slot.dtype)));
+             concat(name(argument.name), ".data is not aligned to its element size ", size_of(slot.dtype)));
       break;
     default:
       break;
@@ -238,20 +262,73 @@ void Arguments::check_argument(const Step& step, int i) {
 
 void Arguments::check_absent(const Step& step, const Argument& argument, const void* data) const {
   if (step.check == Check::present) {
-    if (!argument.optional) fail(step.code, concat(argument.name, " is missing"));
+    if (!argument.optional) fail(step.code, concat(name(argument.name), " is missing"));
     if (argument.required_with >= 0 && slots_[argument.required_with].present)
-      fail(step.code, concat(argument.name, " is missing, expected together with ",
-                             signature_.arguments[argument.required_with].name));
+      fail(step.code,
+           concat(name(argument.name), " is missing, expected together with ", name(argument.required_with)));
     if (argument.required_when >= 0 && scalars_[argument.required_when].value == argument.when) {
       const Scalar& scalar = signature_.scalars[argument.required_when];
-      fail(step.code, concat(argument.name, " is missing, expected a tensor with ", scalar.name, " ",
-                             value_name(scalar, argument.when)));
+      fail(step.code, concat(name(argument.name), " is missing, expected a tensor with ", name(scalar.name),
+                             " ", value_name(scalar, argument.when)));
     }
   }
   if (step.check == Check::pointers && data != nullptr) {
     const bool is_empty = std::any_of(argument.dims.begin(), argument.dims.end(),
                                       [&](const Extent& dim) { return evaluate(dim) == 0; });
-    if (!is_empty) fail(step.code, concat(argument.name, ".data is given, but nothing describes it"));
+    if (!is_empty) fail(step.code, concat(name(argument.name), ".data is given, but nothing describes it"));
+  }
+}
+
+int Arguments::spread_of(int i, int dim) const {
+  const Argument& argument = signature_.arguments[i];
+  return argument.dims[dim].is_folded ? slots_[i].rank - (argument.dims.count - 1) : 1;
+}
+
+// Binds the only factor of a product that is not bound yet, and returns the extent. A product that another
+// factor makes 0 accepts any extent.
+std::int64_t Arguments::bind_factor(const Step& step, int i, int dim, int position, std::int64_t actual) {
+  const Extent& extent = signature_.arguments[i].dims[dim];
+  Extent others = extent;
+  others.names = {};
+  int unbound = -1;
+  for (const std::int8_t name : extent.names) {
+    if (sizes_[name] != kUnbound) {
+      others.names.push(name);
+    } else if (unbound >= 0) {
+      return kUnbound;
+    } else {
+      unbound = name;
+    }
+  }
+  if (spread_of(i, dim) == extent.names.count) {  // each factor has a dimension
+    for (int k = 0; k < extent.names.count; ++k)
+      if (extent.names[k] == unbound) sizes_[unbound] = slots_[i].shape[position + k];
+    return evaluate(extent);
+  }
+  others.add = 0;
+  const std::int64_t known = evaluate(others);
+  if (known <= 0) {
+    sizes_[unbound] = 0;
+    return actual;
+  }
+  if (actual % known != 0)
+    fail(step.code, concat(place_text(i, position, spread_of(i, dim)), " is ", actual,
+                           ", expected a multiple of ", value_text(others, known)));
+  sizes_[unbound] = actual / known;
+  return actual;
+}
+
+// A product that is spread over dimensions has one for each factor.
+void Arguments::check_factors(const Step& step, int i, const Extent& extent, int position, int spread) const {
+  if (spread != extent.names.count)
+    fail(step.code, concat(name(i), " has ", std::int64_t{slots_[i].rank}, " dimensions, expected ",
+                           dims_text(signature_.arguments[i])));
+  for (int k = 0; k < spread; ++k) {
+    const int factor = extent.names[k];
+    const std::int64_t actual = slots_[i].shape[position + k];
+    if (sizes_[factor] == kUnbound || actual == size(factor)) continue;
+    fail(step.code, concat(place_text(i, position + k), " is ", actual, ", expected ", size(factor), " = ",
+                           size_text(factor)));
   }
 }
 
@@ -265,27 +342,32 @@ void Arguments::check_shape(const Step& step, int i, int only_dim) {
     if (dropped && extent.optional) {
       std::int64_t& bound = sizes_[extent.names[0]];
       if (bound >= 0)
-        fail(step.code, concat(argument.name, " has no dimension ", extent.text, ", expected ",
+        fail(step.code, concat(name(argument.name), " has no dimension ", extent.text, ", expected ",
                                dims_text(argument), " with ", extent.text, " = ", bound));
       bound = kAbsent;
       continue;
     }
-    const std::int64_t actual = slot.shape[d];
-    const int position = d++;
+    const int position = d, spread = spread_of(i, dim);
+    const std::int64_t actual = spread == 1 ? slot.shape[d] : extent_of(slot.shape + d, spread);
+    d += spread;
     if (only_dim >= 0 && only_dim != dim) continue;
-    if (only_descriptions_ && actual == kUnknownExtent) continue;
-    if (actual < 0) fail(step.code, concat(place_text(i, position), " is ", actual, ", expected 0 or more"));
+    if (only_metadata_ && actual == kUnknownExtent) continue;
+    if (spread > 1 && extent.names.count > 1) check_factors(step, i, extent, position, spread);
+    if (actual < 0)
+      fail(step.code, concat(place_text(i, position, spread), " is ", actual, ", expected 0 or more"));
     if (extent.optional && sizes_[extent.names[0]] == kAbsent)
-      fail(step.code, concat(argument.name, " has a dimension ", extent.text,
+      fail(step.code, concat(name(argument.name), " has a dimension ", extent.text,
                              " that an earlier argument does not have; its shape is ", shape_text(slot)));
     std::int64_t expected = evaluate(extent);
     if (expected == kUnbound && extent.names.count == 1) {
       if (actual < extent.add)
         fail(step.code,
-             concat(place_text(i, position), " is ", actual, ", expected ", extent.add, " or more"));
+             concat(place_text(i, position, spread), " is ", actual, ", expected ", extent.add, " or more"));
       sizes_[extent.names[0]] = (actual - extent.add) / extent.factor;
       expected = evaluate(extent);
     }
+    if (expected == kUnbound && extent.names.count > 1)
+      expected = bind_factor(step, i, dim, position, actual);
     if (expected == kUnbound) expected = extent.add;
     if (actual != expected) refuse_extent(step, i, dim, actual, expected);
   }
@@ -297,10 +379,18 @@ void Arguments::check_scalar(const Step& step, int i) const {
   const ScalarValue& given = scalars_[i];
   const std::int64_t count = scalar.is_vector ? given.value : 1;
   for (std::int64_t k = 0; k < count; ++k) {
-    const std::int64_t value = scalar.is_vector ? given.values[k] : given.value;
-    if (value >= scalar.min && value <= scalar.max) continue;
+    std::string found;
+    if (scalar.is_real) {
+      const double value = scalar.is_vector ? given.reals[k] : given.real;
+      if (value >= scalar.least && value <= scalar.most) continue;
+      found = number_text(value);
+    } else {
+      const std::int64_t value = scalar.is_vector ? given.values[k] : given.value;
+      if (value >= scalar.min && value <= scalar.max) continue;
+      found = concat(value);
+    }
     const std::string where = scalar.is_vector ? concat("[", k, "]") : "";
-    fail(step.code, concat(scalar.name, where, " is ", value, ", expected ", range_text(scalar)));
+    fail(step.code, concat(name(scalar.name), where, " is ", found, ", expected ", range_text(scalar)));
   }
 }
 
@@ -308,8 +398,8 @@ void Arguments::check_vector_lengths(const Step& step) const {
   for (int i = 0; i < signature_.scalars.count; ++i) {
     const Scalar& scalar = signature_.scalars[i];
     if (!scalar.is_vector || scalars_[i].value == evaluate(scalar.length)) continue;
-    if (only_descriptions_ && evaluate(scalar.length) == kUnbound) continue;
-    fail(step.code, concat(scalar.name, " has ", scalars_[i].value, " elements, expected ",
+    if (only_metadata_ && evaluate(scalar.length) == kUnbound) continue;
+    fail(step.code, concat(name(scalar.name), " has ", scalars_[i].value, " elements, expected ",
                            value_text(scalar.length, evaluate(scalar.length))));
   }
 }
@@ -335,6 +425,41 @@ bool Arguments::is_nothing_to_do(const Step& step) const {
   return step.check == Check::outputs_empty ? all_outputs : any;
 }
 
+// The dimensions of the input that has the same extent; if there is none, one for each factor.
+template <class Push>
+void Arguments::push_folded(const Extent& extent, const Push& push) const {
+  for (int i = 0; i < signature_.arguments.count; ++i) {
+    const Argument& argument = signature_.arguments[i];
+    if (argument.is_output() || !slots_[i].present) continue;
+    int position = 0;
+    for (int dim = 0; dim < argument.dims.count; ++dim) {
+      const int spread = spread_of(i, dim);
+      if (argument.dims[dim].is_folded && argument.dims[dim].text == extent.text) {
+        for (int d = 0; d < spread; ++d) push(slots_[i].shape[position + d]);
+        return;
+      }
+      position += spread;
+    }
+  }
+  for (const std::int8_t name : extent.names) push(size(name));
+}
+
+int Arguments::result_shape(int i, std::int64_t* shape) const {
+  int rank = 0;
+  const auto push = [&](std::int64_t extent) {
+    if (rank < kMaxRank) shape[rank++] = extent;
+  };
+  for (const Extent& extent : signature_.arguments[i].dims) {
+    if (extent.optional && sizes_[extent.names[0]] == kAbsent) continue;
+    if (!extent.is_folded) {
+      push(evaluate(extent));
+      continue;
+    }
+    push_folded(extent, push);
+  }
+  return rank;
+}
+
 std::size_t Arguments::workspace_bytes() const {
   const std::size_t bytes = signature_.scratch.bytes(*this, signature_.scratch.at);
   return bytes == 0 ? 0 : bytes + kScratchAlignment - 1;
@@ -354,8 +479,7 @@ void Arguments::check_workspace(const Step& step) const {
   for (int i = 0; i < signature_.arguments.count; ++i) {
     if (!slots_[i].present || slots_[i].data == nullptr || slots_[i].elements() == 0) continue;
     if (lent.overlaps(range_of(slots_[i])))
-      fail(step.code, concat("workspace overlaps ", signature_.arguments[i].name,
-                             " in memory, expected separate buffers"));
+      fail(step.code, concat("workspace overlaps ", name(i), " in memory, expected separate buffers"));
   }
 }
 
@@ -369,28 +493,31 @@ void Arguments::check_overlap(const Step& step) const {
       if (i == signature_.arguments[o].may_overlap) continue;
       if (!slots_[i].present || slots_[i].elements() == 0) continue;
       if (output.overlaps(range_of(slots_[i])))
-        fail(step.code, concat(signature_.arguments[o].name, " overlaps ", signature_.arguments[i].name,
-                               " in memory, expected separate buffers"));
+        fail(step.code, concat(name(o), " overlaps ", name(i), " in memory, expected separate buffers"));
     }
   }
 }
 
 std::string Arguments::describe() const {
+  if (names_ != nullptr && names_->arguments != nullptr) return names_->arguments->describe();
   std::string text;
   for (int i = 0; i < signature_.arguments.count; ++i) {
     if (!slots_[i].present) continue;
-    text += concat(text.empty() ? "" : ", ", signature_.arguments[i].name, " ", name_of(slots_[i].dtype),
-                   shape_text(slots_[i]));
+    text += concat(text.empty() ? "" : ", ", name(i), " ", name_of(slots_[i].dtype), shape_text(slots_[i]));
     if (slots_[i].layout != nullptr) text += concat(" ", slots_[i].layout);
   }
   for (int i = 0; i < signature_.scalars.count; ++i) {
-    text += concat(text.empty() ? "" : ", ", signature_.scalars[i].name, " ");
-    if (!signature_.scalars[i].is_vector) {
-      text += std::to_string(scalars_[i].value);
+    text += concat(text.empty() ? "" : ", ", name(signature_.scalars[i].name), " ");
+    const Scalar& scalar = signature_.scalars[i];
+    const ScalarValue& given = scalars_[i];
+    if (!scalar.is_vector) {
+      text += scalar.is_real ? number_text(given.real) : concat(given.value);
       continue;
     }
-    for (std::int64_t k = 0; k < scalars_[i].value; ++k) text += concat(k ? "x" : "", scalars_[i].values[k]);
+    for (std::int64_t k = 0; k < given.value; ++k)
+      text += concat(k ? "x" : "", scalar.is_real ? number_text(given.reals[k]) : concat(given.values[k]));
   }
+  if (names_ != nullptr && !names_->note.empty()) text += concat(", ", names_->note);
   return text;
 }
 

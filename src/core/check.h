@@ -6,7 +6,9 @@
 #include <limits>
 #include <optional>
 #include <string>
+#include <type_traits>
 
+#include "core/names.h"
 #include "core/signature.h"
 #include "turnout/context.h"
 #include "turnout/tensor.h"
@@ -26,7 +28,12 @@ struct Slot {
   Slot() = default;  // an optional argument that is not there
   template <class Data>
   Slot(const BasicTensor<Data>& t)  // NOLINT: a tensor is a slot
-      : data(t.data), shape(t.shape), stride(t.stride), rank(t.rank), dtype(t.dtype), present(true) {}
+      : data(t.data),
+        shape(t.shape),
+        stride(t.stride),
+        rank(t.rank),
+        dtype(t.dtype),
+        present(!t.is_absent()) {}
   Slot(const void* data_, DType dtype_, const std::int64_t* shape_, const std::int64_t* stride_, int rank_,
        const char* layout_ = nullptr)
       : data(data_),
@@ -44,12 +51,17 @@ struct Slot {
 };
 
 struct ScalarValue {
-  const std::int64_t* values = nullptr;  // of a vector; nullptr for a single value
-  std::int64_t value = 0;                // the single value, or the length of `values`
+  const std::int64_t* values = nullptr;  // of a vector of integers
+  const double* reals = nullptr;         // of a vector of floating-point numbers
+  std::int64_t value = 0;                // the single value, or the length of the vector
+  double real = 0;                       // the single value, if it is a floating-point number
 
+  ScalarValue() = default;
   template <class T>
-  requires(!requires(T t) { t.data(); }) ScalarValue(T v)
+  requires(!std::is_floating_point_v<T> && !requires(T t) { t.data(); }) ScalarValue(T v)
       : value(static_cast<std::int64_t>(v)) {}  // NOLINT: integers, bools and enums are scalars
+  ScalarValue(double v) : real(v) {}            // NOLINT: so are floating-point numbers
+  ScalarValue(const double* data, std::int64_t count) : reals(data), value(count) {}
   ScalarValue(const std::int64_t* data, std::int64_t count) : values(data), value(count) {}
 };
 
@@ -67,11 +79,8 @@ inline constexpr std::int64_t kLargeElements = std::int64_t{1}
 
 inline constexpr std::int64_t kUnbound = -1;
 inline constexpr std::int64_t kAbsent = -2;  // bound, but the optional dimension is absent and counts as 1
-// An extent that is not known while a call is traced. check_descriptions() accepts it everywhere.
+// An extent that is not known while a call is traced. check_metadata() accepts it everywhere.
 inline constexpr std::int64_t kUnknownExtent = std::numeric_limits<std::int64_t>::min();
-
-// What a caller calls a dtype: "f32" in C++, "float32" in Python.
-using DTypeName = const char* (*)(DType dtype);
 
 // The arguments of a call: checked in the signature's order, with every size bound.
 class Arguments {
@@ -79,16 +88,28 @@ class Arguments {
   // threads, isa: those of the context. Only the size of the scratch memory depends on them.
   Arguments(const Signature& signature, const Slot* slots, int slot_count, const ScalarValue* scalars,
             int scalar_count, const Workspace& workspace = {}, int threads = 1, Isa isa = Isa::best,
-            DTypeName dtype_name = &name_of);
+            const CallerNames* names = nullptr);
 
   // Runs the steps in order and throws Error at the first that fails. Returns false if there is nothing to
   // do.
   bool check();
   // Runs the steps that need no memory: presence, ranks, dtypes, scalars, shapes and rules. Outputs may be
   // absent and extents may be kUnknownExtent. For callers that trace a call instead of running it.
-  void check_descriptions();
+  void check_metadata();
+
+  // Sets a size that no shape determines, before the checks.
+  void bind(int name, std::int64_t value) { sizes_[name] = value; }
+  // Whether a shape, a scalar or bind() has determined the size.
+  bool is_bound(int name) const { return sizes_[name] != kUnbound; }
+  // The shape that an output has by the sizes that are bound; returns its rank. kUnbound for an extent that
+  // they do not determine.
+  int result_shape(int argument, std::int64_t* shape) const;
 
   const Signature& signature() const { return signature_; }
+  // As the caller spells them.
+  std::string_view op() const { return names_ == nullptr ? signature_.op : names_->op; }
+  std::string_view name(std::string_view own) const { return names_ == nullptr ? own : names_->renames(own); }
+  std::string_view name(int argument) const { return name(signature_.arguments[argument].name); }
   const Slot& slot(int argument) const { return slots_[argument]; }
   // A size or scalar by its position, Signature::size("hidden"); an absent dimension is 1.
   std::int64_t size(int name) const { return sizes_[name] == kAbsent ? 1 : sizes_[name]; }
@@ -96,14 +117,15 @@ class Arguments {
   int threads() const { return threads_; }
   Isa isa() const { return isa_; }
   // What states a size or scalar: "tokens.shape[0]", or the scalar's name.
-  std::string size_text(int name) const { return size_text(name, first_to_say(name)); }
+  std::string size_text(int name) const { return size_text(name, source_of(name)); }
   // The caller's name of a dtype. A value that is not a DType becomes a number, which helps to find the
   // mistake.
   std::string dtype_text(DType dtype) const;
   // Size of a workspace that holds the plan's scratch memory at any alignment; 0 if the plan needs none.
   std::size_t workspace_bytes() const;
 
-  // "gates f32[3], ..., capacity 2" for the log. A C descriptor's layout follows the shape.
+  // "gates f32[3], ..., capacity 2" for the log, which has the arguments of the C function if the operator
+  // runs for one. A C descriptor's layout follows the shape.
   std::string describe() const;
   [[noreturn]] void fail(ErrorCode code, const std::string& what) const;  // "op: what"
 
@@ -111,22 +133,31 @@ class Arguments {
   void check_argument(const Step& step, int argument);
   void check_absent(const Step& step, const Argument& argument, const void* data) const;
   void check_shape(const Step& step, int argument, int only_dim);
+  std::int64_t bind_factor(const Step& step, int argument, int dim, int position, std::int64_t actual);
+  template <class Push>
+  void push_folded(const Extent& extent, const Push& push) const;
+  void check_factors(const Step& step, int argument, const Extent& extent, int position, int spread) const;
   // Throws for an extent that disagrees with those of other arguments. The message blames the minority.
   [[noreturn]] void refuse_extent(const Step& step, int argument, int dim, std::int64_t actual,
                                   std::int64_t expected) const;
   [[noreturn]] void refuse_rule(const Step& step, const Rule& rule, std::int64_t left,
                                 std::int64_t right) const;
   // An extent of an argument that states the value of a size.
-  struct Said {
+  struct SizeSource {
     int argument, dim, position;  // dim: in the signature; position: in the tensor
     std::int64_t size;
   };
-  std::optional<Said> said_by(int argument, int name) const;
-  std::optional<Said> first_to_say(int name) const;  // that it is what it is bound to
-  std::string place_text(int argument, int position) const;
-  std::string size_text(int name, const std::optional<Said>& said) const;
+  std::optional<SizeSource> source_in(int argument, int name) const;
+  std::optional<SizeSource> source_of(int name) const;  // that it is what it is bound to
+  // How many dimensions of the tensor dimension `dim` of its argument covers.
+  int spread_of(int argument, int dim) const;
+  std::string place_text(int argument, int position, int spread = 1) const;
+  std::string place_text(const SizeSource& source) const {
+    return place_text(source.argument, source.position, spread_of(source.argument, source.dim));
+  }
+  std::string size_text(int name, const std::optional<SizeSource>& said) const;
   // What a caller computes an extent from: "logits.shape[2] - 1". `said` states its size, if it has only one.
-  std::string origin_text(const Extent& extent, const std::optional<Said>& said) const;
+  std::string origin_text(const Extent& extent, const std::optional<SizeSource>& said) const;
   // "10 = logits.shape[2] - 1"; only the value if no name determines it.
   std::string value_text(const Extent& extent, std::int64_t value) const;
   bool is_transposed(int argument, int name, std::int64_t size) const;
@@ -145,17 +176,21 @@ class Arguments {
   Workspace workspace_;
   int threads_;
   Isa isa_;
-  DTypeName dtype_name_;
+  const CallerNames* names_;
   std::int64_t sizes_[kMaxNames];
-  bool only_descriptions_ = false;
+  bool only_metadata_ = false;
 };
 
 // "[choices?, samples]" and "that of input, or f32", for messages and argument tables.
 std::string dims_text(const Argument& argument);
 std::string dtypes_text(const Signature& signature, const Argument& argument,
-                        DTypeName dtype_name = &name_of);
+                        const CallerNames* names = nullptr);
 std::string shape_text(const Slot& slot);                               // "[2, 3]"
 std::string_view value_name(const Scalar& scalar, std::int64_t value);  // the name of an enum value
+std::string range_text(const Scalar& scalar);                           // "1 .. 64", "a finite number"
+
+// `text` with the caller's spelling of each name in it.
+std::string words_in(std::string_view text, const Renames& renames);
 
 std::string concat_parts(std::initializer_list<std::string> parts);
 inline std::string text_of(std::string_view s) { return std::string(s); }

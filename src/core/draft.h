@@ -9,22 +9,29 @@
 //                   out("y", like("x"), "rows * factor, columns + 1")}};
 //   });
 //
-// Arguments: in, out, inout; optional(..), required_with("x", ..), required_when("mode", "zero", ..);
-// may_overlap("x", out("y", ..)): y may share memory with x, and the plan reads x as it was before the first
-// write. Dtypes: a set, like("x"), like("x", set), lane_of("x"): f64 beside f64, else f32. volume(v) is the
-// product of the elements of a vector scalar v.
-// A step of the order of checks may be limited to some arguments: {Check::shapes, code, "x.1 y"} checks
-// dimension 1 of x and all of y; {Check::rules, code, "space limit"} checks the rules of these names; scalars
-// and data checks are selected in the same way. {Check::outputs_empty, code, "y z"} ends the call if y and z
-// have no elements, even if other outputs have some. A data check lists the names that it reads and receives
-// their positions. An undeclared name is a compile error, and so is a size or scalar that has the name of an
-// argument. A check that the grammar cannot express is an
-// ordinary `if` that throws Error.
+// Arguments: in, out, inout; or_none(..) and optional(..), required_with("x", ..), required_when("mode",
+// "zero", ..); may_overlap("x", out("y", ..)): y may share memory with x, and the plan reads x as it was
+// before the first write. shortened(out(..)): the function returns how many of its rows count.
+// unused(in(..)): only the gradient of a binding needs it. Dtypes: a set, like("x"), like("x", set),
+// lane_of("x"): f64 if x is f64, otherwise f32. volume(v) is the product of the elements of a vector scalar
+// v. A dimension `offsets..` may be spread over several dimensions of a tensor; a product, `experts *
+// capacity..`, over one for each factor. Scalars: scalar, choice, flag, real; vector and reals have one
+// value per element. code(..) is a choice that callers give as a number. fill("fill", "keep zero") is chosen
+// by a binding: keep if the caller gives `out`. by_default(1, scalar(..)) has a default, or_none(x,
+// real(..)) the default x, which callers spell None. Sizes: `computed(voxels)` is found by the operator;
+// `computed(groups?)` as well, unless the caller gives it. A step of the order of checks may be limited to
+// some arguments: {Check::shapes, code, "x.1 y"} checks dimension 1 of x and all of y; {Check::rules, code,
+// "space limit"} checks the rules of these names; scalars and data checks are selected in the same way.
+// {Check::outputs_empty, code, "y z"} ends the call if y and z have no elements, even if other outputs have
+// some. A data check lists the names that it reads and receives their positions. An undeclared name is a
+// compile error, and so is a size or scalar that has the name of an argument. A check that the grammar
+// cannot express is an ordinary `if` that throws Error.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <initializer_list>
+#include <limits>
 #include <span>
 #include <string_view>
 
@@ -55,6 +62,9 @@ struct ArgumentSpec {
   std::string_view when = {};
   std::string_view may_overlap = {};
   bool by_pointer = false;
+  bool is_shortened = false;
+  bool is_unused = false;
+  bool has_no_default = false;
 };
 consteval ArgumentSpec in(std::string_view name, DTypeSpec dtype, std::string_view dims) {
   return {name, Role::in, dtype, dims};
@@ -67,6 +77,11 @@ consteval ArgumentSpec inout(std::string_view name, DTypeSpec dtype, std::string
 }
 consteval ArgumentSpec optional(ArgumentSpec argument) {
   argument.is_optional = true;
+  return argument;
+}
+// Optional, but callers of a binding say so: they pass None.
+consteval ArgumentSpec or_none(ArgumentSpec argument) {
+  argument.is_optional = argument.has_no_default = true;
   return argument;
 }
 // Optional unless the argument `name` is present.
@@ -96,24 +111,84 @@ consteval ArgumentSpec by_pointer(ArgumentSpec argument) {
   return argument;
 }
 
+// A result whose first extent is the count that the function returns.
+consteval ArgumentSpec shortened(ArgumentSpec argument) {
+  argument.is_shortened = true;
+  return argument;
+}
+
+// An optional input that is part of a binding's schema, but not of the function.
+consteval ArgumentSpec unused(ArgumentSpec argument) {
+  argument.is_optional = argument.is_unused = true;
+  return argument;
+}
+
 struct ScalarSpec {
   Scalar scalar;
   std::string_view length;
 };
 consteval ScalarSpec scalar(std::string_view name, std::int64_t min, std::int64_t max = kSizeMax) {
-  return {{name, min, max, {}, false, false, {}}, {}};
+  return {{.name = name, .min = min, .max = max}, {}};
 }
 // An enum whose value names are separated by spaces. `first` is the value of the first name; smaller values
 // are refused.
 consteval ScalarSpec choice(std::string_view name, std::string_view values, std::int64_t first = 0) {
   std::int64_t last = first;
   for (char c : values) last += c == ' ';
-  return {{name, first, last, values, false, false, {}}, {}};
+  return {{.name = name, .min = first, .max = last, .values = values}, {}};
 }
-consteval ScalarSpec flag(std::string_view name) { return {{name, 0, 1, "no yes", false, true, {}}, {}}; }
+consteval ScalarSpec code(std::string_view name, std::string_view values) {
+  ScalarSpec spec = choice(name, values);
+  spec.scalar.is_code = true;
+  return spec;
+}
+// An enum of two values: what a result that the caller gives keeps, and what a new one gets.
+consteval ScalarSpec fill(std::string_view name, std::string_view values) {
+  ScalarSpec spec = choice(name, values);
+  spec.scalar.is_fill = true;
+  return spec;
+}
+consteval ScalarSpec flag(std::string_view name) {
+  return {{.name = name, .min = 0, .max = 1, .values = "no yes", .is_flag = true}, {}};
+}
 consteval ScalarSpec vector(std::string_view name, std::string_view length, std::int64_t min,
                             std::int64_t max = kSizeMax) {
-  return {{name, min, max, {}, true, false, {}}, length};
+  return {{.name = name, .min = min, .max = max, .is_vector = true}, length};
+}
+inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
+inline constexpr double kFinite = std::numeric_limits<double>::max();
+// Not the least positive number, which processors that flush denormals to zero take for 0.
+inline constexpr double kPositive = std::numeric_limits<double>::min();
+// A floating-point number. NaN is refused.
+consteval ScalarSpec real(std::string_view name, double least = -kInfinity, double most = kInfinity) {
+  return {{.name = name, .is_real = true, .least = least, .most = most}, {}};
+}
+consteval ScalarSpec reals(std::string_view name, std::string_view length, double least = -kInfinity,
+                           double most = kInfinity) {
+  return {{.name = name, .is_vector = true, .is_real = true, .least = least, .most = most}, length};
+}
+consteval ScalarSpec by_default(double value, ScalarSpec spec) {
+  spec.scalar.has_default = true;
+  spec.scalar.default_real = value;
+  if (!spec.scalar.is_real) spec.scalar.default_value = static_cast<std::int64_t>(value);
+  return spec;
+}
+consteval ScalarSpec by_default(std::string_view value, ScalarSpec spec) {
+  std::int64_t next = spec.scalar.min;
+  split(spec.scalar.values, ' ', [&](std::string_view name) {
+    if (name == value) {
+      spec.scalar.has_default = true;
+      spec.scalar.default_value = next;
+    }
+    ++next;
+  });
+  if (!spec.scalar.has_default) throw "the scalar has no such value";
+  return spec;
+}
+consteval ScalarSpec or_none(double value, ScalarSpec spec) {
+  spec = by_default(value, spec);
+  spec.scalar.may_be_none = true;
+  return spec;
 }
 
 struct RuleSpec {
@@ -152,8 +227,10 @@ class Draft {
 
   std::string_view op;
   List<std::string_view, kMaxNames> names;
+  List<SizeKind, kMaxNames> size_kinds;
   List<Scalar, kMaxNames> scalars;
   List<Argument, kMaxArguments> arguments;
+  List<Argument, 4> unused;
   List<Part, kMaxArguments> dims_of;  // in `dims`
   List<Extent, 4 * kMaxArguments> dims;
   List<Rule, 16> rules;
@@ -194,6 +271,10 @@ constexpr Extent Draft::parse_extent(std::string_view text) const {
   if (text.back() == '?') {
     extent.optional = true;
     text = trimmed(text.substr(0, text.size() - 1));
+  }
+  if (text.size() > 2 && text.substr(text.size() - 2) == "..") {
+    extent.is_folded = true;
+    text = trimmed(text.substr(0, text.size() - 2));
   }
   extent.text = text;
   const std::size_t plus = text.find('+');
@@ -267,7 +348,18 @@ consteval Draft::Draft(std::string_view op_name, std::string_view size_names,
                        std::span<const StepSpec> steps, ScratchBytes scratch_bytes)
     : op(op_name), scratch(scratch_bytes) {
   for (const ScalarSpec& spec : scalar_specs) names.push(spec.scalar.name);
-  split(size_names, ' ', [&](std::string_view name) { names.push(name); });
+  split(size_names, ' ', [&](std::string_view name) {
+    SizeKind kind = SizeKind::shapes;
+    constexpr std::string_view kComputed = "computed(";
+    if (name.substr(0, kComputed.size()) == kComputed) {
+      if (name.back() != ')') throw "computed( without )";
+      name = name.substr(kComputed.size(), name.size() - kComputed.size() - 1);
+      kind = name.back() == '?' ? SizeKind::either : SizeKind::computed;
+      if (kind == SizeKind::either) name.remove_suffix(1);
+    }
+    names.push(name);
+    size_kinds.push(kind);
+  });
   for (const ArgumentSpec& spec : argument_specs)
     for (std::string_view name : names)
       if (name == spec.name) throw "a size or scalar has the name of an argument";
@@ -286,6 +378,14 @@ consteval Draft::Draft(std::string_view op_name, std::string_view size_names,
     parsed.dtypes = spec.dtype.dtypes;
     parsed.is_lane = spec.dtype.is_lane;
     parsed.by_pointer = spec.by_pointer;
+    parsed.is_shortened = spec.is_shortened;
+    parsed.has_no_default = spec.has_no_default;
+    if (parsed.is_shortened && spec.role != Role::out) throw "only an output can be shortened";
+    if (spec.is_unused) {
+      if (spec.role != Role::in) throw "only an input can be unused";
+      unused.push(parsed);
+      continue;
+    }
     arguments.push(parsed);
     Part part{dims.count, 0};
     split(spec.dims, ',', [&](std::string_view dim) { dims.push(parse_extent(dim)), ++part.count; });
@@ -293,6 +393,7 @@ consteval Draft::Draft(std::string_view op_name, std::string_view size_names,
   }
   int i = 0;
   for (const ArgumentSpec& spec : argument_specs) {
+    if (spec.is_unused) continue;
     Argument& parsed = arguments.items[static_cast<std::size_t>(i++)];
     const auto position = [&](std::string_view name) {
       return name.empty() ? std::int8_t{-1} : static_cast<std::int8_t>(argument(name));
@@ -345,6 +446,8 @@ struct StoredSignature {
   }
 
   static constexpr auto kNames = exact<std::string_view, kDraft.names.count>(kDraft.names);
+  static constexpr auto kSizeKinds = exact<SizeKind, kDraft.size_kinds.count>(kDraft.size_kinds);
+  static constexpr auto kUnused = exact<Argument, kDraft.unused.count>(kDraft.unused);
   static constexpr auto kScalars = exact<Scalar, kDraft.scalars.count>(kDraft.scalars);
   static constexpr auto kDims = exact<Extent, kDraft.dims.count>(kDraft.dims);
   static constexpr auto kRules = exact<Rule, kDraft.rules.count>(kDraft.rules);
@@ -366,8 +469,9 @@ struct StoredSignature {
     }
     return items;
   }();
-  static constexpr Signature kSignature{kDraft.op,    view(kNames),      view(kScalars), view(kArguments),
-                                        view(kRules), view(kDataChecks), view(kOrder),   kDraft.scratch};
+  static constexpr Signature kSignature{kDraft.op,        view(kNames),  view(kSizeKinds), view(kScalars),
+                                        view(kArguments), view(kUnused), view(kRules),     view(kDataChecks),
+                                        view(kOrder),     kDraft.scratch};
 };
 
 template <class Make>

@@ -54,6 +54,7 @@ struct Extent {
   std::int64_t factor = 1;
   std::int64_t add = 0;
   bool optional = false;
+  bool is_folded = false;  // a tensor may spread it over several dimensions
   std::string_view text;
 };
 
@@ -71,6 +72,8 @@ struct Argument {
   bool is_lane = false;          // instead: the lane_dtype() of that argument
   std::int8_t may_overlap = -1;  // an output that may share memory with that argument
   bool by_pointer = false;       // a C function takes it as a pointer without a descriptor
+  bool has_no_default = false;   // an optional input for which callers of a binding pass None
+  bool is_shortened = false;     // a result of which a call returns the first rows: as many as it counts
   View<Extent> dims;
   constexpr bool is_output() const { return role != Role::in; }
 };
@@ -82,10 +85,26 @@ struct Scalar {
   std::string_view name;
   std::int64_t min = 0;
   std::int64_t max = kSizeMax;
-  std::string_view values;  // of an enum: the names of min, min + 1, ...
-  bool is_vector = false;   // one value per element, each within min .. max
-  bool is_flag = false;     // a bool
-  Extent length;
+  std::string_view values = {};  // of an enum: the names of min, min + 1, ...
+  bool is_vector = false;        // one value per element, each within min .. max
+  bool is_flag = false;          // a bool
+  bool is_code = false;          // an enum that callers give as a number, and not by a name
+  bool is_fill = false;          // an enum that bindings choose: the first value if `out` is given
+  bool is_real = false;          // a floating-point number within least .. most, or a vector of them
+  double least = -std::numeric_limits<double>::infinity();
+  double most = std::numeric_limits<double>::infinity();
+  bool has_default = false;
+  std::int64_t default_value = 0;  // of each element
+  double default_real = 0;
+  bool may_be_none = false;  // callers may say None, which stands for the default
+  Extent length = {};
+};
+
+// What determines a size.
+enum class SizeKind : std::uint8_t {
+  shapes,    // shapes of inputs and, if no input has it, the caller of a binding
+  computed,  // the operator
+  either,    // the operator, unless the caller of a binding gives it
 };
 
 struct Rule {  // left <= right
@@ -161,8 +180,10 @@ struct ScratchBytes {
 struct Signature {
   std::string_view op;
   View<std::string_view> names;  // the scalars first, then the sizes that shapes bind
+  View<SizeKind> size_kinds;     // of these sizes
   View<Scalar> scalars;
   View<Argument> arguments;
+  View<Argument> unused;  // inputs that only the gradient of a binding needs
   View<Rule> rules;
   View<DataCheck> data_checks;
   View<Step> order;

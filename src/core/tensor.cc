@@ -32,7 +32,7 @@ void expect_elements(std::size_t count, std::initializer_list<Size> shape) {
                                           " elements, expected those of the shape [" + text + "]");
 }
 
-Error::Error(ErrorCode code, std::string sentence) : code_(code), sentence_(std::move(sentence)) {}
+Error::Error(ErrorCode code, std::string message) : code_(code), message_(std::move(message)) {}
 Error::~Error() = default;
 
 }  // namespace turnout

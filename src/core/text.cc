@@ -1,4 +1,5 @@
 // Shapes, dtypes and numbers as text, for error messages and argument tables.
+#include <algorithm>
 #include <charconv>
 
 #include "core/check.h"
@@ -14,21 +15,27 @@ std::string shape_text(const Slot& slot) {
 std::string dims_text(const Argument& argument) {
   std::string text = "[";
   for (int d = 0; d < argument.dims.count; ++d)
-    text += concat(d ? ", " : "", argument.dims[d].text, argument.dims[d].optional ? "?" : "");
+    text += concat(d ? ", " : "", argument.dims[d].text, argument.dims[d].is_folded ? ".." : "",
+                   argument.dims[d].optional ? "?" : "");
   return text + "]";
 }
 
-std::string dtypes_text(const Signature& signature, const Argument& argument, DTypeName dtype_name) {
+std::string dtypes_text(const Signature& signature, const Argument& argument, const CallerNames* names) {
+  const auto dtype_name = [&](DType dtype) {
+    return names == nullptr ? name_of(dtype) : names->dtype_name(dtype);
+  };
   std::string text;
   for (int i = 0; i < kDTypeCount; ++i) {
     if (contains(argument.dtypes, static_cast<DType>(i)))
       text += concat(text.empty() ? "" : ", ", dtype_name(static_cast<DType>(i)));
   }
   if (argument.like < 0) return text;
+  const std::string_view own = signature.arguments[argument.like].name;
+  const std::string_view other = names == nullptr ? own : names->renames(own);
   if (argument.is_lane)
-    return concat(dtype_name(DType::f64), " if ", signature.arguments[argument.like].name, " is ",
-                  dtype_name(DType::f64), ", else ", dtype_name(DType::f32));
-  return concat("that of ", signature.arguments[argument.like].name, text.empty() ? "" : ", or ", text);
+    return concat(dtype_name(DType::f64), " if ", other, " is ", dtype_name(DType::f64), ", else ",
+                  dtype_name(DType::f32));
+  return concat("that of ", other, text.empty() ? "" : ", or ", text);
 }
 
 std::string_view value_name(const Scalar& scalar, std::int64_t value) {
@@ -52,6 +59,20 @@ std::string shortest(Real v) {
 
 std::string number_text(float v) { return shortest(v); }
 std::string number_text(double v) { return shortest(v); }
+
+std::string words_in(std::string_view text, const Renames& renames) {
+  const auto is_in_name = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+  };
+  std::string words;
+  while (!text.empty()) {
+    const auto length =
+        static_cast<std::size_t>(std::find_if_not(text.begin(), text.end(), is_in_name) - text.begin());
+    words += length == 0 ? text.substr(0, 1) : renames(text.substr(0, length));
+    text.remove_prefix(std::max<std::size_t>(length, 1));
+  }
+  return words;
+}
 
 std::string concat_parts(std::initializer_list<std::string> parts) {
   std::string text;

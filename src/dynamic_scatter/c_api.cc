@@ -1,9 +1,9 @@
 // The C functions of this family, each with its order of checks.
 #include <algorithm>
 
+#include "bindings/mluop/call.h"
 #include "core/draft.h"
 #include "core/grain.h"
-#include "doors/c/call.h"
 #include "dynamic_scatter/dynamic_scatter.h"
 #include "dynamic_scatter/signature.h"
 #include "runtime/parallel.h"
@@ -11,7 +11,7 @@
 namespace turnout::families::dynamic_scatter {
 
 using namespace core;
-using namespace doors;
+using namespace bindings;
 namespace {
 
 constexpr StepSpec kQuerySteps[] = {{Check::present}};
@@ -222,15 +222,8 @@ mluOpStatus_t call_backward(mluOpHandle_t handle, const Signature& signature, ml
                             const Described (&described)[7], const Workspace& workspace) {
   return call(
       handle, signature, kBackwardNames, described, {reduce_type},
-      [](const Frame& frame, const Tensor* t) {
-        const ConstTensor feats = t[1], voxel_feats = t[2], counts = t[4], voxel_num = t[5];
-        dynamic_scatter_backward(frame, t[0],
-                                 {.point2voxel_map = t[3],
-                                  .feats = &feats,
-                                  .voxel_feats = &voxel_feats,
-                                  .voxel_points_count = &counts,
-                                  .voxel_num = &voxel_num},
-                                 t[6], Reduce::max);
+      [](const Caller& caller, const Tensor* t) {
+        dynamic_scatter_backward(t[0], t[1], t[2], t[3], t[4], t[5], t[6], Reduce::max, caller);
       },
       workspace);
 }
@@ -239,8 +232,9 @@ mluOpStatus_t call_backward(mluOpHandle_t handle, const Signature& signature, ml
 
 }  // namespace turnout::families::dynamic_scatter
 
+using namespace turnout;
 using namespace turnout::core;
-using namespace turnout::doors;
+using namespace turnout::bindings;
 using namespace turnout::families::dynamic_scatter;
 
 mluOpStatus_t mluOpGetDynamicPointToVoxelForwardWorkspaceSize(mluOpHandle_t handle,
@@ -260,23 +254,23 @@ mluOpStatus_t mluOpDynamicPointToVoxelForward(
     const mluOpTensorDescriptor_t voxel_points_count_desc, void* voxel_points_count,
     const mluOpTensorDescriptor_t voxel_num_desc, void* voxel_num) {
   bool ran = false;
-  const mluOpStatus_t status =
-      call(handle, kMluOpDynamicPointToVoxelForward, kForwardNames,
-           {{feats_desc, feats},
-            {coors_desc, coors},
-            {voxel_feats_desc, voxel_feats},
-            {voxel_coors_desc, voxel_coors},
-            {point2voxel_map_desc, point2voxel_map},
-            {voxel_points_count_desc, voxel_points_count},
-            {voxel_num_desc, voxel_num}},
-           {reduce_type},
-           [&](const Frame& frame, const turnout::Tensor* t) {
-             ran = true;
-             write_voxel_num(t[6], dynamic_scatter_forward(frame, t[0], t[1], t[2], t[3], t[4], t[5],
-                                                           static_cast<turnout::Reduce>(reduce_type)));
-             mark_without_voxel(frame.context, t[1], t[4]);
-           },
-           {workspace, workspace_size});
+  const mluOpStatus_t status = call(
+      handle, kMluOpDynamicPointToVoxelForward, kForwardNames,
+      {{feats_desc, feats},
+       {coors_desc, coors},
+       {voxel_feats_desc, voxel_feats},
+       {voxel_coors_desc, voxel_coors},
+       {point2voxel_map_desc, point2voxel_map},
+       {voxel_points_count_desc, voxel_points_count},
+       {voxel_num_desc, voxel_num}},
+      {reduce_type},
+      [&](const Caller& caller, const turnout::Tensor* t) {
+        ran = true;
+        write_voxel_num(t[6], dynamic_scatter_forward(t[0], t[1], t[2], t[3], t[4], t[5],
+                                                      static_cast<turnout::Reduce>(reduce_type), caller));
+        mark_without_voxel(caller.context(), t[1], t[4]);
+      },
+      {workspace, workspace_size});
   if (status == MLUOP_STATUS_SUCCESS && !ran) fill_result({voxel_num_desc, voxel_num}, 0);
   return status;
 }
@@ -375,9 +369,9 @@ mluOpStatus_t mluOpVoxelization(mluOpHandle_t handle, const mluOpTensorDescripto
             {num_points_per_voxel_desc, num_points_per_voxel},
             {voxel_num_desc, voxel_num}},
            {deterministic, max_points, max_voxels, NDim},
-           [&](const Frame& frame, const turnout::Tensor* t) {
+           [&](const Caller& caller, const turnout::Tensor* t) {
              ran = true;
-             write_voxel_num(t[6], voxelize_hard(frame, t[0], t[1], t[2], t[3], t[4], t[5], nullptr));
+             write_voxel_num(t[6], voxelize_hard(t[0], t[1], t[2], t[3], t[4], t[5], nullptr, caller));
            },
            {workspace, workspace_size});
   if (status == MLUOP_STATUS_SUCCESS && !ran) {

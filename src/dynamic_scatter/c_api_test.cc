@@ -38,7 +38,7 @@ TEST_F(CDynamicScatter, RowsAfterTheLastVoxel) {
 TEST_F(CDynamicScatter, TooManyVoxelsAreBadBeforeAnythingIsWritten) {
   ScatterForward call = shipped(3);
   EXPECT_EQ(call.run(kDMax), kBad);
-  expect_sentence("voxel_feats.shape[0] is 3, expected 4 or more");
+  expect_message("voxel_feats.shape[0] is 3, expected 4 or more");
   call.expect_untouched();
   ScatterForward none = shipped(0);
   EXPECT_EQ(none.run(kDMean), kBad);
@@ -128,9 +128,9 @@ TEST_F(CDynamicScatter, NoResultSharesMemory) {
   EXPECT_EQ(run(call.coors.data(), call.feats.data() + 5), kBad);
   EXPECT_EQ(run(call.coors.data(), call.counts.data() + 3), kBad);
   EXPECT_EQ(run(reinterpret_cast<char*>(call.coors.data()) + 1, call.num.data()), kBad);
-  expect_sentence("coors.data is not aligned");
+  expect_message("coors.data is not aligned");
   EXPECT_EQ(run(call.coors.data(), nullptr), kBad);
-  expect_sentence("voxel_num.data is null");
+  expect_message("voxel_num.data is null");
   call.expect_untouched();
   EXPECT_EQ(run(call.coors.data(), call.num.data()), kOk);
 }
@@ -160,7 +160,7 @@ TEST_F(CDynamicScatter, WorkspaceProtocol) {
     std::copy(feats.begin(), feats.end(), shared.begin());
     feats.swap(shared);
     EXPECT_EQ(run(feats.data(), required), kBad);
-    expect_sentence("workspace overlaps feats");
+    expect_message("workspace overlaps feats");
     feats.swap(shared);
   }
   forward.expect_untouched();

@@ -76,8 +76,8 @@ TEST_F(CDynamicScatter, VoxelNumIsInRange) {
     ScatterBackward call = small();
     call.num = {num};
     EXPECT_EQ(call.run(), kBad);
-    expect_sentence("voxel_num[0] is " + std::to_string(num) +
-                    ", expected 0 .. 2 = grad_voxel_feats.shape[0]");
+    expect_message("voxel_num[0] is " + std::to_string(num) +
+                   ", expected 0 .. 2 = grad_voxel_feats.shape[0]");
     EXPECT_TRUE(is_unwritten(call.grad_feats));
   }
   ScatterBackward none = small();
@@ -93,7 +93,7 @@ TEST_F(CDynamicScatter, TheFirstPointOfNoSuchVoxelIsNamed) {
     call.num = {1};
     call.map = {0, -1, wrong, 0, 7};
     EXPECT_EQ(call.run(), kBad);
-    expect_sentence("point2voxel_map[2] is " + std::to_string(wrong) + ", expected -1 .. 0");
+    expect_message("point2voxel_map[2] is " + std::to_string(wrong) + ", expected -1 .. 0");
     EXPECT_TRUE(is_unwritten(call.grad_feats));
   }
 }
@@ -130,7 +130,7 @@ TEST_F(CDynamicScatter, WithoutPointsOrChannelsNothingIsLookedAt) {
       << turnoutLastError();
 }
 
-TEST_F(CDynamicScatter, SentencesNameTheFunctionThatWasCalled) {
+TEST_F(CDynamicScatter, MessagesNameTheFunctionThatWasCalled) {
   ScatterBackward call = small();
   for (const auto mode : {MLUOP_REDUCE_DSUM, kDMean}) {
     const std::string rest = ": reduce_type is " + std::to_string(mode) + ", expected 2 (max)";
@@ -149,12 +149,12 @@ TEST_F(CDynamicScatter, GradFeatsSharesNoMemory) {
   for (void* shared : {static_cast<void*>(call.feats.data()), static_cast<void*>(call.map.data() + 4),
                        static_cast<void*>(call.counts.data() + 1), static_cast<void*>(call.num.data())}) {
     EXPECT_EQ(call.run(kDMax, call.workspace.data(), call.required, shared), kBad);
-    expect_sentence("grad_feats overlaps");
+    expect_message("grad_feats overlaps");
   }
   EXPECT_EQ(call.run(kDMax, call.workspace.data(), call.required,
                      reinterpret_cast<char*>(call.grad_feats.data()) + 2),
             kBad);
-  expect_sentence("grad_feats.data is not aligned");
+  expect_message("grad_feats.data is not aligned");
   EXPECT_EQ(call.map, (Ints{1, 0, -1, 1, 0}));
 }
 

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "bindings/mluop/call.h"
 #include "c_descriptors.h"
-#include "doors/c/call.h"
 #include "dynamic_scatter/reference.h"
 
 namespace turnout::test {
@@ -270,7 +270,7 @@ class CDynamicScatter : public testing::Test {
   mluOpHandle_t handle = nullptr;
 };
 
-inline void expect_sentence(const std::string& part) {
+inline void expect_message(const std::string& part) {
   EXPECT_NE(std::string(turnoutLastError()).find(part), std::string::npos) << turnoutLastError();
 }
 

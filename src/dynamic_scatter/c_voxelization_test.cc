@@ -59,9 +59,9 @@ struct HardVoxels {
   void expect_untouched() const {
     EXPECT_TRUE(is_unwritten(voxels) && is_unwritten(coors) && is_unwritten(num_points) && is_unwritten(num));
   }
-  void expect_refused(const std::string& sentence) {
+  void expect_refused(const std::string& message) {
     EXPECT_EQ(run(), kBad);
-    expect_sentence(sentence);
+    expect_message(message);
     expect_untouched();
   }
 
@@ -217,13 +217,13 @@ TEST_F(CVoxelization, OverlapAndAlignment) {
   EXPECT_STREQ(turnoutLastError(),
                "mluOpVoxelization: coors overlaps voxel_num in memory, expected separate buffers");
   EXPECT_EQ(run(call.coors.data(), call.num_points.data(), call.range.data()), kBad);
-  expect_sentence("voxel_num overlaps coors_range");
+  expect_message("voxel_num overlaps coors_range");
   EXPECT_EQ(run(call.points.data(), call.num_points.data(), call.num.data()), kBad);
   EXPECT_EQ(run(call.coors.data(), nullptr, call.num.data()), kBad);
-  expect_sentence("num_points_per_voxel.data is null");
+  expect_message("num_points_per_voxel.data is null");
   EXPECT_EQ(run(call.coors.data(), call.num_points.data(), reinterpret_cast<char*>(call.num.data()) + 1),
             kBad);
-  expect_sentence("voxel_num.data is not aligned");
+  expect_message("voxel_num.data is not aligned");
   call.expect_untouched();
 }
 
@@ -234,8 +234,8 @@ TEST_F(CVoxelization, WorkspaceProtocol) {
   EXPECT_EQ(call.run(nullptr, call.required), kBad);
   EXPECT_EQ(call.run(nullptr, 0), kBad);
   EXPECT_EQ(call.run(call.workspace.data(), call.required - 1), kBad);
-  expect_sentence("workspace_size is " + std::to_string(call.required - 1) + " bytes, expected " +
-                  std::to_string(call.required) + " or more");
+  expect_message("workspace_size is " + std::to_string(call.required - 1) + " bytes, expected " +
+                 std::to_string(call.required) + " or more");
   call.expect_untouched();
   for (std::size_t offset : kWorkspaceOffsets) {
     PaintedWorkspace workspace(call.required, offset);

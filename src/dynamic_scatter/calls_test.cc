@@ -76,11 +76,7 @@ TEST(DynamicScatterCalls, NoVoxelAtAll) {
     std::vector<float> feats(60), grad_feats(60, kOld);
     const ConstTensor f = view(feats.data(), {20, 3}), none(nullptr, DType::f32, {0, 3}),
                       count(nullptr, DType::i32, {0});
-    dynamic_scatter_backward(none,
-                             {.point2voxel_map = view(map.data(), {20}),
-                              .feats = &f,
-                              .voxel_feats = &none,
-                              .voxel_points_count = &count},
+    dynamic_scatter_backward(none, f, none, view(map.data(), {20}), count, nullptr,
                              view(grad_feats.data(), {20, 3}), reduce_type);
     EXPECT_EQ(grad_feats, std::vector<float>(60));
   }
@@ -110,12 +106,9 @@ TEST(DynamicScatterCalls, NoPointsAndNoChannels) {
     // Nothing at all: nothing is looked at.
     const ConstTensor no_points(nullptr, DType::f32, {0, 3}), rows(nullptr, DType::f32, {2, 3}),
         counts(nullptr, DType::i32, {2});
-    EXPECT_NO_THROW(dynamic_scatter_backward(rows,
-                                             {.point2voxel_map = ConstTensor(nullptr, DType::i32, {0}),
-                                              .feats = &no_points,
-                                              .voxel_feats = &rows,
-                                              .voxel_points_count = &counts},
-                                             Tensor(nullptr, DType::f32, {0, 3}), reduce_type));
+    EXPECT_NO_THROW(dynamic_scatter_backward(rows, no_points, rows, ConstTensor(nullptr, DType::i32, {0}),
+                                             counts, nullptr, Tensor(nullptr, DType::f32, {0, 3}),
+                                             reduce_type));
   }
 }
 
@@ -136,13 +129,8 @@ TEST(DynamicScatterCalls, RowsBehindTheLastVoxelAreNotLookedAt) {
                       n = view(count.data(), {room}), number = view(&found, {1});
     std::vector<float> grad_feats(c.feats.size(), kOld);
     // The map, the counts and the number have dtypes of their own.
-    dynamic_scatter_backward(view(grad.data(), {room, 7}),
-                             {.point2voxel_map = view(reduced.map.data(), {c.points}),
-                              .feats = &f,
-                              .voxel_feats = &w,
-                              .voxel_points_count = &n,
-                              .voxel_num = &number},
-                             view(grad_feats.data(), {c.points, 7}), reduce_type);
+    dynamic_scatter_backward(view(grad.data(), {room, 7}), f, w, view(reduced.map.data(), {c.points}), n,
+                             number, view(grad_feats.data(), {c.points, 7}), reduce_type);
     EXPECT_EQ(first_difference(grad_feats.data(), c.expected_backward(grad, voxel_feats, reduced.map,
                                                                       reduced.count, reduce_type)),
               -1);
@@ -158,8 +146,8 @@ TEST(DynamicScatterCalls, InputsOffALine) {
   std::copy(c.coors.begin(), c.coors.end(), coors.begin() + 1);
   for (const Isa isa : supported_isas()) {
     Context context({.threads = 1, .isa = isa});
-    const VoxelIndex one(context, c.coors_view()),
-        other(context, view(static_cast<const std::int32_t*>(coors.data() + 1), {200, 3}));
+    const VoxelIndex one(c.coors_view(), context),
+        other(view(static_cast<const std::int32_t*>(coors.data() + 1), {200, 3}), context);
     ASSERT_EQ(one.voxels(), other.voxels());
     auto a = sized<bf16>(one.voxels() * 37), b = a;
     one.reduce(c.feats_view(), view(a.data(), {one.voxels(), 37}), Reduce::sum);
@@ -189,7 +177,7 @@ std::vector<unsigned char> results_of_everything(const ScatterCase<float, std::i
     std::vector<float> grad_feats(c.feats.size());
     c.backward(context, voxel_feats, voxel_feats, map, count, reduce_type, grad_feats.data());
     keep(grad_feats);
-    VoxelIndex index(context, c.coors_view());
+    VoxelIndex index(c.coors_view(), context);
     index.reduce(c.feats_view(), view(voxel_feats.data(), {found, 9}), reduce_type);
     keep(voxel_feats);
   }
@@ -197,17 +185,18 @@ std::vector<unsigned char> results_of_everything(const ScatterCase<float, std::i
   const float size[3] = {2.5f, 1, 1}, range[6] = {0, 0, 0, 3.7499998f, 4, 4};
   const std::vector<float> points = {2.6f, 1, 1, 1e-40f, 1, 1, -1e-40f, 1, 1, kNan, 1, 1, 0.1f, 0.2f, 0.3f};
   std::vector<std::int32_t> coors(15), hard_coors(15), num(5);
-  voxelize(context, view(points.data(), {5, 3}), view(&size[0], {3}), view(&range[0], {6}),
-           view(coors.data(), {5, 3}));
+  voxelize(view(points.data(), {5, 3}), view(&size[0], {3}), view(&range[0], {6}), view(coors.data(), {5, 3}),
+           context);
   keep(coors);
   std::vector<float> voxels(15);
-  voxelize_hard(context, view(points.data(), {5, 3}), view(&size[0], {3}), view(&range[0], {6}),
-                view(voxels.data(), {5, 1, 3}), view(hard_coors.data(), {5, 3}), view(num.data(), {5}));
+  voxelize_hard(view(points.data(), {5, 3}), view(&size[0], {3}), view(&range[0], {6}),
+                view(voxels.data(), {5, 1, 3}), view(hard_coors.data(), {5, 3}), view(num.data(), {5}),
+                nullptr, context);
   keep(hard_coors);
   keep(voxels);
   const float nan_size[3] = {kNan, 1, 1};
-  EXPECT_THROW(voxelize(context, view(points.data(), {5, 3}), view(&nan_size[0], {3}), view(&range[0], {6}),
-                        view(coors.data(), {5, 3})),
+  EXPECT_THROW(voxelize(view(points.data(), {5, 3}), view(&nan_size[0], {3}), view(&range[0], {6}),
+                        view(coors.data(), {5, 3}), context),
                Error);
   return results;
 }
@@ -265,7 +254,7 @@ TEST(VoxelIndexCalls, SeveralThreadsUseOne) {
   const auto all = c.voxels();
   const auto found = static_cast<std::int64_t>(all.size());
   Context context({.threads = 2});
-  const VoxelIndex index(context, c.coors_view());
+  const VoxelIndex index(c.coors_view(), context);
   std::vector<std::thread> users;
   std::atomic<int> wrong{0};
   for (int user = 0; user < 3; ++user) {
@@ -282,7 +271,7 @@ TEST(VoxelIndexCalls, SeveralThreadsUseOne) {
         index.reduce(feats, view(voxel_feats.data(), {found, 30}), reduce_type);
         index.write(view(voxel_coors.data(), {found, 3}), view(map.data(), {c.points}),
                     view(count.data(), {found}));
-        index.reduce_backward(rows, &feats, &rows, view(grad_feats.data(), {c.points, 30}), reduce_type);
+        index.reduce_backward(rows, feats, rows, view(grad_feats.data(), {c.points, 30}), reduce_type);
         wrong += first_difference(voxel_feats.data(), expected.voxel_feats) >= 0 ||
                  voxel_coors != expected.voxel_coors || map != expected.map || count != expected.count ||
                  first_difference(grad_feats.data(), grads) >= 0;
@@ -300,7 +289,7 @@ TEST(VoxelIndexCalls, IndexesAreIndependent) {
   std::vector<std::unique_ptr<VoxelIndex>> indexes;
   for (unsigned seed = 0; seed < 8; ++seed)
     cases.push_back(make_case<float, std::int64_t>(Pattern::random, 100 + 20 * seed, 5, 3, seed));
-  for (const auto& c : cases) indexes.push_back(std::make_unique<VoxelIndex>(context, c.coors_view()));
+  for (const auto& c : cases) indexes.push_back(std::make_unique<VoxelIndex>(c.coors_view(), context));
   for (const std::size_t i : {3u, 0u, 7u, 1u}) {
     const auto& c = cases[i];
     const auto all = c.voxels();
@@ -328,7 +317,7 @@ TEST(VoxelIndexCalls, CoordinatesMayGoBeforeReductions) {
   const auto c = make_case<float, std::int32_t>(Pattern::random, 500, 5, 3, 9);
   Context context({.threads = 1});
   auto coors = std::make_unique<std::vector<std::int32_t>>(c.coors);
-  const VoxelIndex index(context, view(static_cast<const std::int32_t*>(coors->data()), {500, 3}));
+  const VoxelIndex index(view(static_cast<const std::int32_t*>(coors->data()), {500, 3}), context);
   coors.reset();
   const auto found = index.voxels();
   const auto expected = c.expected_forward(c.voxels(), Reduce::mean, found);

@@ -15,28 +15,22 @@ namespace turnout {
 namespace families::dynamic_scatter {
 namespace {
 
-Slot slot_of(const ConstTensor* tensor) { return tensor == nullptr ? Slot() : Slot(*tensor); }
-
-[[noreturn]] void refuse_backward(const std::string& what) {
-  throw Error(ErrorCode::bad_param, concat("dynamic_scatter_backward: ", what));
-}
-
 // How many voxels there are: what voxel_num says, or all rows.
-std::int64_t read_voxel_num(const ConstTensor* voxel_num, std::int64_t voxels) {
-  if (voxel_num == nullptr) return voxels;
-  const std::int64_t num = visit_index(voxel_num->dtype, [&](auto type) -> std::int64_t {
-    return load_once(static_cast<const typename decltype(type)::type*>(voxel_num->data));
+std::int64_t read_voxel_num(Call& call, const ConstTensor& voxel_num, std::int64_t voxels) {
+  if (voxel_num.is_absent()) return voxels;
+  const std::int64_t num = visit_index(voxel_num.dtype, [&](auto type) -> std::int64_t {
+    return load_once(static_cast<const typename decltype(type)::type*>(voxel_num.data));
   });
   if (num < 0 || num > voxels)
-    refuse_backward(
-        concat("voxel_num[0] is ", num, ", expected 0 .. ", voxels, " = grad_voxel_feats.shape[0]"));
+    call.refuse(concat(call.name("voxel_num"), "[0] is ", num, ", expected 0 .. ", voxels, " = ",
+                       call.name("grad_voxel_feats"), ".shape[0]"));
   return num;
 }
 
 // A copy of voxel_points_count in the type that means are computed in. The voxels of points have a count of 1
 // or more; a voxel without points may have any.
-const void* read_counts(const ConstTensor& given, DType feats, std::int64_t voxels, const std::int32_t* map,
-                        std::int64_t points, Scratch& scratch) {
+const void* read_counts(Call& call, const ConstTensor& given, DType feats, std::int64_t voxels,
+                        const std::int32_t* map, std::int64_t points, Scratch& scratch) {
   return visit_index(given.dtype, [&](auto type) {
     using Index = typename decltype(type)::type;
     const auto* counts = static_cast<const Index*>(given.data);
@@ -48,9 +42,9 @@ const void* read_counts(const ConstTensor& given, DType feats, std::int64_t voxe
     });
     for (std::int64_t x = 0; x < points && least < 1; ++x)
       if (map[x] >= 0 && counts[map[x]] < 1)
-        refuse_backward(concat("voxel_points_count[", std::int64_t{map[x]}, "] is ",
-                               std::int64_t{counts[map[x]]}, ", expected 1 or more: point ", x,
-                               " is in that voxel"));
+        call.refuse(concat(call.name("voxel_points_count"), "[", std::int64_t{map[x]}, "] is ",
+                           std::int64_t{counts[map[x]]}, ", expected 1 or more: point ", x,
+                           " is in that voxel"));
     return copy;
   });
 }
@@ -67,28 +61,6 @@ void write_forward(Context& context, Call& call, const VoxelGroups& groups, cons
 
 }  // namespace
 
-std::int64_t dynamic_scatter_forward(const Frame& frame, const ConstTensor& feats, const ConstTensor& coors,
-                                     const Tensor& voxel_feats, const Tensor& voxel_coors,
-                                     const Tensor& point2voxel_map, const Tensor& voxel_points_count,
-                                     Reduce reduce_type) {
-  Context& context = frame.context;
-  Call call(frame, kDynamicScatterForward,
-            {feats, coors, voxel_feats, voxel_coors, point2voxel_map, voxel_points_count}, {reduce_type});
-  if (call.nothing_to_do()) return 0;
-  const CoordinateGrouping plan(coors.shape[0]);
-  Scratch& scratch = call.scratch(plan.scratch_bytes());
-  const VoxelGroups groups = plan.run(context, coors, scratch, scratch);
-  call.check([&] {
-    if (groups.voxels > voxel_coors.shape[0])
-      throw Error(ErrorCode::bad_param,
-                  concat("dynamic_scatter_forward: voxel_feats.shape[0] is ", voxel_coors.shape[0],
-                         ", expected ", groups.voxels, " or more: the voxels that coors has"));
-  });
-  write_forward(context, call, groups, feats, coors, voxel_feats, voxel_coors, point2voxel_map,
-                voxel_points_count, reduce_type);
-  return groups.voxels;
-}
-
 BackwardPlan::BackwardPlan(std::int64_t points, std::int64_t voxels, Reduce reduce_type, int threads)
     : points_(points), voxels_(voxels), reduce_type_(reduce_type), grouping_(points, voxels, threads) {}
 
@@ -97,90 +69,74 @@ std::size_t BackwardPlan::scratch_bytes() const {
          (reduce_type_ == Reduce::mean ? lane_counts_bytes(voxels_) : 0);
 }
 
-void BackwardPlan::run(Context& context, Call& call, const ConstTensor& grad_voxel_feats,
-                       const DynamicScatterResult& result, const Tensor& grad_feats, Scratch& scratch) const {
+void BackwardPlan::run(Call& call, const ConstTensor& grad_voxel_feats, const ConstTensor& feats,
+                       const ConstTensor& voxel_feats, const ConstTensor& point2voxel_map,
+                       const ConstTensor& voxel_points_count, const Tensor& grad_feats) const {
+  Context& context = call.context();
+  Scratch& scratch = call.scratch(scratch_bytes());
   auto* map = scratch.take<std::int32_t>(points_);
   BackwardTask task{};
-  call.check([&] {
-    const ConstTensor& given = result.point2voxel_map;
-    if (const std::int64_t bad = read_map(context, given, -1, voxels_, map).bad; bad >= 0)
-      refuse_backward(
-          concat("point2voxel_map[", bad, "] is ", map_value(given, bad), ", expected -1 .. ", voxels_ - 1));
-    if (reduce_type_ == Reduce::mean)
-      task.counts = read_counts(*result.voxel_points_count, grad_feats.dtype, voxels_, map, points_, scratch);
-  });
+  if (const std::int64_t bad = read_map(context, point2voxel_map, -1, voxels_, map).bad; bad >= 0)
+    call.refuse(concat(call.name("point2voxel_map"), "[", bad, "] is ", map_value(point2voxel_map, bad),
+                       ", expected -1 .. ", voxels_ - 1));
+  if (reduce_type_ == Reduce::mean)
+    task.counts = read_counts(call, voxel_points_count, grad_feats.dtype, voxels_, map, points_, scratch);
   if (reduce_type_ == Reduce::max) {
     task.groups = grouping_.run(context, map, scratch);
   } else {
     task.groups = {.points = points_, .voxels = voxels_, .map = map};
   }
-  spread_rows(context, call, task, grad_voxel_feats, result.feats, result.voxel_feats, grad_feats,
-              reduce_type_);
+  spread_rows(context, call, task, grad_voxel_feats, feats, voxel_feats, grad_feats, reduce_type_);
 }
 
-void dynamic_scatter_backward(const Frame& frame, const ConstTensor& grad_voxel_feats,
-                              const DynamicScatterResult& result, const Tensor& grad_feats,
-                              Reduce reduce_type) {
-  Call call(frame, kDynamicScatterBackward,
-            {grad_voxel_feats, slot_of(result.feats), slot_of(result.voxel_feats), result.point2voxel_map,
-             slot_of(result.voxel_points_count), slot_of(result.voxel_num), grad_feats},
-            {reduce_type});
-  if (call.nothing_to_do()) return;
-  std::int64_t voxels = 0;
-  call.check([&] { voxels = read_voxel_num(result.voxel_num, grad_voxel_feats.shape[0]); });
-  const BackwardPlan plan(grad_feats.shape[0], voxels, reduce_type, frame.context.threads());
-  plan.run(frame.context, call, grad_voxel_feats, result, grad_feats, call.scratch(plan.scratch_bytes()));
-}
-
-PointIndex::PointIndex(const Frame& frame, const ConstTensor& coors) : coors_(coors) {
-  Call call(frame, kVoxelIndex, {coors}, {});
+PointIndex::PointIndex(const ConstTensor& coors, const Caller& caller) : coors_(coors) {
+  Call call(caller, kVoxelIndex, {coors}, {});
   const std::int64_t points = coors.shape[0];
   const CoordinateGrouping plan(points);
   memory_.emplace(call.lease(plan.kept_bytes()));
-  groups_ = plan.run(frame.context, coors, *memory_, call.scratch(plan.passing_bytes()));
-  call.chose(groups_.found_by, points > kPointGrain ? frame.context.threads() : 1);
+  groups_ = plan.run(caller.context(), coors, *memory_, call.scratch(plan.passing_bytes()));
+  call.chose(groups_.found_by, points > kPointGrain ? caller.context().threads() : 1);
 }
 
-void PointIndex::write(const Frame& frame, const Tensor& voxel_coors, const Tensor& point2voxel_map,
-                       const Tensor& voxel_points_count) const {
-  Call call(frame, kVoxelIndexWrite, {coors_, voxel_coors, point2voxel_map, voxel_points_count},
+void PointIndex::write(const Tensor& voxel_coors, const Tensor& point2voxel_map,
+                       const Tensor& voxel_points_count, const Caller& caller) const {
+  Call call(caller, kVoxelIndexWrite, {coors_, voxel_coors, point2voxel_map, voxel_points_count},
             {points(), voxels()});
   if (call.nothing_to_do()) return;
-  call.chose(groups_.found_by, points() > kPointGrain ? frame.context.threads() : 1);
-  write_map(frame.context, groups_, point2voxel_map);
-  write_counts(frame.context, groups_, voxel_points_count);
-  write_coors(frame.context, groups_, coors_, voxel_coors);
+  call.chose(groups_.found_by, points() > kPointGrain ? caller.context().threads() : 1);
+  write_map(caller.context(), groups_, point2voxel_map);
+  write_counts(caller.context(), groups_, voxel_points_count);
+  write_coors(caller.context(), groups_, coors_, voxel_coors);
 }
 
-void PointIndex::scatter(const Frame& frame, const ConstTensor& feats, const Tensor& voxel_feats,
-                         const Tensor& voxel_coors, const Tensor& point2voxel_map,
-                         const Tensor& voxel_points_count, Reduce reduce_type) const {
-  Call call(frame, kDynamicScatterForward,
+void PointIndex::scatter(const ConstTensor& feats, const Tensor& voxel_feats, const Tensor& voxel_coors,
+                         const Tensor& point2voxel_map, const Tensor& voxel_points_count, Reduce reduce_type,
+                         const Caller& caller) const {
+  Call call(caller, kDynamicScatterForward,
             {feats, coors_, voxel_feats, voxel_coors, point2voxel_map, voxel_points_count}, {reduce_type});
   if (call.nothing_to_do()) return;
-  write_forward(frame.context, call, groups_, feats, coors_, voxel_feats, voxel_coors, point2voxel_map,
+  write_forward(caller.context(), call, groups_, feats, coors_, voxel_feats, voxel_coors, point2voxel_map,
                 voxel_points_count, reduce_type);
 }
 
-void PointIndex::first_points(const Frame& frame, const Tensor& first_point) const {
-  Call call(frame, kVoxelIndexFirstPoints, {Slot(), first_point}, {points(), voxels()});
+void PointIndex::first_points(const Tensor& first_point, const Caller& caller) const {
+  Call call(caller, kVoxelIndexFirstPoints, {Slot(), first_point}, {points(), voxels()});
   if (call.nothing_to_do()) return;
-  call.chose("copied", voxels() > kPointGrain ? frame.context.threads() : 1);
-  write_first_points(frame.context, groups_, first_point);
+  call.chose("copied", voxels() > kPointGrain ? caller.context().threads() : 1);
+  write_first_points(caller.context(), groups_, first_point);
 }
 
-void PointIndex::reduce(const Frame& frame, const ConstTensor& feats, const Tensor& voxel_feats,
-                        Reduce reduce_type) const {
-  Call call(frame, kVoxelIndexReduce, {feats, voxel_feats}, {points(), voxels(), reduce_type});
+void PointIndex::reduce(const ConstTensor& feats, const Tensor& voxel_feats, Reduce reduce_type,
+                        const Caller& caller) const {
+  Call call(caller, kVoxelIndexReduce, {feats, voxel_feats}, {points(), voxels(), reduce_type});
   if (call.nothing_to_do()) return;
-  reduce_rows(frame.context, call, groups_, feats, voxel_feats, reduce_type);
+  reduce_rows(caller.context(), call, groups_, feats, voxel_feats, reduce_type);
 }
 
-void PointIndex::reduce_backward(const Frame& frame, const ConstTensor& grad_voxel_feats,
-                                 const ConstTensor* feats, const ConstTensor* voxel_feats,
-                                 const Tensor& grad_feats, Reduce reduce_type) const {
-  Call call(frame, kVoxelIndexReduceBackward,
-            {grad_voxel_feats, slot_of(feats), slot_of(voxel_feats), grad_feats},
+void PointIndex::reduce_backward(const ConstTensor& grad_voxel_feats, const ConstTensor& feats,
+                                 const ConstTensor& voxel_feats, const Tensor& grad_feats, Reduce reduce_type,
+                                 const Caller& caller) const {
+  Call call(caller, kVoxelIndexReduceBackward, {grad_voxel_feats, feats, voxel_feats, grad_feats},
             {points(), voxels(), reduce_type});
   if (call.nothing_to_do()) return;
   BackwardTask task{};
@@ -189,24 +145,44 @@ void PointIndex::reduce_backward(const Frame& frame, const ConstTensor& grad_vox
     task.counts = lane_counts(grad_feats.dtype, voxels(), call.scratch(lane_counts_bytes(voxels())),
                               [&](std::int64_t v) { return task.groups.count(v); });
   }
-  spread_rows(frame.context, call, task, grad_voxel_feats, feats, voxel_feats, grad_feats, reduce_type);
+  spread_rows(caller.context(), call, task, grad_voxel_feats, feats, voxel_feats, grad_feats, reduce_type);
 }
 
 }  // namespace families::dynamic_scatter
 
-std::int64_t dynamic_scatter_forward(Context& context, const ConstTensor& feats, const ConstTensor& coors,
+using namespace families::dynamic_scatter;
+
+std::int64_t dynamic_scatter_forward(const ConstTensor& feats, const ConstTensor& coors,
                                      const Tensor& voxel_feats, const Tensor& voxel_coors,
                                      const Tensor& point2voxel_map, const Tensor& voxel_points_count,
-                                     Reduce reduce_type) {
-  return families::dynamic_scatter::dynamic_scatter_forward(context, feats, coors, voxel_feats, voxel_coors,
-                                                            point2voxel_map, voxel_points_count, reduce_type);
+                                     Reduce reduce_type, const Caller& caller) {
+  Context& context = caller.context();
+  Call call(caller, kDynamicScatterForward,
+            {feats, coors, voxel_feats, voxel_coors, point2voxel_map, voxel_points_count}, {reduce_type});
+  if (call.nothing_to_do()) return 0;
+  const CoordinateGrouping plan(coors.shape[0]);
+  Scratch& scratch = call.scratch(plan.scratch_bytes());
+  const VoxelGroups groups = plan.run(context, coors, scratch, scratch);
+  if (groups.voxels > voxel_coors.shape[0])
+    call.refuse(concat(call.name("voxel_feats"), ".shape[0] is ", voxel_coors.shape[0], ", expected ",
+                       groups.voxels, " or more: the voxels that ", call.name("coors"), " has"));
+  write_forward(context, call, groups, feats, coors, voxel_feats, voxel_coors, point2voxel_map,
+                voxel_points_count, reduce_type);
+  return groups.voxels;
 }
 
-void dynamic_scatter_backward(Context& context, const ConstTensor& grad_voxel_feats,
-                              const DynamicScatterResult& result, const Tensor& grad_feats,
-                              Reduce reduce_type) {
-  families::dynamic_scatter::dynamic_scatter_backward(context, grad_voxel_feats, result, grad_feats,
-                                                      reduce_type);
+void dynamic_scatter_backward(const ConstTensor& grad_voxel_feats, const ConstTensor& feats,
+                              const ConstTensor& voxel_feats, const ConstTensor& point2voxel_map,
+                              const ConstTensor& voxel_points_count, const ConstTensor& voxel_num,
+                              const Tensor& grad_feats, Reduce reduce_type, const Caller& caller) {
+  Call call(
+      caller, kDynamicScatterBackward,
+      {grad_voxel_feats, feats, voxel_feats, point2voxel_map, voxel_points_count, voxel_num, grad_feats},
+      {reduce_type});
+  if (call.nothing_to_do()) return;
+  const std::int64_t voxels = read_voxel_num(call, voxel_num, grad_voxel_feats.shape[0]);
+  const BackwardPlan plan(grad_feats.shape[0], voxels, reduce_type, caller.context().threads());
+  plan.run(call, grad_voxel_feats, feats, voxel_feats, point2voxel_map, voxel_points_count, grad_feats);
 }
 
 struct TURNOUT_HIDDEN VoxelIndex::State {
@@ -214,9 +190,9 @@ struct TURNOUT_HIDDEN VoxelIndex::State {
   families::dynamic_scatter::PointIndex index;
 };
 
-VoxelIndex::VoxelIndex(Context& context, const ConstTensor& coors) {
+VoxelIndex::VoxelIndex(const ConstTensor& coors, const Caller& caller) {
   static_assert(sizeof(State) <= sizeof(memory_) && alignof(State) <= kAlignment);
-  new (memory_) State{context, {context, coors}};
+  new (memory_) State{caller.context(), {coors, caller}};
 }
 VoxelIndex::~VoxelIndex() { std::destroy_at(&state()); }
 
@@ -229,22 +205,22 @@ std::int64_t VoxelIndex::voxels() const { return state().index.voxels(); }
 
 void VoxelIndex::write(const Tensor& voxel_coors, const Tensor& point2voxel_map,
                        const Tensor& voxel_points_count) const {
-  state().index.write(state().context, voxel_coors, point2voxel_map, voxel_points_count);
+  state().index.write(voxel_coors, point2voxel_map, voxel_points_count, state().context);
 }
 
 void VoxelIndex::first_points(const Tensor& first_point) const {
-  state().index.first_points(state().context, first_point);
+  state().index.first_points(first_point, state().context);
 }
 
 void VoxelIndex::reduce(const ConstTensor& feats, const Tensor& voxel_feats, Reduce reduce_type) const {
-  state().index.reduce(state().context, feats, voxel_feats, reduce_type);
+  state().index.reduce(feats, voxel_feats, reduce_type, state().context);
 }
 
-void VoxelIndex::reduce_backward(const ConstTensor& grad_voxel_feats, const ConstTensor* feats,
-                                 const ConstTensor* voxel_feats, const Tensor& grad_feats,
+void VoxelIndex::reduce_backward(const ConstTensor& grad_voxel_feats, const ConstTensor& feats,
+                                 const ConstTensor& voxel_feats, const Tensor& grad_feats,
                                  Reduce reduce_type) const {
-  state().index.reduce_backward(state().context, grad_voxel_feats, feats, voxel_feats, grad_feats,
-                                reduce_type);
+  state().index.reduce_backward(grad_voxel_feats, feats, voxel_feats, grad_feats, reduce_type,
+                                state().context);
 }
 
 }  // namespace turnout

@@ -73,7 +73,7 @@ void reductions(FuzzInput& in) {
       c.backward(context, reduced, reduced, expected.map, expected.count, reduce_type, grad_feats.data());
       require(same(grad_feats, grads));
 
-      const VoxelIndex index(context, c.coors_view());
+      const VoxelIndex index(c.coors_view(), context);
       require(index.voxels() == found && index.points() == c.points);
       auto voxel_feats = reduced;
       std::fill_n(voxel_feats.begin(), found * c.channels, T{});
@@ -87,7 +87,7 @@ void reductions(FuzzInput& in) {
       index.reduce(feats, view(voxel_feats.data(), {found, c.channels}), reduce_type);
       require(same(voxel_feats, reduced));
       std::fill(grad_feats.begin(), grad_feats.end(), T{});
-      index.reduce_backward(wanted, &feats, &wanted, view(grad_feats.data(), {c.points, c.channels}),
+      index.reduce_backward(wanted, feats, wanted, view(grad_feats.data(), {c.points, c.channels}),
                             reduce_type);
       require(same(grad_feats, grads));
     }
@@ -136,13 +136,11 @@ void wild_backward(FuzzInput& in) {
       Context context({.threads = 2, .isa = isa});
       std::vector<T> grad_feats(c.feats.size(), rounded<T>(kOld));
       const bool refused = is_refused([&] {
-        dynamic_scatter_backward(context, view(grad.data(), {room, c.channels}),
-                                 {.point2voxel_map = view(map.data(), {c.points}),
-                                  .feats = reduce_type == Reduce::max ? &f : nullptr,
-                                  .voxel_feats = reduce_type == Reduce::max ? &w : nullptr,
-                                  .voxel_points_count = reduce_type == Reduce::mean ? &n : nullptr,
-                                  .voxel_num = has_num ? &number : nullptr},
-                                 view(grad_feats.data(), {c.points, c.channels}), reduce_type);
+        dynamic_scatter_backward(view(grad.data(), {room, c.channels}),
+                                 reduce_type == Reduce::max ? f : nullptr,
+                                 reduce_type == Reduce::max ? w : nullptr, view(map.data(), {c.points}),
+                                 reduce_type == Reduce::mean ? n : nullptr, has_num ? number : nullptr,
+                                 view(grad_feats.data(), {c.points, c.channels}), reduce_type, context);
       });
       require(refused == !legal);
       require(same(grad_feats, expected));
@@ -188,7 +186,7 @@ void voxels(FuzzInput& in) {
   for (const Isa isa : supported_isas()) {
     Context context({.threads = 2, .isa = isa});
     auto coors = sized<Index>(rows * 3, kOld);
-    const bool refused = is_refused([&] { voxelize(context, p, s, r, view(coors.data(), {rows, 3})); });
+    const bool refused = is_refused([&] { voxelize(p, s, r, view(coors.data(), {rows, 3}), context); });
     require(refused == (rows > 0 && !grid.is_legal()));
     require(same(coors, refused ? sized<Index>(rows * 3, kOld) : expected));
 
@@ -199,9 +197,9 @@ void voxels(FuzzInput& in) {
     const Tensor map_view = view(map.data(), {rows});
     std::int64_t used = 0;
     const bool hard_refused = is_refused([&] {
-      used = voxelize_hard(context, p, s, r, view(stored.data(), {room, max_points, features}),
+      used = voxelize_hard(p, s, r, view(stored.data(), {room, max_points, features}),
                            view(hard_coors.data(), {room, 3}), view(num.data(), {room}),
-                           with_map ? &map_view : nullptr);
+                           with_map ? map_view : nullptr, context);
     });
     require(hard_refused == ((room > 0 || (with_map && rows > 0)) && !grid.is_legal()));
     if (hard_refused) {
@@ -258,11 +256,11 @@ void scattered(FuzzInput& in) {
       require(is_refused(run) == (elements > 0 && !legal));
       require(same(out, legal ? expected() : untouched));
     };
-    check([&] { scatter_sum(context, c.src_view(), c.index_view(), to); },
+    check([&] { scatter_sum(c.src_view(), c.index_view(), to, context); },
           [&] { return c.expected(Reduce::sum); });
-    check([&] { scatter_mean(context, c.src_view(), c.index_view(), to); },
+    check([&] { scatter_mean(c.src_view(), c.index_view(), to, context); },
           [&] { return c.expected(Reduce::mean); });
-    check([&] { scatter_max(context, c.src_view(), c.index_view(), to, to_argmax); },
+    check([&] { scatter_max(c.src_view(), c.index_view(), to, to_argmax, context); },
           [&] { return maxima.out; });
     require(same(argmax, legal ? argmax_expected : sized<Index>(elements, kOld)));
     // Gradients of what is there, by the argmax that is there, whatever they are.
@@ -273,9 +271,9 @@ void scattered(FuzzInput& in) {
     for (const Reduce reduce_type : kReductions) {
       std::fill(grad_src.begin(), grad_src.end(), rounded<T>(kOld));
       const bool refused = is_refused([&] {
-        if (reduce_type == Reduce::sum) scatter_sum_backward(context, to, c.index_view(), grads);
-        if (reduce_type == Reduce::mean) scatter_mean_backward(context, to, c.index_view(), grads);
-        if (reduce_type == Reduce::max) scatter_max_backward(context, to, c.index_view(), to_argmax, grads);
+        if (reduce_type == Reduce::sum) scatter_sum_backward(to, c.index_view(), grads, context);
+        if (reduce_type == Reduce::mean) scatter_mean_backward(to, c.index_view(), grads, context);
+        if (reduce_type == Reduce::max) scatter_max_backward(to, c.index_view(), to_argmax, grads, context);
       });
       require(refused == (!kept.empty() && !legal));
       require(same(grad_src, legal ? c.expected_backward(out, given, reduce_type) : kept));

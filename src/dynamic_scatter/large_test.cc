@@ -98,10 +98,8 @@ TEST_F(DynamicScatterLarge, ManyChannels) {
   EXPECT_EQ(map.back(), 0);
   for (const std::int64_t i : {std::int64_t{0}, kChannels - 1, kEnd, kEnd + kChannels - 1})
     out()[i] = bf(kOld);
-  dynamic_scatter_backward(
-      const_view(grad, {1, kChannels}),
-      {.point2voxel_map = const_view(map, {kPoints}), .feats = &feats, .voxel_feats = &reduced},
-      out_view({kPoints, kChannels}), Reduce::max);
+  dynamic_scatter_backward(const_view(grad, {1, kChannels}), feats, reduced, const_view(map, {kPoints}),
+                           nullptr, nullptr, out_view({kPoints, kChannels}), Reduce::max);
   EXPECT_EQ(value(out()[0]), 8);
   EXPECT_EQ(value(out()[kChannels - 1]), 0);
   EXPECT_EQ(value(out()[kChannels]), 0);
@@ -134,9 +132,8 @@ TEST_F(DynamicScatterLarge, ManyPointsAndVoxels) {
   in()[kEndVoxel + 7] = bf(12);  // now as gradients
   out()[7] = out()[kEnd + 7] = bf(kOld);
   const ConstTensor counts = const_view(count, {kVoxels});
-  dynamic_scatter_backward(in_view({kVoxels, kChannels}),
-                           {.point2voxel_map = const_view(map, {kPoints}), .voxel_points_count = &counts},
-                           out_view({kPoints, kChannels}), Reduce::mean);
+  dynamic_scatter_backward(in_view({kVoxels, kChannels}), nullptr, nullptr, const_view(map, {kPoints}),
+                           counts, nullptr, out_view({kPoints, kChannels}), Reduce::mean);
   EXPECT_EQ(value(out()[7]), 6);
   EXPECT_EQ(value(out()[8]), 0);
   EXPECT_EQ(value(out()[kEnd + 7]), 6);

@@ -20,7 +20,7 @@ struct MapRead {
 // Each value is read once: the copy has what was checked, whatever the caller's memory does.
 MapRead read_map(Context& context, const ConstTensor& given, std::int64_t least, std::int64_t voxels,
                  std::int32_t* map);
-// The value at a position that was bad, for the sentence about it.
+// The value at a position that was bad, for the message about it.
 std::int64_t map_value(const ConstTensor& given, std::int64_t position);
 
 // Groups by an ascending map without -1, in memory as of MapGrouping. The result refers to the map.

@@ -31,13 +31,9 @@ struct Gradient {
     const ConstTensor f = view(feats.data(), {kPoints, kChannels});
     const ConstTensor vf = view(voxel_feats.data(), {kVoxels, kChannels});
     const ConstTensor c = view(counts.data(), {kVoxels}), n = view(voxel_num.data(), {1});
-    dynamic_scatter_backward(context, view(grad_voxel_feats.data(), {kVoxels, kChannels}),
-                             {.point2voxel_map = view(map.data(), {kPoints}),
-                              .feats = &f,
-                              .voxel_feats = &vf,
-                              .voxel_points_count = &c,
-                              .voxel_num = &n},
-                             view(grad_feats.data(), {kPoints, kChannels}), reduce_type);
+    dynamic_scatter_backward(view(grad_voxel_feats.data(), {kVoxels, kChannels}), f, vf,
+                             view(map.data(), {kPoints}), c, n, view(grad_feats.data(), {kPoints, kChannels}),
+                             reduce_type, context);
   }
 };
 
@@ -91,10 +87,10 @@ struct Cloud {
     for (std::int64_t x = 7; x < kPoints; x += 100) coors[x * kDims] = -1;
   }
   void call(Context& context) {
-    dynamic_scatter_forward(context, view(feats.data(), {kPoints, 1}), view(coors.data(), {kPoints, kDims}),
+    dynamic_scatter_forward(view(feats.data(), {kPoints, 1}), view(coors.data(), {kPoints, kDims}),
                             view(voxel_feats.data(), {kPoints, 1}),
                             view(voxel_coors.data(), {kPoints, kDims}), view(map.data(), {kPoints}),
-                            view(counts.data(), {kPoints}), Reduce::max);
+                            view(counts.data(), {kPoints}), Reduce::max, context);
   }
 };
 

@@ -103,7 +103,7 @@ void write_coors(Context& context, const VoxelGroups& groups, const ConstTensor&
 }
 
 void spread_rows(Context& context, Call& call, BackwardTask task, const ConstTensor& grad_voxel_feats,
-                 const ConstTensor* feats, const ConstTensor* voxel_feats, const Tensor& grad_feats,
+                 const ConstTensor& feats, const ConstTensor& voxel_feats, const Tensor& grad_feats,
                  Reduce reduce_type) {
   const VoxelGroups& groups = task.groups;
   const std::int64_t row_bytes = grad_feats.shape[1] * size_of(grad_feats.dtype);
@@ -122,8 +122,8 @@ void spread_rows(Context& context, Call& call, BackwardTask task, const ConstTen
   const CopyKernels& copy = copy_kernels(context.isa());
   auto* to = static_cast<std::byte*>(grad_feats.data);
   call.chose(stream ? "by voxel, streamed" : "by voxel", parallel ? context.threads() : 1);
-  task.feats = feats->data;
-  task.voxel_feats = voxel_feats->data;
+  task.feats = feats.data;
+  task.voxel_feats = voxel_feats.data;
   task.grad_feats = to;
   task.stream = stream;
   const auto spread = kernels.max(grad_feats.dtype);

@@ -64,7 +64,7 @@ void write_coors(Context& context, const VoxelGroups& groups, const ConstTensor&
 // The gradients of all points. task.groups is given, and task.counts for mean; the rest of the task is filled
 // in here.
 void spread_rows(Context& context, Call& call, BackwardTask task, const ConstTensor& grad_voxel_feats,
-                 const ConstTensor* feats, const ConstTensor* voxel_feats, const Tensor& grad_feats,
+                 const ConstTensor& feats, const ConstTensor& voxel_feats, const Tensor& grad_feats,
                  Reduce reduce_type);
 
 // count_of(v) for each voxel, in the type that means are computed in.

@@ -19,22 +19,17 @@ namespace turnout {
 namespace families::dynamic_scatter {
 namespace {
 
-[[noreturn]] void refuse_index(std::string_view op, const ConstTensor& index, std::int64_t position,
+[[noreturn]] void refuse_index(Call& call, const ConstTensor& index, std::int64_t position,
                                std::int64_t groups) {
-  throw Error(ErrorCode::bad_param,
-              concat(op, ": index[", position, "] is ", map_value(index, position), ", expected ",
+  call.refuse(concat(call.name("index"), "[", position, "] is ", map_value(index, position), ", expected ",
                      groups > 0 ? concat("0 .. ", groups - 1) : "no elements, since there are no groups"));
 }
 
 // Copies the index into `map`; refuses a value that is no group before anything is written elsewhere. Returns
 // whether it is ascending.
-bool read_index(Context& context, Call& call, const Signature& signature, const ConstTensor& index,
-                std::int64_t groups, std::int32_t* map) {
-  MapRead read;
-  call.check([&] {
-    read = read_map(context, index, 0, groups, map);
-    if (read.bad >= 0) refuse_index(signature.op, index, read.bad, groups);
-  });
+bool read_index(Call& call, const ConstTensor& index, std::int64_t groups, std::int32_t* map) {
+  const MapRead read = read_map(call.context(), index, 0, groups, map);
+  if (read.bad >= 0) refuse_index(call, index, read.bad, groups);
   return read.is_sorted;
 }
 
@@ -45,12 +40,12 @@ class IndexGrouping {
       : rows_(rows), groups_(groups), grouping_(rows, groups, threads) {}
 
   std::size_t scratch_bytes() const { return array_bytes<std::int32_t>(rows_) + grouping_.scratch_bytes(); }
-  VoxelGroups run(Context& context, Call& call, const Signature& signature, const ConstTensor& index,
-                  Scratch& scratch) const {
+  VoxelGroups run(Call& call, const ConstTensor& index) const {
+    Context& context = call.context();
+    Scratch& scratch = call.scratch(scratch_bytes());
     auto* map = scratch.take<std::int32_t>(rows_);
-    return read_index(context, call, signature, index, groups_, map)
-               ? group_by_sorted_map(context, map, rows_, groups_, scratch)
-               : grouping_.run(context, map, scratch);
+    return read_index(call, index, groups_, map) ? group_by_sorted_map(context, map, rows_, groups_, scratch)
+                                                 : grouping_.run(context, map, scratch);
   }
 
  private:
@@ -62,20 +57,19 @@ class IndexGrouping {
 std::size_t touched_bytes(std::int64_t rows) {
   return array_bytes<std::int32_t>(rows) + TouchedGroups::scratch_bytes(rows);
 }
-TouchedGroups touched_groups(Context& context, Call& call, const Signature& signature,
-                             const ConstTensor& index, std::int64_t groups, Scratch& scratch) {
+TouchedGroups touched_groups(Call& call, const ConstTensor& index, std::int64_t groups, Scratch& scratch) {
   const std::int64_t rows = index.shape[0];
   auto* map = scratch.take<std::int32_t>(rows);
-  read_index(context, call, signature, index, groups, map);
-  call.chose("touched groups", context.threads());
-  return {context, map, rows, scratch};
+  read_index(call, index, groups, map);
+  call.chose("touched groups", call.context().threads());
+  return {call.context(), map, rows, scratch};
 }
 
 // Sums and means of no rows are 0.
-void reduce_touched(Context& context, Call& call, const Signature& signature, const ConstTensor& src,
-                    const ConstTensor& index, const Tensor& out, Reduce reduce_type) {
-  const TouchedGroups touched = touched_groups(context, call, signature, index, out.shape[0],
-                                               call.scratch(touched_bytes(index.shape[0])));
+void reduce_touched(Context& context, Call& call, const ConstTensor& src, const ConstTensor& index,
+                    const Tensor& out, Reduce reduce_type) {
+  const TouchedGroups touched =
+      touched_groups(call, index, out.shape[0], call.scratch(touched_bytes(index.shape[0])));
   const std::int64_t row_bytes = src.shape[1] * size_of(src.dtype);
   const ReduceTask task{touched.numbered(), src.shape[1], src.data};
   const auto reduce = reduce_kernels(context.isa()).reduce(src.dtype, reduce_type);
@@ -94,8 +88,8 @@ void reduce_touched(Context& context, Call& call, const Signature& signature, co
 // The maximum of no rows is 0, and comes from row number `rows`.
 void maximum_touched(Context& context, Call& call, const ConstTensor& src, const ConstTensor& index,
                      const Tensor& out, const Tensor& argmax) {
-  const TouchedGroups touched = touched_groups(context, call, kScatterMax, index, out.shape[0],
-                                               call.scratch(touched_bytes(index.shape[0])));
+  const TouchedGroups touched =
+      touched_groups(call, index, out.shape[0], call.scratch(touched_bytes(index.shape[0])));
   const std::int64_t channels = src.shape[1], row_bytes = channels * size_of(src.dtype);
   const std::int64_t argmax_bytes = channels * size_of(argmax.dtype);
   const MaximumTask task{touched.numbered(), channels, src.data};
@@ -123,8 +117,7 @@ void mean_backward_touched(Context& context, Call& call, const ConstTensor& grad
   const std::int64_t rows = index.shape[0], row_bytes = grad_out.shape[1] * size_of(grad_out.dtype);
   Scratch& scratch =
       call.scratch(touched_bytes(rows) + array_bytes<std::byte>(rows * row_bytes) + lane_counts_bytes(rows));
-  const TouchedGroups touched =
-      touched_groups(context, call, kScatterMeanBackward, index, grad_out.shape[0], scratch);
+  const TouchedGroups touched = touched_groups(call, index, grad_out.shape[0], scratch);
   auto* grads = scratch.take<std::byte>(rows * row_bytes);
   const auto* from = static_cast<const std::byte*>(grad_out.data);
   const std::int64_t grain = std::max<std::int64_t>(1, kRangeBytes / row_bytes);
@@ -141,23 +134,27 @@ void mean_backward_touched(Context& context, Call& call, const ConstTensor& grad
               nullptr, nullptr, grad_src, Reduce::mean);
 }
 
-void reduce(const Frame& frame, const Signature& signature, const ConstTensor& src, const ConstTensor& index,
-            const Tensor& out, Reduce reduce_type) {
-  Call call(frame, signature, {src, index, out}, {});
+void reduce(const Caller& caller, const Signature& signature, const ConstTensor& src,
+            const ConstTensor& index, const Tensor& out, Reduce reduce_type) {
+  Call call(caller, signature, {src, index, out}, {});
   if (call.nothing_to_do()) return;
-  Context& context = frame.context;
+  Context& context = caller.context();
   if (TouchedGroups::pays(src.shape[0], out.shape[0]))
-    return reduce_touched(context, call, signature, src, index, out, reduce_type);
+    return reduce_touched(context, call, src, index, out, reduce_type);
   const IndexGrouping plan(src.shape[0], out.shape[0], context.threads());
-  const VoxelGroups groups = plan.run(context, call, signature, index, call.scratch(plan.scratch_bytes()));
+  const VoxelGroups groups = plan.run(call, index);
   reduce_rows(context, call, groups, src, out, reduce_type);
 }
 
 }  // namespace
 
-std::int64_t scatter_dim_size(const Frame& frame, const ConstTensor& index) {
-  Context& context = frame.context;
-  Call call(frame, kScatterDimSize, {index}, {});
+}  // namespace families::dynamic_scatter
+
+using namespace families::dynamic_scatter;
+
+std::int64_t scatter_dim_size(const ConstTensor& index, const Caller& caller) {
+  Context& context = caller.context();
+  Call call(caller, kScatterDimSize, {index}, {});
   const Chunks chunks(index.shape[0]);
   std::int64_t most_of[kMaxChunks];
   std::int64_t least_of[kMaxChunks];
@@ -176,34 +173,31 @@ std::int64_t scatter_dim_size(const Frame& frame, const ConstTensor& index) {
   });
   const std::int64_t least = *std::min_element(least_of, least_of + chunks.parts);
   const std::int64_t most = *std::max_element(most_of, most_of + chunks.parts);
-  call.check([&] {
-    if (least == 0 && most < kMaxPoints) return;
+  if (least < 0 || most >= kMaxPoints)
     for (std::int64_t x = 0; x < index.shape[0]; ++x)
       if (const std::int64_t value = map_value(index, x); value < 0 || value >= kMaxPoints)
-        refuse_index(kScatterDimSize.op, index, x, kMaxPoints);
-  });
+        refuse_index(call, index, x, kMaxPoints);
   call.chose("by element", index.shape[0] > kPointGrain ? context.threads() : 1);
   return std::min(most, kMaxPoints - 1) + 1;  // the index may have changed since it was read
 }
 
-void scatter_sum(const Frame& frame, const ConstTensor& src, const ConstTensor& index, const Tensor& out) {
-  reduce(frame, kScatterSum, src, index, out, Reduce::sum);
+void scatter_sum(const ConstTensor& src, const ConstTensor& index, const Tensor& out, const Caller& caller) {
+  reduce(caller, kScatterSum, src, index, out, Reduce::sum);
 }
 
-void scatter_mean(const Frame& frame, const ConstTensor& src, const ConstTensor& index, const Tensor& out) {
-  reduce(frame, kScatterMean, src, index, out, Reduce::mean);
+void scatter_mean(const ConstTensor& src, const ConstTensor& index, const Tensor& out, const Caller& caller) {
+  reduce(caller, kScatterMean, src, index, out, Reduce::mean);
 }
 
-void scatter_max(const Frame& frame, const ConstTensor& src, const ConstTensor& index, const Tensor& out,
-                 const Tensor& argmax) {
-  Call call(frame, kScatterMax, {src, index, out, argmax}, {});
+void scatter_max(const ConstTensor& src, const ConstTensor& index, const Tensor& out, const Tensor& argmax,
+                 const Caller& caller) {
+  Call call(caller, kScatterMax, {src, index, out, argmax}, {});
   if (call.nothing_to_do()) return;
-  Context& context = frame.context;
+  Context& context = caller.context();
   if (TouchedGroups::pays(src.shape[0], out.shape[0]))
     return maximum_touched(context, call, src, index, out, argmax);
   const IndexGrouping plan(src.shape[0], out.shape[0], context.threads());
-  const MaximumTask task{plan.run(context, call, kScatterMax, index, call.scratch(plan.scratch_bytes())),
-                         src.shape[1], src.data};
+  const MaximumTask task{plan.run(call, index), src.shape[1], src.data};
   const std::int64_t row_bytes = src.shape[1] * size_of(src.dtype);
   const std::int64_t argmax_bytes = src.shape[1] * size_of(argmax.dtype);
   const std::int64_t longer = std::max(row_bytes, argmax_bytes);
@@ -226,29 +220,29 @@ void scatter_max(const Frame& frame, const ConstTensor& src, const ConstTensor& 
   });
 }
 
-void scatter_sum_backward(const Frame& frame, const ConstTensor& grad_out, const ConstTensor& index,
-                          const Tensor& grad_src) {
-  Call call(frame, kScatterSumBackward, {grad_out, index, grad_src}, {});
+void scatter_sum_backward(const ConstTensor& grad_out, const ConstTensor& index, const Tensor& grad_src,
+                          const Caller& caller) {
+  Call call(caller, kScatterSumBackward, {grad_out, index, grad_src}, {});
   if (call.nothing_to_do()) return;
   const std::int64_t rows = index.shape[0], groups = grad_out.shape[0];
   auto* map = call.scratch(array_bytes<std::int32_t>(rows)).take<std::int32_t>(rows);
-  read_index(frame.context, call, kScatterSumBackward, index, groups, map);
+  read_index(call, index, groups, map);
   BackwardTask task{};
   task.groups = {.points = rows, .voxels = groups, .map = map};
-  spread_rows(frame.context, call, task, grad_out, nullptr, nullptr, grad_src, Reduce::sum);
+  spread_rows(caller.context(), call, task, grad_out, nullptr, nullptr, grad_src, Reduce::sum);
 }
 
-void scatter_mean_backward(const Frame& frame, const ConstTensor& grad_out, const ConstTensor& index,
-                           const Tensor& grad_src) {
-  Call call(frame, kScatterMeanBackward, {grad_out, index, grad_src}, {});
+void scatter_mean_backward(const ConstTensor& grad_out, const ConstTensor& index, const Tensor& grad_src,
+                           const Caller& caller) {
+  Call call(caller, kScatterMeanBackward, {grad_out, index, grad_src}, {});
   if (call.nothing_to_do()) return;
   const std::int64_t rows = index.shape[0], groups = grad_out.shape[0];
   if (TouchedGroups::pays(rows, groups))
-    return mean_backward_touched(frame.context, call, grad_out, index, grad_src);
+    return mean_backward_touched(caller.context(), call, grad_out, index, grad_src);
   Scratch& scratch = call.scratch(array_bytes<std::int32_t>(rows) + array_bytes<std::int32_t>(groups) +
                                   lane_counts_bytes(groups));
   auto* map = scratch.take<std::int32_t>(rows);
-  read_index(frame.context, call, kScatterMeanBackward, index, groups, map);
+  read_index(call, index, groups, map);
   auto* counts = scratch.take<std::int32_t>(groups);
   std::fill_n(counts, groups, 0);
   serial_for(0, rows, [&](std::int64_t begin, std::int64_t end) {
@@ -257,54 +251,20 @@ void scatter_mean_backward(const Frame& frame, const ConstTensor& grad_out, cons
   BackwardTask task{};
   task.groups = {.points = rows, .voxels = groups, .map = map};
   task.counts = lane_counts(grad_src.dtype, groups, scratch, [&](std::int64_t g) { return counts[g]; });
-  spread_rows(frame.context, call, task, grad_out, nullptr, nullptr, grad_src, Reduce::mean);
+  spread_rows(caller.context(), call, task, grad_out, nullptr, nullptr, grad_src, Reduce::mean);
 }
 
-void scatter_max_backward(const Frame& frame, const ConstTensor& grad_out, const ConstTensor& index,
-                          const ConstTensor& argmax, const Tensor& grad_src) {
-  Call call(frame, kScatterMaxBackward, {grad_out, index, argmax, grad_src}, {});
+void scatter_max_backward(const ConstTensor& grad_out, const ConstTensor& index, const ConstTensor& argmax,
+                          const Tensor& grad_src, const Caller& caller) {
+  Call call(caller, kScatterMaxBackward, {grad_out, index, argmax, grad_src}, {});
   if (call.nothing_to_do()) return;
   const std::int64_t rows = index.shape[0];
   auto* map = call.scratch(array_bytes<std::int32_t>(rows)).take<std::int32_t>(rows);
-  read_index(frame.context, call, kScatterMaxBackward, index, grad_out.shape[0], map);
+  read_index(call, index, grad_out.shape[0], map);
   const MaximumBackwardTask task{map, grad_out.shape[1], grad_out.data, argmax.data};
-  const auto backward = maximum_kernels(frame.context.isa()).backward(grad_out.dtype, argmax.dtype);
-  make_rows(frame.context, call, rows, grad_src.shape[1] * size_of(grad_src.dtype), grad_src.data,
+  const auto backward = maximum_kernels(caller.context().isa()).backward(grad_out.dtype, argmax.dtype);
+  make_rows(caller.context(), call, rows, grad_src.shape[1] * size_of(grad_src.dtype), grad_src.data,
             [&](std::int64_t first, std::int64_t last, std::byte* to) { backward(task, first, last, to); });
-}
-
-}  // namespace families::dynamic_scatter
-
-void scatter_sum(Context& context, const ConstTensor& src, const ConstTensor& index, const Tensor& out) {
-  families::dynamic_scatter::scatter_sum(context, src, index, out);
-}
-
-void scatter_mean(Context& context, const ConstTensor& src, const ConstTensor& index, const Tensor& out) {
-  families::dynamic_scatter::scatter_mean(context, src, index, out);
-}
-
-void scatter_max(Context& context, const ConstTensor& src, const ConstTensor& index, const Tensor& out,
-                 const Tensor& argmax) {
-  families::dynamic_scatter::scatter_max(context, src, index, out, argmax);
-}
-
-std::int64_t scatter_dim_size(Context& context, const ConstTensor& index) {
-  return families::dynamic_scatter::scatter_dim_size(context, index);
-}
-
-void scatter_sum_backward(Context& context, const ConstTensor& grad_out, const ConstTensor& index,
-                          const Tensor& grad_src) {
-  families::dynamic_scatter::scatter_sum_backward(context, grad_out, index, grad_src);
-}
-
-void scatter_mean_backward(Context& context, const ConstTensor& grad_out, const ConstTensor& index,
-                           const Tensor& grad_src) {
-  families::dynamic_scatter::scatter_mean_backward(context, grad_out, index, grad_src);
-}
-
-void scatter_max_backward(Context& context, const ConstTensor& grad_out, const ConstTensor& index,
-                          const ConstTensor& argmax, const Tensor& grad_src) {
-  families::dynamic_scatter::scatter_max_backward(context, grad_out, index, argmax, grad_src);
 }
 
 }  // namespace turnout

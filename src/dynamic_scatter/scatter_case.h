@@ -109,9 +109,9 @@ struct ScatterCase {
   template <class Map>
   std::int64_t forward(Context& context, Reduce reduce_type, std::int64_t room,
                        const ForwardResults<T, Index, Map>& to) const {
-    return dynamic_scatter_forward(context, feats_view(), coors_view(),
-                                   view(to.voxel_feats, {room, channels}), view(to.voxel_coors, {room, dims}),
-                                   view(to.map, {points}), view(to.count, {room}), reduce_type);
+    return dynamic_scatter_forward(feats_view(), coors_view(), view(to.voxel_feats, {room, channels}),
+                                   view(to.voxel_coors, {room, dims}), view(to.map, {points}),
+                                   view(to.count, {room}), reduce_type, context);
   }
 
   // The gradient of every point, for any map and any voxel_feats.
@@ -150,12 +150,8 @@ struct ScatterCase {
     const ConstTensor f = feats_view();
     const ConstTensor w = view(voxel_feats.data(), {room, channels});
     const ConstTensor n = view(count.data(), {room});
-    dynamic_scatter_backward(context, view(grad.data(), {room, channels}),
-                             {.point2voxel_map = view(map.data(), {points}),
-                              .feats = &f,
-                              .voxel_feats = &w,
-                              .voxel_points_count = &n},
-                             view(grad_feats, {points, channels}), reduce_type);
+    dynamic_scatter_backward(view(grad.data(), {room, channels}), f, w, view(map.data(), {points}), n,
+                             nullptr, view(grad_feats, {points, channels}), reduce_type, context);
   }
 
  private:

@@ -2,16 +2,16 @@
 #include <algorithm>
 #include <optional>
 
+#include "bindings/python/call.h"
 #include "core/check.h"
 #include "core/draft.h"
-#include "doors/python/call.h"
 #include "dynamic_scatter/dynamic_scatter.h"
 #include "dynamic_scatter/signature.h"
 
 namespace turnout::families::dynamic_scatter {
 
 using namespace core;
-using namespace doors;
+using namespace bindings;
 
 void bind_scatter(nb::module_& module);
 
@@ -54,9 +54,10 @@ constexpr PythonFunction kMaxBackward{"scatter_max_backward", kScatterMaxBackwar
 // [rows, ..] as [rows, channels], where it lies row by row in memory. Operators of torch have [rows,
 // channels] alone.
 template <class Data>
-BasicTensor<Data> as_rows(const BasicTensor<Data>& given, bool torch_team = false) {
+BasicTensor<Data> as_rows(const BasicTensor<Data>& given, bool use_torch_threads = false) {
   const bool is_rank = given.rank >= 1 && given.rank <= kMaxRank;
-  if (torch_team || !is_rank || !Slot(given).is_contiguous()) return given;  // for the checks to refuse
+  if (use_torch_threads || !is_rank || !Slot(given).is_contiguous())
+    return given;  // for the checks to refuse
   std::int64_t channels = 1;
   for (int d = 1; d < given.rank; ++d) channels = extent_product(channels, given.shape[d]);
   return {given.data, given.dtype, {given.shape[0], channels}};
@@ -92,7 +93,7 @@ Tensor grouped_out(PythonCall& call, const PythonCall::Place& where, std::string
 std::int64_t groups_of(const PythonCall& call, const ConstTensor& index, nb::handle dim_size) {
   std::int64_t groups = 0;
   if (dim_size.is_none()) {
-    call.prepare([&](const Frame& frame) { groups = scatter_dim_size(frame, index); });
+    call.prepare([&](const Caller& caller) { groups = scatter_dim_size(index, caller); });
     return groups;
   }
   groups = call.integer(dim_size, "dim_size");
@@ -109,28 +110,31 @@ void check_groups(const PythonCall& call, std::string_view name, const Tensor& o
     call.refuse(concat(name, ".shape[0] is ", out.shape[0], ", expected ", groups, " = dim_size"));
 }
 
-using Scatter = void (*)(const Frame&, const ConstTensor&, const ConstTensor&, const Tensor&);
+using Scatter = void (*)(const ConstTensor&, const ConstTensor&, const Tensor&, const Caller&);
 
 nb::object scatter(const PythonFunction& function, Scatter reduce, nb::handle src, nb::handle index,
-                   nb::handle dim_size, nb::handle out, bool torch_team) {
-  PythonCall call(function, torch_team);
+                   nb::handle dim_size, nb::handle out, bool use_torch_threads) {
+  PythonCall call(function, use_torch_threads);
   const ConstTensor from = call.in(src);
   const ConstTensor rows = call.in(index);
   const Tensor to = grouped_out(call, call.place(out), "out", {"src", from},
                                 [&] { return groups_of(call, rows, dim_size); });
   check_groups(call, "out", to, dim_size);
-  call.run([&](const Frame& frame) { reduce(frame, as_rows(from, torch_team), rows, to); });
+  call.run([&](const Caller& caller) { reduce(as_rows(from, use_torch_threads), rows, to, caller); });
   return call.result();
 }
-nb::object sum(nb::handle src, nb::handle index, nb::handle dim_size, nb::handle out, bool torch_team) {
-  return scatter(kSum, &scatter_sum, src, index, dim_size, out, torch_team);
+nb::object sum(nb::handle src, nb::handle index, nb::handle dim_size, nb::handle out,
+               bool use_torch_threads) {
+  return scatter(kSum, &scatter_sum, src, index, dim_size, out, use_torch_threads);
 }
-nb::object mean(nb::handle src, nb::handle index, nb::handle dim_size, nb::handle out, bool torch_team) {
-  return scatter(kMean, &scatter_mean, src, index, dim_size, out, torch_team);
+nb::object mean(nb::handle src, nb::handle index, nb::handle dim_size, nb::handle out,
+                bool use_torch_threads) {
+  return scatter(kMean, &scatter_mean, src, index, dim_size, out, use_torch_threads);
 }
 
-nb::object max(nb::handle src, nb::handle index, nb::handle dim_size, nb::handle out, bool torch_team) {
-  PythonCall call(kMax, torch_team);
+nb::object max(nb::handle src, nb::handle index, nb::handle dim_size, nb::handle out,
+               bool use_torch_threads) {
+  PythonCall call(kMax, use_torch_threads);
   const ConstTensor from = call.in(src);
   const ConstTensor rows = call.in(index);
   const auto to = call.outs(out);
@@ -148,37 +152,40 @@ nb::object max(nb::handle src, nb::handle index, nb::handle dim_size, nb::handle
   groups = argmax.shape[0];
   if (to[0].is_none()) make_values();
   check_groups(call, "out", values, dim_size);
-  call.run([&](const Frame& frame) { scatter_max(frame, as_rows(from, torch_team), rows, values, argmax); });
+  call.run([&](const Caller& caller) {
+    scatter_max(as_rows(from, use_torch_threads), rows, values, argmax, caller);
+  });
   return call.result();
 }
 
 nb::object scatter_backward(const PythonFunction& function, Scatter spread, nb::handle grad_out,
-                            nb::handle index, nb::handle out, bool torch_team) {
-  PythonCall call(function, torch_team);
+                            nb::handle index, nb::handle out, bool use_torch_threads) {
+  PythonCall call(function, use_torch_threads);
   const ConstTensor grad = call.in(grad_out);
   const ConstTensor rows = call.in(index);
   const Tensor to =
       grouped_out(call, call.place(out), "out", {"grad_out", grad}, [&] { return rows.shape[0]; });
-  call.run([&](const Frame& frame) { spread(frame, as_rows(grad, torch_team), rows, to); });
+  call.run([&](const Caller& caller) { spread(as_rows(grad, use_torch_threads), rows, to, caller); });
   return call.result();
 }
-nb::object sum_backward(nb::handle grad_out, nb::handle index, nb::handle out, bool torch_team) {
-  return scatter_backward(kSumBackward, &scatter_sum_backward, grad_out, index, out, torch_team);
+nb::object sum_backward(nb::handle grad_out, nb::handle index, nb::handle out, bool use_torch_threads) {
+  return scatter_backward(kSumBackward, &scatter_sum_backward, grad_out, index, out, use_torch_threads);
 }
-nb::object mean_backward(nb::handle grad_out, nb::handle index, nb::handle out, bool torch_team) {
-  return scatter_backward(kMeanBackward, &scatter_mean_backward, grad_out, index, out, torch_team);
+nb::object mean_backward(nb::handle grad_out, nb::handle index, nb::handle out, bool use_torch_threads) {
+  return scatter_backward(kMeanBackward, &scatter_mean_backward, grad_out, index, out, use_torch_threads);
 }
 
 nb::object max_backward(nb::handle grad_out, nb::handle index, nb::handle argmax, nb::handle out,
-                        bool torch_team) {
-  PythonCall call(kMaxBackward, torch_team);
+                        bool use_torch_threads) {
+  PythonCall call(kMaxBackward, use_torch_threads);
   const ConstTensor grad = call.in(grad_out);
   const ConstTensor rows = call.in(index);
   const ConstTensor from = call.in(argmax);
   const Tensor to =
       grouped_out(call, call.place(out), "out", {"grad_out", grad}, [&] { return rows.shape[0]; });
-  call.run([&](const Frame& frame) {
-    scatter_max_backward(frame, as_rows(grad, torch_team), rows, as_rows(from, torch_team), to);
+  call.run([&](const Caller& caller) {
+    scatter_max_backward(as_rows(grad, use_torch_threads), rows, as_rows(from, use_torch_threads), to,
+                         caller);
   });
   return call.result();
 }

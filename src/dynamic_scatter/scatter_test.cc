@@ -229,28 +229,28 @@ void compare(const IndexCase<T, Index>& c, const How& how) {
         std::fill_n(grad_src.data(), grad_src.size(), any_element<T>(11));
       };
       clear();
-      scatter_sum(context, c.src_view(), c.index_view(), to);
+      scatter_sum(c.src_view(), c.index_view(), to, context);
       expect_same(out, sum, "sum");
       clear();
       std::fill_n(argmax.data(), argmax.size(), Index{kOld});
-      scatter_max(context, c.src_view(), c.index_view(), to, view(argmax.data(), {c.groups, c.channels}));
+      scatter_max(c.src_view(), c.index_view(), to, view(argmax.data(), {c.groups, c.channels}), context);
       expect_same(out, maxima.out, "max");
       expect_same(argmax, argmax_expected, "argmax");
       if constexpr (!std::is_integral_v<T>) {
         clear();
-        scatter_mean(context, c.src_view(), c.index_view(), to);
+        scatter_mean(c.src_view(), c.index_view(), to, context);
         expect_same(out, mean, "mean");
         const ConstTensor given = view(grad.data(), {c.groups, c.channels});
         const Tensor grads = view(grad_src.data(), {c.rows, c.channels});
-        scatter_sum_backward(context, given, c.index_view(), grads);
+        scatter_sum_backward(given, c.index_view(), grads, context);
         expect_same(grad_src, grads_of[0], "gradient of sum");
-        scatter_mean_backward(context, given, c.index_view(), grads);
+        scatter_mean_backward(given, c.index_view(), grads, context);
         expect_same(grad_src, grads_of[1], "gradient of mean");
-        scatter_max_backward(context, given, c.index_view(),
-                             view(argmax_expected.data(), {c.groups, c.channels}), grads);
+        scatter_max_backward(given, c.index_view(), view(argmax_expected.data(), {c.groups, c.channels}),
+                             grads, context);
         expect_same(grad_src, grads_of[2], "gradient of max");
       }
-      EXPECT_LE(scatter_dim_size(context, c.index_view()), c.groups);
+      EXPECT_LE(scatter_dim_size(c.index_view(), context), c.groups);
       if (testing::Test::HasFailure()) return;
     }
   }
@@ -309,7 +309,7 @@ TEST(Scatter, ThreadsAndStreams) {
 // -- refusals ----------------------------------------------------------------------------------------------
 
 template <class F>
-std::string sentence(const F& f) {
+std::string message(const F& f) {
   try {
     f();
   } catch (const Error& error) {
@@ -327,12 +327,12 @@ TEST(ScatterRefusals, AnIndexOutsideNamesItsPosition) {
     const Tensor to = view(out.data(), {4, 1}), to_src = view(grad.data(), {3, 1}),
                  to_argmax = view(argmax.data(), {4, 1});
     const ConstTensor src = column.src_view(), index = column.index_view();
-    EXPECT_EQ(sentence([&] { scatter_sum(src, index, to); }), "scatter_sum: " + what);
-    EXPECT_EQ(sentence([&] { scatter_mean(src, index, to); }), "scatter_mean: " + what);
-    EXPECT_EQ(sentence([&] { scatter_max(src, index, to, to_argmax); }), "scatter_max: " + what);
-    EXPECT_EQ(sentence([&] { scatter_sum_backward(to, index, to_src); }), "scatter_sum_backward: " + what);
-    EXPECT_EQ(sentence([&] { scatter_mean_backward(to, index, to_src); }), "scatter_mean_backward: " + what);
-    EXPECT_EQ(sentence([&] { scatter_max_backward(to, index, to_argmax, to_src); }),
+    EXPECT_EQ(message([&] { scatter_sum(src, index, to); }), "scatter_sum: " + what);
+    EXPECT_EQ(message([&] { scatter_mean(src, index, to); }), "scatter_mean: " + what);
+    EXPECT_EQ(message([&] { scatter_max(src, index, to, to_argmax); }), "scatter_max: " + what);
+    EXPECT_EQ(message([&] { scatter_sum_backward(to, index, to_src); }), "scatter_sum_backward: " + what);
+    EXPECT_EQ(message([&] { scatter_mean_backward(to, index, to_src); }), "scatter_mean_backward: " + what);
+    EXPECT_EQ(message([&] { scatter_max_backward(to, index, to_argmax, to_src); }),
               "scatter_max_backward: " + what);
     EXPECT_EQ(out, Floats(4, kOld));
     EXPECT_EQ(argmax, Longs(4, kOld));
@@ -346,23 +346,23 @@ TEST(ScatterRefusals, TheFirstOfSeveralInALateChunk) {
   column.index[90'000] = 5;
   Context context({.threads = 3});
   Floats out(1, kOld);
-  EXPECT_EQ(sentence([&] {
-              scatter_sum(context, column.src_view(), column.index_view(), view(out.data(), {1, 1}));
+  EXPECT_EQ(message([&] {
+              scatter_sum(column.src_view(), column.index_view(), view(out.data(), {1, 1}), context);
             }),
             "scatter_sum: index[90000] is 5, expected 0 .. 0");
-  EXPECT_EQ(sentence([&] { scatter_dim_size(context, column.index_view()); }),
+  EXPECT_EQ(message([&] { scatter_dim_size(column.index_view(), context); }),
             "scatter_dim_size: index[90001] is -7, expected 0 .. 2147483646");
   column.index[90'001] = 2147483647;
-  EXPECT_EQ(sentence([&] { scatter_dim_size(context, column.index_view()); }),
+  EXPECT_EQ(message([&] { scatter_dim_size(column.index_view(), context); }),
             "scatter_dim_size: index[90001] is 2147483647, expected 0 .. 2147483646");
   column.index[90'001] = 2147483646;
-  EXPECT_EQ(scatter_dim_size(context, column.index_view()), 2147483647);
+  EXPECT_EQ(scatter_dim_size(column.index_view(), context), 2147483647);
 }
 
 TEST(ScatterRefusals, NoGroupsForAGradient) {
   const Column column{{1}, {0}, 0};
   Floats grad(1, kOld);
-  EXPECT_EQ(sentence([&] {
+  EXPECT_EQ(message([&] {
               scatter_sum_backward(view(grad.data(), {0, 1}), column.index_view(), view(grad.data(), {1, 1}));
             }),
             "scatter_sum_backward: index[0] is 0, expected no elements, since there are no groups");

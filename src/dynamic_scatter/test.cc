@@ -67,12 +67,9 @@ struct OneVoxel {
     Floats result(feats.size(), kOld);
     const ConstTensor f = view(feats.data(), {points(), 2}), w = view(voxel_feats.data(), {1, 2}),
                       n = view(count.data(), {1});
-    dynamic_scatter_backward(view(grad.data(), {1, 2}),
-                             {.point2voxel_map = view(map.data(), {points()}),
-                              .feats = &f,
-                              .voxel_feats = voxel_feats.empty() ? nullptr : &w,
-                              .voxel_points_count = &n},
-                             view(result.data(), {points(), 2}), reduce_type);
+    dynamic_scatter_backward(view(grad.data(), {1, 2}), f, voxel_feats.empty() ? nullptr : w,
+                             view(map.data(), {points()}), n, nullptr, view(result.data(), {points(), 2}),
+                             reduce_type);
     return result;
   }
 };
@@ -144,10 +141,8 @@ TEST(DynamicScatterByHand, AnyMapWillDo) {
                     n = view(count.data(), {3});
   const auto backward = [&](Reduce reduce_type) {
     Floats result(6, kOld);
-    dynamic_scatter_backward(
-        view(grad.data(), {3, 1}),
-        {.point2voxel_map = view(map.data(), {6}), .feats = &f, .voxel_feats = &w, .voxel_points_count = &n},
-        view(result.data(), {6, 1}), reduce_type);
+    dynamic_scatter_backward(view(grad.data(), {3, 1}), f, w, view(map.data(), {6}), n, nullptr,
+                             view(result.data(), {6, 1}), reduce_type);
     return result;
   };
   EXPECT_EQ(backward(Reduce::max), (Floats{0, 0, 0, 30, 10, 0}));

@@ -127,7 +127,7 @@ void compare(const ScatterCase<T, Index>& c, const std::string& name, const How&
                    grad_feats.data());
         expect_same(grad_feats, grads, "grad_feats");
 
-        const VoxelIndex index(context, c.coors_view());
+        const VoxelIndex index(c.coors_view(), context);
         EXPECT_EQ(index.points(), c.points);
         ASSERT_EQ(index.voxels(), found);
         std::fill_n(voxel_feats.data(), found * c.channels, rounded<T>(kOld));
@@ -146,10 +146,10 @@ void compare(const ScatterCase<T, Index>& c, const std::string& name, const How&
         for (const auto& [coors, points] : all) first_expected.push_back(static_cast<Map>(points[0]));
         index.first_points(view(first_point.data(), {found}));
         expect_same(first_point, first_expected, "first_point");
-        index.reduce_backward(view(given.grad.data(), {found, c.channels}), &feats, &wanted,
+        index.reduce_backward(view(given.grad.data(), {found, c.channels}), feats, wanted,
                               view(grad_feats.data(), {c.points, c.channels}), reduce_type);
         expect_same(grad_feats, grads, "grad_feats of the index");
-        if (testing::Test::HasFailure()) return;  // one sentence, not thousands
+        if (testing::Test::HasFailure()) return;  // one message, not thousands
       }
     }
   }

@@ -24,17 +24,17 @@ TEST(ScatterManyGroups, ScratchMemoryIsProportionalToTheRows) {
   context.set_observer(
       [](const CallRecord& record, void* user) { *static_cast<std::int64_t*>(user) += record.scratch_bytes; },
       &scratch);
-  scatter_sum(context, from, of, to);
+  scatter_sum(from, of, to, context);
   EXPECT_EQ(out.back(), 7);
   EXPECT_EQ(out[70'000], 3);
   EXPECT_EQ(std::count(out.begin(), out.end(), 0.0f), groups - 2);
-  scatter_mean(context, from, of, to);
+  scatter_mean(from, of, to, context);
   EXPECT_EQ(out.back(), 3.5f);
-  scatter_max(context, from, of, to, view(argmax.data(), {groups, 1}));
+  scatter_max(from, of, to, view(argmax.data(), {groups, 1}), context);
   EXPECT_EQ(out.back(), 5);
   EXPECT_EQ(argmax.back(), 2);
   EXPECT_EQ(argmax[0], 3);
-  scatter_mean_backward(context, to, of, view(grads.data(), {3, 1}));
+  scatter_mean_backward(to, of, view(grads.data(), {3, 1}), context);
   EXPECT_EQ(grads, (std::vector<float>{2.5f, 3, 2.5f}));
   EXPECT_GT(scratch, 0);
   EXPECT_LT(scratch, 100'000);

@@ -28,22 +28,20 @@ Real value_at(const ConstTensor& values, int i) {
 // Reads the grid once and checks it, in the type that coordinates are computed in: voxel_size is positive and
 // finite, and the range has 1 .. 2^31 - 1 voxels in each direction.
 template <class Real>
-GridOf<Real> read_grid(std::string_view op, const ConstTensor& voxel_size, const ConstTensor& range) {
+GridOf<Real> read_grid(Call& call, const ConstTensor& voxel_size, const ConstTensor& range) {
   GridOf<Real> grid;
-  const auto refuse = [&](const std::string& what) {
-    throw Error(ErrorCode::bad_param, concat(op, ": ", what));
-  };
   for (int j = 0; j < 3; ++j) {
     const Real size = value_at<Real>(voxel_size, j);
     const Real least = value_at<Real>(range, j), most = value_at<Real>(range, 3 + j);
     const Real extent = std::round((most - least) / size);
     if (!(size > 0) || !std::isfinite(size))
-      refuse(concat("voxel_size[", std::int64_t{j}, "] is ", number_text(size),
-                    ", expected a positive finite number"));
+      call.refuse(concat(call.name("voxel_size"), "[", std::int64_t{j}, "] is ", number_text(size),
+                         ", expected a positive finite number"));
     if (!(extent >= 1 && extent < Real{0x1p31}))
-      refuse(concat("point_cloud_range is ", number_text(least), " .. ", number_text(most), " in direction ",
-                    std::string_view("xyz").substr(static_cast<std::size_t>(j), 1), ", which is ",
-                    number_text(extent), " voxels, expected 1 .. 2147483647"));
+      call.refuse(concat(call.name("point_cloud_range"), " is ", number_text(least), " .. ",
+                         number_text(most), " in direction ",
+                         std::string_view("xyz").substr(static_cast<std::size_t>(j), 1), ", which is ",
+                         number_text(extent), " voxels, expected 1 .. 2147483647"));
     grid.voxel_size[j] = size;
     grid.least[j] = least;
     grid.extent[j] = extent;
@@ -51,15 +49,13 @@ GridOf<Real> read_grid(std::string_view op, const ConstTensor& voxel_size, const
   return grid;
 }
 
-// Coordinates of all points; `coors` is [points, 3]. Refuses a bad grid before the first write; `op` is who
-// was called.
-void write_coordinates(Context& context, Call& call, std::string_view op, const ConstTensor& points,
-                       const ConstTensor& voxel_size, const ConstTensor& range, const Tensor& coors) {
+// Coordinates of all points; `coors` is [points, 3]. Refuses a bad grid before the first write.
+void write_coordinates(Context& context, Call& call, const ConstTensor& points, const ConstTensor& voxel_size,
+                       const ConstTensor& range, const Tensor& coors) {
   const FpEnvironment environment;  // the caller's may round otherwise, or trap
   const auto voxelize_range = coordinate_kernels(context.isa()).voxelize(points.dtype, coors.dtype);
   const auto run = [&](auto grid) {
-    call.check(
-        [&] { grid = read_grid<std::remove_cvref_t<decltype(grid.extent[0])>>(op, voxel_size, range); });
+    grid = read_grid<std::remove_cvref_t<decltype(grid.extent[0])>>(call, voxel_size, range);
     parallel_for(context, points.shape[0], kPointGrain, [&](std::int64_t begin, std::int64_t end) {
       voxelize_range(&grid, points.data, points.shape[1], coors.data, begin, end);
     });
@@ -142,32 +138,27 @@ void write_slots(Context& context, const HardTask& task, std::int32_t* slot_of, 
 
 }  // namespace
 
-void voxelize(const Frame& frame, const ConstTensor& points, const ConstTensor& voxel_size,
-              const ConstTensor& point_cloud_range, const Tensor& coors) {
-  Context& context = frame.context;
-  Call call(frame, kVoxelize, {points, voxel_size, point_cloud_range, coors}, {});
-  if (call.nothing_to_do()) return;
-  write_coordinates(context, call, kVoxelize.op, points, voxel_size, point_cloud_range, coors);
-  call.chose("by point", points.shape[0] > kPointGrain ? context.threads() : 1);
-}
-
 std::size_t VoxelizeHardPlan::scratch_bytes() const {
   return array_bytes<std::int32_t>(3 * points_) + grouping_.scratch_bytes() +
          2 * array_bytes<std::int32_t>(points_);
 }
 
-std::int64_t VoxelizeHardPlan::run(Context& context, Call& call, const Tensors& t, Scratch& scratch) const {
-  const std::int64_t room = t.voxels.shape[0];
+std::int64_t VoxelizeHardPlan::run(Call& call, const ConstTensor& points, const ConstTensor& voxel_size,
+                                   const ConstTensor& point_cloud_range, const Tensor& voxels,
+                                   const Tensor& coors, const Tensor& num_points_per_voxel,
+                                   const Tensor& point2voxel_map) const {
+  Context& context = call.context();
+  Scratch& scratch = call.scratch(scratch_bytes());
+  const std::int64_t room = voxels.shape[0];
   auto* all_coors = scratch.take<std::int32_t>(3 * points_);
-  write_coordinates(context, call, kVoxelizeHard.op, t.points, t.voxel_size, t.point_cloud_range,
-                    view(all_coors, {points_, 3}));
+  write_coordinates(context, call, points, voxel_size, point_cloud_range, view(all_coors, {points_, 3}));
 
   HardTask task{grouping_.run(context, view(all_coors, {points_, 3}), scratch, scratch),
                 nullptr,
-                static_cast<const std::byte*>(t.points.data),
+                static_cast<const std::byte*>(points.data),
                 all_coors,
-                t.points.shape[1] * size_of(t.points.dtype),
-                t.voxels.shape[1]};
+                points.shape[1] * size_of(points.dtype),
+                voxels.shape[1]};
   auto* ordered = scratch.take<std::int32_t>(points_);
   auto* passing = scratch.take<std::int32_t>(points_);
   const std::int64_t used = order_by_first_point(task.groups, room, ordered, passing);
@@ -179,7 +170,7 @@ std::int64_t VoxelizeHardPlan::run(Context& context, Call& call, const Tensors& 
   const bool stream = bytes >= kStreamBytes && voxel_bytes <= kTileBytes;
   call.chose(task.groups.found_by, parallel ? context.threads() : 1);
   const CopyKernels& copy = copy_kernels(context.isa());
-  auto* to = static_cast<std::byte*>(t.voxels.data);
+  auto* to = static_cast<std::byte*>(voxels.data);
   const std::int64_t grain =
       parallel ? std::max<std::int64_t>(1, kRangeBytes / std::max<std::int64_t>(voxel_bytes, 1)) : kSizeMax;
   // With max_points 0 there may be no memory to write to.
@@ -194,10 +185,10 @@ std::int64_t VoxelizeHardPlan::run(Context& context, Call& call, const Tensors& 
     copy.clear(to + (used + begin) * voxel_bytes, (end - begin) * voxel_bytes);
     copy.finish();
   });
-  visit_index(t.coors.dtype, [&](auto coor_type) {
-    auto* coors_to = static_cast<typename decltype(coor_type)::type*>(t.coors.data);
-    visit_index(t.num_points_per_voxel.dtype, [&](auto num_type) {
-      auto* num_to = static_cast<typename decltype(num_type)::type*>(t.num_points_per_voxel.data);
+  visit_index(coors.dtype, [&](auto coor_type) {
+    auto* coors_to = static_cast<typename decltype(coor_type)::type*>(coors.data);
+    visit_index(num_points_per_voxel.dtype, [&](auto num_type) {
+      auto* num_to = static_cast<typename decltype(num_type)::type*>(num_points_per_voxel.data);
       parallel_for(context, used, kPointGrain, [&](std::int64_t begin, std::int64_t end) {
         task.put_indices(begin, end, coors_to, num_to);
       });
@@ -205,37 +196,33 @@ std::int64_t VoxelizeHardPlan::run(Context& context, Call& call, const Tensors& 
       std::fill_n(num_to + used, room - used, 0);
     });
   });
-  if (t.point2voxel_map != nullptr) write_slots(context, task, passing, *t.point2voxel_map);
+  if (!point2voxel_map.is_absent()) write_slots(context, task, passing, point2voxel_map);
   return used;
-}
-
-std::int64_t voxelize_hard(const Frame& frame, const ConstTensor& points, const ConstTensor& voxel_size,
-                           const ConstTensor& point_cloud_range, const Tensor& voxels, const Tensor& coors,
-                           const Tensor& num_points_per_voxel, const Tensor* point2voxel_map) {
-  Call call(frame, kVoxelizeHard,
-            {points, voxel_size, point_cloud_range, voxels, coors, num_points_per_voxel,
-             point2voxel_map == nullptr ? Slot() : Slot(*point2voxel_map)},
-            {});
-  if (call.nothing_to_do()) return 0;
-  const VoxelizeHardPlan plan(points.shape[0]);
-  return plan.run(
-      frame.context, call,
-      {points, voxel_size, point_cloud_range, voxels, coors, num_points_per_voxel, point2voxel_map},
-      call.scratch(plan.scratch_bytes()));
 }
 
 }  // namespace families::dynamic_scatter
 
-void voxelize(Context& context, const ConstTensor& points, const ConstTensor& voxel_size,
-              const ConstTensor& point_cloud_range, const Tensor& coors) {
-  families::dynamic_scatter::voxelize(context, points, voxel_size, point_cloud_range, coors);
+using namespace families::dynamic_scatter;
+
+void voxelize(const ConstTensor& points, const ConstTensor& voxel_size, const ConstTensor& point_cloud_range,
+              const Tensor& coors, const Caller& caller) {
+  Context& context = caller.context();
+  Call call(caller, kVoxelize, {points, voxel_size, point_cloud_range, coors}, {});
+  if (call.nothing_to_do()) return;
+  write_coordinates(context, call, points, voxel_size, point_cloud_range, coors);
+  call.chose("by point", points.shape[0] > kPointGrain ? context.threads() : 1);
 }
 
-std::int64_t voxelize_hard(Context& context, const ConstTensor& points, const ConstTensor& voxel_size,
+std::int64_t voxelize_hard(const ConstTensor& points, const ConstTensor& voxel_size,
                            const ConstTensor& point_cloud_range, const Tensor& voxels, const Tensor& coors,
-                           const Tensor& num_points_per_voxel, const Tensor* point2voxel_map) {
-  return families::dynamic_scatter::voxelize_hard(context, points, voxel_size, point_cloud_range, voxels,
-                                                  coors, num_points_per_voxel, point2voxel_map);
+                           const Tensor& num_points_per_voxel, const Tensor& point2voxel_map,
+                           const Caller& caller) {
+  Call call(caller, kVoxelizeHard,
+            {points, voxel_size, point_cloud_range, voxels, coors, num_points_per_voxel, point2voxel_map},
+            {});
+  if (call.nothing_to_do()) return 0;
+  return VoxelizeHardPlan(points.shape[0])
+      .run(call, points, voxel_size, point_cloud_range, voxels, coors, num_points_per_voxel, point2voxel_map);
 }
 
 }  // namespace turnout

@@ -66,8 +66,8 @@ void compare_coordinates(const Points<T>& points, const Sides<Side>& sides, cons
                    << name_of(dtype_of<T>) << ", " << name_of(isa) << ", threads " << threads);
       Context context({.threads = threads, .isa = isa});
       Guarded<Index> coors(points.rows() * 3, how.offset);
-      voxelize(context, points.tensor(), sides.size_view(), sides.range_view(),
-               view(coors.data(), {points.rows(), 3}));
+      voxelize(points.tensor(), sides.size_view(), sides.range_view(), view(coors.data(), {points.rows(), 3}),
+               context);
       expect_same(coors, expected, "coors");
     }
   }
@@ -104,14 +104,14 @@ void compare_hard(const Points<T>& points, const Sides<Side>& sides, std::int64_
       std::fill_n(voxels.data(), voxels.size(), rounded<T>(kOld));
       std::fill_n(coors.data(), coors.size(), Index{kOld});
       std::fill_n(num.data(), num.size(), Index{kOld});
-      const auto run = [&](const Tensor* point2voxel_map) {
-        return voxelize_hard(context, points.tensor(), sides.size_view(), sides.range_view(),
+      const auto run = [&](const Tensor& point2voxel_map) {
+        return voxelize_hard(points.tensor(), sides.size_view(), sides.range_view(),
                              view(voxels.data(), {max_voxels, max_points, f}),
                              view(coors.data(), {max_voxels, 3}), view(num.data(), {max_voxels}),
-                             point2voxel_map);
+                             point2voxel_map, context);
       };
       const Tensor map_view = view(map.data(), {points.rows()});
-      EXPECT_EQ(run(&map_view), v);
+      EXPECT_EQ(run(map_view), v);
       expect_same(map, expected_map, "point2voxel_map");
       std::fill_n(voxels.data(), voxels.size(), rounded<T>(kOld));
       EXPECT_EQ(run(nullptr), v);
@@ -134,10 +134,10 @@ TEST(VoxelizeHard, TheMapOfPoints) {
     std::int64_t coors[6], num[2];
     std::vector<std::int64_t> map(7, kOld);
     const Tensor map_view = view(map.data(), {7});
-    EXPECT_EQ(voxelize_hard(points.tensor(), sides.size_view(), sides.range_view(),
-                            view(voxels.data(), {2, max_points, 3}), view(coors, {2, 3}), view(num, {2}),
-                            &map_view),
-              2);
+    EXPECT_EQ(
+        voxelize_hard(points.tensor(), sides.size_view(), sides.range_view(),
+                      view(voxels.data(), {2, max_points, 3}), view(coors, {2, 3}), view(num, {2}), map_view),
+        2);
     EXPECT_EQ(map, (std::vector<std::int64_t>{0, 1, 0, -1, 0, -1, 1}));
   }
 }

@@ -5,9 +5,8 @@
 #include <cstdint>
 #include <string_view>
 
-#include "core/check.h"
+#include "runtime/call.h"
 #include "runtime/interrupt.h"
-#include "turnout/error.h"
 
 namespace turnout::core {
 
@@ -27,21 +26,22 @@ bool in_range(Index value, std::int64_t limit) {
   return static_cast<std::uint64_t>(static_cast<std::int64_t>(value)) < static_cast<std::uint64_t>(limit);
 }
 
-// Inverts a permutation of 0 .. n-1: position[index[i]] = i. Refuses the first entry that is out of range or
-// equal to an earlier one; `what` names the argument. Each entry is read once.
+// Inverts a permutation of 0 .. n-1: position[index[i]] = i. Refuses the call at the first entry that is
+// out of range or equal to an earlier one; `name` is the argument. Each entry is read once.
 template <class Index>
-void invert_permutation(std::string_view what, const Index* index, std::int64_t n, std::int64_t* position) {
+void invert_permutation(Call& call, std::string_view name, const Index* index, std::int64_t n,
+                        std::int64_t* position) {
   serial_for(0, n, [&](std::int64_t begin, std::int64_t end) {
     std::fill(position + begin, position + end, std::int64_t{-1});
   });
-  serial_for(0, n, [=](std::int64_t begin, std::int64_t end) {
+  serial_for(0, n, [&, index, n, position](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       const std::int64_t value = load_once(index + i);
       if (!in_range(value, n))
-        throw Error(ErrorCode::bad_param, concat(what, "[", i, "] is ", value, ", expected 0 .. ", n - 1));
+        call.refuse(concat(call.name(name), "[", i, "] is ", value, ", expected 0 .. ", n - 1));
       if (position[value] >= 0)
-        throw Error(ErrorCode::bad_param, concat(what, "[", i, "] is ", value, ", which [", position[value],
-                                                 "] is already, expected a permutation"));
+        call.refuse(concat(call.name(name), "[", i, "] is ", value, ", which [", position[value],
+                           "] is already, expected a permutation"));
       position[value] = i;
     }
   });

@@ -1,13 +1,14 @@
 // The C functions of this family, each with the order of checks that its clients rely on.
+#include "bindings/mluop/call.h"
 #include "core/draft.h"
-#include "doors/c/call.h"
-#include "moe_dispatch/moe_dispatch.h"
 #include "moe_dispatch/signature.h"
+#include "runtime/caller.h"
+#include "turnout/moe_dispatch.h"
 
 namespace turnout::families::moe_dispatch {
 
 using namespace core;
-using namespace doors;
+using namespace bindings;
 namespace {
 
 constexpr StepSpec kForwardSteps[] = {
@@ -113,8 +114,9 @@ constexpr Renames kBackwardGateNames(kMoeDispatchBackwardGate, kMluOpMoeDispatch
 
 }  // namespace turnout::families::moe_dispatch
 
+using namespace turnout;
 using namespace turnout::core;
-using namespace turnout::doors;
+using namespace turnout::bindings;
 using namespace turnout::families::moe_dispatch;
 
 mluOpStatus_t mluOpMoeDispatchForward(mluOpHandle_t handle, const mluOpTensorDescriptor_t gates_desc,
@@ -130,9 +132,9 @@ mluOpStatus_t mluOpMoeDispatchForward(mluOpHandle_t handle, const mluOpTensorDes
                {locations_desc, locations},
                {input_desc, input},
                {dispatch_desc, dispatch}},
-              {samples, capacity, hidden, num_experts}, [&](const Frame& frame, const turnout::Tensor* t) {
-                moe_dispatch_forward(frame, t[0], t[1], t[2], t[3], t[4],
-                                     {.capacity = capacity, .num_experts = num_experts});
+              {samples, capacity, hidden, num_experts}, [&](const Caller& caller, const turnout::Tensor* t) {
+                moe_dispatch_forward(t[0], t[1], t[2], t[3], t[4],
+                                     {.capacity = capacity, .num_experts = num_experts}, caller);
               });
 }
 
@@ -151,11 +153,10 @@ mluOpStatus_t mluOpMoeDispatchBackwardData(mluOpHandle_t handle, const mluOpTens
             {locations_desc, locations},
             {dispatch_desc, dispatch},
             {grad_input_desc, grad_input}},
-           {samples, capacity, hidden, num_experts}, [&](const Frame& frame, const turnout::Tensor* t) {
+           {samples, capacity, hidden, num_experts}, [&](const Caller& caller, const turnout::Tensor* t) {
              ran = true;
-             const turnout::ConstTensor weights = t[0];
-             moe_dispatch_backward_data(frame, &weights, t[1], t[2], t[3], t[4],
-                                        {.capacity = capacity, .num_experts = num_experts});
+             moe_dispatch_backward_data(t[0], t[1], t[2], t[3], t[4],
+                                        {.capacity = capacity, .num_experts = num_experts}, caller);
            });
   if (status == MLUOP_STATUS_SUCCESS && !ran) fill_result({grad_input_desc, grad_input}, 0);
   return status;
@@ -184,10 +185,10 @@ mluOpStatus_t mluOpMoeDispatchBackwardGate(mluOpHandle_t handle, const mluOpTens
             {dispatch_desc, dispatch},
             {grad_gates_desc, grad_gates}},
            {samples, capacity, hidden, num_experts},
-           [&](const Frame& frame, const turnout::Tensor* t) {
+           [&](const Caller& caller, const turnout::Tensor* t) {
              ran = true;
-             moe_dispatch_backward_gate(frame, t[0], t[1], t[2], t[3], t[4],
-                                        {.capacity = capacity, .num_experts = num_experts});
+             moe_dispatch_backward_gate(t[0], t[1], t[2], t[3], t[4],
+                                        {.capacity = capacity, .num_experts = num_experts}, caller);
            },
            {workspace, workspace_size});
   if (status == MLUOP_STATUS_SUCCESS && !ran) fill_result({grad_gates_desc, grad_gates}, 0);

@@ -51,10 +51,9 @@ void run(FuzzInput& in) {
     for (int threads : {1, 2}) {
       Context context({.threads = threads, .isa = isa});
       std::vector<T> actual = before;
-      moe_dispatch_forward(context, view(gates.data(), {choices, samples}),
-                           view(indices.data(), {choices, samples}),
+      moe_dispatch_forward(view(gates.data(), {choices, samples}), view(indices.data(), {choices, samples}),
                            view(locations.data(), {choices, samples}), view(input.data(), {samples, hidden}),
-                           view(actual.data(), {rows, hidden}), params);
+                           view(actual.data(), {rows, hidden}), params, context);
       if (!actual.empty() && std::memcmp(actual.data(), expected.data(), actual.size() * sizeof(T)) != 0)
         std::abort();
     }
@@ -91,13 +90,13 @@ void run_gradients(FuzzInput& in, const reference::RoutingShape& shape, const st
       for (std::size_t q = 0; q < products.size(); ++q)
         require(static_cast<double>(grad_gates[q]) == products[q]);
     };
-    moe_dispatch_backward_data(context, is_gated ? &weights : nullptr, experts, slots, dispatch, to_input,
-                               buffers);
+    moe_dispatch_backward_data(is_gated ? weights : nullptr, experts, slots, dispatch, to_input, buffers,
+                               context);
     require(grad_input == (is_gated ? sums : plain_sums));
-    moe_dispatch_backward_gate(context, experts, slots, input, dispatch, to_gates, buffers);
+    moe_dispatch_backward_gate(experts, slots, input, dispatch, to_gates, buffers, context);
     require_products();
     std::fill(grad_gates.begin(), grad_gates.end(), 7.0f);
-    moe_dispatch_backward(context, weights, experts, slots, input, dispatch, to_input, to_gates, buffers);
+    moe_dispatch_backward(weights, experts, slots, input, dispatch, to_input, to_gates, buffers, context);
     require(grad_input == sums);
     require_products();
   }
@@ -120,8 +119,9 @@ void run_locations(FuzzInput& in, const std::vector<Index>& indices, std::int64_
   const ConstTensor order = view(given.data(), {samples});
   for (int threads : {1, 2}) {
     Context context({.threads = threads});
-    moe_locations(context, view(indices.data(), {samples, choices}), by_priority ? &order : nullptr,
-                  view(actual.data(), {samples, choices}), view(counts.data(), {num_experts}), num_experts);
+    moe_locations(view(indices.data(), {samples, choices}), by_priority ? order : nullptr,
+                  view(actual.data(), {samples, choices}), view(counts.data(), {num_experts}), num_experts,
+                  context);
     require(actual == expected && counts == expected_counts);
   }
 }
@@ -162,21 +162,21 @@ void run_movements(FuzzInput& in) {
   const ConstTensor experts = view(indices.data(), {samples, choices});
   for (Isa isa : supported_isas()) {
     Context context({.threads = 2, .isa = isa});
-    moe_combine(context, view(routed_rows.data(), {rows, hidden}), experts, &slots, &weights,
-                view(actual_sums.data(), {samples, hidden}), buffers.capacity);
-    moe_combine_backward(context, view(tokens.data(), {samples, hidden}),
-                         view(routed_rows.data(), {rows, hidden}), experts, &slots, weights,
-                         view(actual_rows.data(), {rows, hidden}),
-                         view(actual_products.data(), {samples, choices}), buffers.capacity);
+    moe_combine(view(routed_rows.data(), {rows, hidden}), experts, slots, weights,
+                view(actual_sums.data(), {samples, hidden}), buffers.capacity, context);
+    moe_combine_backward(view(tokens.data(), {samples, hidden}), view(routed_rows.data(), {rows, hidden}),
+                         experts, slots, weights, view(actual_rows.data(), {rows, hidden}),
+                         view(actual_products.data(), {samples, choices}), buffers.capacity, context);
     if (actual_sums != sums || actual_rows != scattered) std::abort();
     for (std::size_t q = 0; q < products.size(); ++q)
       if (static_cast<double>(actual_products[q]) != products[q]) std::abort();
-    moe_token_permute(context, view(tokens.data(), {samples, hidden}), experts,
-                      Tensor(nullptr, dtype_of<T>, {0, hidden}), view(actual_order.data(), {routed}));
+    moe_token_permute(view(tokens.data(), {samples, hidden}), experts,
+                      Tensor(nullptr, dtype_of<T>, {0, hidden}), view(actual_order.data(), {routed}),
+                      context);
     if (actual_order != order) std::abort();
     std::fill(actual_rows.begin(), actual_rows.end(), T{7});
-    moe_dispatch(context, view(tokens.data(), {samples, hidden}), experts, &slots, &weights,
-                 view(actual_rows.data(), {rows, hidden}), buffers);
+    moe_dispatch(view(tokens.data(), {samples, hidden}), experts, slots, weights,
+                 view(actual_rows.data(), {rows, hidden}), buffers, context);
     require(actual_rows == scattered);
   }
   run_gradients<T>(in, {samples, choices, true}, map, tokens, routed_rows, gates, indices, locations, buffers,

@@ -8,11 +8,12 @@
 #include "core/padding.h"
 #include "indices/indices.h"
 #include "indices/sort.h"
-#include "moe_dispatch/moe_dispatch.h"
 #include "moe_dispatch/signature.h"
 #include "moe_dispatch/views.h"
 #include "runtime/call.h"
+#include "runtime/caller.h"
 #include "simd/half.h"
+#include "turnout/moe_dispatch.h"
 
 namespace turnout {
 namespace families::moe_dispatch {
@@ -62,14 +63,18 @@ const std::uint64_t* rank_tokens(const ConstTensor& priority, Scratch& scratch) 
 
 }  // namespace
 
-void moe_locations(const Frame& frame, const ConstTensor& indices, const ConstTensor* priority,
-                   const Tensor& locations, const Tensor& counts, std::int64_t num_experts) {
-  Call call(frame, kMoeLocations, {indices, slot_of(priority), locations, counts}, {num_experts});
+}  // namespace families::moe_dispatch
+
+using namespace families::moe_dispatch;
+
+void moe_locations(const ConstTensor& indices, const ConstTensor& priority, const Tensor& locations,
+                   const Tensor& counts, std::int64_t num_experts, const Caller& caller) {
+  Call call(caller, kMoeLocations, {indices, priority, locations, counts}, {num_experts});
   if (call.nothing_to_do()) return;
-  call.chose(priority == nullptr ? "in order" : "by priority", 1);
+  call.chose(priority.is_absent() ? "in order" : "by priority", 1);
   const std::int64_t tokens = indices.shape[0], choices = indices.rank == 1 ? 1 : indices.shape[1];
   const std::uint64_t* order = nullptr;
-  if (priority != nullptr) order = rank_tokens(*priority, call.scratch(ranking_bytes(tokens)));
+  if (!priority.is_absent()) order = rank_tokens(priority, call.scratch(ranking_bytes(tokens)));
   auto* next = static_cast<std::int64_t*>(counts.data);
   auto* to = static_cast<std::int32_t*>(locations.data);
   std::fill_n(next, num_experts, std::int64_t{0});
@@ -90,13 +95,6 @@ void moe_locations(const Frame& frame, const ConstTensor& indices, const ConstTe
       });
     }
   });
-}
-
-}  // namespace families::moe_dispatch
-
-void moe_locations(Context& context, const ConstTensor& indices, const ConstTensor* priority,
-                   const Tensor& locations, const Tensor& counts, std::int64_t num_experts) {
-  families::moe_dispatch::moe_locations(context, indices, priority, locations, counts, num_experts);
 }
 
 }  // namespace turnout

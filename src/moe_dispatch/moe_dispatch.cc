@@ -1,5 +1,6 @@
 // Plans of the operators that copy tokens into the buffers of their experts.
-#include "moe_dispatch/moe_dispatch.h"
+#include "turnout/moe_dispatch.h"
+#include "runtime/caller.h"
 
 #include <optional>
 
@@ -9,13 +10,13 @@
 #include "runtime/stream_copy.h"
 
 namespace turnout {
-namespace families::moe_dispatch {
+using namespace families::moe_dispatch;
 
-void moe_dispatch_forward(const Frame& frame, const ConstTensor& gates, const ConstTensor& indices,
-                          const ConstTensor& locations, const ConstTensor& input, const Tensor& dispatch,
-                          const MoeDispatchParams& params) {
-  Context& context = frame.context;
-  Call call(frame, kMoeDispatchForward, {gates, indices, locations, input, dispatch},
+void moe_dispatch_forward(const ConstTensor& gates, const ConstTensor& indices, const ConstTensor& locations,
+                          const ConstTensor& input, const Tensor& dispatch, const MoeDispatchParams& params,
+                          const Caller& caller) {
+  Context& context = caller.context();
+  Call call(caller, kMoeDispatchForward, {gates, indices, locations, input, dispatch},
             {params.capacity, params.num_experts, params.fill});
   if (call.nothing_to_do()) return;
 
@@ -31,41 +32,26 @@ void moe_dispatch_forward(const Frame& frame, const ConstTensor& gates, const Co
   }
   rows::scatter_rows(
       context, call,
-      {.routing = with_choices_first(indices, &locations, {params.capacity, params.num_experts}),
-       .weights = &gates,
+      {.routing = with_choices_first(indices, locations, {params.capacity, params.num_experts}),
+       .weights = gates,
        .tokens = tokens,
        .routed = dispatch,
        .zero = params.fill == Fill::zero});
 }
 
-void moe_dispatch(const Frame& frame, const ConstTensor& input, const ConstTensor& indices,
-                  const ConstTensor* locations, const ConstTensor* gates, const Tensor& dispatch,
-                  const MoeBuffers& buffers) {
-  Context& context = frame.context;
-  const Tensor flat = flat_buffers(dispatch, buffers.capacity);
-  Call call(frame, kMoeDispatch, {input, indices, slot_of(locations), slot_of(gates), flat},
+void moe_dispatch(const ConstTensor& input, const ConstTensor& indices, const ConstTensor& locations,
+                  const ConstTensor& gates, const Tensor& dispatch, const MoeBuffers& buffers,
+                  const Caller& caller) {
+  Context& context = caller.context();
+  Call call(caller, kMoeDispatch, {input, indices, locations, gates, dispatch},
             {buffers.capacity, buffers.num_experts});
   if (call.nothing_to_do()) return;
   rows::scatter_rows(context, call,
                      {.routing = with_choices_last(indices, locations, buffers),
                       .weights = gates,
                       .tokens = input,
-                      .routed = flat,
+                      .routed = flat_buffers(dispatch),
                       .zero = true});
-}
-
-}  // namespace families::moe_dispatch
-
-void moe_dispatch_forward(Context& context, const ConstTensor& gates, const ConstTensor& indices,
-                          const ConstTensor& locations, const ConstTensor& input, const Tensor& dispatch,
-                          const MoeDispatchParams& params) {
-  families::moe_dispatch::moe_dispatch_forward(context, gates, indices, locations, input, dispatch, params);
-}
-
-void moe_dispatch(Context& context, const ConstTensor& input, const ConstTensor& indices,
-                  const ConstTensor* locations, const ConstTensor* gates, const Tensor& dispatch,
-                  const MoeBuffers& buffers) {
-  families::moe_dispatch::moe_dispatch(context, input, indices, locations, gates, dispatch, buffers);
 }
 
 }  // namespace turnout

@@ -19,7 +19,7 @@ TEST(MoeMovements, RowsInsteadOfExpertsAndSlots) {
   const float gates[] = {1, 10, 5, 2, 5, 3};
   std::vector<float> dispatch(8, -1), output(6, -1);
   const ConstTensor weights = view(gates, {3, 2});
-  moe_dispatch(view(input, {3, 2}), view(rows, {3, 2}), nullptr, &weights, view(dispatch.data(), {4, 2}),
+  moe_dispatch(view(input, {3, 2}), view(rows, {3, 2}), nullptr, weights, view(dispatch.data(), {4, 2}),
                {.capacity = 1, .num_experts = 4});
   EXPECT_EQ(dispatch, (std::vector<float>{10, 20, 15, 18, 6, 8, 1, 2}));
   moe_token_unpermute(view(dispatch.data(), {4, 2}), view(rows, {3, 2}), nullptr,
@@ -77,7 +77,7 @@ TEST(MoeMovements, EmptyTensors) {
   const std::vector<std::int32_t> routing(3);
   const ConstTensor ones = view(weights.data(), {3});
   // No rows: all tokens are dropped.
-  moe_combine(Tensor(nullptr, DType::f32, {0, 2}), view(routing.data(), {3}), nullptr, &ones,
+  moe_combine(Tensor(nullptr, DType::f32, {0, 2}), view(routing.data(), {3}), nullptr, ones,
               view(tokens.data(), {3, 2}), 0);
   EXPECT_EQ(tokens, std::vector<float>(6, 0));
   moe_combine_backward(view(tokens.data(), {3, 2}), Tensor(nullptr, DType::f32, {2, 0, 2}),
@@ -92,7 +92,7 @@ TEST(MoeMovements, EmptyTensors) {
   EXPECT_EQ(gates, std::vector<float>(3, 0));
 }
 
-std::string sentence_of(const auto& call) {
+std::string message_of(const auto& call) {
   try {
     call();
   } catch (const Error& error) {
@@ -105,16 +105,16 @@ TEST(MoeMovements, BuffersThatDoNotFit) {
   std::vector<float> rows(24), tokens(6);
   const std::vector<std::int32_t> routing(3);
   const auto combine = [&](const ConstTensor& expert_output, std::int64_t capacity) {
-    return sentence_of([&] {
+    return message_of([&] {
       moe_combine(expert_output, view(routing.data(), {3}), nullptr, nullptr, view(tokens.data(), {3, 2}),
                   capacity);
     });
   };
   EXPECT_EQ(combine(view(rows.data(), {4, 3, 2}), 3), "");
   EXPECT_EQ(combine(view(rows.data(), {3, 4, 2}), 3),
-            "moe_combine: expert_output has 3 dimensions, expected [rows, hidden]");
+            "moe_combine: expert_output.shape[1] is 4, expected 3 = capacity");
   EXPECT_EQ(combine(view(rows.data(), {7, 2}), 3),
-            "moe_combine: expert_output has 7 rows, expected a multiple of capacity = 3");
+            "moe_combine: expert_output.shape[0] is 7, expected a multiple of 3 = capacity");
   Tensor strided = view(rows.data(), {2, 3, 2});
   strided.stride[0] = 2;
   EXPECT_NE(combine(strided, 3).find("expert_output is strided"), std::string::npos);

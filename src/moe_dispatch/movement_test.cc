@@ -119,11 +119,12 @@ void compare_gather(const Shape& s, Routing routing, std::int64_t offset, const 
           std::mt19937 random(1);
           fill_finite(actual, random);  // no element keeps what it has
           if (choices_first) {
-            moe_dispatch_backward_data(context, gated ? &gates : nullptr, indices, locations,
-                                       c.buffer_view(c.buffers, true), c.token_view(actual), c.params);
+            moe_dispatch_backward_data(gated ? gates : nullptr, indices, locations,
+                                       c.buffer_view(c.buffers, true), c.token_view(actual), c.params,
+                                       context);
           } else {
-            moe_combine(context, c.buffer_view(c.buffers, seed % 2 == 0), indices, &locations,
-                        gated ? &gates : nullptr, c.token_view(actual), s.capacity);
+            moe_combine(c.buffer_view(c.buffers, seed % 2 == 0), indices, locations, gated ? gates : nullptr,
+                        c.token_view(actual), s.capacity, context);
           }
           ASSERT_EQ(differing(expected, actual), 0);
         }
@@ -162,18 +163,19 @@ void compare_gradients(const Shape& s, Routing routing, std::int64_t offset, con
                      << offset << " seed " << seed);
         Context context({.threads = threads, .isa = isa});
         if (choices_first) {
-          moe_dispatch_backward_gate(context, indices, locations, c.token_view(c.tokens),
-                                     c.buffer_view(c.buffers, true), c.routing_view(again, true), c.params);
-          moe_dispatch_backward(context, gates, indices, locations, c.token_view(c.tokens),
+          moe_dispatch_backward_gate(indices, locations, c.token_view(c.tokens),
+                                     c.buffer_view(c.buffers, true), c.routing_view(again, true), c.params,
+                                     context);
+          moe_dispatch_backward(gates, indices, locations, c.token_view(c.tokens),
                                 c.buffer_view(c.buffers, true), c.token_view(actual_tokens),
-                                c.routing_view(beside, true), c.params);
+                                c.routing_view(beside, true), c.params, context);
           ASSERT_EQ(differing(grad_tokens, actual_tokens), 0);
           ASSERT_TRUE(again.same_bytes(beside));
         } else {
           const bool flat = seed % 2 == 0;
-          moe_combine_backward(context, c.token_view(c.tokens), c.buffer_view(c.buffers, flat), indices,
-                               &locations, gates, c.buffer_view(actual_buffers, !flat),
-                               c.routing_view(again, false), s.capacity);
+          moe_combine_backward(c.token_view(c.tokens), c.buffer_view(c.buffers, flat), indices, locations,
+                               gates, c.buffer_view(actual_buffers, !flat), c.routing_view(again, false),
+                               s.capacity, context);
           ASSERT_EQ(differing(grad_buffers, actual_buffers), 0);
         }
         expect_near<Gate, T>(again, products, sizes);
@@ -204,8 +206,8 @@ void compare_dispatch(const Shape& s, Routing routing, std::int64_t offset, cons
                      << static_cast<int>(routing) << " hidden " << s.hidden);
         Context context({.threads = threads, .isa = isa});
         actual.copy_from(c.buffers);
-        moe_dispatch(context, c.token_view(c.tokens), c.routing_view(c.indices, false), &locations,
-                     gated ? &gates : nullptr, c.buffer_view(actual, gated), c.params);
+        moe_dispatch(c.token_view(c.tokens), c.routing_view(c.indices, false), locations,
+                     gated ? gates : nullptr, c.buffer_view(actual, gated), c.params, context);
         ASSERT_EQ(differing(expected, actual), 0);
       }
     }

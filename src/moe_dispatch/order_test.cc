@@ -41,7 +41,7 @@ void compare_locations(std::int64_t samples, std::int64_t choices, std::int64_t 
   const auto routing = [&](auto& v) {
     return choices == 1 ? view(v.data(), {samples}) : view(v.data(), {samples, choices});
   };
-  moe_locations(routing(indices), ranked ? &order : nullptr, routing(actual),
+  moe_locations(routing(indices), ranked ? order : nullptr, routing(actual),
                 view(counts.data(), {num_experts}), num_experts);
   EXPECT_EQ(actual, expected);
   EXPECT_EQ(counts, expected_counts);
@@ -68,12 +68,11 @@ TEST(MoeLocations, WorkedExample) {
   EXPECT_EQ(locations, (std::vector<std::int32_t>{0, 1, 1, 2, 0, 2, -1, -1}));
   EXPECT_EQ(counts, (std::vector<std::int64_t>{3, 3}));
   const ConstTensor order = view(priority, {4});
-  moe_locations(view(indices, {4, 2}), &order, view(locations.data(), {4, 2}), view(counts.data(), {2}), 2);
+  moe_locations(view(indices, {4, 2}), order, view(locations.data(), {4, 2}), view(counts.data(), {2}), 2);
   EXPECT_EQ(locations, (std::vector<std::int32_t>{0, 1, 1, 2, 0, 2, -1, -1}));
   const float last_first[] = {0, 1, 2, 3};
   const ConstTensor reversed = view(last_first, {4});
-  moe_locations(view(indices, {4, 2}), &reversed, view(locations.data(), {4, 2}), view(counts.data(), {2}),
-                2);
+  moe_locations(view(indices, {4, 2}), reversed, view(locations.data(), {4, 2}), view(counts.data(), {2}), 2);
   EXPECT_EQ(locations, (std::vector<std::int32_t>{1, 2, 0, 1, 0, 2, -1, -1}));
 }
 
@@ -99,9 +98,9 @@ void compare_permute(std::int64_t samples, std::int64_t choices, std::int64_t hi
   for (const Isa isa : supported_isas()) {
     for (const int threads : {1, 2}) {
       Context context({.threads = threads, .isa = isa});
-      moe_token_permute(context, view(tokens.data(), {samples, hidden}),
-                        view(indices.data(), {samples, choices}), view(actual.data(), {rows, hidden}),
-                        view(actual_sorted.data(), {samples * choices}));
+      moe_token_permute(view(tokens.data(), {samples, hidden}), view(indices.data(), {samples, choices}),
+                        view(actual.data(), {rows, hidden}), view(actual_sorted.data(), {samples * choices}),
+                        context);
       EXPECT_EQ(actual_sorted, sorted);
       EXPECT_TRUE(actual == expected) << "rows " << rows << " threads " << threads;
     }

@@ -6,10 +6,11 @@
 #include "core/padding.h"
 #include "indices/indices.h"
 #include "indices/sort.h"
-#include "moe_dispatch/moe_dispatch.h"
 #include "moe_dispatch/signature.h"
 #include "moe_dispatch/views.h"
 #include "rows/rows.h"
+#include "runtime/caller.h"
+#include "turnout/moe_dispatch.h"
 
 namespace turnout {
 namespace families::moe_dispatch {
@@ -70,10 +71,14 @@ void sort_experts(Call& call, const Index* experts, std::int64_t count, std::int
 
 }  // namespace
 
-void moe_token_permute(const Frame& frame, const ConstTensor& tokens, const ConstTensor& indices,
-                       const Tensor& permuted_tokens, const Tensor& sorted_indices) {
-  Context& context = frame.context;
-  Call call(frame, kMoeTokenPermute, {tokens, indices, permuted_tokens, sorted_indices}, {});
+}  // namespace families::moe_dispatch
+
+using namespace families::moe_dispatch;
+
+void moe_token_permute(const ConstTensor& tokens, const ConstTensor& indices, const Tensor& permuted_tokens,
+                       const Tensor& sorted_indices, const Caller& caller) {
+  Context& context = caller.context();
+  Call call(caller, kMoeTokenPermute, {tokens, indices, permuted_tokens, sorted_indices}, {});
   if (call.nothing_to_do()) return;
   auto* place = static_cast<std::int32_t*>(sorted_indices.data);
   const rows::Routing choices = with_choices_last(indices, nullptr, {1, permuted_tokens.shape[0]});
@@ -91,13 +96,6 @@ void moe_token_permute(const Frame& frame, const ConstTensor& tokens, const Cons
                       .routed = permuted_tokens,
                       .zero = false,
                       .distinct = true});
-}
-
-}  // namespace families::moe_dispatch
-
-void moe_token_permute(Context& context, const ConstTensor& tokens, const ConstTensor& indices,
-                       const Tensor& permuted_tokens, const Tensor& sorted_indices) {
-  families::moe_dispatch::moe_token_permute(context, tokens, indices, permuted_tokens, sorted_indices);
 }
 
 }  // namespace turnout

@@ -10,7 +10,7 @@ using namespace core;
 inline constexpr const Signature& kMoeDispatchForward = signature([] {
   return Draft{"moe_dispatch_forward",
                "choices samples hidden",
-               {scalar("capacity", 0), scalar("num_experts", 0), choice("fill", "keep zero")},
+               {scalar("capacity", 0), scalar("num_experts", 0), fill("fill", "keep zero")},
                {in("gates", like("input", dtypes(DType::f32)), "choices?, samples"),
                 in("indices", kIndices, "choices?, samples"), in("locations", kIndices, "choices?, samples"),
                 in("input", kFloats, "samples, hidden"),
@@ -21,7 +21,7 @@ inline constexpr const Signature& kMoeDispatchBackwardData = signature([] {
   return Draft{"moe_dispatch_backward_data",
                "choices samples hidden",
                {scalar("capacity", 0), scalar("num_experts", 0)},
-               {optional(in("gates", like("dispatch", dtypes(DType::f32)), "choices?, samples")),
+               {or_none(in("gates", like("dispatch", dtypes(DType::f32)), "choices?, samples")),
                 in("indices", kIndices, "choices?, samples"), in("locations", kIndices, "choices?, samples"),
                 in("dispatch", kFloats, "num_experts * capacity, hidden"),
                 out("grad_input", like("dispatch"), "samples, hidden")}};
@@ -66,42 +66,43 @@ inline constexpr const Signature& kMoeDispatch = signature([] {
                "samples hidden choices",
                {scalar("capacity", 0), scalar("num_experts", 0)},
                {in("input", kFloats, "samples, hidden"), in("indices", kIndices, "samples, choices?"),
-                optional(in("locations", kIndices, "samples, choices?")),
+                or_none(in("locations", kIndices, "samples, choices?")),
                 optional(in("gates", like("input", dtypes(DType::f32)), "samples, choices?")),
-                out("dispatch", like("input"), "num_experts * capacity, hidden")}};
+                out("dispatch", like("input"), "num_experts * capacity.., hidden")}};
 });
 
 inline constexpr const Signature& kMoeCombine = signature([] {
-  return Draft{"moe_combine",
-               "rows hidden samples choices",
-               {scalar("capacity", 0)},
-               {in("expert_output", kFloats, "rows, hidden"), in("indices", kIndices, "samples, choices?"),
-                optional(in("locations", kIndices, "samples, choices?")),
-                optional(in("gates", like("expert_output", dtypes(DType::f32)), "samples, choices?")),
-                out("output", like("expert_output"), "samples, hidden")}};
+  return Draft{
+      "moe_combine",
+      "experts hidden samples choices",
+      {scalar("capacity", 0)},
+      {in("expert_output", kFloats, "experts * capacity.., hidden"),
+       in("indices", kIndices, "samples, choices?"), or_none(in("locations", kIndices, "samples, choices?")),
+       optional(in("gates", like("expert_output", dtypes(DType::f32)), "samples, choices?")),
+       out("output", like("expert_output"), "samples, hidden")}};
 });
 
 inline constexpr const Signature& kMoeCombineBackward = signature([] {
   return Draft{
       "moe_combine_backward",
-      "samples hidden rows choices",
+      "samples hidden experts choices",
       {scalar("capacity", 0)},
       {in("grad_output", kFloats, "samples, hidden"),
-       in("expert_output", like("grad_output"), "rows, hidden"), in("indices", kIndices, "samples, choices?"),
-       optional(in("locations", kIndices, "samples, choices?")),
+       in("expert_output", like("grad_output"), "experts * capacity.., hidden"),
+       in("indices", kIndices, "samples, choices?"), or_none(in("locations", kIndices, "samples, choices?")),
        in("gates", like("grad_output", dtypes(DType::f32)), "samples, choices?"),
-       out("grad_expert_output", like("grad_output"), "rows, hidden"),
+       out("grad_expert_output", like("grad_output"), "experts * capacity.., hidden"),
        out("grad_gates", like("gates"), "samples, choices?")}};
 });
 
 inline constexpr const Signature& kMoeTokenPermute = signature([] {
   return Draft{"moe_token_permute",
-               "samples hidden choices rows",
+               "samples hidden choices computed(num_out_tokens?)",
                {},
                {in("tokens", kAnyDType, "samples, hidden"), in("indices", kIndices, "samples, choices?"),
-                out("permuted_tokens", like("tokens"), "rows, hidden"),
+                out("permuted_tokens", like("tokens"), "num_out_tokens, hidden"),
                 out("sorted_indices", dtypes(DType::i32), "samples * choices")},
-               {at_most("samples * choices", "2147483647"), at_most("rows", "samples * choices")}};
+               {at_most("samples * choices", "2147483647"), at_most("num_out_tokens", "samples * choices")}};
 });
 
 }  // namespace turnout::families::moe_dispatch

@@ -56,9 +56,9 @@ void compare(const Shape& s, Routing routing, std::int64_t offset, const std::ve
         const auto routing_view = [&](auto& g) {
           return flat ? view(g.data(), {s.samples}) : view(g.data(), {s.choices, s.samples});
         };
-        moe_dispatch_forward(context, routing_view(gates), routing_view(indices), routing_view(locations),
+        moe_dispatch_forward(routing_view(gates), routing_view(indices), routing_view(locations),
                              view(input.data(), {s.samples, s.hidden}), view(actual.data(), {rows, s.hidden}),
-                             params);
+                             params, context);
         std::int64_t differing = 0;
         for (std::int64_t x = 0; x < expected.size(); ++x) differing += !same(expected[x], actual[x]);
         ASSERT_EQ(differing, 0);
@@ -176,10 +176,10 @@ TEST(MoeDispatchForward, ZeroCases) {
   Context context;
   const auto call = [&](const Shape& s, void* dispatch, const void* rest, Fill fill) {
     moe_dispatch_forward(
-        context, ConstTensor(rest, DType::f32, {s.samples}), ConstTensor(rest, DType::i32, {s.samples}),
+        ConstTensor(rest, DType::f32, {s.samples}), ConstTensor(rest, DType::i32, {s.samples}),
         ConstTensor(rest, DType::i32, {s.samples}), ConstTensor(rest, DType::f32, {s.samples, s.hidden}),
         Tensor(dispatch, DType::f32, {s.num_experts * s.capacity, s.hidden}),
-        {.capacity = s.capacity, .num_experts = s.num_experts, .fill = fill});
+        {.capacity = s.capacity, .num_experts = s.num_experts, .fill = fill}, context);
   };
   std::vector<float> zeros(8192), out(16, 7.0f);
   EXPECT_NO_THROW(call({1, 8192, 0, 2, 8192}, nullptr, zeros.data(), Fill::keep));
@@ -241,10 +241,10 @@ TEST(MoeDispatchForward, InPlace) {
         for (const int threads : {1, 3}) {
           Context context({.threads = threads});
           std::vector<float> actual = memory;
-          moe_dispatch_forward(context, view(gates.data(), {2, kSamples}),
-                               view(indices.data(), {2, kSamples}), view(locations.data(), {2, kSamples}),
+          moe_dispatch_forward(view(gates.data(), {2, kSamples}), view(indices.data(), {2, kSamples}),
+                               view(locations.data(), {2, kSamples}),
                                view(actual.data() + from, {kSamples, hidden}),
-                               view(actual.data() + to, {kRows, hidden}), params);
+                               view(actual.data() + to, {kRows, hidden}), params, context);
           EXPECT_TRUE(actual == expected) << "input at " << from << ", dispatch at " << to << ", " << threads
                                           << " threads, hidden " << hidden;
         }
@@ -271,9 +271,9 @@ TEST(MoeDispatchForward, SmallCallsStayOnTheCallersThread) {
     const float gates[] = {1, 2};
     const std::int32_t indices[] = {0, 1}, locations[] = {0, 0};
     std::vector<float> input(static_cast<std::size_t>(2 * hidden)), dispatch(input.size());
-    moe_dispatch_forward(context, view(gates, {2}), view(indices, {2}), view(locations, {2}),
+    moe_dispatch_forward(view(gates, {2}), view(indices, {2}), view(locations, {2}),
                          view(input.data(), {2, hidden}), view(dispatch.data(), {2, hidden}),
-                         {.capacity = 1, .num_experts = 2, .fill = fill});
+                         {.capacity = 1, .num_experts = 2, .fill = fill}, context);
   };
   call(8, Fill::keep);
   call(8, Fill::zero);

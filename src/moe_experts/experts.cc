@@ -4,18 +4,16 @@
 #include "core/dtypes.h"
 #include "core/pieces.h"
 #include "indices/indices.h"
-#include "moe_experts/moe_experts.h"
 #include "moe_experts/products.h"
 #include "moe_experts/signature.h"
 #include "runtime/call.h"
 #include "runtime/parallel.h"
 #include "turnout/error.h"
+#include "turnout/moe_experts.h"
 
 namespace turnout {
 namespace families::moe_experts {
 namespace {
-
-Slot slot_of(const ConstTensor* optional) { return optional != nullptr ? Slot(*optional) : Slot(); }
 
 // Bytes of values between the steps. More tokens are processed one part after the other.
 constexpr std::int64_t kPartBytes = 64 << 20;
@@ -61,7 +59,7 @@ class Plan {
   }
 
   void run(Context& context, const ConstTensor& hidden_states, const ConstTensor& ids,
-           const ConstTensor& weights, const ConstTensor* w13_bias, const ConstTensor* w2_bias,
+           const ConstTensor& weights, const ConstTensor& w13_bias, const ConstTensor& w2_bias,
            const Tensor& out, Scratch& scratch) {
     const std::int64_t rows = part_ * shape_.choices;
     begins_ = scratch.take<std::int64_t>(shape_.experts + 1);
@@ -150,20 +148,20 @@ class Plan {
   }
 
   // to[r][c] += bias[group, first + step c]
-  void add_bias(const ConstTensor* bias, std::int64_t group, std::int64_t first, std::int64_t step,
+  void add_bias(const ConstTensor& bias, std::int64_t group, std::int64_t first, std::int64_t step,
                 std::int64_t columns, std::int64_t rows, float* const* to, float* values) const {
-    if (bias == nullptr) return;
+    if (bias.is_absent()) return;
     const auto* at =
-        static_cast<const std::byte*>(bias->data) + (group * bias->shape[1] + first) * size_of(bias->dtype);
+        static_cast<const std::byte*>(bias.data) + (group * bias.shape[1] + first) * size_of(bias.dtype);
     for (std::int64_t c = 0; c < columns; ++c) {
-      const void* one = at + c * step * size_of(bias->dtype);
-      matrix_.widen(&one, bias->dtype, 1, 1, values + c, 1);
+      const void* one = at + c * step * size_of(bias.dtype);
+      matrix_.widen(&one, bias.dtype, 1, 1, values + c, 1);
     }
     for (std::int64_t r = 0; r < rows; ++r)
       for (std::int64_t c = 0; c < columns; ++c) to[r][c] += values[c];
   }
 
-  void multiply_first(Context& context, const ConstTensor* bias) {
+  void multiply_first(Context& context, const ConstTensor& bias) {
     const Blocks blocks(begins_, shape_.experts, shape_.inner, first_columns_, kRowBlock, starts_);
     const auto activate = kernels_.activate(params_.activation);
     const auto alpha = static_cast<float>(params_.alpha), limit = static_cast<float>(params_.limit);
@@ -189,7 +187,7 @@ class Plan {
     });
   }
 
-  void multiply_second(Context& context, const ConstTensor* bias) {
+  void multiply_second(Context& context, const ConstTensor& bias) {
     const Blocks blocks(begins_, shape_.experts, shape_.hidden, second_.block_columns(), kRowBlock, starts_);
     for_each(context, blocks.count(), [&](std::int64_t i, const Worker& own) {
       const Block b = blocks[i];
@@ -268,13 +266,6 @@ void check_form(const Arguments& arguments, std::int64_t activation, bool gated,
                           factor == 1 ? "" : concat(factor, " * "), "w2.shape[2]"));
 }
 
-void check_numbers(const char* op, const MoeExpertsParams& params) {
-  if (!(params.limit > 0))
-    throw Error(ErrorCode::bad_param, concat(op, ": limit is not positive, expected a number above 0"));
-  if (!(params.alpha - params.alpha == 0))
-    throw Error(ErrorCode::bad_param, concat(op, ": alpha is not finite, expected a finite number"));
-}
-
 }  // namespace
 
 void check_block(const Arguments& arguments, const Positions& at) {
@@ -316,14 +307,16 @@ void check_quantized(const Arguments& arguments, const Positions& at) {
              arguments.size(at[5]), bytes, packed ? 2 : 1);
 }
 
-void moe_experts(const Frame& frame, const ConstTensor& hidden_states, const ConstTensor& topk_ids,
+}  // namespace families::moe_experts
+
+using namespace families::moe_experts;
+
+void moe_experts(const ConstTensor& hidden_states, const ConstTensor& topk_ids,
                  const ConstTensor& topk_weights, const ConstTensor& w13, const ConstTensor& w2,
-                 const ConstTensor* w13_bias, const ConstTensor* w2_bias, const Tensor& out,
-                 const MoeExpertsParams& params) {
-  Call call(frame, kMoeExperts,
-            {hidden_states, topk_ids, topk_weights, w13, w2, slot_of(w13_bias), slot_of(w2_bias), out},
-            {params.activation, params.gated, params.interleaved});
-  call.check([&] { check_numbers("moe_experts", params); });
+                 const ConstTensor& w13_bias, const ConstTensor& w2_bias, const Tensor& out,
+                 const MoeExpertsParams& params, const Caller& caller) {
+  Call call(caller, kMoeExperts, {hidden_states, topk_ids, topk_weights, w13, w2, w13_bias, w2_bias, out},
+            {params.activation, params.gated, params.interleaved, params.alpha, params.limit});
   if (call.nothing_to_do()) return;
   const Shape shape{hidden_states.shape[0], hidden_states.shape[1], topk_ids.shape[1], w13.shape[0],
                     w2.shape[2]};
@@ -332,22 +325,21 @@ void moe_experts(const Frame& frame, const ConstTensor& hidden_states, const Con
                       w13.stride[0], w13.stride[2], w13.stride[1]};
   const Weights second{w2.data,      w2.dtype,     shape.inner, shape.hidden,
                        w2.stride[0], w2.stride[2], w2.stride[1]};
-  Plan plan(shape, params, first, second, hidden_states.dtype, frame.context.threads(), frame.context.isa());
+  Plan plan(shape, params, first, second, hidden_states.dtype, caller.context().threads(),
+            caller.context().isa());
   call.chose(plan.algorithm(), plan.threads());
-  plan.run(frame.context, hidden_states, topk_ids, topk_weights, w13_bias, w2_bias, out,
+  plan.run(caller.context(), hidden_states, topk_ids, topk_weights, w13_bias, w2_bias, out,
            call.scratch(plan.scratch_bytes()));
 }
 
-void moe_experts_quantized(const Frame& frame, const ConstTensor& hidden_states, const ConstTensor& topk_ids,
+void moe_experts_quantized(const ConstTensor& hidden_states, const ConstTensor& topk_ids,
                            const ConstTensor& topk_weights, const ConstTensor& w13,
                            const ConstTensor& w13_scale, const ConstTensor& w2, const ConstTensor& w2_scale,
-                           const ConstTensor* w13_bias, const ConstTensor* w2_bias, const Tensor& out,
-                           const MoeExpertsParams& params) {
-  Call call(frame, kMoeExpertsQuantized,
-            {hidden_states, topk_ids, topk_weights, w13, w13_scale, w2, w2_scale, slot_of(w13_bias),
-             slot_of(w2_bias), out},
-            {params.activation, params.gated, params.interleaved});
-  call.check([&] { check_numbers("moe_experts_quantized", params); });
+                           const ConstTensor& w13_bias, const ConstTensor& w2_bias, const Tensor& out,
+                           const MoeExpertsParams& params, const Caller& caller) {
+  Call call(caller, kMoeExpertsQuantized,
+            {hidden_states, topk_ids, topk_weights, w13, w13_scale, w2, w2_scale, w13_bias, w2_bias, out},
+            {params.activation, params.gated, params.interleaved, params.alpha, params.limit});
   if (call.nothing_to_do()) return;
   const std::int64_t inner = w13.shape[1] / (params.gated ? 2 : 1);
   const Shape shape{hidden_states.shape[0], hidden_states.shape[1], topk_ids.shape[1], w13.shape[0], inner};
@@ -356,29 +348,10 @@ void moe_experts_quantized(const Frame& frame, const ConstTensor& hidden_states,
                    1,      w.shape[2], scale.data, scale.dtype, scale.shape[2]};
   };
   Plan plan(shape, params, weights(w13, w13_scale, shape.hidden), weights(w2, w2_scale, inner),
-            hidden_states.dtype, frame.context.threads(), frame.context.isa());
+            hidden_states.dtype, caller.context().threads(), caller.context().isa());
   call.chose(w13.dtype == DType::u8 ? "4-bit weights in place" : "8-bit weights in place", plan.threads());
-  plan.run(frame.context, hidden_states, topk_ids, topk_weights, w13_bias, w2_bias, out,
+  plan.run(caller.context(), hidden_states, topk_ids, topk_weights, w13_bias, w2_bias, out,
            call.scratch(plan.scratch_bytes()));
-}
-
-}  // namespace families::moe_experts
-
-void moe_experts(Context& context, const ConstTensor& hidden_states, const ConstTensor& topk_ids,
-                 const ConstTensor& topk_weights, const ConstTensor& w13, const ConstTensor& w2,
-                 const ConstTensor* w13_bias, const ConstTensor* w2_bias, const Tensor& out,
-                 const MoeExpertsParams& params) {
-  families::moe_experts::moe_experts(context, hidden_states, topk_ids, topk_weights, w13, w2, w13_bias,
-                                     w2_bias, out, params);
-}
-
-void moe_experts_quantized(Context& context, const ConstTensor& hidden_states, const ConstTensor& topk_ids,
-                           const ConstTensor& topk_weights, const ConstTensor& w13,
-                           const ConstTensor& w13_scale, const ConstTensor& w2, const ConstTensor& w2_scale,
-                           const ConstTensor* w13_bias, const ConstTensor* w2_bias, const Tensor& out,
-                           const MoeExpertsParams& params) {
-  families::moe_experts::moe_experts_quantized(context, hidden_states, topk_ids, topk_weights, w13, w13_scale,
-                                               w2, w2_scale, w13_bias, w2_bias, out, params);
 }
 
 }  // namespace turnout

@@ -104,11 +104,11 @@ struct Experts {
   void run(Context& context) {
     const ConstTensor first = view(b13.data(), {block.experts, up_rows()}),
                       second = view(b2.data(), {block.experts, block.hidden});
-    moe_experts(context, view(tokens.data(), {block.tokens, block.hidden}),
-                view(ids.data(), {block.tokens, block.choices}),
-                view(weights.data(), {block.tokens, block.choices}), weight(w13, up_rows(), block.hidden),
-                weight(w2, block.hidden, block.inner), with_bias ? &first : nullptr,
-                with_bias ? &second : nullptr, view(out.data(), {block.tokens, block.hidden}), params);
+    moe_experts(
+        view(tokens.data(), {block.tokens, block.hidden}), view(ids.data(), {block.tokens, block.choices}),
+        view(weights.data(), {block.tokens, block.choices}), weight(w13, up_rows(), block.hidden),
+        weight(w2, block.hidden, block.inner), with_bias ? first : nullptr, with_bias ? second : nullptr,
+        view(out.data(), {block.tokens, block.hidden}), params, context);
   }
   std::vector<double> expected() const {
     const auto at = [&](const std::vector<W>& of, std::int64_t rows, std::int64_t depth, std::int64_t e,

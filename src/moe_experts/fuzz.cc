@@ -48,10 +48,10 @@ void run_block(FuzzInput& in) {
       Context context({.threads = threads, .isa = isa});
       auto& y = out[threads - 1];
       y.assign(x.size(), -1.f);
-      moe_experts(context, view(x.data(), {b.tokens, b.hidden}), view(ids.data(), {b.tokens, b.choices}),
+      moe_experts(view(x.data(), {b.tokens, b.hidden}), view(ids.data(), {b.tokens, b.choices}),
                   view(gates.data(), {b.tokens, b.choices}), view(w13.data(), {b.experts, up, b.hidden}),
                   view(w2.data(), {b.experts, b.hidden, b.inner}), nullptr, nullptr,
-                  view(y.data(), {b.tokens, b.hidden}), params);
+                  view(y.data(), {b.tokens, b.hidden}), params, context);
     }
     require(out[0].empty() || std::memcmp(out[0].data(), out[1].data(), out[0].size() * sizeof(float)) == 0);
     double largest = 1;
@@ -115,10 +115,10 @@ void run_quantized(FuzzInput& in) {
       Context context({.threads = threads, .isa = isa});
       auto& y = out[threads - 1];
       y.assign(x.size(), -1.f);
-      moe_experts_quantized(
-          context, view(x.data(), {b.tokens, b.hidden}), view(ids.data(), {b.tokens, b.choices}),
-          view(gates.data(), {b.tokens, b.choices}), bytes_of(w13), scale_of(w13), bytes_of(w2), scale_of(w2),
-          nullptr, nullptr, view(y.data(), {b.tokens, b.hidden}), params);
+      moe_experts_quantized(view(x.data(), {b.tokens, b.hidden}), view(ids.data(), {b.tokens, b.choices}),
+                            view(gates.data(), {b.tokens, b.choices}), bytes_of(w13), scale_of(w13),
+                            bytes_of(w2), scale_of(w2), nullptr, nullptr,
+                            view(y.data(), {b.tokens, b.hidden}), params, context);
     }
     require(out[0] == out[1]);
     double largest = 1;
@@ -187,9 +187,9 @@ void run_weight_gradient(FuzzInput& in) {
       made.assign(expected.size(), -1.f);
       bias.assign(expected_bias.size(), -1.f);
       const Tensor bias_grad = view(bias.data(), {groups, columns});
-      grouped_mm_backward_weight(context, view(x.data(), {rows, depth}), view(grad.data(), {rows, columns}),
+      grouped_mm_backward_weight(view(x.data(), {rows, depth}), view(grad.data(), {rows, columns}),
                                  view(offs.data(), {groups}), view(made.data(), {groups, depth, columns}),
-                                 has_bias ? &bias_grad : nullptr);
+                                 has_bias ? bias_grad : nullptr, context);
     }
     require(weights[0] == weights[1]);
     for (std::size_t i = 0; i < expected.size(); ++i) require(std::abs(weights[0][i] - expected[i]) <= 1e-3);

@@ -4,17 +4,15 @@
 #include "core/dtypes.h"
 #include "core/pieces.h"
 #include "indices/indices.h"
-#include "moe_experts/moe_experts.h"
 #include "moe_experts/products.h"
 #include "moe_experts/signature.h"
 #include "runtime/call.h"
 #include "runtime/parallel.h"
+#include "turnout/moe_experts.h"
 
 namespace turnout {
 namespace families::moe_experts {
 namespace {
-
-Slot slot_of(const ConstTensor* optional) { return optional != nullptr ? Slot(*optional) : Slot(); }
 
 // begins[g] .. begins[g + 1]: the rows of group g. offs were checked; what changed since then is clamped, so
 // that no row is outside.
@@ -61,7 +59,7 @@ int threads_for(std::int64_t rows, std::int64_t depth, std::int64_t columns, int
 
 template <class Lane>
 void multiply_groups(Context& context, Call& call, const ConstTensor& input, const ConstTensor& weight,
-                     const ConstTensor& offs, const ConstTensor* bias, const Tensor& out) {
+                     const ConstTensor& offs, const ConstTensor& bias, const Tensor& out) {
   const std::int64_t rows = input.shape[0], groups = offs.shape[0], columns = out.shape[1];
   const Weights weights{weight.data,      weight.dtype,     weight.shape[1], columns,
                         weight.stride[0], weight.stride[1], weight.stride[2]};
@@ -99,13 +97,13 @@ void multiply_groups(Context& context, Call& call, const ConstTensor& input, con
           reader.read(b.first_row, b.rows, from, widened);
           for (std::int64_t r = 0; r < b.rows; ++r) at[r] = sum + r * block_columns;
           products.run(from, at, b.rows, {b.group, b.first_column, b.columns}, panel);
-          if (bias != nullptr) {
+          if (!bias.is_absent()) {
             const void* row =
-                static_cast<const std::byte*>(bias->data) + (b.group * columns + b.first_column) * size;
-            kernels.widen(&row, bias->dtype, 1, b.columns, added, block_columns);
+                static_cast<const std::byte*>(bias.data) + (b.group * columns + b.first_column) * size;
+            kernels.widen(&row, bias.dtype, 1, b.columns, added, block_columns);
           }
           for (std::int64_t r = 0; r < b.rows; ++r)
-            kernels.round(at[r], bias != nullptr ? added : nullptr, b.columns,
+            kernels.round(at[r], bias.is_absent() ? nullptr : added, b.columns,
                           to + ((b.first_row + r) * columns + b.first_column) * size, out.dtype);
         }
       },
@@ -119,7 +117,7 @@ constexpr std::int64_t kGradientBytes = 256 << 10;
 
 template <class Lane>
 void add_products(Context& context, Call& call, const ConstTensor& input, const ConstTensor& out_grad,
-                  const ConstTensor& offs, const Tensor& weight_grad, const Tensor* bias_grad) {
+                  const ConstTensor& offs, const Tensor& weight_grad, const Tensor& bias_grad) {
   const std::int64_t rows = input.shape[0], depth = input.shape[1], columns = out_grad.shape[1];
   const std::int64_t groups = offs.shape[0], size = size_of(input.dtype);
   const auto& kernels = matrix::kernels<Lane>(context.isa());
@@ -160,16 +158,16 @@ void add_products(Context& context, Call& call, const ConstTensor& input, const 
             grads.read(row, n, with, wide_grad);
             for (std::int64_t r = 0; r < n; ++r) from[r] += at;
             kernels.add_outer(from, with, n, count, columns, sum, stride);
-            if (bias_grad == nullptr || at != 0) continue;
+            if (bias_grad.is_absent() || at != 0) continue;
             for (std::int64_t r = 0; r < n; ++r)
               for (std::int64_t c = 0; c < columns; ++c) bias_sum[c] += with[r][c];
           }
           auto* to = static_cast<std::byte*>(weight_grad.data) + (g * depth + at) * columns * size;
           for (std::int64_t d = 0; d < count; ++d)
             kernels.round(sum + d * stride, nullptr, columns, to + d * columns * size, weight_grad.dtype);
-          if (bias_grad != nullptr && at == 0)
+          if (!bias_grad.is_absent() && at == 0)
             kernels.round(bias_sum, nullptr, columns,
-                          static_cast<std::byte*>(bias_grad->data) + g * columns * size, bias_grad->dtype);
+                          static_cast<std::byte*>(bias_grad.data) + g * columns * size, bias_grad.dtype);
         }
       },
       threads);
@@ -193,36 +191,28 @@ void check_offs(const Arguments& arguments, const Positions& at) {
   });
 }
 
-void grouped_mm(const Frame& frame, const ConstTensor& input, const ConstTensor& weight,
-                const ConstTensor& offs, const ConstTensor* bias, const Tensor& out) {
-  Call call(frame, kGroupedMm, {input, weight, offs, slot_of(bias), out}, {});
-  if (call.nothing_to_do()) return;
-  visit_lane(input.dtype, [&](auto lane) {
-    multiply_groups<typename decltype(lane)::type>(frame.context, call, input, weight, offs, bias, out);
-  });
-}
-
-void grouped_mm_backward_weight(const Frame& frame, const ConstTensor& input, const ConstTensor& out_grad,
-                                const ConstTensor& offs, const Tensor& weight_grad, const Tensor* bias_grad) {
-  Call call(frame, kGroupedMmBackwardWeight,
-            {input, out_grad, offs, weight_grad, bias_grad != nullptr ? Slot(*bias_grad) : Slot()}, {});
-  if (call.nothing_to_do()) return;
-  visit_lane(input.dtype, [&](auto lane) {
-    add_products<typename decltype(lane)::type>(frame.context, call, input, out_grad, offs, weight_grad,
-                                                bias_grad);
-  });
-}
-
 }  // namespace families::moe_experts
 
-void grouped_mm(Context& context, const ConstTensor& input, const ConstTensor& weight,
-                const ConstTensor& offs, const ConstTensor* bias, const Tensor& out) {
-  families::moe_experts::grouped_mm(context, input, weight, offs, bias, out);
+using namespace families::moe_experts;
+
+void grouped_mm(const ConstTensor& input, const ConstTensor& weight, const ConstTensor& offs,
+                const ConstTensor& bias, const Tensor& out, const Caller& caller) {
+  Call call(caller, kGroupedMm, {input, weight, offs, bias, out}, {});
+  if (call.nothing_to_do()) return;
+  visit_lane(input.dtype, [&](auto lane) {
+    multiply_groups<typename decltype(lane)::type>(caller.context(), call, input, weight, offs, bias, out);
+  });
 }
 
-void grouped_mm_backward_weight(Context& context, const ConstTensor& input, const ConstTensor& out_grad,
-                                const ConstTensor& offs, const Tensor& weight_grad, const Tensor* bias_grad) {
-  families::moe_experts::grouped_mm_backward_weight(context, input, out_grad, offs, weight_grad, bias_grad);
+void grouped_mm_backward_weight(const ConstTensor& input, const ConstTensor& out_grad,
+                                const ConstTensor& offs, const Tensor& weight_grad, const Tensor& bias_grad,
+                                const Caller& caller) {
+  Call call(caller, kGroupedMmBackwardWeight, {input, out_grad, offs, weight_grad, bias_grad}, {});
+  if (call.nothing_to_do()) return;
+  visit_lane(input.dtype, [&](auto lane) {
+    add_products<typename decltype(lane)::type>(caller.context(), call, input, out_grad, offs, weight_grad,
+                                                bias_grad);
+  });
 }
 
 }  // namespace turnout

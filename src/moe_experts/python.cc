@@ -1,15 +1,14 @@
 // Python bindings of this family.
-#include <optional>
 #include <utility>
 
-#include "doors/python/call.h"
-#include "moe_experts/moe_experts.h"
+#include "bindings/python/call.h"
 #include "moe_experts/signature.h"
+#include "turnout/moe_experts.h"
 
 namespace turnout::families::moe_experts {
 
 using namespace core;
-using namespace doors;
+using namespace bindings;
 namespace {
 
 constexpr PythonFunction kGrouped{"grouped_mm", kGroupedMm};
@@ -18,9 +17,6 @@ constexpr PythonFunction kGroupedBackward{
 constexpr PythonFunction kExperts{"moe_experts", kMoeExperts};
 constexpr PythonFunction kQuantized{"moe_experts_quantized", kMoeExpertsQuantized};
 
-const ConstTensor* pointer(const std::optional<ConstTensor>& optional) {
-  return optional ? &*optional : nullptr;
-}
 // Of an input whose rank the operator has yet to check.
 std::int64_t extent(const ConstTensor& t, int d) { return d < t.rank && t.rank <= kMaxRank ? t.shape[d] : 0; }
 
@@ -34,30 +30,29 @@ ConstTensor swapped(ConstTensor t) {
 }
 
 nb::object grouped(nb::handle input, nb::handle weight, nb::handle offs, nb::handle bias, nb::handle out,
-                   bool torch_team) {
-  PythonCall call(kGrouped, torch_team);
+                   bool use_torch_threads) {
+  PythonCall call(kGrouped, use_torch_threads);
   const ConstTensor x = call.in(input), w = call.in(weight), ends = call.in(offs);
-  const std::optional<ConstTensor> b = call.optional_in(bias);
+  const ConstTensor b = call.optional_in(bias);
   const Tensor y = call.out(out, {extent(x, 0), extent(w, 2)});
-  call.run([&](const Frame& frame) { grouped_mm(frame, x, w, ends, pointer(b), y); });
+  call.run([&](const Caller& caller) { grouped_mm(x, w, ends, b, y, caller); });
   return call.result();
 }
 
 nb::object grouped_backward(nb::handle input, nb::handle out_grad, nb::handle offs, bool with_bias,
-                            nb::handle out, bool torch_team) {
-  PythonCall call(kGroupedBackward, torch_team);
+                            nb::handle out, bool use_torch_threads) {
+  PythonCall call(kGroupedBackward, use_torch_threads);
   const ConstTensor x = call.in(input), y = call.in(out_grad), ends = call.in(offs);
   const auto outs = call.outs(out);
   const Tensor weight_grad = call.out(outs[0], {extent(ends, 0), extent(x, 1), extent(y, 1)});
-  std::optional<Tensor> bias_grad;
+  Tensor bias_grad(nullptr);
   if (with_bias) {
     bias_grad = call.out(outs[1], {extent(ends, 0), extent(y, 1)});
   } else {
     call.no_out();
   }
-  call.run([&](const Frame& frame) {
-    grouped_mm_backward_weight(frame, x, y, ends, weight_grad, bias_grad ? &*bias_grad : nullptr);
-  });
+  call.run(
+      [&](const Caller& caller) { grouped_mm_backward_weight(x, y, ends, weight_grad, bias_grad, caller); });
   return call.result();
 }
 
@@ -75,20 +70,18 @@ MoeExpertsParams params_of(PythonCall& call, nb::handle activation, nb::handle i
 nb::object experts(nb::handle hidden_states, nb::handle topk_ids, nb::handle topk_weights, nb::handle w13,
                    nb::handle w2, nb::handle w13_bias, nb::handle w2_bias, nb::handle activation,
                    nb::handle interleaved, nb::handle transposed, nb::handle gated, nb::handle alpha,
-                   nb::handle limit, nb::handle out, bool torch_team) {
-  PythonCall call(kExperts, torch_team);
+                   nb::handle limit, nb::handle out, bool use_torch_threads) {
+  PythonCall call(kExperts, use_torch_threads);
   const ConstTensor x = call.in(hidden_states), ids = call.in(topk_ids), weights = call.in(topk_weights);
   const bool swap = call.flag(transposed, "transposed");
   const ConstTensor given_first = call.in(w13), given_second = call.in(w2);
   const ConstTensor first = swap ? swapped(given_first) : given_first,
                     second = swap ? swapped(given_second) : given_second;
-  const std::optional<ConstTensor> first_bias = call.optional_in(w13_bias),
-                                   second_bias = call.optional_in(w2_bias);
+  const ConstTensor first_bias = call.optional_in(w13_bias), second_bias = call.optional_in(w2_bias);
   const MoeExpertsParams params = params_of(call, activation, interleaved, gated, alpha, limit);
   const Tensor y = call.out(out, {extent(x, 0), extent(x, 1)});
-  call.run([&](const Frame& frame) {
-    families::moe_experts::moe_experts(frame, x, ids, weights, first, second, pointer(first_bias),
-                                       pointer(second_bias), y, params);
+  call.run([&](const Caller& caller) {
+    turnout::moe_experts(x, ids, weights, first, second, first_bias, second_bias, y, params, caller);
   });
   return call.result();
 }
@@ -97,18 +90,17 @@ nb::object experts_quantized(nb::handle hidden_states, nb::handle topk_ids, nb::
                              nb::handle w13, nb::handle w13_scale, nb::handle w2, nb::handle w2_scale,
                              nb::handle w13_bias, nb::handle w2_bias, nb::handle activation,
                              nb::handle interleaved, nb::handle gated, nb::handle alpha, nb::handle limit,
-                             nb::handle out, bool torch_team) {
-  PythonCall call(kQuantized, torch_team);
+                             nb::handle out, bool use_torch_threads) {
+  PythonCall call(kQuantized, use_torch_threads);
   const ConstTensor x = call.in(hidden_states), ids = call.in(topk_ids), weights = call.in(topk_weights);
   const ConstTensor first = call.in(w13), first_scale = call.in(w13_scale), second = call.in(w2),
                     second_scale = call.in(w2_scale);
-  const std::optional<ConstTensor> first_bias = call.optional_in(w13_bias),
-                                   second_bias = call.optional_in(w2_bias);
+  const ConstTensor first_bias = call.optional_in(w13_bias), second_bias = call.optional_in(w2_bias);
   const MoeExpertsParams params = params_of(call, activation, interleaved, gated, alpha, limit);
   const Tensor y = call.out(out, {extent(x, 0), extent(x, 1)});
-  call.run([&](const Frame& frame) {
-    moe_experts_quantized(frame, x, ids, weights, first, first_scale, second, second_scale,
-                          pointer(first_bias), pointer(second_bias), y, params);
+  call.run([&](const Caller& caller) {
+    moe_experts_quantized(x, ids, weights, first, first_scale, second, second_scale, first_bias, second_bias,
+                          y, params, caller);
   });
   return call.result();
 }

@@ -54,12 +54,12 @@ struct Quantized {
     const ConstTensor first = view(c.b13.data(), {b.experts, c.up_rows()}),
                       second = view(c.b2.data(), {b.experts, b.hidden});
     moe_experts_quantized(
-        context, view(c.tokens.data(), {b.tokens, b.hidden}), view(c.ids.data(), {b.tokens, b.choices}),
+        view(c.tokens.data(), {b.tokens, b.hidden}), view(c.ids.data(), {b.tokens, b.choices}),
         view(c.weights.data(), {b.tokens, b.choices}), weight(bytes13, c.up_rows(), b.hidden),
         view(scale13.data(), {b.experts, c.up_rows(), (packed ? b.hidden / 32 : 1) + more_scales13}),
         weight(bytes2, b.hidden, b.inner),
-        view(scale2.data(), {b.experts, b.hidden, (packed ? b.inner / 32 : 1) + more_scales2}), &first,
-        &second, view(c.out.data(), {b.tokens, b.hidden}), c.params);
+        view(scale2.data(), {b.experts, b.hidden, (packed ? b.inner / 32 : 1) + more_scales2}), first, second,
+        view(c.out.data(), {b.tokens, b.hidden}), c.params, context);
   }
 };
 
@@ -112,7 +112,7 @@ TEST(MoeExpertsQuantized, ByHand) {
 }
 
 TEST(MoeExpertsQuantized, Refusals) {
-  const auto sentence = [](bool packed, const ExpertBlock& block, const auto& change) -> std::string {
+  const auto message = [](bool packed, const ExpertBlock& block, const auto& change) -> std::string {
     Quantized q(block, {}, packed);
     change(q);
     try {
@@ -125,17 +125,17 @@ TEST(MoeExpertsQuantized, Refusals) {
     }
   };
   const auto nothing = [](Quantized&) {};
-  EXPECT_EQ(sentence(true, {2, 1, 2, 32, 32}, nothing), "");
+  EXPECT_EQ(message(true, {2, 1, 2, 32, 32}, nothing), "");
   EXPECT_EQ(
-      sentence(true, {2, 1, 2, 64, 32}, [](Quantized& q) { q.c.block.hidden = 48; }),
+      message(true, {2, 1, 2, 64, 32}, [](Quantized& q) { q.c.block.hidden = 48; }),
       "moe_experts_quantized: hidden_states.shape[1] is 48, expected a multiple of 32 with 4-bit weights");
-  EXPECT_EQ(sentence(true, {2, 1, 2, 64, 32}, [](Quantized& q) { q.c.block.inner = 16; }),
+  EXPECT_EQ(message(true, {2, 1, 2, 64, 32}, [](Quantized& q) { q.c.block.inner = 16; }),
             "moe_experts_quantized: 2 * w2.shape[2] is 16, expected a multiple of 32 with 4-bit weights");
-  EXPECT_EQ(sentence(false, {2, 1, 2, 64, 32}, [](Quantized& q) { q.c.params.limit = 0; }),
-            "moe_experts_quantized: limit is not positive, expected a number above 0");
-  EXPECT_EQ(sentence(true, {2, 1, 2, 64, 32}, [](Quantized& q) { q.more_scales13 = 1; }),
+  EXPECT_EQ(message(false, {2, 1, 2, 64, 32}, [](Quantized& q) { q.c.params.limit = 0; }),
+            "moe_experts_quantized: limit is 0, expected a number above 0");
+  EXPECT_EQ(message(true, {2, 1, 2, 64, 32}, [](Quantized& q) { q.more_scales13 = 1; }),
             "moe_experts_quantized: w13_scale.shape[2] is 3, expected 2, one for 32 elements");
-  EXPECT_EQ(sentence(false, {2, 1, 2, 64, 32}, [](Quantized& q) { q.more_scales2 = 1; }),
+  EXPECT_EQ(message(false, {2, 1, 2, 64, 32}, [](Quantized& q) { q.more_scales2 = 1; }),
             "moe_experts_quantized: w2_scale.shape[2] is 2, expected 1, one for a row");
 }
 

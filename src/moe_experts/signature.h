@@ -68,7 +68,9 @@ inline constexpr const Signature& kMoeExperts = signature([] {
   return Draft{
       "moe_experts",
       "tokens hidden choices experts w13_rows inner",
-      {choice("activation", "silu gelu gelu_tanh relu swigluoai"), flag("gated"), flag("interleaved")},
+      {by_default("silu", choice("activation", "silu gelu gelu_tanh relu swigluoai")),
+       by_default("yes", flag("gated")), by_default("no", flag("interleaved")),
+       by_default(1.702, real("alpha", -kFinite, kFinite)), or_none(kInfinity, real("limit", kPositive))},
       {in("hidden_states", dtypes(DType::f32, DType::f16, DType::bf16), "tokens, hidden"),
        in("topk_ids", kIndices, "tokens, choices"),
        in("topk_weights", like("hidden_states", dtypes(DType::f32)), "tokens, choices"),
@@ -88,7 +90,9 @@ inline constexpr const Signature& kMoeExpertsQuantized = signature([] {
   return Draft{
       "moe_experts_quantized",
       "tokens hidden choices experts w13_rows w13_bytes w13_scales w2_bytes w2_scales",
-      {choice("activation", "silu gelu gelu_tanh relu swigluoai"), flag("gated"), flag("interleaved")},
+      {by_default("silu", choice("activation", "silu gelu gelu_tanh relu swigluoai")),
+       by_default("yes", flag("gated")), by_default("no", flag("interleaved")),
+       by_default(1.702, real("alpha", -kFinite, kFinite)), or_none(kInfinity, real("limit", kPositive))},
       {in("hidden_states", dtypes(DType::f32, DType::f16, DType::bf16), "tokens, hidden"),
        in("topk_ids", kIndices, "tokens, choices"),
        in("topk_weights", like("hidden_states", dtypes(DType::f32)), "tokens, choices"),

@@ -46,8 +46,8 @@ struct Grouped {
   }
   void run(Context& context) {
     const ConstTensor b = view(bias.data(), {groups(), columns});
-    grouped_mm(context, view(input.data(), {rows, depth}), weights(), view(offs.data(), {groups()}),
-               with_bias ? &b : nullptr, view(out.data(), {rows, columns}));
+    grouped_mm(view(input.data(), {rows, depth}), weights(), view(offs.data(), {groups()}),
+               with_bias ? b : nullptr, view(out.data(), {rows, columns}), context);
   }
   std::vector<double> expected() const {
     return reference::grouped_mm(
@@ -66,13 +66,13 @@ TEST(GroupedMm, ByHand) {
   const std::vector<std::int32_t> offs = {1, 2};
   std::vector<float> out(6, -1.f);
   const ConstTensor b = view(bias.data(), {2, 2});
-  grouped_mm(view(input.data(), {3, 2}), view(weight.data(), {2, 2, 2}), view(offs.data(), {2}), &b,
+  grouped_mm(view(input.data(), {3, 2}), view(weight.data(), {2, 2, 2}), view(offs.data(), {2}), b,
              view(out.data(), {3, 2}));
   EXPECT_EQ(out, (std::vector<float>{1, 2, 16, 28, 0, 0}));
   std::vector<float> weight_grad(8), bias_grad(4);
   const Tensor of_bias = view(bias_grad.data(), {2, 2});
   grouped_mm_backward_weight(view(input.data(), {3, 2}), view(input.data(), {3, 2}), view(offs.data(), {2}),
-                             view(weight_grad.data(), {2, 2, 2}), &of_bias);
+                             view(weight_grad.data(), {2, 2, 2}), of_bias);
   EXPECT_EQ(weight_grad, (std::vector<float>{1, 2, 2, 4, 9, 12, 12, 16}));
   EXPECT_EQ(bias_grad, (std::vector<float>{1, 2, 3, 4}));
 }
@@ -121,7 +121,7 @@ TEST(GroupedMm, RowsDoNotDependOnEachOther) {
 TEST(GroupedMm, RefusesOffs) {
   Grouped<float> c(4, 4, {2, 5, 3}, 6, false, false);
   Context context;
-  const auto sentence = [&]() -> std::string {
+  const auto message = [&]() -> std::string {
     try {
       c.run(context);
       return "";
@@ -129,11 +129,11 @@ TEST(GroupedMm, RefusesOffs) {
       return error.what();
     }
   };
-  EXPECT_EQ(sentence(), "grouped_mm: offs[2] is 3, expected 5 .. 6, ascending");
+  EXPECT_EQ(message(), "grouped_mm: offs[2] is 3, expected 5 .. 6, ascending");
   c.offs = {2, 5, 7};
-  EXPECT_EQ(sentence(), "grouped_mm: offs[2] is 7, expected 5 .. 6, ascending");
+  EXPECT_EQ(message(), "grouped_mm: offs[2] is 7, expected 5 .. 6, ascending");
   c.offs = {-1, 5, 6};
-  EXPECT_EQ(sentence(), "grouped_mm: offs[0] is -1, expected 0 .. 6, ascending");
+  EXPECT_EQ(message(), "grouped_mm: offs[0] is -1, expected 0 .. 6, ascending");
   EXPECT_TRUE(std::all_of(c.out.begin(), c.out.end(), [](float v) { return v == 7; }));
 }
 
@@ -153,9 +153,9 @@ TYPED_TEST(GroupedMmOf, GradientEqualsTheDefinition) {
         Context context({.threads = threads, .isa = isa});
         std::vector<TypeParam> weight_grad(expected.size()), bias_grad(of_bias.size());
         const Tensor b = view(bias_grad.data(), {groups, columns});
-        grouped_mm_backward_weight(context, view(input.data(), {rows, depth}),
-                                   view(grad.data(), {rows, columns}), view(offs.data(), {groups}),
-                                   view(weight_grad.data(), {groups, depth, columns}), &b);
+        grouped_mm_backward_weight(view(input.data(), {rows, depth}), view(grad.data(), {rows, columns}),
+                                   view(offs.data(), {groups}),
+                                   view(weight_grad.data(), {groups, depth, columns}), b, context);
         EXPECT_LT(error_of(weight_grad, expected), 3 * kTolerance<TypeParam>);
         EXPECT_LT(error_of(bias_grad, of_bias), 3 * kTolerance<TypeParam>);
       }
@@ -173,9 +173,9 @@ TEST(GroupedMm, GradientInSeveralBlocks) {
   for (const int threads : {1, 3}) {
     Context context({.threads = threads});
     std::vector<float> weight_grad(expected.size());
-    grouped_mm_backward_weight(context, view(input.data(), {rows, depth}), view(grad.data(), {rows, columns}),
+    grouped_mm_backward_weight(view(input.data(), {rows, depth}), view(grad.data(), {rows, columns}),
                                view(offs.data(), {groups}),
-                               view(weight_grad.data(), {groups, depth, columns}), nullptr);
+                               view(weight_grad.data(), {groups, depth, columns}), nullptr, context);
     EXPECT_LT(error_of(weight_grad, expected), kTolerance<float>);
   }
 }
@@ -237,31 +237,31 @@ TEST(MoeExperts, NothingToDo) {
 }
 
 TEST(MoeExperts, Refusals) {
-  const auto sentence = [](const MoeExpertsParams& params, std::int64_t less) -> std::string {
+  const auto message = [](const MoeExpertsParams& params, std::int64_t less) -> std::string {
     Experts<float, float> c({2, 1, 2, 4, 3}, params, false, false);
     c.block.inner -= less;
     try {
       Context context;
       const ConstTensor w13 = view(c.w13.data(), {2, c.up_rows() + (params.gated ? 2 : 1) * less, 4});
-      moe_experts(context, view(c.tokens.data(), {2, 4}), view(c.ids.data(), {2, 1}),
-                  view(c.weights.data(), {2, 1}), w13, view(c.w2.data(), {2, 4, c.block.inner}), nullptr,
-                  nullptr, view(c.out.data(), {2, 4}), params);
+      moe_experts(view(c.tokens.data(), {2, 4}), view(c.ids.data(), {2, 1}), view(c.weights.data(), {2, 1}),
+                  w13, view(c.w2.data(), {2, 4, c.block.inner}), nullptr, nullptr, view(c.out.data(), {2, 4}),
+                  params, context);
       return "";
     } catch (const Error& error) {
       EXPECT_TRUE(std::all_of(c.out.begin(), c.out.end(), [](float v) { return v == 7; }));
       return error.what();
     }
   };
-  EXPECT_EQ(sentence({}, 0), "");
-  EXPECT_EQ(sentence({}, 1), "moe_experts: w13.shape[1] is 6, expected 4 = 2 * w2.shape[2]");
-  EXPECT_EQ(sentence({.gated = false}, 1), "moe_experts: w13.shape[1] is 3, expected 2 = w2.shape[2]");
-  EXPECT_EQ(sentence({.activation = ExpertActivation::swigluoai, .gated = false}, 0),
+  EXPECT_EQ(message({}, 0), "");
+  EXPECT_EQ(message({}, 1), "moe_experts: w13.shape[1] is 6, expected 4 = 2 * w2.shape[2]");
+  EXPECT_EQ(message({.gated = false}, 1), "moe_experts: w13.shape[1] is 3, expected 2 = w2.shape[2]");
+  EXPECT_EQ(message({.activation = ExpertActivation::swigluoai, .gated = false}, 0),
             "moe_experts: gated is no, expected yes with swigluoai");
-  EXPECT_EQ(sentence({.gated = false, .interleaved = true}, 0),
+  EXPECT_EQ(message({.gated = false, .interleaved = true}, 0),
             "moe_experts: interleaved is yes, expected no without a gate");
-  EXPECT_EQ(sentence({.limit = 0}, 0), "moe_experts: limit is not positive, expected a number above 0");
-  EXPECT_EQ(sentence({.alpha = std::numeric_limits<float>::infinity()}, 0),
-            "moe_experts: alpha is not finite, expected a finite number");
+  EXPECT_EQ(message({.limit = 0}, 0), "moe_experts: limit is 0, expected a number above 0");
+  EXPECT_EQ(message({.alpha = std::numeric_limits<float>::infinity()}, 0),
+            "moe_experts: alpha is inf, expected a finite number");
 }
 
 // 16-bit tokens have weights of their own type.

@@ -3,16 +3,16 @@
 
 #include <string>
 
+#include "bindings/aclnn/executor.h"
+#include "bindings/aclnn/status.h"
 #include "core/draft.h"
-#include "doors/aclnn/executor.h"
-#include "doors/aclnn/status.h"
 #include "moe_re_routing/moe_re_routing.h"
 #include "moe_re_routing/signature.h"
 
 namespace turnout::families::moe_re_routing {
 
 using namespace core;
-using namespace doors::aclnn;
+using namespace bindings::aclnn;
 namespace {
 
 // Required arguments that are NULL are found before these steps. Empty inputs are not skipped: without tokens
@@ -68,12 +68,9 @@ constexpr Renames kNames(kMoeReRouting, kRun,
                          "permute_per_token_scales=permutePerTokenScales permute_token_idx=permuteTokenIdx "
                          "expert_token_num=expertTokenNum");
 
-void run(const Frame& frame, const Tensor* const* t, const std::int64_t* scalars) {
-  const ConstTensor scales = t[2] == nullptr ? ConstTensor() : ConstTensor(*t[2]);
-  const ConstTensor weights = t[3] == nullptr ? ConstTensor() : ConstTensor(*t[3]);
-  moe_re_routing(frame, *t[0], *t[1], t[2] == nullptr ? nullptr : &scales, *t[4], t[5], *t[6], *t[7],
-                 {static_cast<ExpertTokenNum>(scalars[0]), static_cast<TokenIdx>(scalars[1])},
-                 t[3] == nullptr ? MoreRows{} : MoreRows{&weights, t[8]});
+void run(const Caller& caller, const Tensor* t, const std::int64_t* scalars) {
+  re_route(t[0], t[1], t[2], t[3], t[4], t[5], t[6], t[7], t[8],
+           {static_cast<ExpertTokenNum>(scalars[0]), static_cast<TokenIdx>(scalars[1])}, caller);
 }
 constexpr Operation kOperation = {kQuery, kRun, kNames, &run};
 constexpr Operation kOperationV2 = {kQueryV2, kRunV2, kNames, &run};
@@ -132,10 +129,11 @@ aclnnStatus prepare(const Operation& operation, Given given, std::int64_t num_ty
   } catch (...) {
     return fail_as_thrown();
   }
-  return doors::aclnn::prepare(operation,
-                               {given.tokens, given.counts, given.scales, given.weights, given.permute_tokens,
-                                given.permute_scales, given.idx, given.num, given.permute_weights},
-                               {num_type, idx_type}, workspace_size, executor);
+  return bindings::aclnn::prepare(
+      operation,
+      {given.tokens, given.counts, given.scales, given.weights, given.permute_tokens, given.permute_scales,
+       given.idx, given.num, given.permute_weights},
+      {num_type, idx_type}, workspace_size, executor);
 }
 
 }  // namespace
@@ -155,7 +153,7 @@ aclnnStatus aclnnMoeReRoutingGetWorkspaceSize(
 }
 
 aclnnStatus aclnnMoeReRouting(void* workspace, uint64_t workspaceSize, aclOpExecutor* executor, aclrtStream) {
-  return turnout::doors::aclnn::execute(re_routing::kOperation, {workspace, workspaceSize}, executor);
+  return turnout::bindings::aclnn::execute(re_routing::kOperation, {workspace, workspaceSize}, executor);
 }
 
 aclnnStatus aclnnMoeReRoutingV2GetWorkspaceSize(
@@ -173,5 +171,5 @@ aclnnStatus aclnnMoeReRoutingV2GetWorkspaceSize(
 
 aclnnStatus aclnnMoeReRoutingV2(void* workspace, uint64_t workspaceSize, aclOpExecutor* executor,
                                 aclrtStream) {
-  return turnout::doors::aclnn::execute(re_routing::kOperationV2, {workspace, workspaceSize}, executor);
+  return turnout::bindings::aclnn::execute(re_routing::kOperationV2, {workspace, workspaceSize}, executor);
 }

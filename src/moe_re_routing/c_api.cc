@@ -1,13 +1,13 @@
 // The C functions of this family, each with its order of checks.
+#include "bindings/mluop/call.h"
 #include "core/draft.h"
-#include "doors/c/call.h"
-#include "moe_re_routing/moe_re_routing.h"
 #include "moe_re_routing/signature.h"
+#include "turnout/moe_re_routing.h"
 
 namespace turnout::families::moe_re_routing {
 
 using namespace core;
-using namespace doors;
+using namespace bindings;
 namespace {
 
 constexpr StepSpec kQuerySteps[] = {{Check::present},
@@ -92,8 +92,9 @@ constexpr Renames kInverseNames(kMoeReRoutingInverse, kMluOpMoeReRoutingInverse,
 
 }  // namespace turnout::families::moe_re_routing
 
+using namespace turnout;
 using namespace turnout::core;
-using namespace turnout::doors;
+using namespace turnout::bindings;
 using namespace turnout::families::moe_re_routing;
 
 mluOpStatus_t mluOpGetMoeReRoutingWorkspaceSize(mluOpHandle_t handle,
@@ -123,12 +124,11 @@ mluOpStatus_t mluOpMoeReRouting(mluOpHandle_t handle, const mluOpTensorDescripto
                {idx_desc, idx},
                {expert_token_num_desc, expert_token_num}},
               {expert_token_num_type, idx_type},
-              [&](const Frame& frame, const turnout::Tensor* t) {
-                const turnout::ConstTensor given_scales = t[2];
-                moe_re_routing(frame, t[0], t[1], scales_desc == nullptr ? nullptr : &given_scales, t[3],
-                               &t[4], t[5], t[6],
-                               {static_cast<turnout::ExpertTokenNum>(expert_token_num_type),
-                                static_cast<turnout::TokenIdx>(idx_type)});
+              [&](const Caller& caller, const turnout::Tensor* t) {
+                turnout::moe_re_routing(t[0], t[1], t[2], t[3], t[4], t[5], t[6],
+                                        {static_cast<turnout::ExpertTokenNum>(expert_token_num_type),
+                                         static_cast<turnout::TokenIdx>(idx_type)},
+                                        caller);
               },
               {workspace, workspace_size});
 }
@@ -140,7 +140,7 @@ mluOpStatus_t mluOpMoeReRoutingInverse(mluOpHandle_t handle,
                                        const mluOpTensorDescriptor_t tokens_desc, void* tokens) {
   return call(handle, kMluOpMoeReRoutingInverse, kInverseNames,
               {{permute_tokens_desc, permute_tokens}, {idx_desc, idx}, {tokens_desc, tokens}}, {idx_type},
-              [&](const Frame& frame, const turnout::Tensor* t) {
-                moe_re_routing_inverse(frame, t[0], t[1], t[2], static_cast<turnout::TokenIdx>(idx_type));
+              [&](const Caller& caller, const turnout::Tensor* t) {
+                moe_re_routing_inverse(t[0], t[1], t[2], static_cast<turnout::TokenIdx>(idx_type), caller);
               });
 }

@@ -314,10 +314,10 @@ TEST_F(CMoeReRouting, ScalesComeWhollyOrNotAtAll) {
 
 TEST_F(CMoeReRouting, CountsAreCheckedBeforeAnythingIsWritten) {
   ReRouting<std::int64_t> call(handle, {1, 2, 1, 2, 1, 0}, 3, 5, 0);
-  const auto expect_bad = [&](std::vector<std::int64_t> counts, const std::string& sentence) {
+  const auto expect_bad = [&](std::vector<std::int64_t> counts, const std::string& message) {
     call.counts = std::move(counts);
     EXPECT_EQ(call.run(), kBad);
-    EXPECT_NE(std::string(turnoutLastError()).find(sentence), std::string::npos) << turnoutLastError();
+    EXPECT_NE(std::string(turnoutLastError()).find(message), std::string::npos) << turnoutLastError();
     call.expect_untouched();
   };
   expect_bad({1, 2, 1, 2, -1, 2}, "mluOpMoeReRouting: counts[1, 1] is -1, expected 0 or more");
@@ -359,11 +359,11 @@ TEST_F(CMoeReRouting, OverlapIsBad) {
 TEST_F(CMoeReRouting, TheInverseNeedsAPermutation) {
   ReRouting<std::int32_t> call(handle, example, 3, 5);
   for (call.idx_type = 0; call.idx_type < 2; ++call.idx_type) {
-    const auto expect_bad = [&](std::vector<std::int32_t> idx, const std::string& sentence) {
+    const auto expect_bad = [&](std::vector<std::int32_t> idx, const std::string& message) {
       call.idx = std::move(idx);
       Bytes back(call.tokens.size(), kPaint);
       EXPECT_EQ(call.run_back(back), kBad);
-      EXPECT_NE(std::string(turnoutLastError()).find(sentence), std::string::npos) << turnoutLastError();
+      EXPECT_NE(std::string(turnoutLastError()).find(message), std::string::npos) << turnoutLastError();
       EXPECT_EQ(back, Bytes(back.size(), kPaint));
     };
     expect_bad({0, 1, 2, 3, 4, 5, 5},

@@ -52,9 +52,9 @@ void run(FuzzInput& in) {
     const Tensor scales_out = view(permuted_scales.data(), {rows, scale_width});
     bool refused = false;
     try {
-      moe_re_routing(context, view(tokens.data(), {rows, hidden}), view(counts.data(), {ranks, experts}),
-                     scale_width > 0 ? &scales_in : nullptr, view(permuted.data(), {rows, hidden}),
-                     &scales_out, view(idx.data(), {rows}), view(num.data(), {experts}), params);
+      moe_re_routing(view(tokens.data(), {rows, hidden}), view(counts.data(), {ranks, experts}),
+                     scale_width > 0 ? scales_in : nullptr, view(permuted.data(), {rows, hidden}), scales_out,
+                     view(idx.data(), {rows}), view(num.data(), {experts}), params, context);
     } catch (const Error&) {
       refused = true;
     }
@@ -62,8 +62,8 @@ void run(FuzzInput& in) {
     require(permuted == expected && permuted_scales == expected_scales && idx == expected_idx &&
             num == expected_num);
     if (!legal) continue;
-    moe_re_routing_inverse(context, view(permuted.data(), {rows, hidden}), view(idx.data(), {rows}),
-                           view(back.data(), {rows, hidden}), params.idx_type);
+    moe_re_routing_inverse(view(permuted.data(), {rows, hidden}), view(idx.data(), {rows}),
+                           view(back.data(), {rows, hidden}), params.idx_type, context);
     require(back == tokens);
   }
 }
@@ -104,9 +104,9 @@ void run_chunks(FuzzInput& in) {
     const Tensor to_probs = view(output_probs.data(), {rows});
     bool refused = false;
     try {
-      sort_chunks_by_idxs(context, view(input.data(), {rows, hidden}), view(given_sizes.data(), {chunks}),
-                          view(given_order.data(), {chunks}), with_probs ? &from_probs : nullptr,
-                          view(output.data(), {rows, hidden}), with_probs ? &to_probs : nullptr);
+      sort_chunks_by_idxs(view(input.data(), {rows, hidden}), view(given_sizes.data(), {chunks}),
+                          view(given_order.data(), {chunks}), with_probs ? from_probs : nullptr,
+                          view(output.data(), {rows, hidden}), with_probs ? to_probs : nullptr, context);
     } catch (const Error&) {
       refused = true;
     }

@@ -120,27 +120,29 @@ struct Blocks {
 
 // Reads each count once, checks it and keeps it: the counts are 0 or more and sum to `rows`.
 template <class Count>
-void read_counts(const Count* counts, std::int64_t ranks, std::int64_t experts, std::int64_t rows,
+void read_counts(Call& call, const Count* counts, std::int64_t ranks, std::int64_t experts, std::int64_t rows,
                  Blocks& blocks) {
-  const auto refuse = [](const std::string& what) {
-    throw Error(ErrorCode::bad_param, concat("moe_re_routing: expert_token_num_per_rank", what));
+  const auto refuse = [&](const std::string& what) {
+    call.refuse(concat(call.name("expert_token_num_per_rank"), what, " rows of ", call.name("tokens")));
   };
   if (rows > 0) std::fill_n(blocks.tokens_of_expert, experts, std::int64_t{0});
   std::int64_t sum = 0;
   for (std::int64_t r = 0; r < ranks; ++r) {
     for (std::int64_t e = 0; e < experts; ++e) {
       const std::int64_t count = load_once(counts + r * experts + e);
-      if (count < 0) refuse(concat("[", r, ", ", e, "] is ", count, ", expected 0 or more"));
+      if (count < 0)
+        call.refuse(concat(call.name("expert_token_num_per_rank"), "[", r, ", ", e, "] is ", count,
+                           ", expected 0 or more"));
       if (count > rows - sum)
         refuse(concat("[", r, ", ", e, "] is ", count, ", expected at most ", rows - sum,
-                      ", what the counts before it leave of the ", rows, " rows of tokens"));
+                      ", what the counts before it leave of the ", rows));
       if (count == 0 || blocks.runs == nullptr) continue;  // without rows there is no list
       blocks.runs[blocks.count++] = {sum, e, count};
       blocks.tokens_of_expert[e] += count;
       sum += count;
     }
   }
-  if (sum != rows) refuse(concat(" sums to ", sum, ", expected the ", rows, " rows of tokens"));
+  if (sum != rows) refuse(concat(" sums to ", sum, ", expected the ", rows));
 }
 
 template <class Count>
@@ -187,13 +189,13 @@ RowMove::RowMove(std::int64_t row_count, std::int64_t bytes_of_row, std::int64_t
   grain = parallel ? std::min(range, kRangeBytes) : bytes;
 }
 
-ReRoutingPlan::ReRoutingPlan(const Slot& tokens, const Slot& counts, const Slot& scales, const Slot& more,
+ReRoutingPlan::ReRoutingPlan(const Slot& tokens, const Slot& counts, const Slot& scales, const Slot& weights,
                              int threads)
     : ranks_(counts.shape[0]),
       experts_(counts.shape[1]),
       scale_bytes_(row_bytes_of(scales)),
-      more_bytes_(row_bytes_of(more)),
-      move_(tokens.shape[0], row_bytes_of(tokens), scale_bytes_ + more_bytes_, threads) {}
+      weight_bytes_(row_bytes_of(weights)),
+      move_(tokens.shape[0], row_bytes_of(tokens), scale_bytes_ + weight_bytes_, threads) {}
 
 std::size_t ReRoutingPlan::scratch_bytes() const {
   if (move_.rows == 0) return 0;  // no block has a token
@@ -216,7 +218,7 @@ void ReRoutingPlan::run(Context& context, Call& call, const Tensors& t, const Mo
   visit_index(t.counts.dtype, [&](auto type) {
     using Count = typename decltype(type)::type;
     const auto* counts = static_cast<const Count*>(t.counts.data);
-    call.check([&] { read_counts(counts, ranks_, experts_, move_.rows, blocks); });
+    read_counts(call, counts, ranks_, experts_, move_.rows, blocks);
     auto* num = static_cast<Count*>(t.expert_token_num.data);
     if (move_.rows == 0) {
       std::fill_n(num, experts_, Count{0});
@@ -234,8 +236,8 @@ void ReRoutingPlan::run(Context& context, Call& call, const Tensors& t, const Mo
     auto* first = idx + (gather ? run.target : run.source);
     auto value = static_cast<std::int32_t>(gather ? run.source : run.target);
     for (std::int64_t k = 0; k < run.count; ++k) first[k] = value++;
-    if (scale_bytes_ > 0) copy_run(run, scale_bytes_, *t.scales, *t.permute_scales);
-    if (more_bytes_ > 0) copy_run(run, more_bytes_, *t.more.from, *t.more.to);
+    if (scale_bytes_ > 0) copy_run(run, scale_bytes_, t.scales, t.permute_scales);
+    if (weight_bytes_ > 0) copy_run(run, weight_bytes_, t.weights, t.permute_weights);
   });
 }
 
@@ -251,8 +253,7 @@ void InversePlan::run(Context& context, Call& call, const ConstTensor& permute_t
   auto* position = scratch.take<std::int64_t>(move_.rows);
   visit_index(permute_token_idx.dtype, [&](auto type) {
     const auto* idx = static_cast<const typename decltype(type)::type*>(permute_token_idx.data);
-    call.check(
-        [&] { invert_permutation("moe_re_routing_inverse: permute_token_idx", idx, move_.rows, position); });
+    invert_permutation(call, "permute_token_idx", idx, move_.rows, position);
     const std::int64_t longest = std::max<std::int64_t>(1, kRangeBytes / move_.row_bytes);
     const auto move = [&](const auto& target) {
       move_rows(context, move_, permute_tokens, tokens,
@@ -266,51 +267,45 @@ void InversePlan::run(Context& context, Call& call, const ConstTensor& permute_t
   });
 }
 
-void moe_re_routing(const Frame& frame, const ConstTensor& tokens,
-                    const ConstTensor& expert_token_num_per_rank, const ConstTensor* per_token_scales,
-                    const Tensor& permute_tokens, const Tensor* permute_per_token_scales,
-                    const Tensor& permute_token_idx, const Tensor& expert_token_num,
-                    const MoeReRoutingParams& params, const MoreRows& more) {
-  const Slot scales = per_token_scales != nullptr ? Slot(*per_token_scales) : Slot();
-  const bool has_scale_output = scales.present && permute_per_token_scales != nullptr;
-  Call call(
-      frame, kMoeReRouting,
-      {tokens, expert_token_num_per_rank, scales, permute_tokens,
-       has_scale_output ? Slot(*permute_per_token_scales) : Slot(), permute_token_idx, expert_token_num},
-      {params.expert_token_num_type, params.idx_type});
+void re_route(const ConstTensor& tokens, const ConstTensor& expert_token_num_per_rank,
+              const ConstTensor& per_token_scales, const ConstTensor& weights, const Tensor& permute_tokens,
+              const Tensor& permute_per_token_scales, const Tensor& permute_token_idx,
+              const Tensor& expert_token_num, const Tensor& permute_weights, const MoeReRoutingParams& params,
+              const Caller& caller) {
+  Context& context = caller.context();
+  // Without scales their output is ignored, whatever it is.
+  Call call(caller, kMoeReRouting,
+            {tokens, expert_token_num_per_rank, per_token_scales, permute_tokens,
+             per_token_scales.is_absent() ? Slot() : Slot(permute_per_token_scales), permute_token_idx,
+             expert_token_num},
+            {params.expert_token_num_type, params.idx_type});
   if (call.nothing_to_do()) return;
-  const ReRoutingPlan plan(tokens, expert_token_num_per_rank, scales,
-                           more.from != nullptr ? Slot(*more.from) : Slot(), frame.context.threads());
-  plan.run(frame.context, call,
-           {tokens, expert_token_num_per_rank, per_token_scales, permute_tokens, permute_per_token_scales,
-            permute_token_idx, expert_token_num, more},
+  const ReRoutingPlan plan(tokens, expert_token_num_per_rank, per_token_scales, weights, context.threads());
+  plan.run(context, call,
+           {tokens, expert_token_num_per_rank, per_token_scales, weights, permute_tokens,
+            permute_per_token_scales, permute_token_idx, expert_token_num, permute_weights},
            params, call.scratch(plan.scratch_bytes()));
-}
-
-void moe_re_routing_inverse(const Frame& frame, const ConstTensor& permute_tokens,
-                            const ConstTensor& permute_token_idx, const Tensor& tokens, TokenIdx idx_type) {
-  Call call(frame, kMoeReRoutingInverse, {permute_tokens, permute_token_idx, tokens}, {idx_type});
-  if (call.nothing_to_do()) return;
-  const InversePlan plan(tokens, frame.context.threads());
-  plan.run(frame.context, call, permute_tokens, permute_token_idx, tokens, idx_type,
-           call.scratch(plan.scratch_bytes()));
 }
 
 }  // namespace families::moe_re_routing
 
-void moe_re_routing(Context& context, const ConstTensor& tokens, const ConstTensor& expert_token_num_per_rank,
-                    const ConstTensor* per_token_scales, const Tensor& permute_tokens,
-                    const Tensor* permute_per_token_scales, const Tensor& permute_token_idx,
-                    const Tensor& expert_token_num, const MoeReRoutingParams& params) {
-  families::moe_re_routing::moe_re_routing(context, tokens, expert_token_num_per_rank, per_token_scales,
-                                           permute_tokens, permute_per_token_scales, permute_token_idx,
-                                           expert_token_num, params);
+using namespace families::moe_re_routing;
+
+void moe_re_routing(const ConstTensor& tokens, const ConstTensor& expert_token_num_per_rank,
+                    const ConstTensor& per_token_scales, const Tensor& permute_tokens,
+                    const Tensor& permute_per_token_scales, const Tensor& permute_token_idx,
+                    const Tensor& expert_token_num, const MoeReRoutingParams& params, const Caller& caller) {
+  re_route(tokens, expert_token_num_per_rank, per_token_scales, nullptr, permute_tokens,
+           permute_per_token_scales, permute_token_idx, expert_token_num, nullptr, params, caller);
 }
 
-void moe_re_routing_inverse(Context& context, const ConstTensor& permute_tokens,
-                            const ConstTensor& permute_token_idx, const Tensor& tokens, TokenIdx idx_type) {
-  families::moe_re_routing::moe_re_routing_inverse(context, permute_tokens, permute_token_idx, tokens,
-                                                   idx_type);
+void moe_re_routing_inverse(const ConstTensor& permute_tokens, const ConstTensor& permute_token_idx,
+                            const Tensor& tokens, TokenIdx idx_type, const Caller& caller) {
+  Call call(caller, kMoeReRoutingInverse, {permute_tokens, permute_token_idx, tokens}, {idx_type});
+  if (call.nothing_to_do()) return;
+  const InversePlan plan(tokens, caller.context().threads());
+  plan.run(caller.context(), call, permute_tokens, permute_token_idx, tokens, idx_type,
+           call.scratch(plan.scratch_bytes()));
 }
 
 }  // namespace turnout

@@ -1,5 +1,4 @@
-// The operators of this family as the doors call them: the functions of turnout/moe_re_routing.h with a Frame
-// in place of the Context. And their plans.
+// Plans of the re-routing operators, and the form of moe_re_routing that also moves weights, for CANN.
 #pragma once
 
 #include <cstddef>
@@ -12,22 +11,13 @@ namespace turnout::families::moe_re_routing {
 
 using namespace core;
 
-// Contiguous rows that move with the tokens and are not in the operator's signature. The caller has checked
-// them.
-struct MoreRows {
-  const ConstTensor* from = nullptr;
-  const Tensor* to = nullptr;
-};
-void moe_re_routing(const Frame& frame, const ConstTensor& tokens,
-                    const ConstTensor& expert_token_num_per_rank, const ConstTensor* per_token_scales,
-                    const Tensor& permute_tokens, const Tensor* permute_per_token_scales,
-                    const Tensor& permute_token_idx, const Tensor& expert_token_num,
-                    const MoeReRoutingParams& params, const MoreRows& more = {});
-void moe_re_routing_inverse(const Frame& frame, const ConstTensor& permute_tokens,
-                            const ConstTensor& permute_token_idx, const Tensor& tokens, TokenIdx idx_type);
-void sort_chunks_by_idxs(const Frame& frame, const ConstTensor& input, const ConstTensor& split_sizes,
-                         const ConstTensor& sorted_idxs, const ConstTensor* probs, const Tensor& output,
-                         const Tensor* permuted_probs);
+// moe_re_routing, which also moves the rows of `weights`, if given, to `permute_weights`. They are not in the
+// operator's Signature: the caller has checked that they are contiguous and have as many rows as tokens.
+void re_route(const ConstTensor& tokens, const ConstTensor& expert_token_num_per_rank,
+              const ConstTensor& per_token_scales, const ConstTensor& weights, const Tensor& permute_tokens,
+              const Tensor& permute_per_token_scales, const Tensor& permute_token_idx,
+              const Tensor& expert_token_num, const Tensor& permute_weights, const MoeReRoutingParams& params,
+              const Caller& caller);
 
 // How the rows of a tensor are moved: its bytes are read in order and cut into ranges.
 struct RowMove {
@@ -43,25 +33,21 @@ struct RowMove {
 
 class ReRoutingPlan {
  public:
-  // Scales and more rows may be absent.
-  ReRoutingPlan(const Slot& tokens, const Slot& counts, const Slot& scales, const Slot& more, int threads);
+  // Scales and weights may be absent.
+  ReRoutingPlan(const Slot& tokens, const Slot& counts, const Slot& scales, const Slot& weights, int threads);
 
   std::size_t scratch_bytes() const;
 
   struct Tensors {
-    const ConstTensor &tokens, &counts;
-    const ConstTensor* scales;  // or nullptr, like permute_scales
-    const Tensor& permute_tokens;
-    const Tensor* permute_scales;
-    const Tensor &idx, &expert_token_num;
-    MoreRows more;
+    const ConstTensor &tokens, &counts, &scales, &weights;
+    const Tensor &permute_tokens, &permute_scales, &idx, &expert_token_num, &permute_weights;
   };
   // Refuses counts before anything is written outside of `scratch`.
   void run(Context& context, Call& call, const Tensors& tensors, const MoeReRoutingParams& params,
            Scratch& scratch) const;
 
  private:
-  const std::int64_t ranks_, experts_, scale_bytes_, more_bytes_;
+  const std::int64_t ranks_, experts_, scale_bytes_, weight_bytes_;
   const RowMove move_;
 };
 

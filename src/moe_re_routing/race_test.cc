@@ -26,8 +26,8 @@ void race_counts() {
   const Tensor scales_out = view(permuted_scales.data(), {kRows});
   const Flipper<Count> flipper(counts.data(), counts.size());
   call_for(kTime, [&] {
-    moe_re_routing(view(tokens.data(), {kRows, kHidden}), view(counts.data(), {kRanks, kExperts}), &scales_in,
-                   view(permuted.data(), {kRows, kHidden}), &scales_out, view(idx.data(), {kRows}),
+    moe_re_routing(view(tokens.data(), {kRows, kHidden}), view(counts.data(), {kRanks, kExperts}), scales_in,
+                   view(permuted.data(), {kRows, kHidden}), scales_out, view(idx.data(), {kRows}),
                    view(num.data(), {kExperts}));
   });
 }
@@ -48,8 +48,8 @@ struct Inverse {
 
   Inverse() { std::iota(idx.data(), idx.data() + kRows, Index{0}); }
   void call(Context& context, TokenIdx type) {
-    moe_re_routing_inverse(context, view(permuted.data(), {kRows, kHidden}), view(idx.data(), {kRows}),
-                           view(tokens.data(), {kRows, kHidden}), type);
+    moe_re_routing_inverse(view(permuted.data(), {kRows, kHidden}), view(idx.data(), {kRows}),
+                           view(tokens.data(), {kRows, kHidden}), type, context);
   }
 };
 

@@ -4,11 +4,10 @@
 
 #include "core/padding.h"
 #include "indices/indices.h"
-#include "moe_re_routing/moe_re_routing.h"
 #include "moe_re_routing/signature.h"
 #include "rows/rows.h"
 #include "runtime/call.h"
-#include "turnout/error.h"
+#include "turnout/moe_re_routing.h"
 
 namespace turnout {
 namespace families::moe_re_routing {
@@ -16,19 +15,19 @@ namespace {
 
 // Reads each size once, checks it and keeps it: the sizes are 0 or more and sum to `rows`.
 template <class Size>
-void read_sizes(const Size* from, std::int64_t chunks, std::int64_t rows, std::int64_t* sizes) {
+void read_sizes(Call& call, const Size* from, std::int64_t chunks, std::int64_t rows, std::int64_t* sizes) {
+  const auto refuse = [&](const std::string& what) {
+    call.refuse(concat(call.name("split_sizes"), what, " rows of ", call.name("input")));
+  };
   std::int64_t left = rows;
   for (std::int64_t c = 0; c < chunks; ++c) {
     const std::int64_t size = sizes[c] = load_once(from + c);
     if (size < 0 || size > left)
-      throw Error(ErrorCode::bad_param,
-                  concat("sort_chunks_by_idxs: split_sizes[", c, "] is ", size, ", expected 0 .. ", left,
-                         ", what the sizes before it leave of the ", rows, " rows of input"));
+      refuse(concat("[", c, "] is ", size, ", expected 0 .. ", left,
+                    ", what the sizes before it leave of the ", rows));
     left -= size;
   }
-  if (left != 0)
-    throw Error(ErrorCode::bad_param, concat("sort_chunks_by_idxs: split_sizes sums to ", rows - left,
-                                             ", expected the ", rows, " rows of input"));
+  if (left != 0) refuse(concat(" sums to ", rows - left, ", expected the ", rows));
 }
 
 // rows[i] = the output row of input row i, where the chunk at `position` comes after those of lower ones.
@@ -46,15 +45,18 @@ void fill_rows(const std::int64_t* sizes, std::int64_t* position, std::int64_t* 
 }
 
 }  // namespace
+}  // namespace families::moe_re_routing
 
-void sort_chunks_by_idxs(const Frame& frame, const ConstTensor& input, const ConstTensor& split_sizes,
-                         const ConstTensor& sorted_idxs, const ConstTensor* probs, const Tensor& output,
-                         const Tensor* permuted_probs) {
-  const bool has_probs = probs != nullptr, has_output = has_probs && permuted_probs != nullptr;
-  Call call(frame, kSortChunksByIdxs,
-            {input, split_sizes, sorted_idxs, has_probs ? Slot(*probs) : Slot(), output,
-             has_output ? Slot(*permuted_probs) : Slot()},
-            {});
+using namespace families::moe_re_routing;
+
+void sort_chunks_by_idxs(const ConstTensor& input, const ConstTensor& split_sizes,
+                         const ConstTensor& sorted_idxs, const ConstTensor& probs, const Tensor& output,
+                         const Tensor& permuted_probs, const Caller& caller) {
+  // Without probs their output is ignored, whatever it is.
+  Call call(
+      caller, kSortChunksByIdxs,
+      {input, split_sizes, sorted_idxs, probs, output, probs.is_absent() ? Slot() : Slot(permuted_probs)},
+      {});
   const std::int64_t rows = input.shape[0], chunks = split_sizes.shape[0];
   if (call.nothing_to_do()) return;
   Scratch scratch = call.lease(3 * array_bytes<std::int64_t>(chunks) + array_bytes<std::int32_t>(rows));
@@ -62,25 +64,23 @@ void sort_chunks_by_idxs(const Frame& frame, const ConstTensor& input, const Con
   auto* position = scratch.take<std::int64_t>(chunks);
   auto* order = scratch.take<std::int64_t>(chunks);
   auto* target = scratch.take<std::int32_t>(rows);
-  call.check([&] {
-    visit_index(split_sizes.dtype, [&](auto type) {
-      read_sizes(static_cast<const typename decltype(type)::type*>(split_sizes.data), chunks, rows, sizes);
-    });
-    visit_index(sorted_idxs.dtype, [&](auto type) {
-      invert_permutation("sort_chunks_by_idxs: sorted_idxs",
-                         static_cast<const typename decltype(type)::type*>(sorted_idxs.data), chunks,
-                         position);
-    });
+  visit_index(split_sizes.dtype, [&](auto type) {
+    read_sizes(call, static_cast<const typename decltype(type)::type*>(split_sizes.data), chunks, rows,
+               sizes);
+  });
+  visit_index(sorted_idxs.dtype, [&](auto type) {
+    invert_permutation(call, "sorted_idxs",
+                       static_cast<const typename decltype(type)::type*>(sorted_idxs.data), chunks, position);
   });
   fill_rows(sizes, position, order, chunks, target);
-  if (has_output) {
-    const std::int64_t bytes = size_of(probs->dtype);
+  if (!probs.is_absent()) {
+    const std::int64_t bytes = size_of(probs.dtype);
     for (std::int64_t i = 0; i < rows; ++i)
-      std::memcpy(static_cast<std::byte*>(permuted_probs->data) + target[i] * bytes,
-                  static_cast<const std::byte*>(probs->data) + i * bytes, static_cast<std::size_t>(bytes));
+      std::memcpy(static_cast<std::byte*>(permuted_probs.data) + target[i] * bytes,
+                  static_cast<const std::byte*>(probs.data) + i * bytes, static_cast<std::size_t>(bytes));
   }
   if (input.shape[1] == 0) return;
-  rows::scatter_rows(frame.context, call,
+  rows::scatter_rows(caller.context(), call,
                      {.routing = {.indices = view(static_cast<const std::int32_t*>(target), {rows}),
                                   .locations = nullptr,
                                   .num_experts = rows,
@@ -93,15 +93,6 @@ void sort_chunks_by_idxs(const Frame& frame, const ConstTensor& input, const Con
                       .routed = output,
                       .zero = false,
                       .distinct = true});
-}
-
-}  // namespace families::moe_re_routing
-
-void sort_chunks_by_idxs(Context& context, const ConstTensor& input, const ConstTensor& split_sizes,
-                         const ConstTensor& sorted_idxs, const ConstTensor* probs, const Tensor& output,
-                         const Tensor* permuted_probs) {
-  families::moe_re_routing::sort_chunks_by_idxs(context, input, split_sizes, sorted_idxs, probs, output,
-                                                permuted_probs);
 }
 
 }  // namespace turnout

@@ -39,9 +39,9 @@ void compare(std::int64_t rows, std::int64_t hidden, std::int64_t chunks, bool w
   for (const Isa isa : supported_isas()) {
     for (const int threads : {1, 2}) {
       Context context({.threads = threads, .isa = isa});
-      sort_chunks_by_idxs(context, view(input.data(), {rows, hidden}), view(given_sizes.data(), {chunks}),
-                          view(given_order.data(), {chunks}), with_probs ? &p : nullptr,
-                          view(output.data(), {rows, hidden}), with_probs ? &to_probs : nullptr);
+      sort_chunks_by_idxs(view(input.data(), {rows, hidden}), view(given_sizes.data(), {chunks}),
+                          view(given_order.data(), {chunks}), with_probs ? p : nullptr,
+                          view(output.data(), {rows, hidden}), with_probs ? to_probs : nullptr, context);
       EXPECT_TRUE(output.same_bytes(expected));
       EXPECT_TRUE(permuted_probs.same_bytes(expected_probs));
     }
@@ -76,8 +76,8 @@ TEST(SortChunksByIdxs, IsReRouting) {
   EXPECT_TRUE(std::equal(back.begin(), back.end(), tokens));
 }
 
-TEST(SortChunksByIdxs, Sentences) {
-  const auto sentence = [](std::vector<std::int32_t> sizes, std::vector<std::int32_t> order) {
+TEST(SortChunksByIdxs, Messages) {
+  const auto message = [](std::vector<std::int32_t> sizes, std::vector<std::int32_t> order) {
     const float input[] = {1, 2, 3, 4};
     float output[] = {7, 7, 7, 7};
     try {
@@ -89,15 +89,15 @@ TEST(SortChunksByIdxs, Sentences) {
     }
     return std::string();
   };
-  EXPECT_EQ(sentence({1, 0, 3}, {2, 1, 0}), "");
-  EXPECT_EQ(sentence({1, 0, 2}, {2, 1, 0}),
+  EXPECT_EQ(message({1, 0, 3}, {2, 1, 0}), "");
+  EXPECT_EQ(message({1, 0, 2}, {2, 1, 0}),
             "sort_chunks_by_idxs: split_sizes sums to 3, expected the 4 rows of input");
   EXPECT_EQ(
-      sentence({3, -1, 2}, {2, 1, 0}),
+      message({3, -1, 2}, {2, 1, 0}),
       "sort_chunks_by_idxs: split_sizes[1] is -1, expected 0 .. 1, what the sizes before it leave of the "
       "4 rows of input");
-  EXPECT_EQ(sentence({1, 1, 2}, {2, 1, 3}), "sort_chunks_by_idxs: sorted_idxs[2] is 3, expected 0 .. 2");
-  EXPECT_EQ(sentence({1, 1, 2}, {2, 1, 1}),
+  EXPECT_EQ(message({1, 1, 2}, {2, 1, 3}), "sort_chunks_by_idxs: sorted_idxs[2] is 3, expected 0 .. 2");
+  EXPECT_EQ(message({1, 1, 2}, {2, 1, 1}),
             "sort_chunks_by_idxs: sorted_idxs[2] is 1, which [1] is already, expected a permutation");
 }
 

@@ -98,17 +98,17 @@ void compare(const Shape& s, Counts pattern, std::int64_t offset, const std::vec
         const ConstTensor scales_in = scale_view(scales.data());
         const Tensor scales_out = scale_view(permuted_scales.data());
         const bool scaled = s.scale_width != 0;
-        moe_re_routing(context, view(tokens.data(), {s.rows, s.hidden}),
-                       view(counts.data(), {s.ranks, s.experts}), scaled ? &scales_in : nullptr,
-                       view(permuted.data(), {s.rows, s.hidden}), scaled ? &scales_out : nullptr,
-                       view(idx.data(), {s.rows}), view(num.data(), {s.experts}), params);
+        moe_re_routing(view(tokens.data(), {s.rows, s.hidden}), view(counts.data(), {s.ranks, s.experts}),
+                       scaled ? scales_in : nullptr, view(permuted.data(), {s.rows, s.hidden}),
+                       scaled ? scales_out : nullptr, view(idx.data(), {s.rows}),
+                       view(num.data(), {s.experts}), params, context);
         ASSERT_TRUE(permuted.same_bytes(expected));
         ASSERT_TRUE(permuted_scales.same_bytes(expected_scales));
         ASSERT_TRUE(idx.same_bytes(expected_idx));
         ASSERT_TRUE(num.same_bytes(expected_num));
         fill_bytes(back, random);
-        moe_re_routing_inverse(context, view(permuted.data(), {s.rows, s.hidden}), view(idx.data(), {s.rows}),
-                               view(back.data(), {s.rows, s.hidden}), idx_type);
+        moe_re_routing_inverse(view(permuted.data(), {s.rows, s.hidden}), view(idx.data(), {s.rows}),
+                               view(back.data(), {s.rows, s.hidden}), idx_type, context);
         ASSERT_TRUE(back.same_bytes(tokens));
       }
     }
@@ -239,7 +239,7 @@ TEST(MoeReRouting, NoRowsStillWritesExpertTokenNum) {
 }
 
 template <class Call>
-std::string sentence_of(const Call& call) {
+std::string message_of(const Call& call) {
   try {
     call();
   } catch (const Error& error) {
@@ -250,12 +250,12 @@ std::string sentence_of(const Call& call) {
 }
 
 TEST(MoeReRouting, BadCountsAreNamed) {
-  const auto sentence = [](std::vector<std::int64_t> counts) {
+  const auto message = [](std::vector<std::int64_t> counts) {
     const std::int16_t tokens[7] = {};
     std::int16_t permuted[7] = {};
     std::int32_t idx[7] = {};
     std::int64_t num[3] = {5, 5, 5};
-    const std::string text = sentence_of([&] {
+    const std::string text = message_of([&] {
       moe_re_routing(view(tokens, {7, 1}), view(counts.data(), {2, 3}), nullptr, view(permuted, {7, 1}),
                      nullptr, view(idx, {7}), view(num, {3}));
     });
@@ -263,17 +263,17 @@ TEST(MoeReRouting, BadCountsAreNamed) {
     return text;
   };
   const std::int64_t huge = std::numeric_limits<std::int64_t>::max();
-  EXPECT_EQ(sentence({1, 2, 1, 2, 1, 0}), "");
-  EXPECT_EQ(sentence({1, 2, 1, 2, -1, 2}),
+  EXPECT_EQ(message({1, 2, 1, 2, 1, 0}), "");
+  EXPECT_EQ(message({1, 2, 1, 2, -1, 2}),
             "moe_re_routing: expert_token_num_per_rank[1, 1] is -1, expected 0 or more");
-  EXPECT_EQ(sentence({1, 2, 1, 2, 0, 0}),
+  EXPECT_EQ(message({1, 2, 1, 2, 0, 0}),
             "moe_re_routing: expert_token_num_per_rank sums to 6, expected the 7 rows of tokens");
   EXPECT_EQ(
-      sentence({1, 2, 1, 2, 1, 1}),
+      message({1, 2, 1, 2, 1, 1}),
       "moe_re_routing: expert_token_num_per_rank[1, 2] is 1, expected at most 0, what the counts before it "
       "leave of the 7 rows of tokens");
   EXPECT_EQ(
-      sentence({1, huge, huge, 3, 0, 0}),
+      message({1, huge, huge, 3, 0, 0}),
       "moe_re_routing: expert_token_num_per_rank[0, 1] is 9223372036854775807, expected at most 6, what the "
       "counts before it leave of the 7 rows of tokens");
 }
@@ -285,36 +285,36 @@ TEST(MoeReRouting, ScalesNeedAPlaceToGo) {
   std::int16_t permuted[1] = {3};
   std::int32_t idx[1] = {}, num[1] = {};
   const ConstTensor scales = view(scale, {1});
-  EXPECT_EQ(sentence_of([&] {
-              moe_re_routing(view(tokens, {1, 1}), view(counts, {1, 1}), &scales, view(permuted, {1, 1}),
+  EXPECT_EQ(message_of([&] {
+              moe_re_routing(view(tokens, {1, 1}), view(counts, {1, 1}), scales, view(permuted, {1, 1}),
                              nullptr, view(idx, {1}), view(num, {1}));
             }),
             "moe_re_routing: permute_per_token_scales is missing, expected together with per_token_scales");
   // Without scales the output for them is left alone, whatever it is.
   double untouched[5] = {1, 2, 3, 4, 5};
   const Tensor unused = view(untouched, {5});
-  moe_re_routing(view(tokens, {1, 1}), view(counts, {1, 1}), nullptr, view(permuted, {1, 1}), &unused,
+  moe_re_routing(view(tokens, {1, 1}), view(counts, {1, 1}), nullptr, view(permuted, {1, 1}), unused,
                  view(idx, {1}), view(num, {1}));
   EXPECT_EQ(untouched[0], 1);
   EXPECT_EQ(permuted[0], 0);
 }
 
 TEST(MoeReRoutingInverse, OnlyAPermutationIsAccepted) {
-  const auto sentence = [](std::vector<std::int64_t> idx) {
+  const auto message = [](std::vector<std::int64_t> idx) {
     const std::int16_t permuted[4] = {1, 2, 3, 4};
     std::int16_t tokens[4] = {9, 9, 9, 9};
-    const std::string text = sentence_of([&] {
+    const std::string text = message_of([&] {
       moe_re_routing_inverse(view(permuted, {4, 1}), view(idx.data(), {4}), view(tokens, {4, 1}));
     });
     EXPECT_TRUE(text.empty() || tokens[0] + tokens[1] + tokens[2] + tokens[3] == 36)
         << "a failing call wrote";
     return text;
   };
-  EXPECT_EQ(sentence({3, 1, 0, 2}), "");
-  EXPECT_EQ(sentence({3, 1, 4, 2}), "moe_re_routing_inverse: permute_token_idx[2] is 4, expected 0 .. 3");
-  EXPECT_EQ(sentence({3, -1, 0, 2}), "moe_re_routing_inverse: permute_token_idx[1] is -1, expected 0 .. 3");
+  EXPECT_EQ(message({3, 1, 0, 2}), "");
+  EXPECT_EQ(message({3, 1, 4, 2}), "moe_re_routing_inverse: permute_token_idx[2] is 4, expected 0 .. 3");
+  EXPECT_EQ(message({3, -1, 0, 2}), "moe_re_routing_inverse: permute_token_idx[1] is -1, expected 0 .. 3");
   EXPECT_EQ(
-      sentence({3, 1, 0, 3}),
+      message({3, 1, 0, 3}),
       "moe_re_routing_inverse: permute_token_idx[3] is 3, which [0] is already, expected a permutation");
 }
 
@@ -333,8 +333,8 @@ TEST(MoeReRoutingInverse, ArbitraryPermutations) {
                                         reinterpret_cast<char*>(expected.data()), rows, hidden * 2, type);
       for (int threads : {1, 2, 5}) {
         Context context({.threads = threads});
-        moe_re_routing_inverse(context, view(x.data(), {rows, hidden}), view(idx.data(), {rows}),
-                               view(actual.data(), {rows, hidden}), type);
+        moe_re_routing_inverse(view(x.data(), {rows, hidden}), view(idx.data(), {rows}),
+                               view(actual.data(), {rows, hidden}), type, context);
         EXPECT_EQ(actual, expected);
       }
     }

@@ -22,7 +22,7 @@ LatticeCase<float> filled(std::int64_t batch, std::int64_t symbols, std::int64_t
 }
 
 // The message that a call of operator `which` throws. Also checks that the failing call writes nothing.
-std::string sentence_of(const LatticeCase<float>& c, int which) {
+std::string message_of(const LatticeCase<float>& c, int which) {
   auto r = c.empty_result();
   const auto before = r;
   Context context;
@@ -43,11 +43,11 @@ TEST(MutualInformationBoundary, IsChecked) {
   for (int which = 0; which < 3; ++which) {
     LatticeCase<float> c = filled(3, 5, 9);
     c.boundary = {0, 0, 5, 9, 0, 0, 6, 9, 0, 0, 5, 9};
-    EXPECT_EQ(sentence_of(c, which),
+    EXPECT_EQ(message_of(c, which),
               std::string(names[which]) + ": boundary[1, 2] is 6, expected 0 .. 5 symbols");
     c.boundary[6] = 5;
     c.boundary[11] = -1;
-    EXPECT_EQ(sentence_of(c, which),
+    EXPECT_EQ(message_of(c, which),
               std::string(names[which]) + ": boundary[2, 3] is -1, expected 0 .. 9 frames");
   }
 }

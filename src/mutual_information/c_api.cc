@@ -1,14 +1,15 @@
 // The C functions of this family, each with its order of checks.
+#include "bindings/mluop/call.h"
 #include "core/draft.h"
-#include "doors/c/call.h"
-#include "mutual_information/mutual_information.h"
 #include "mutual_information/plan.h"
 #include "mutual_information/signature.h"
+#include "runtime/caller.h"
+#include "turnout/mutual_information.h"
 
 namespace turnout::families::mutual_information {
 
 using namespace core;
-using namespace doors;
+using namespace bindings;
 namespace {
 
 constexpr StepSpec kQuerySteps[] = {{Check::present}};
@@ -113,8 +114,9 @@ constexpr Renames kBackwardNames(kMutualInformationBackward, kMluOpMutualInforma
 
 }  // namespace turnout::families::mutual_information
 
+using namespace turnout;
 using namespace turnout::core;
-using namespace turnout::doors;
+using namespace turnout::bindings;
 using namespace turnout::families::mutual_information;
 
 mluOpStatus_t mluOpGetMutualInformationForwardWorkspaceSize(
@@ -131,15 +133,13 @@ mluOpStatus_t mluOpMutualInformationForward(mluOpHandle_t handle, const mluOpTen
                                             const void* opt_boundary, const mluOpTensorDescriptor_t p_desc,
                                             void* p, void* workspace, const size_t workspace_size,
                                             const mluOpTensorDescriptor_t ans_desc, void* ans) {
-  return call(
-      handle, kMluOpMutualInformationForward, kForwardNames,
-      {{px_desc, px}, {py_desc, py}, {opt_boundary_desc, opt_boundary}, {p_desc, p}, {ans_desc, ans}}, {},
-      [&](const Frame& frame, const turnout::Tensor* t) {
-        const turnout::ConstTensor boundary = t[2];
-        mutual_information_forward(frame, t[0], t[1], opt_boundary_desc == nullptr ? nullptr : &boundary,
-                                   t[3], t[4], turnout::Outside::keep);
-      },
-      {workspace, workspace_size});
+  return call(handle, kMluOpMutualInformationForward, kForwardNames,
+              {{px_desc, px}, {py_desc, py}, {opt_boundary_desc, opt_boundary}, {p_desc, p}, {ans_desc, ans}},
+              {},
+              [&](const Caller& caller, const turnout::Tensor* t) {
+                mutual_information_forward(t[0], t[1], t[2], t[3], t[4], turnout::Outside::keep, caller);
+              },
+              {workspace, workspace_size});
 }
 
 mluOpStatus_t mluOpGetMutualInformationBackwardWorkspaceSize(
@@ -169,11 +169,9 @@ mluOpStatus_t mluOpMutualInformationBackward(mluOpHandle_t handle, const mluOpTe
                {px_grad_desc, px_grad},
                {py_grad_desc, py_grad}},
               {overwrite_ans_grad},
-              [&](const Frame& frame, const turnout::Tensor* t) {
-                const turnout::ConstTensor boundary = t[2];
-                mutual_information_backward(frame, t[0], t[1],
-                                            opt_boundary_desc == nullptr ? nullptr : &boundary, t[3], t[4],
-                                            t[5], t[6], overwrite_ans_grad);
+              [&](const Caller& caller, const turnout::Tensor* t) {
+                mutual_information_backward(t[0], t[1], t[2], t[3], t[4], t[5], t[6], overwrite_ans_grad,
+                                            caller);
               },
               {workspace, workspace_size});
 }

@@ -144,12 +144,12 @@ TEST_F(CMutualInformation, BoundariesOutOfRangeAreBadBeforeAnythingIsWritten) {
       Lattices call(handle, 3, 3, 5, {0, 0, 3, 5, 1, 1, 2, 2, 0, 0, 3, 5});
       call.boundary[4 + column] = wrong;
       call.boundary[8] = -7;
-      const std::string sentence = "boundary[1, " + std::to_string(column) + "] is " + std::to_string(wrong) +
-                                   ", expected 0 .. " + std::to_string(limit);
+      const std::string message = "boundary[1, " + std::to_string(column) + "] is " + std::to_string(wrong) +
+                                  ", expected 0 .. " + std::to_string(limit);
       EXPECT_EQ(call.forward(), kBad);
-      EXPECT_NE(std::string(turnoutLastError()).find(sentence), std::string::npos) << turnoutLastError();
+      EXPECT_NE(std::string(turnoutLastError()).find(message), std::string::npos) << turnoutLastError();
       EXPECT_EQ(call.backward(true), kBad);
-      EXPECT_NE(std::string(turnoutLastError()).find(sentence), std::string::npos) << turnoutLastError();
+      EXPECT_NE(std::string(turnoutLastError()).find(message), std::string::npos) << turnoutLastError();
       call.expect_untouched();
     }
   }

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "bindings/mluop/call.h"
 #include "c_descriptors.h"
-#include "doors/c/call.h"
 #include "mutual_information/reference.h"
 
 namespace turnout::test {

@@ -56,6 +56,7 @@ struct LatticeCase {
 
   ConstTensor x() const { return view(px.data(), {batch, symbols, columns}); }
   ConstTensor y() const { return view(py.data(), {batch, symbols + 1, frames}); }
+  ConstTensor box() const { return boundary.empty() ? nullptr : view(boundary.data(), {batch, 4}); }
 
   struct Result {
     std::vector<Real> p, ans, ans_grad;
@@ -80,25 +81,19 @@ struct LatticeCase {
   }
 
   void forward(Context& context, Result& r, Outside outside = Outside::keep) const {
-    const ConstTensor rows = view(boundary.data(), {batch, 4});
-    mutual_information_forward(context, x(), y(), boundary.empty() ? nullptr : &rows,
-                               view(r.p.data(), {batch, symbols + 1, frames + 1}),
-                               view(r.ans.data(), {batch}), outside);
+    mutual_information_forward(x(), y(), box(), view(r.p.data(), {batch, symbols + 1, frames + 1}),
+                               view(r.ans.data(), {batch}), outside, context);
   }
   void backward(Context& context, Result& r, bool overwrite) const {
-    const ConstTensor rows = view(boundary.data(), {batch, 4});
-    mutual_information_backward(context, x(), y(), boundary.empty() ? nullptr : &rows,
-                                view(static_cast<const Real*>(r.p.data()), {batch, symbols + 1, frames + 1}),
-                                view(r.ans_grad.data(), {batch}),
-                                view(r.px_grad.data(), {batch, symbols, columns}),
-                                view(r.py_grad.data(), {batch, symbols + 1, frames}), overwrite);
+    mutual_information_backward(
+        x(), y(), box(), view(static_cast<const Real*>(r.p.data()), {batch, symbols + 1, frames + 1}),
+        view(r.ans_grad.data(), {batch}), view(r.px_grad.data(), {batch, symbols, columns}),
+        view(r.py_grad.data(), {batch, symbols + 1, frames}), overwrite, context);
   }
   void both(Context& context, Result& r) const {
-    const ConstTensor rows = view(boundary.data(), {batch, 4});
-    mutual_information_forward_backward(context, x(), y(), boundary.empty() ? nullptr : &rows,
-                                        view(r.ans.data(), {batch}),
+    mutual_information_forward_backward(x(), y(), box(), view(r.ans.data(), {batch}),
                                         view(r.px_grad.data(), {batch, symbols, columns}),
-                                        view(r.py_grad.data(), {batch, symbols + 1, frames}));
+                                        view(r.py_grad.data(), {batch, symbols + 1, frames}), context);
   }
 
   // The definition in double.

@@ -1,5 +1,5 @@
 // The mutual information operators.
-#include "mutual_information/mutual_information.h"
+#include "turnout/mutual_information.h"
 
 #include <algorithm>
 #include <atomic>
@@ -16,26 +16,21 @@ namespace turnout {
 namespace families::mutual_information {
 namespace {
 
-Slot slot_of(const ConstTensor* tensor) { return tensor != nullptr ? Slot(*tensor) : Slot(); }
-
 // Copies the caller's boundary to `copy` and returns that, or nullptr if there is none; every component of
 // the copy is in 0 .. S or 0 .. T. Another thread may change the caller's memory at any time, so each element
 // is read once, and it is the copy that is checked and used.
-const std::int64_t* checked_boundary(Call& call, std::string_view op, const ConstTensor& px,
-                                     const ConstTensor& py, const ConstTensor* boundary, std::int64_t* copy) {
-  if (boundary == nullptr) return nullptr;
-  const auto* given = static_cast<const std::int64_t*>(boundary->data);
-  const std::int64_t count = boundary->shape[0] * 4, limits[2] = {px.shape[1], py.shape[2]};
-  call.check([&] {
-    for (std::int64_t i = 0; i < count; ++i) {
-      const std::int64_t value = load_once(given + i), limit = limits[i % 2];
-      if (value < 0 || value > limit)
-        throw Error(ErrorCode::bad_param,
-                    concat(op, ": boundary[", i / 4, ", ", i % 4, "] is ", value, ", expected 0 .. ", limit,
-                           i % 2 == 0 ? " symbols" : " frames"));
-      copy[i] = value;
-    }
-  });
+const std::int64_t* checked_boundary(Call& call, const ConstTensor& px, const ConstTensor& py,
+                                     const ConstTensor& boundary, std::int64_t* copy) {
+  if (boundary.is_absent()) return nullptr;
+  const auto* given = static_cast<const std::int64_t*>(boundary.data);
+  const std::int64_t count = boundary.shape[0] * 4, limits[2] = {px.shape[1], py.shape[2]};
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::int64_t value = load_once(given + i), limit = limits[i % 2];
+    if (value < 0 || value > limit)
+      call.refuse(concat(call.name("boundary"), "[", i / 4, ", ", i % 4, "] is ", value, ", expected 0 .. ",
+                         limit, i % 2 == 0 ? " symbols" : " frames"));
+    copy[i] = value;
+  }
   return copy;
 }
 
@@ -68,17 +63,18 @@ void fill_outside(Context& context, const LatticeTask& task, const Tensor& p) {
 }
 
 }  // namespace
+}  // namespace families::mutual_information
 
-void mutual_information_forward(const Frame& frame, const ConstTensor& px, const ConstTensor& py,
-                                const ConstTensor* boundary, const Tensor& p, const Tensor& ans,
-                                Outside outside) {
-  Context& context = frame.context;
-  Call call(frame, kMutualInformationForward, {px, py, slot_of(boundary), p, ans}, {outside});
+using namespace families::mutual_information;
+
+void mutual_information_forward(const ConstTensor& px, const ConstTensor& py, const ConstTensor& boundary,
+                                const Tensor& p, const Tensor& ans, Outside outside, const Caller& caller) {
+  Context& context = caller.context();
+  Call call(caller, kMutualInformationForward, {px, py, boundary, p, ans}, {outside});
   if (call.nothing_to_do()) return;
   const LatticePlan plan = plan_of(px, py, context.threads());
   const LatticePlan::Memory memory = plan.take(call.scratch(plan.scratch_bytes()));
-  const LatticeTask task = task_of(
-      px, py, checked_boundary(call, kMutualInformationForward.op, px, py, boundary, memory.boundary));
+  const LatticeTask task = task_of(px, py, checked_boundary(call, px, py, boundary, memory.boundary));
   call.chose("anti-diagonals", plan.threads());
   const ForwardTask forward{task, p.data, 0, ans.data};
   plan.run(context, task, memory,
@@ -87,17 +83,16 @@ void mutual_information_forward(const Frame& frame, const ConstTensor& px, const
   p.dtype == DType::f64 ? fill_outside<double>(context, task, p) : fill_outside<float>(context, task, p);
 }
 
-void mutual_information_backward(const Frame& frame, const ConstTensor& px, const ConstTensor& py,
-                                 const ConstTensor* boundary, const ConstTensor& p, const Tensor& ans_grad,
-                                 const Tensor& px_grad, const Tensor& py_grad, bool overwrite_ans_grad) {
-  Context& context = frame.context;
-  Call call(frame, kMutualInformationBackward, {px, py, slot_of(boundary), p, ans_grad, px_grad, py_grad},
+void mutual_information_backward(const ConstTensor& px, const ConstTensor& py, const ConstTensor& boundary,
+                                 const ConstTensor& p, const Tensor& ans_grad, const Tensor& px_grad,
+                                 const Tensor& py_grad, bool overwrite_ans_grad, const Caller& caller) {
+  Context& context = caller.context();
+  Call call(caller, kMutualInformationBackward, {px, py, boundary, p, ans_grad, px_grad, py_grad},
             {overwrite_ans_grad});
   if (call.nothing_to_do()) return;
   const LatticePlan plan = plan_of(px, py, context.threads());
   const LatticePlan::Memory memory = plan.take(call.scratch(plan.scratch_bytes()));
-  const LatticeTask task = task_of(
-      px, py, checked_boundary(call, kMutualInformationBackward.op, px, py, boundary, memory.boundary));
+  const LatticeTask task = task_of(px, py, checked_boundary(call, px, py, boundary, memory.boundary));
   call.chose("rows", plan.threads());
   std::atomic<bool> has_plain = false;
   const BackwardTask backward{
@@ -108,44 +103,20 @@ void mutual_information_backward(const Frame& frame, const ConstTensor& px, cons
   if (has_plain) call.chose("rows, some lattices cell by cell", plan.threads());
 }
 
-void mutual_information_forward_backward(const Frame& frame, const ConstTensor& px, const ConstTensor& py,
-                                         const ConstTensor* boundary, const Tensor& ans,
-                                         const Tensor& px_grad, const Tensor& py_grad) {
-  Context& context = frame.context;
-  Call call(frame, kMutualInformationForwardBackward, {px, py, slot_of(boundary), ans, px_grad, py_grad}, {});
+void mutual_information_forward_backward(const ConstTensor& px, const ConstTensor& py,
+                                         const ConstTensor& boundary, const Tensor& ans,
+                                         const Tensor& px_grad, const Tensor& py_grad, const Caller& caller) {
+  Context& context = caller.context();
+  Call call(caller, kMutualInformationForwardBackward, {px, py, boundary, ans, px_grad, py_grad}, {});
   if (call.nothing_to_do()) return;
   const LatticePlan plan = plan_of(px, py, context.threads(), size_of(ans.dtype));
   const LatticePlan::Memory memory = plan.take(call.scratch(plan.scratch_bytes()));
-  const LatticeTask task = task_of(
-      px, py,
-      checked_boundary(call, kMutualInformationForwardBackward.op, px, py, boundary, memory.boundary));
+  const LatticeTask task = task_of(px, py, checked_boundary(call, px, py, boundary, memory.boundary));
   call.chose("anti-diagonals, rows", plan.threads());
   plan.run(context, task, memory, [&](std::int64_t first_row, std::byte* odds, const auto& run) {
     run(forward_kernels(context.isa()), ForwardTask{task, odds, first_row, ans.data, Stored::odds});
     run(flow_kernels(context.isa()), BackwardTask{task, odds, first_row, px_grad.data, py_grad.data});
   });
-}
-
-}  // namespace families::mutual_information
-
-void mutual_information_forward(Context& context, const ConstTensor& px, const ConstTensor& py,
-                                const ConstTensor* boundary, const Tensor& p, const Tensor& ans,
-                                Outside outside) {
-  families::mutual_information::mutual_information_forward(context, px, py, boundary, p, ans, outside);
-}
-
-void mutual_information_backward(Context& context, const ConstTensor& px, const ConstTensor& py,
-                                 const ConstTensor* boundary, const ConstTensor& p, const Tensor& ans_grad,
-                                 const Tensor& px_grad, const Tensor& py_grad, bool overwrite_ans_grad) {
-  families::mutual_information::mutual_information_backward(context, px, py, boundary, p, ans_grad, px_grad,
-                                                            py_grad, overwrite_ans_grad);
-}
-
-void mutual_information_forward_backward(Context& context, const ConstTensor& px, const ConstTensor& py,
-                                         const ConstTensor* boundary, const Tensor& ans,
-                                         const Tensor& px_grad, const Tensor& py_grad) {
-  families::mutual_information::mutual_information_forward_backward(context, px, py, boundary, ans, px_grad,
-                                                                    py_grad);
 }
 
 }  // namespace turnout

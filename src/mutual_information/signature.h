@@ -20,7 +20,7 @@ inline constexpr RuleSpec kMostColumns = at_most("columns", "frames + 1");
 inline constexpr const Signature& kMutualInformationForward = signature([] {
   return Draft{"mutual_information_forward",
                "batch symbols columns frames",
-               {choice("outside", "keep minus_infinity")},
+               {fill("outside", "keep minus_infinity")},
                {kPx, kPy, kBoundary, inout("p", lane_of("px"), "batch, symbols + 1, frames + 1"),
                 out("ans", like("p"), "batch")},
                {kFewestColumns, kMostColumns}};
@@ -29,7 +29,7 @@ inline constexpr const Signature& kMutualInformationForward = signature([] {
 inline constexpr const Signature& kMutualInformationBackward = signature([] {
   return Draft{"mutual_information_backward",
                "batch symbols columns frames",
-               {flag("overwrite_ans_grad")},
+               {by_default("no", flag("overwrite_ans_grad"))},
                {kPx, kPy, kBoundary, in("p", lane_of("px"), "batch, symbols + 1, frames + 1"),
                 inout("ans_grad", like("p"), "batch"), kPxGrad, kPyGrad},
                {kFewestColumns, kMostColumns}};

@@ -5,10 +5,10 @@
 #include "core/dtypes.h"
 #include "rnnt_loss/kernels.h"
 #include "rnnt_loss/lattices.h"
-#include "rnnt_loss/rnnt_loss.h"
 #include "rnnt_loss/signature.h"
 #include "runtime/parallel.h"
 #include "simd/half.h"
+#include "turnout/rnnt_loss.h"
 
 namespace turnout::families::rnnt_loss {
 namespace {
@@ -60,12 +60,16 @@ LaneOf<T> align(const AlignShape& shape, const Box& box, const T* px, const T* p
 }
 
 }  // namespace
+}  // namespace turnout::families::rnnt_loss
 
-void rnnt_align(const Frame& frame, const ConstTensor& px, const ConstTensor& py, const ConstTensor* boundary,
-                const Tensor& symbol_frames, const Tensor& score) {
-  Context& context = frame.context;
-  constexpr const Signature& kOp = kRnntAlign;
-  Call call(frame, kOp, {px, py, slot_of(boundary), symbol_frames, score}, {});
+namespace turnout {
+
+using namespace families::rnnt_loss;
+
+void rnnt_align(const ConstTensor& px, const ConstTensor& py, const ConstTensor& boundary,
+                const Tensor& symbol_frames, const Tensor& score, const Caller& caller) {
+  Context& context = caller.context();
+  Call call(caller, kRnntAlign, {px, py, boundary, symbol_frames, score}, {});
   if (call.nothing_to_do()) return;
   const AlignShape shape{px.shape[1], py.shape[2], px.shape[2]};
   const LatticeShape lattice{px.shape[0], shape.symbols, shape.frames, false};
@@ -76,7 +80,7 @@ void rnnt_align(const Frame& frame, const ConstTensor& px, const ConstTensor& py
                     row_bytes = array_bytes<double>(shape.frames + 1);
   Scratch& scratch = call.scratch(Lattices::scratch_bytes(lattice, false) +
                                   static_cast<std::size_t>(workers) * (way_bytes + row_bytes));
-  const Lattices lattices(call, lattice, {kOp.op, nullptr, nullptr, boundary, 0, 0}, scratch);
+  const Lattices lattices(call, lattice, {.boundary = boundary}, scratch);
   auto* memory = scratch.take<std::byte>(static_cast<std::int64_t>(way_bytes + row_bytes) * workers);
   call.chose("cells", workers);
   visit_float(px.dtype, [&](auto type) {
@@ -97,4 +101,4 @@ void rnnt_align(const Frame& frame, const ConstTensor& px, const ConstTensor& py
   });
 }
 
-}  // namespace turnout::families::rnnt_loss
+}  // namespace turnout

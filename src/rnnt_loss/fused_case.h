@@ -48,31 +48,26 @@ struct FusedCase {
              many<T>(c.batch * (c.symbols + 1) * width, paint),
              many<T>(c.classes * width, paint),
              many<T>(c.classes, paint)};
-    const ConstTensor o = view(bias.data(), {c.classes}), box = view(c.boundary.data(), {c.batch, 4}),
+    const ConstTensor a = view(joiner.am.data(), {c.batch, c.frames, width}),
+                      l = view(joiner.lm.data(), {c.batch, c.symbols + 1, width}),
+                      w = view(weight.data(), {c.classes, width}),
+                      o = has_bias ? view(bias.data(), {c.classes}) : nullptr,
                       words = view(c.text.data(), {c.batch, c.symbols}),
                       kept = view(c.ranges.data(), {c.batch, c.frames, c.rows});
-    const ConstTensor* bounds = c.boundary.empty() ? nullptr : &box;
-    const RnntJoiner by = joiner_of(has_bias ? &o : nullptr);
     const Tensor n = view(r.normalizer.data(), {c.batch, c.frames, c.rows});
-    const RnntPrunedParams params{c.blank, c.use_hat_loss};
-    rnnt_logprobs_fused_forward(
-        context, by, words, kept, bounds, view(r.px.data(), {c.batch, c.symbols, c.columns}),
-        view(r.py.data(), {c.batch, c.symbols + 1, c.frames}), n, view(r.nan_at.data(), {c.batch}), params);
-    const Tensor bias_grad = view(r.bias_grad.data(), {c.classes});
-    const RnntJoinerGrads grads{view(r.am_grad.data(), {c.batch, c.frames, width}),
-                                view(r.lm_grad.data(), {c.batch, c.symbols + 1, width}),
-                                view(r.weight_grad.data(), {c.classes, width}),
-                                has_bias ? &bias_grad : nullptr};
-    rnnt_logprobs_fused_backward(context, by, words, kept, bounds, n,
+    const RnntFusedParams params{activation, c.blank, c.use_hat_loss};
+    rnnt_logprobs_fused_forward(a, l, w, o, words, kept, c.bounds(),
+                                view(r.px.data(), {c.batch, c.symbols, c.columns}),
+                                view(r.py.data(), {c.batch, c.symbols + 1, c.frames}), n,
+                                view(r.nan_at.data(), {c.batch}), params, context);
+    rnnt_logprobs_fused_backward(a, l, w, o, words, kept, c.bounds(), n,
                                  view(c.px_grad.data(), {c.batch, c.symbols, c.columns}),
-                                 view(c.py_grad.data(), {c.batch, c.symbols + 1, c.frames}), grads, params);
+                                 view(c.py_grad.data(), {c.batch, c.symbols + 1, c.frames}),
+                                 view(r.am_grad.data(), {c.batch, c.frames, width}),
+                                 view(r.lm_grad.data(), {c.batch, c.symbols + 1, width}),
+                                 view(r.weight_grad.data(), {c.classes, width}),
+                                 has_bias ? view(r.bias_grad.data(), {c.classes}) : nullptr, params, context);
     return r;
-  }
-  // Made from temporary views, which end before the joiner is used.
-  RnntJoiner joiner_of(const ConstTensor* with_bias) const {
-    return {view(joiner.am.data(), {steps.batch, steps.frames, width}),
-            view(joiner.lm.data(), {steps.batch, steps.symbols + 1, width}),
-            view(weight.data(), {steps.classes, width}), with_bias, activation};
   }
 
   struct Expected {

@@ -100,10 +100,10 @@ void run_pruning(FuzzInput& in) {
       reference::rnnt_prune_starts(c.definition(), c.px_grad, c.py_grad, score == PruneScore::flow);
   for (int threads : {1, 2}) {
     Context context({.threads = threads});
-    rnnt_prune_ranges(context, view(c.px_grad.data(), {batch, symbols, c.columns}),
+    rnnt_prune_ranges(view(c.px_grad.data(), {batch, symbols, c.columns}),
                       view(c.py_grad.data(), {batch, symbols + 1, frames}),
                       view(c.boundary.data(), {batch, 4}), view(c.ranges.data(), {batch, frames, kept}),
-                      score);
+                      score, context);
     for (std::size_t k = 0; k < c.ranges.size(); ++k)
       require(c.ranges[k] ==
               starts[k / static_cast<std::size_t>(kept)] + static_cast<std::int64_t>(k) % kept);
@@ -119,12 +119,12 @@ void run_pruning(FuzzInput& in) {
         expected_grad[from] += c.logits[to];
       }
     }
-    rnnt_pruning_forward(context, view(c.lm.data(), {batch, symbols + 1, width}),
+    rnnt_pruning_forward(view(c.lm.data(), {batch, symbols + 1, width}),
                          view(c.ranges.data(), {batch, frames, kept}),
-                         view(pruned.data(), {batch, frames, kept, width}));
-    rnnt_pruning_backward(context, view(c.logits.data(), {batch, frames, kept, width}),
+                         view(pruned.data(), {batch, frames, kept, width}), context);
+    rnnt_pruning_backward(view(c.logits.data(), {batch, frames, kept, width}),
                           view(c.ranges.data(), {batch, frames, kept}),
-                          view(grad.data(), {batch, symbols + 1, width}));
+                          view(grad.data(), {batch, symbols + 1, width}), context);
     require(pruned == expected && grad == expected_grad);
   }
 }
@@ -139,15 +139,14 @@ void run_align(FuzzInput& in) {
     for (auto* values : {&c.px_grad, &c.py_grad})
       for (double& v : *values) v = std::round(v);  // many ties
   if (in.flag()) c.fill_boundary(random);
-  const ConstTensor box = view(c.boundary.data(), {batch, 4});
   auto first = many<std::int64_t>(batch * symbols);
   for (int threads : {1, 2}) {
     Context context({.threads = threads});
     auto at = many<std::int64_t>(batch * symbols, 77);
     auto score = many<double>(batch, 77);
-    rnnt_align(context, view(c.px_grad.data(), {batch, symbols, c.columns}),
-               view(c.py_grad.data(), {batch, symbols + 1, frames}), c.boundary.empty() ? nullptr : &box,
-               view(at.data(), {batch, symbols}), view(score.data(), {batch}));
+    rnnt_align(view(c.px_grad.data(), {batch, symbols, c.columns}),
+               view(c.py_grad.data(), {batch, symbols + 1, frames}), c.bounds(),
+               view(at.data(), {batch, symbols}), view(score.data(), {batch}), context);
     if (threads == 1) first = at;
     require(at == first);
     for (std::int64_t b = 0; b < batch; ++b) {

@@ -3,9 +3,9 @@
 
 #include "core/dtypes.h"
 #include "rnnt_loss/joint_rows.h"
-#include "rnnt_loss/rnnt_loss.h"
 #include "rnnt_loss/signature.h"
 #include "runtime/parallel.h"
+#include "turnout/rnnt_loss.h"
 
 namespace turnout::families::rnnt_loss {
 namespace {
@@ -17,12 +17,12 @@ struct JointArguments {
 
   JointShape shape(std::int64_t columns) const {
     const std::int64_t frames = logits.shape[1];
-    return {{logits.shape[0], lattice.symbols->shape[1], frames, columns == frames},
+    return {{logits.shape[0], lattice.symbols.shape[1], frames, columns == frames},
             logits.shape[2],
             logits.shape[3],
             columns,
             params.termination_symbol,
-            lattice.ranges != nullptr,
+            !lattice.ranges.is_absent(),
             params.use_hat_loss};
   }
   bool is_parallel() const {
@@ -30,15 +30,16 @@ struct JointArguments {
   }
 };
 
-JointArguments joint(std::string_view op, const ConstTensor& logits, const ConstTensor& symbols,
-                     const ConstTensor* ranges, const ConstTensor* boundary, const RnntPrunedParams& params) {
-  return {logits, source_of(op, symbols, ranges, boundary, params, logits.shape[3]), params};
+JointArguments joint(const ConstTensor& logits, const ConstTensor& symbols, const ConstTensor& ranges,
+                     const ConstTensor& boundary, const RnntPrunedParams& params) {
+  return {logits, {symbols, ranges, boundary, params.use_hat_loss ? 1 : 0, logits.shape[3]}, params};
 }
 
-void forward(Context& context, Call& call, const JointArguments& a, const Tensor& px, const Tensor& py,
+void forward(Call& call, const JointArguments& a, const Tensor& px, const Tensor& py,
              const Tensor& normalizer, const Tensor& nan_at) {
   if (call.nothing_to_do()) return;
-  check_hat(call, a.lattice.op, a.params, "logits.shape[3]", a.logits.shape[3]);
+  Context& context = call.context();
+  check_hat(call, a.params, "logits", 3, a.logits.shape[3]);
   const JointShape shape = a.shape(px.shape[2]);
   const FrameRanges ranges(shape, a.is_parallel());
   Scratch& scratch = call.scratch(Lattices::scratch_bytes(shape.lattice, shape.is_pruned) +
@@ -68,17 +69,14 @@ void forward(Context& context, Call& call, const JointArguments& a, const Tensor
   ranges.first_of_each(found, shape.lattice.batch, static_cast<std::int64_t*>(nan_at.data));
 }
 
-void backward(Context& context, Call& call, const JointArguments& a, const ConstTensor& normalizer,
-              const ConstTensor& px_grad, const ConstTensor& py_grad, const Tensor& logits_grad) {
+void backward(Call& call, const JointArguments& a, const ConstTensor& normalizer, const ConstTensor& px_grad,
+              const ConstTensor& py_grad, const Tensor& logits_grad) {
   if (call.nothing_to_do()) return;
-  check_hat(call, a.lattice.op, a.params, "logits.shape[3]", a.logits.shape[3]);
-  call.check([&] {
-    if (logits_grad.data != a.logits.data && share_memory(Slot(logits_grad), Slot(a.logits)))
-      throw Error(ErrorCode::bad_param,
-                  concat(a.lattice.op,
-                         ": logits_grad shares a part of the memory of logits, expected all of "
-                         "it or none"));
-  });
+  Context& context = call.context();
+  check_hat(call, a.params, "logits", 3, a.logits.shape[3]);
+  if (logits_grad.data != a.logits.data && share_memory(logits_grad, a.logits))
+    call.refuse(concat(call.name("logits_grad"), " shares a part of the memory of ", call.name("logits"),
+                       ", expected all of it or none"));
   const JointShape shape = a.shape(px_grad.shape[2]);
   const FrameRanges ranges(shape, a.is_parallel());
   Scratch& scratch = call.scratch(Lattices::scratch_bytes(shape.lattice, shape.is_pruned));
@@ -112,55 +110,51 @@ void backward(Context& context, Call& call, const JointArguments& a, const Const
 }
 
 }  // namespace
+}  // namespace turnout::families::rnnt_loss
 
-void rnnt_logprobs_joint_forward(const Frame& frame, const ConstTensor& logits, const ConstTensor& symbols,
-                                 const ConstTensor* boundary, const Tensor& px, const Tensor& py,
+namespace turnout {
+
+using namespace families::rnnt_loss;
+
+void rnnt_logprobs_joint_forward(const ConstTensor& logits, const ConstTensor& symbols,
+                                 const ConstTensor& boundary, const Tensor& px, const Tensor& py,
                                  const Tensor& normalizer, const Tensor& nan_at,
-                                 std::int64_t termination_symbol) {
-  Context& context = frame.context;
-  constexpr const Signature& kOp = kRnntLogprobsJointForward;
-  Call call(frame, kOp, {logits, symbols, slot_of(boundary), px, py, normalizer, nan_at},
+                                 std::int64_t termination_symbol, const Caller& caller) {
+  Call call(caller, kRnntLogprobsJointForward, {logits, symbols, boundary, px, py, normalizer, nan_at},
             {termination_symbol});
-  forward(context, call, joint(kOp.op, logits, symbols, nullptr, boundary, {termination_symbol}), px, py,
-          normalizer, nan_at);
+  forward(call, joint(logits, symbols, nullptr, boundary, {termination_symbol}), px, py, normalizer, nan_at);
 }
 
-void rnnt_logprobs_joint_backward(const Frame& frame, const ConstTensor& logits, const ConstTensor& symbols,
-                                  const ConstTensor* boundary, const ConstTensor& normalizer,
+void rnnt_logprobs_joint_backward(const ConstTensor& logits, const ConstTensor& symbols,
+                                  const ConstTensor& boundary, const ConstTensor& normalizer,
                                   const ConstTensor& px_grad, const ConstTensor& py_grad,
-                                  const Tensor& logits_grad, std::int64_t termination_symbol) {
-  Context& context = frame.context;
-  constexpr const Signature& kOp = kRnntLogprobsJointBackward;
-  Call call(frame, kOp, {logits, symbols, slot_of(boundary), normalizer, px_grad, py_grad, logits_grad},
-            {termination_symbol});
-  backward(context, call, joint(kOp.op, logits, symbols, nullptr, boundary, {termination_symbol}), normalizer,
-           px_grad, py_grad, logits_grad);
-}
-
-void rnnt_logprobs_pruned_forward(const Frame& frame, const ConstTensor& logits, const ConstTensor& symbols,
-                                  const ConstTensor& ranges, const ConstTensor* boundary, const Tensor& px,
-                                  const Tensor& py, const Tensor& normalizer, const Tensor& nan_at,
-                                  const RnntPrunedParams& params) {
-  Context& context = frame.context;
-  constexpr const Signature& kOp = kRnntLogprobsPrunedForward;
-  Call call(frame, kOp, {logits, symbols, ranges, slot_of(boundary), px, py, normalizer, nan_at},
-            {params.termination_symbol, params.use_hat_loss});
-  forward(context, call, joint(kOp.op, logits, symbols, &ranges, boundary, params), px, py, normalizer,
-          nan_at);
-}
-
-void rnnt_logprobs_pruned_backward(const Frame& frame, const ConstTensor& logits, const ConstTensor& symbols,
-                                   const ConstTensor& ranges, const ConstTensor* boundary,
-                                   const ConstTensor& normalizer, const ConstTensor& px_grad,
-                                   const ConstTensor& py_grad, const Tensor& logits_grad,
-                                   const RnntPrunedParams& params) {
-  Context& context = frame.context;
-  constexpr const Signature& kOp = kRnntLogprobsPrunedBackward;
-  Call call(frame, kOp,
-            {logits, symbols, ranges, slot_of(boundary), normalizer, px_grad, py_grad, logits_grad},
-            {params.termination_symbol, params.use_hat_loss});
-  backward(context, call, joint(kOp.op, logits, symbols, &ranges, boundary, params), normalizer, px_grad,
+                                  const Tensor& logits_grad, std::int64_t termination_symbol,
+                                  const Caller& caller) {
+  Call call(caller, kRnntLogprobsJointBackward,
+            {logits, symbols, boundary, normalizer, px_grad, py_grad, logits_grad}, {termination_symbol});
+  backward(call, joint(logits, symbols, nullptr, boundary, {termination_symbol}), normalizer, px_grad,
            py_grad, logits_grad);
 }
 
-}  // namespace turnout::families::rnnt_loss
+void rnnt_logprobs_pruned_forward(const ConstTensor& logits, const ConstTensor& symbols,
+                                  const ConstTensor& ranges, const ConstTensor& boundary, const Tensor& px,
+                                  const Tensor& py, const Tensor& normalizer, const Tensor& nan_at,
+                                  const RnntPrunedParams& params, const Caller& caller) {
+  Call call(caller, kRnntLogprobsPrunedForward,
+            {logits, symbols, ranges, boundary, px, py, normalizer, nan_at},
+            {params.termination_symbol, params.use_hat_loss});
+  forward(call, joint(logits, symbols, ranges, boundary, params), px, py, normalizer, nan_at);
+}
+
+void rnnt_logprobs_pruned_backward(const ConstTensor& logits, const ConstTensor& symbols,
+                                   const ConstTensor& ranges, const ConstTensor& boundary,
+                                   const ConstTensor& normalizer, const ConstTensor& px_grad,
+                                   const ConstTensor& py_grad, const Tensor& logits_grad,
+                                   const RnntPrunedParams& params, const Caller& caller) {
+  Call call(caller, kRnntLogprobsPrunedBackward,
+            {logits, symbols, ranges, boundary, normalizer, px_grad, py_grad, logits_grad},
+            {params.termination_symbol, params.use_hat_loss});
+  backward(call, joint(logits, symbols, ranges, boundary, params), normalizer, px_grad, py_grad, logits_grad);
+}
+
+}  // namespace turnout

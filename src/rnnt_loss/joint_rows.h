@@ -216,24 +216,17 @@ class StepGrads {
   Lane x_, y_;
 };
 
-inline Lattices::Source source_of(std::string_view op, const ConstTensor& symbols, const ConstTensor* ranges,
-                                  const ConstTensor* boundary, const RnntPrunedParams& params,
-                                  std::int64_t classes) {
-  return {op, &symbols, ranges, boundary, params.use_hat_loss ? 1 : 0, classes};
-}
-
-// What use_hat_loss needs. `where` is what has the classes.
-inline void check_hat(Call& call, std::string_view op, const RnntPrunedParams& params, std::string_view where,
+// Refuses what use_hat_loss cannot be used with. The classes are dimension `dim` of the argument `name`.
+inline void check_hat(Call& call, const RnntPrunedParams& params, std::string_view name, std::int64_t dim,
                       std::int64_t classes) {
   if (!params.use_hat_loss) return;
-  call.check([&] {
-    if (params.termination_symbol != 0)
-      throw Error(ErrorCode::bad_param, concat(op, ": termination_symbol is ", params.termination_symbol,
-                                               ", expected 0 with use_hat_loss"));
-    if (classes < 2)
-      throw Error(ErrorCode::bad_param,
-                  concat(op, ": ", where, " is ", classes, ", expected 2 or more classes with use_hat_loss"));
-  });
+  const std::string_view hat = call.name("use_hat_loss");
+  if (params.termination_symbol != 0)
+    call.refuse(concat(call.name("termination_symbol"), " is ", params.termination_symbol,
+                       ", expected 0 with ", hat));
+  if (classes < 2)
+    call.refuse(
+        concat(call.name(name), ".shape[", dim, "] is ", classes, ", expected 2 or more classes with ", hat));
 }
 
 }  // namespace turnout::families::rnnt_loss

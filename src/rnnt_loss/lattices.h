@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <string_view>
 
 #include "core/check.h"
 #include "core/grain.h"
@@ -36,15 +35,13 @@ class Lattices {
            (has_ranges ? array_bytes<std::int64_t>(shape.batch * shape.frames) : 0);
   }
 
-  // What a call has, and what it is called in sentences.
   struct Source {
-    std::string_view op;
-    const ConstTensor* symbols;         // nullptr: there are none
-    const ConstTensor* ranges;          // nullptr: a frame has all positions
-    const ConstTensor* boundary;        // nullptr: whole lattices
-    std::int64_t first_class, classes;  // that a symbol may be
+    ConstTensor symbols = nullptr;
+    ConstTensor ranges = nullptr;               // absent: a frame has all positions
+    ConstTensor boundary = nullptr;             // absent: whole lattices
+    std::int64_t first_class = 0, classes = 0;  // that a symbol may be
   };
-  // Throws Error where they are out of range.
+  // Refuses the call if an element is out of range.
   Lattices(Call& call, const LatticeShape& shape, const Source& source, Scratch& scratch);
 
   const Box& box(std::int64_t b) const { return boxes_[b]; }
@@ -56,16 +53,14 @@ class Lattices {
   }
 
  private:
-  void read_boxes(const Source& source);
-  void read_symbols(const Source& source);
-  void read_ranges(const Source& source);
+  void read_boxes(Call& call, const Source& source);
+  void read_symbols(Call& call, const Source& source);
+  void read_ranges(Call& call, const Source& source);
 
   LatticeShape shape_;
   Box* boxes_;
   std::int64_t* symbols_;
   std::int64_t* firsts_ = nullptr;
 };
-
-inline Slot slot_of(const ConstTensor* tensor) { return tensor != nullptr ? Slot(*tensor) : Slot(); }
 
 }  // namespace turnout::families::rnnt_loss

@@ -7,9 +7,9 @@
 #include "matrix/matrix.h"
 #include "rnnt_loss/kernels.h"
 #include "rnnt_loss/lattices.h"
-#include "rnnt_loss/rnnt_loss.h"
 #include "rnnt_loss/signature.h"
 #include "runtime/parallel.h"
+#include "turnout/rnnt_loss.h"
 
 namespace turnout::families::rnnt_loss {
 namespace {
@@ -19,10 +19,9 @@ LatticeShape shape_of(const ConstTensor& px_grad, const ConstTensor& py_grad) {
 }
 
 // The ends of the boundary: begins are ignored, and the rest of a lattice may have fewer frames than symbols.
-Lattices read_ends(Call& call, std::string_view op, LatticeShape shape, const ConstTensor& boundary,
-                   Scratch& scratch) {
+Lattices read_ends(Call& call, LatticeShape shape, const ConstTensor& boundary, Scratch& scratch) {
   shape.is_modified = false;
-  return {call, shape, {op, nullptr, nullptr, &boundary, 0, 0}, scratch};
+  return {call, shape, {.boundary = boundary}, scratch};
 }
 
 // Scores of the window that begins at s, for all frames. Sums are in double.
@@ -67,20 +66,36 @@ void find_starts(const LatticeShape& shape, const Box& box, const Real* px, std:
   }
 }
 
-}  // namespace
+// What pruned rows and their source have in common.
+struct RowShape {
+  LatticeShape lattice;
+  std::int64_t rows, width;
+  bool is_parallel;
 
-std::int64_t rnnt_prune_width(const Frame& frame, const ConstTensor& px_grad, const ConstTensor& py_grad,
-                              const ConstTensor& boundary, std::int64_t s_range, PruneScore score) {
-  constexpr const Signature& kOp = kRnntPruneWidth;
+  RowShape(const Tensor& lm, const ConstTensor& ranges)
+      : lattice{ranges.shape[0], lm.shape[1] - 1, ranges.shape[1], false},
+        rows(ranges.shape[2]),
+        width(lm.shape[2]),
+        is_parallel(lattice.batch * lattice.frames * rows * width * size_of(lm.dtype) >= kParallelBytes) {}
+};
+
+}  // namespace
+}  // namespace turnout::families::rnnt_loss
+
+namespace turnout {
+
+using namespace families::rnnt_loss;
+
+std::int64_t rnnt_prune_width(const ConstTensor& px_grad, const ConstTensor& py_grad,
+                              const ConstTensor& boundary, std::int64_t s_range, PruneScore score,
+                              const Caller& caller) {
   std::int64_t rows = s_range;
-  Call call(frame, kOp, {px_grad, py_grad, boundary, view(&rows, {1})},
-            {s_range, static_cast<std::int64_t>(score)});
+  Call call(caller, kRnntPruneWidth, {px_grad, py_grad, boundary, view(&rows, {1})}, {s_range, score});
   call.chose("longest text per frame", 1);
   const LatticeShape shape = shape_of(px_grad, py_grad);
   Scratch& scratch = call.scratch(Lattices::scratch_bytes(shape, false));
-  const Lattices lattices = read_ends(call, kOp.op, shape, boundary, scratch);
+  const Lattices lattices = read_ends(call, shape, boundary, scratch);
   const std::int64_t least = shape.is_modified ? 1 : 2;
-  const std::string_view op = kOp.op;
   if (!shape.is_modified && score == PruneScore::flow) {
     // A frame can be left R - 1 positions higher than it was entered.
     rows = std::max(rows, least);
@@ -89,19 +104,15 @@ std::int64_t rnnt_prune_width(const Frame& frame, const ConstTensor& px_grad, co
       if (box.t_end > 0) rows = std::max(rows, (box.s_end - 1) / box.t_end + 2);
     }
   }
-  call.check([&] {
-    if (rows < least)
-      throw Error(ErrorCode::bad_param,
-                  concat(op, ": s_range is ", s_range, ", expected ", least, " or more"));
-  });
+  if (rows < least)
+    call.refuse(concat(call.name("s_range"), " is ", s_range, ", expected ", least, " or more"));
   return std::min(rows, shape.symbols + 1);
 }
 
-void rnnt_prune_ranges(const Frame& frame, const ConstTensor& px_grad, const ConstTensor& py_grad,
-                       const ConstTensor& boundary, const Tensor& ranges, PruneScore score) {
-  Context& context = frame.context;
-  constexpr const Signature& kOp = kRnntPruneRanges;
-  Call call(frame, kOp, {px_grad, py_grad, boundary, ranges}, {static_cast<std::int64_t>(score)});
+void rnnt_prune_ranges(const ConstTensor& px_grad, const ConstTensor& py_grad, const ConstTensor& boundary,
+                       const Tensor& ranges, PruneScore score, const Caller& caller) {
+  Context& context = caller.context();
+  Call call(caller, kRnntPruneRanges, {px_grad, py_grad, boundary, ranges}, {score});
   if (call.nothing_to_do()) return;
   const LatticeShape shape = shape_of(px_grad, py_grad);
   const std::int64_t rows = ranges.shape[2], columns = px_grad.shape[2];
@@ -112,7 +123,7 @@ void rnnt_prune_ranges(const Frame& frame, const ConstTensor& px_grad, const Con
       array_bytes<std::int64_t>(shape.frames) + 2 * array_bytes<double>(shape.frames);
   Scratch& scratch =
       call.scratch(Lattices::scratch_bytes(shape, false) + static_cast<std::size_t>(workers) * worker_bytes);
-  const Lattices lattices = read_ends(call, kOp.op, shape, boundary, scratch);
+  const Lattices lattices = read_ends(call, shape, boundary, scratch);
   auto* memory = scratch.take<std::byte>(static_cast<std::int64_t>(worker_bytes) * workers);
   call.chose("windows", workers);
   visit_float(px_grad.dtype, [&](auto type) {
@@ -138,32 +149,14 @@ void rnnt_prune_ranges(const Frame& frame, const ConstTensor& px_grad, const Con
   });
 }
 
-namespace {
-
-// What pruned rows and their source have in common.
-struct RowShape {
-  LatticeShape lattice;
-  std::int64_t rows, width;
-  bool is_parallel;
-
-  RowShape(const Tensor& lm, const ConstTensor& ranges)
-      : lattice{ranges.shape[0], lm.shape[1] - 1, ranges.shape[1], false},
-        rows(ranges.shape[2]),
-        width(lm.shape[2]),
-        is_parallel(lattice.batch * lattice.frames * rows * width * size_of(lm.dtype) >= kParallelBytes) {}
-};
-
-}  // namespace
-
-void rnnt_pruning_forward(const Frame& frame, const ConstTensor& lm, const ConstTensor& ranges,
-                          const Tensor& pruned) {
-  Context& context = frame.context;
-  constexpr const Signature& kOp = kRnntPruningForward;
-  Call call(frame, kOp, {lm, ranges, pruned}, {});
+void rnnt_pruning_forward(const ConstTensor& lm, const ConstTensor& ranges, const Tensor& pruned,
+                          const Caller& caller) {
+  Context& context = caller.context();
+  Call call(caller, kRnntPruningForward, {lm, ranges, pruned}, {});
   if (call.nothing_to_do()) return;
   const RowShape shape({nullptr, lm.dtype, lm.shape, lm.rank}, ranges);
   Scratch& scratch = call.scratch(Lattices::scratch_bytes(shape.lattice, true));
-  const Lattices lattices(call, shape.lattice, {kOp.op, nullptr, &ranges, nullptr, 0, 0}, scratch);
+  const Lattices lattices(call, shape.lattice, {.ranges = ranges}, scratch);
   call.chose("rows", shape.is_parallel ? context.threads() : 1);
   const std::int64_t row_bytes = shape.width * size_of(lm.dtype);
   const std::int64_t frame_bytes = std::max<std::int64_t>(1, shape.rows * row_bytes);  // 0 never comes here
@@ -183,18 +176,17 @@ void rnnt_pruning_forward(const Frame& frame, const ConstTensor& lm, const Const
                });
 }
 
-void rnnt_pruning_backward(const Frame& frame, const ConstTensor& pruned_grad, const ConstTensor& ranges,
-                           const Tensor& lm_grad) {
-  Context& context = frame.context;
-  constexpr const Signature& kOp = kRnntPruningBackward;
-  Call call(frame, kOp, {pruned_grad, ranges, lm_grad}, {});
+void rnnt_pruning_backward(const ConstTensor& pruned_grad, const ConstTensor& ranges, const Tensor& lm_grad,
+                           const Caller& caller) {
+  Context& context = caller.context();
+  Call call(caller, kRnntPruningBackward, {pruned_grad, ranges, lm_grad}, {});
   if (call.nothing_to_do()) return;
   const RowShape shape(lm_grad, ranges);
   const int workers = shape.is_parallel ? context.threads() : 1;
   const std::size_t sum_bytes = array_bytes<double>(shape.width);
   Scratch& scratch = call.scratch(Lattices::scratch_bytes(shape.lattice, true) +
                                   sum_bytes * static_cast<std::size_t>(workers));
-  const Lattices lattices(call, shape.lattice, {kOp.op, nullptr, &ranges, nullptr, 0, 0}, scratch);
+  const Lattices lattices(call, shape.lattice, {.ranges = ranges}, scratch);
   auto* memory = scratch.take<std::byte>(static_cast<std::int64_t>(sum_bytes) * workers);
   call.chose("rows", workers);
   const std::int64_t positions = shape.lattice.symbols + 1, count = shape.lattice.batch * positions;
@@ -224,4 +216,4 @@ void rnnt_pruning_backward(const Frame& frame, const ConstTensor& pruned_grad, c
   });
 }
 
-}  // namespace turnout::families::rnnt_loss
+}  // namespace turnout

@@ -30,9 +30,8 @@ TEST(RnntPruning, RangesLikeTheirDefinition) {
           reference::rnnt_prune_starts(c.definition(), c.px_grad, c.py_grad, score == PruneScore::flow);
       for (Context* context : {&one, &five}) {
         auto ranges = many<std::int64_t>(b * t * r, 77);
-        rnnt_prune_ranges(*context, view(c.px_grad.data(), {b, s, c.columns}),
-                          view(c.py_grad.data(), {b, s + 1, t}), view(c.boundary.data(), {b, 4}),
-                          view(ranges.data(), {b, t, r}), score);
+        rnnt_prune_ranges(view(c.px_grad.data(), {b, s, c.columns}), view(c.py_grad.data(), {b, s + 1, t}),
+                          view(c.boundary.data(), {b, 4}), view(ranges.data(), {b, t, r}), score, *context);
         for (std::size_t k = 0; k < ranges.size(); ++k)
           ASSERT_EQ(ranges[k], starts[k / static_cast<std::size_t>(r)] + static_cast<std::int64_t>(k) % r);
       }
@@ -48,8 +47,8 @@ TEST(RnntPruning, TheFirstWindowThatIsNan) {
   py[1 * 4 + 2] = py[2 * 4 + 2] = 1;                        // window 1 of frame 2
   const std::vector<std::int64_t> boundary = {0, 0, 3, 4};
   std::vector<std::int64_t> ranges(4 * 2);
-  rnnt_prune_ranges(default_context(), view(px.data(), {1, 3, 5}), view(py.data(), {1, 4, 4}),
-                    view(boundary.data(), {1, 4}), view(ranges.data(), {1, 4, 2}));
+  rnnt_prune_ranges(view(px.data(), {1, 3, 5}), view(py.data(), {1, 4, 4}), view(boundary.data(), {1, 4}),
+                    view(ranges.data(), {1, 4, 2}));
   EXPECT_EQ(ranges, (std::vector<std::int64_t>{0, 1, 1, 2, 1, 2, 2, 3}));
 }
 
@@ -57,24 +56,24 @@ TEST(RnntPruning, Width) {
   const std::vector<float> px(2 * 9 * 5), py(2 * 10 * 4);
   const auto width = [&](std::vector<std::int64_t> boundary, std::int64_t s_range, bool modified,
                          PruneScore score = PruneScore::flow) {
-    return rnnt_prune_width(default_context(), view(px.data(), {2, 9, modified ? 4 : 5}),
-                            view(py.data(), {2, 10, 4}), view(boundary.data(), {2, 4}), s_range, score);
+    return rnnt_prune_width(view(px.data(), {2, 9, modified ? 4 : 5}), view(py.data(), {2, 10, 4}),
+                            view(boundary.data(), {2, 4}), s_range, score);
   };
   EXPECT_EQ(width({0, 0, 9, 4, 0, 0, 1, 1}, 2, false), 4);
   const std::vector<std::int64_t> one = {0, 0, 9, 4};
-  EXPECT_EQ(rnnt_prune_width(default_context(), view(px.data(), {1, 9, 5}), view(py.data(), {1, 10, 4}),
-                             view(one.data(), {1, 4}), 2),
-            4);
+  EXPECT_EQ(
+      rnnt_prune_width(view(px.data(), {1, 9, 5}), view(py.data(), {1, 10, 4}), view(one.data(), {1, 4}), 2),
+      4);
   EXPECT_EQ(width({0, 0, 9, 4, 0, 0, 9, 0}, 2, false), 4);  // a row without frames does not count
   EXPECT_EQ(width({0, 0, 9, 4, 0, 0, 9, 1}, 2, false), 10);
   EXPECT_EQ(width({0, 0, 9, 4, 0, 0, 1, 1}, 2, true), 2);
   EXPECT_EQ(width({0, 0, 9, 4, 0, 0, 1, 1}, 99, true), 10);
   EXPECT_EQ(width({0, 0, 9, 4, 0, 0, 1, 1}, 2, false, PruneScore::steps), 2);
-  EXPECT_EQ(sentence_of([&] {
+  EXPECT_EQ(message_of([&] {
               width({0, 0, 9, 4, 0, 0, 1, 1}, 0, true);
             }),
             "rnnt_prune_width: s_range is 0, expected 1 or more");
-  EXPECT_EQ(sentence_of([&] {
+  EXPECT_EQ(message_of([&] {
               width({0, 0, 9, 4, 0, 0, 10, 1}, 2, true);
             }),
             "rnnt_prune_width: boundary[1, 2] is 10, expected 0 .. 9 symbols");
@@ -92,8 +91,8 @@ TYPED_TEST(RnntPruningOf, Rows) {
   c.fill(random);
   Context context({.threads = 2});
   auto pruned = many<TypeParam>(b * t * r * d);
-  rnnt_pruning_forward(context, view(c.lm.data(), {b, s + 1, d}), view(c.ranges.data(), {b, t, r}),
-                       view(pruned.data(), {b, t, r, d}));
+  rnnt_pruning_forward(view(c.lm.data(), {b, s + 1, d}), view(c.ranges.data(), {b, t, r}),
+                       view(pruned.data(), {b, t, r, d}), context);
   auto expected = many<double>(b * (s + 1) * d);
   for (std::int64_t i = 0; i < b * t * r; ++i) {
     const std::int64_t row = i / (t * r) * (s + 1) + c.ranges[static_cast<std::size_t>(i)];
@@ -104,8 +103,8 @@ TYPED_TEST(RnntPruningOf, Rows) {
     }
   }
   auto grad = many<TypeParam>(b * (s + 1) * d, c.cast(7));
-  rnnt_pruning_backward(context, view(c.logits.data(), {b, t, r, d}), view(c.ranges.data(), {b, t, r}),
-                        view(grad.data(), {b, s + 1, d}));
+  rnnt_pruning_backward(view(c.logits.data(), {b, t, r, d}), view(c.ranges.data(), {b, t, r}),
+                        view(grad.data(), {b, s + 1, d}), context);
   EXPECT_LE(rnnt_difference(grad, expected), kGradientError<TypeParam>);
 }
 
@@ -120,10 +119,9 @@ TEST(RnntAlign, LikeItsDefinition) {
       for (auto* values : {&c.px_grad, &c.py_grad})
         for (double& v : *values) v = std::round(v);  // many ties
     if (i % 2 == 0) c.fill_boundary(random);
-    const ConstTensor box = view(c.boundary.data(), {b, 4});
     const auto align = [&](Context& context, std::vector<std::int64_t>& frames, std::vector<double>& score) {
-      rnnt_align(context, view(c.px_grad.data(), {b, s, c.columns}), view(c.py_grad.data(), {b, s + 1, t}),
-                 c.boundary.empty() ? nullptr : &box, view(frames.data(), {b, s}), view(score.data(), {b}));
+      rnnt_align(view(c.px_grad.data(), {b, s, c.columns}), view(c.py_grad.data(), {b, s + 1, t}), c.bounds(),
+                 view(frames.data(), {b, s}), view(score.data(), {b}), context);
     };
     auto frames = many<std::int64_t>(b * s, 77), again = frames;
     auto score = many<double>(b), score_again = score;
@@ -164,8 +162,8 @@ TEST(RnntAlign, TiesTakeTheSymbolLast) {
   const std::vector<float> px(3), py(4);
   std::vector<std::int64_t> frames(1);
   std::vector<float> score(1);
-  rnnt_align(default_context(), view(px.data(), {1, 1, 3}), view(py.data(), {1, 2, 2}), nullptr,
-             view(frames.data(), {1, 1}), view(score.data(), {1}));
+  rnnt_align(view(px.data(), {1, 1, 3}), view(py.data(), {1, 2, 2}), nullptr, view(frames.data(), {1, 1}),
+             view(score.data(), {1}));
   EXPECT_EQ(frames[0], 2);
   EXPECT_EQ(score[0], 0);
 }

@@ -111,6 +111,8 @@ struct RnntCase {
     }
   }
 
+  ConstTensor bounds() const { return boundary.empty() ? nullptr : view(boundary.data(), {batch, 4}); }
+
   reference::RnntBatch definition() const {
     return {batch,
             frames,
@@ -152,9 +154,8 @@ struct RnntCase {
   // Forward and backward of the given logits, whole or pruned.
   Result run(Context& context, bool overwrites = false) {
     Result r = painted(batch * frames * rows);
-    const ConstTensor box = view(boundary.data(), {batch, 4}), words = view(text.data(), {batch, symbols}),
+    const ConstTensor words = view(text.data(), {batch, symbols}),
                       kept = view(ranges.data(), {batch, frames, rows});
-    const ConstTensor* bounds = boundary.empty() ? nullptr : &box;
     const Tensor x = view(logits.data(), {batch, frames, rows, classes});
     const Tensor px = view(r.px.data(), {batch, symbols, columns});
     const Tensor py = view(r.py.data(), {batch, symbols + 1, frames});
@@ -165,12 +166,12 @@ struct RnntCase {
     const std::vector<T> before = logits;
     const Tensor grad = overwrites ? x : view(r.logits_grad.data(), {batch, frames, rows, classes});
     if (!is_pruned) {
-      rnnt_logprobs_joint_forward(context, x, words, bounds, px, py, n, at, blank);
-      rnnt_logprobs_joint_backward(context, x, words, bounds, n, gx, gy, grad, blank);
+      rnnt_logprobs_joint_forward(x, words, bounds(), px, py, n, at, blank, context);
+      rnnt_logprobs_joint_backward(x, words, bounds(), n, gx, gy, grad, blank, context);
     } else {
       const RnntPrunedParams params{blank, use_hat_loss};
-      rnnt_logprobs_pruned_forward(context, x, words, kept, bounds, px, py, n, at, params);
-      rnnt_logprobs_pruned_backward(context, x, words, kept, bounds, n, gx, gy, grad, params);
+      rnnt_logprobs_pruned_forward(x, words, kept, bounds(), px, py, n, at, params, context);
+      rnnt_logprobs_pruned_backward(x, words, kept, bounds(), n, gx, gy, grad, params, context);
     }
     if (overwrites) {
       r.logits_grad = logits;
@@ -182,19 +183,17 @@ struct RnntCase {
   // Forward and backward of lm + am; rows must be symbols + 1.
   Result run_simple(Context& context) const {
     Result r = painted(batch * (symbols + 1) * frames);
-    const ConstTensor box = view(boundary.data(), {batch, 4}), words = view(text.data(), {batch, symbols});
-    const ConstTensor* bounds = boundary.empty() ? nullptr : &box;
+    const ConstTensor words = view(text.data(), {batch, symbols});
     const ConstTensor l = view(lm.data(), {batch, symbols + 1, classes});
     const ConstTensor a = view(am.data(), {batch, frames, classes});
     const Tensor n = view(r.normalizer.data(), {batch, symbols + 1, frames});
-    rnnt_logprobs_simple_forward(context, l, a, words, bounds, view(r.px.data(), {batch, symbols, columns}),
+    rnnt_logprobs_simple_forward(l, a, words, bounds(), view(r.px.data(), {batch, symbols, columns}),
                                  view(r.py.data(), {batch, symbols + 1, frames}), n,
-                                 view(r.nan_at.data(), {batch}), blank);
-    rnnt_logprobs_simple_backward(context, l, a, words, bounds, n,
-                                  view(px_grad.data(), {batch, symbols, columns}),
+                                 view(r.nan_at.data(), {batch}), blank, context);
+    rnnt_logprobs_simple_backward(l, a, words, bounds(), n, view(px_grad.data(), {batch, symbols, columns}),
                                   view(py_grad.data(), {batch, symbols + 1, frames}),
                                   view(r.lm_grad.data(), {batch, symbols + 1, classes}),
-                                  view(r.am_grad.data(), {batch, frames, classes}), blank);
+                                  view(r.am_grad.data(), {batch, frames, classes}), blank, context);
     return r;
   }
 
@@ -248,7 +247,7 @@ inline constexpr double kGradientError = sizeof(T) == 8            ? 1e-12
 
 // What the error of a call says.
 template <class F>
-std::string sentence_of(const F& f) {
+std::string message_of(const F& f) {
   try {
     f();
   } catch (const Error& error) {

@@ -15,6 +15,7 @@ inline constexpr ArgumentSpec kRanges = in("ranges", dtypes(DType::i64), "batch,
 inline constexpr ArgumentSpec kBoundary = optional(in("boundary", dtypes(DType::i64), "batch, 4"));
 inline constexpr ArgumentSpec kNanAt = out("nan_at", dtypes(DType::i64), "batch");
 inline constexpr ScalarSpec kTermination = scalar("termination_symbol", 0);
+inline constexpr ScalarSpec kHat = by_default("no", flag("use_hat_loss"));
 inline constexpr RuleSpec kTerminationIsAClass = at_most("termination_symbol + 1", "classes");
 inline constexpr RuleSpec kFewestColumns = at_most("frames", "columns");
 inline constexpr RuleSpec kMostColumns = at_most("columns", "frames + 1");
@@ -61,7 +62,7 @@ inline constexpr const Signature& kRnntLogprobsPrunedForward = signature([] {
   return Draft{
       "rnnt_logprobs_pruned_forward",
       "batch frames rows classes num_symbols columns",
-      {kTermination, flag("use_hat_loss")},
+      {kTermination, kHat},
       {in("logits", kFloats, "batch, frames, rows, classes"), kSymbols, kRanges, kBoundary, px("logits"),
        py("logits"), out("normalizer", lane_of("logits"), "batch, frames, rows"), kNanAt},
       {kTerminationIsAClass, kFewestColumns, kMostColumns, kFewestRows, kMostRows}};
@@ -71,7 +72,7 @@ inline constexpr const Signature& kRnntLogprobsPrunedBackward = signature([] {
   return Draft{
       "rnnt_logprobs_pruned_backward",
       "batch frames rows classes num_symbols columns",
-      {kTermination, flag("use_hat_loss")},
+      {kTermination, kHat},
       {in("logits", kFloats, "batch, frames, rows, classes"), kSymbols, kRanges, kBoundary,
        in("normalizer", lane_of("logits"), "batch, frames, rows"), px_grad("logits"), py_grad("logits"),
        may_overlap("logits", out("logits_grad", like("logits"), "batch, frames, rows, classes"))},
@@ -87,7 +88,7 @@ inline constexpr const Signature& kRnntLogprobsFusedForward = signature([] {
   return Draft{
       "rnnt_logprobs_fused_forward",
       "batch frames width num_symbols classes rows columns",
-      {kActivation, kTermination, flag("use_hat_loss")},
+      {kActivation, kTermination, kHat},
       {in("am", kFloats, "batch, frames, width"), kJoinerLm, kWeight, kBias, kSymbols, kRanges, kBoundary,
        px("am"), py("am"), out("normalizer", lane_of("am"), "batch, frames, rows"), kNanAt},
       {kTerminationIsAClass, kFewestColumns, kMostColumns, kFewestRows, kMostRows}};
@@ -96,7 +97,7 @@ inline constexpr const Signature& kRnntLogprobsFusedForward = signature([] {
 inline constexpr const Signature& kRnntLogprobsFusedBackward = signature([] {
   return Draft{"rnnt_logprobs_fused_backward",
                "batch frames width num_symbols classes rows columns",
-               {kActivation, kTermination, flag("use_hat_loss")},
+               {kActivation, kTermination, kHat},
                {in("am", kFloats, "batch, frames, width"), kJoinerLm, kWeight, kBias, kSymbols, kRanges,
                 kBoundary, in("normalizer", lane_of("am"), "batch, frames, rows"), px_grad("am"),
                 py_grad("am"), out("am_grad", like("am"), "batch, frames, width"),
@@ -133,10 +134,12 @@ inline constexpr ArgumentSpec kTakenSymbols =
 inline constexpr ArgumentSpec kTakenBlanks = in("py_grad", like("px_grad"), "batch, num_symbols + 1, frames");
 inline constexpr ArgumentSpec kEnds = in("boundary", dtypes(DType::i64), "batch, 4");
 
+inline constexpr ScalarSpec kScore = by_default("flow", choice("score", "flow steps"));
+
 inline constexpr const Signature& kRnntPruneWidth = signature([] {
   return Draft{"rnnt_prune_width",
                "batch num_symbols columns frames",
-               {scalar("s_range", std::numeric_limits<std::int64_t>::min()), choice("score", "flow steps")},
+               {scalar("s_range", std::numeric_limits<std::int64_t>::min()), kScore},
                {kTakenSymbols, kTakenBlanks, kEnds, out("width", dtypes(DType::i64), "1")},
                {kFewestColumns, kMostColumns}};
 });
@@ -144,7 +147,7 @@ inline constexpr const Signature& kRnntPruneWidth = signature([] {
 inline constexpr const Signature& kRnntPruneRanges = signature([] {
   return Draft{"rnnt_prune_ranges",
                "batch num_symbols columns frames rows",
-               {choice("score", "flow steps")},
+               {kScore},
                {kTakenSymbols, kTakenBlanks, kEnds, out("ranges", dtypes(DType::i64), "batch, frames, rows")},
                {kFewestColumns, kMostColumns, kFewestRows, kMostRows}};
 });

@@ -5,11 +5,11 @@
 #include "core/dtypes.h"
 #include "core/pieces.h"
 #include "rnnt_loss/kernels.h"
-#include "rnnt_loss/rnnt_loss.h"
 #include "rnnt_loss/signature.h"
 #include "rnnt_loss/simple.h"
 #include "runtime/parallel.h"
 #include "simd/half.h"
+#include "turnout/rnnt_loss.h"
 
 namespace turnout::families::rnnt_loss {
 namespace {
@@ -192,15 +192,20 @@ class SimpleBackward {
 };
 
 }  // namespace
+}  // namespace turnout::families::rnnt_loss
 
-void rnnt_logprobs_simple_backward(const Frame& frame, const ConstTensor& lm, const ConstTensor& am,
-                                   const ConstTensor& symbols, const ConstTensor* boundary,
-                                   const ConstTensor& normalizer, const ConstTensor& px_grad,
-                                   const ConstTensor& py_grad, const Tensor& lm_grad, const Tensor& am_grad,
-                                   std::int64_t termination_symbol) {
-  Context& context = frame.context;
-  Call call(frame, kRnntLogprobsSimpleBackward,
-            {lm, am, symbols, slot_of(boundary), normalizer, px_grad, py_grad, lm_grad, am_grad},
+namespace turnout {
+
+using namespace families::rnnt_loss;
+
+void rnnt_logprobs_simple_backward(const ConstTensor& lm, const ConstTensor& am, const ConstTensor& symbols,
+                                   const ConstTensor& boundary, const ConstTensor& normalizer,
+                                   const ConstTensor& px_grad, const ConstTensor& py_grad,
+                                   const Tensor& lm_grad, const Tensor& am_grad,
+                                   std::int64_t termination_symbol, const Caller& caller) {
+  Context& context = caller.context();
+  Call call(caller, kRnntLogprobsSimpleBackward,
+            {lm, am, symbols, boundary, normalizer, px_grad, py_grad, lm_grad, am_grad},
             {termination_symbol});
   if (call.nothing_to_do()) return;
   const SimpleShape shape(lm, am, px_grad.shape[2], termination_symbol);
@@ -215,8 +220,7 @@ void rnnt_logprobs_simple_backward(const Frame& frame, const ConstTensor& lm, co
         call.scratch(Lattices::scratch_bytes(shape.lattice, false) + Plan::shared_bytes(shape) +
                      static_cast<std::size_t>(workers) * worker_bytes);
     const Lattices lattices(call, shape.lattice,
-                            {kRnntLogprobsSimpleBackward.op, &symbols, nullptr, boundary, 0, shape.classes},
-                            scratch);
+                            {.symbols = symbols, .boundary = boundary, .classes = shape.classes}, scratch);
     Plan plan(shape, lattices, context.isa(),
               {static_cast<const T*>(lm.data), static_cast<const T*>(am.data),
                static_cast<const Lane*>(normalizer.data), static_cast<const Lane*>(px_grad.data),
@@ -243,4 +247,4 @@ void rnnt_logprobs_simple_backward(const Frame& frame, const ConstTensor& lm, co
   });
 }
 
-}  // namespace turnout::families::rnnt_loss
+}  // namespace turnout

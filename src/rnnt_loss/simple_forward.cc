@@ -5,11 +5,11 @@
 
 #include "core/dtypes.h"
 #include "rnnt_loss/kernels.h"
-#include "rnnt_loss/rnnt_loss.h"
 #include "rnnt_loss/signature.h"
 #include "rnnt_loss/simple.h"
 #include "runtime/parallel.h"
 #include "simd/half.h"
+#include "turnout/rnnt_loss.h"
 
 namespace turnout::families::rnnt_loss {
 namespace {
@@ -147,14 +147,19 @@ class SimpleForward {
 };
 
 }  // namespace
+}  // namespace turnout::families::rnnt_loss
 
-void rnnt_logprobs_simple_forward(const Frame& frame, const ConstTensor& lm, const ConstTensor& am,
-                                  const ConstTensor& symbols, const ConstTensor* boundary, const Tensor& px,
-                                  const Tensor& py, const Tensor& normalizer, const Tensor& nan_at,
-                                  std::int64_t termination_symbol) {
-  Context& context = frame.context;
-  Call call(frame, kRnntLogprobsSimpleForward,
-            {lm, am, symbols, slot_of(boundary), px, py, normalizer, nan_at}, {termination_symbol});
+namespace turnout {
+
+using namespace families::rnnt_loss;
+
+void rnnt_logprobs_simple_forward(const ConstTensor& lm, const ConstTensor& am, const ConstTensor& symbols,
+                                  const ConstTensor& boundary, const Tensor& px, const Tensor& py,
+                                  const Tensor& normalizer, const Tensor& nan_at,
+                                  std::int64_t termination_symbol, const Caller& caller) {
+  Context& context = caller.context();
+  Call call(caller, kRnntLogprobsSimpleForward, {lm, am, symbols, boundary, px, py, normalizer, nan_at},
+            {termination_symbol});
   if (call.nothing_to_do()) return;
   const SimpleShape shape(lm, am, px.shape[2], termination_symbol);
   const std::int64_t batch = shape.lattice.batch;
@@ -169,8 +174,7 @@ void rnnt_logprobs_simple_forward(const Frame& frame, const ConstTensor& lm, con
                                     Plan::shared_bytes(shape) + array_bytes<std::int64_t>(batch * tiles) +
                                     static_cast<std::size_t>(workers) * worker_bytes);
     const Lattices lattices(call, shape.lattice,
-                            {kRnntLogprobsSimpleForward.op, &symbols, nullptr, boundary, 0, shape.classes},
-                            scratch);
+                            {.symbols = symbols, .boundary = boundary, .classes = shape.classes}, scratch);
     auto* found = scratch.take<std::int64_t>(batch * tiles);
     Plan plan(shape, lattices, context.isa());
     const std::int64_t rows = batch * shape.positions();
@@ -206,4 +210,4 @@ void rnnt_logprobs_simple_forward(const Frame& frame, const ConstTensor& lm, con
   });
 }
 
-}  // namespace turnout::families::rnnt_loss
+}  // namespace turnout

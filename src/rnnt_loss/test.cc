@@ -230,34 +230,33 @@ TEST(RnntLogprobs, RoundsOnce) {
 TEST(RnntLogprobs, Refusals) {
   Context context;
   std::mt19937 random(7);
-  const auto sentence = [&](const auto& change, bool modified = false, bool hat = false) {
+  const auto message = [&](const auto& change, bool modified = false, bool hat = false) {
     RnntCase<float> c(2, 4, 3, 5, modified, 2);
     c.use_hat_loss = hat;
     c.fill(random);
     c.boundary = {0, 0, 3, 4, 1, 1, 2, 3};
     change(c);
-    return sentence_of([&] { c.run(context); });
+    return message_of([&] { c.run(context); });
   };
   const std::string op = "rnnt_logprobs_pruned_forward: ";
-  EXPECT_EQ(sentence([](auto& c) { c.text[2] = 5; }), op + "symbols[0, 2] is 5, expected 0 .. 4");
-  EXPECT_EQ(sentence([](auto& c) { c.text[2] = 0; }, false, true),
-            op + "symbols[0, 2] is 0, expected 1 .. 4");
-  EXPECT_EQ(sentence([](auto& c) { c.text[5] = -7; }), "no error");  // behind s_end
-  EXPECT_EQ(sentence([](auto& c) { c.boundary[7] = 5; }), op + "boundary[1, 3] is 5, expected 0 .. 4 frames");
-  EXPECT_EQ(sentence([](auto& c) { c.boundary[4] = 3; }),
+  EXPECT_EQ(message([](auto& c) { c.text[2] = 5; }), op + "symbols[0, 2] is 5, expected 0 .. 4");
+  EXPECT_EQ(message([](auto& c) { c.text[2] = 0; }, false, true), op + "symbols[0, 2] is 0, expected 1 .. 4");
+  EXPECT_EQ(message([](auto& c) { c.text[5] = -7; }), "no error");  // behind s_end
+  EXPECT_EQ(message([](auto& c) { c.boundary[7] = 5; }), op + "boundary[1, 3] is 5, expected 0 .. 4 frames");
+  EXPECT_EQ(message([](auto& c) { c.boundary[4] = 3; }),
             op + "boundary[1, 0] is 3, expected at most its end boundary[1, 2] = 2");
   EXPECT_EQ(
-      sentence([](auto& c) { c.boundary[3] = 2; }, true),
+      message([](auto& c) { c.boundary[3] = 2; }, true),
       op + "row 0 of the batch has 2 frames for 3 symbols, expected at least 3: a symbol takes a frame");
-  EXPECT_EQ(sentence([](auto& c) { c.ranges[2 * 1] = 3; }), op + "ranges[0, 1, 0] is 3, expected 0 .. 2");
-  EXPECT_EQ(sentence([](auto& c) { c.ranges[0] = 0, c.ranges[1] = 2; }),
+  EXPECT_EQ(message([](auto& c) { c.ranges[2 * 1] = 3; }), op + "ranges[0, 1, 0] is 3, expected 0 .. 2");
+  EXPECT_EQ(message([](auto& c) { c.ranges[0] = 0, c.ranges[1] = 2; }),
             op + "ranges[0, 0, 1] is 2, expected 1, one more than the position before it");
-  EXPECT_EQ(sentence([](auto& c) { c.ranges[2 * 4] = -9; }), "no error");  // before t_begin
-  EXPECT_EQ(sentence([](auto& c) { c.blank = 1; }, false, true),
+  EXPECT_EQ(message([](auto& c) { c.ranges[2 * 4] = -9; }), "no error");  // before t_begin
+  EXPECT_EQ(message([](auto& c) { c.blank = 1; }, false, true),
             op + "termination_symbol is 1, expected 0 with use_hat_loss");
   RnntCase<float> blank_alone(1, 2, 0, 1, false, 1);
   blank_alone.use_hat_loss = true;
-  EXPECT_EQ(sentence_of([&] { blank_alone.run(context); }),
+  EXPECT_EQ(message_of([&] { blank_alone.run(context); }),
             op + "logits.shape[3] is 1, expected 2 or more classes with use_hat_loss");
 }
 
@@ -266,11 +265,10 @@ TEST(RnntLogprobs, PartOfTheSameMemory) {
   const std::vector<std::int64_t> text(2);
   const std::vector<float> n(12), px(10), py(12);
   EXPECT_EQ(
-      sentence_of([&] {
-        rnnt_logprobs_joint_backward(default_context(), view(memory.data(), {1, 4, 3, 5}),
-                                     view(text.data(), {1, 2}), nullptr, view(n.data(), {1, 4, 3}),
-                                     view(px.data(), {1, 2, 5}), view(py.data(), {1, 3, 4}),
-                                     view(memory.data() + 1, {1, 4, 3, 5}), 0);
+      message_of([&] {
+        rnnt_logprobs_joint_backward(view(memory.data(), {1, 4, 3, 5}), view(text.data(), {1, 2}), nullptr,
+                                     view(n.data(), {1, 4, 3}), view(px.data(), {1, 2, 5}),
+                                     view(py.data(), {1, 3, 4}), view(memory.data() + 1, {1, 4, 3, 5}), 0);
       }),
       "rnnt_logprobs_joint_backward: logits_grad shares a part of the memory of logits, expected all of "
       "it or none");

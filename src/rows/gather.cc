@@ -48,11 +48,11 @@ void dot_rows(Context& context, Call& call, const Dots& dots) {
 void gather_rows(Context& context, Call& call, const Gather& gather) {
   const Routing& routing = gather.routing;
   if (routing.tokens == 0) return;
-  const bool weighted = gather.weights != nullptr;
+  const bool weighted = !gather.weights.is_absent();
   const DType dtype = gather.tokens.dtype;
   const std::int64_t hidden = gather.tokens.shape[1], row_bytes = hidden * size_of(dtype);
-  const GatherTask task{weighted ? gather.weights->data : nullptr,
-                        weighted && gather.weights->dtype == DType::f32,
+  const GatherTask task{weighted ? gather.weights.data : nullptr,
+                        weighted && gather.weights.dtype == DType::f32,
                         routing.layout,
                         gather.routed.data,
                         gather.tokens.data,

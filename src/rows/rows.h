@@ -17,7 +17,7 @@ namespace turnout::rows {
 // out of range. Without locations all are 0: with a capacity of 1 the index is the row.
 struct Routing {
   ConstTensor indices;
-  const ConstTensor* locations;
+  ConstTensor locations;  // may be absent
   std::int64_t num_experts, capacity;
   std::int64_t tokens, choices;
   Layout layout;  // of indices, locations and weights
@@ -32,14 +32,14 @@ auto with_row_of(const Routing& routing, const F& f) {
   return visit_index(routing.indices.dtype, [&](auto index) {
     const auto* indices = static_cast<const typename decltype(index)::type*>(routing.indices.data);
     const std::int64_t num_experts = routing.num_experts, capacity = routing.capacity;
-    if (routing.locations == nullptr) {
+    if (routing.locations.is_absent()) {
       return f([=](std::int64_t q) -> std::int64_t {
         const std::int64_t expert = load_once(indices + q);
         return in_range(expert, num_experts) && capacity > 0 ? expert * capacity : -1;
       });
     }
-    return visit_index(routing.locations->dtype, [&](auto location) {
-      const auto* slots = static_cast<const typename decltype(location)::type*>(routing.locations->data);
+    return visit_index(routing.locations.dtype, [&](auto location) {
+      const auto* slots = static_cast<const typename decltype(location)::type*>(routing.locations.data);
       return f([=](std::int64_t q) -> std::int64_t {
         const std::int64_t expert = load_once(indices + q), slot = load_once(slots + q);
         return in_range(expert, num_experts) && in_range(slot, capacity) ? expert * capacity + slot : -1;
@@ -63,7 +63,7 @@ void dot_rows(Context& context, Call& call, const Dots& dots);
 // the tokens: the last writer of a row wins. Without weights rows are copied, whatever their dtype.
 struct Scatter {
   Routing routing;
-  const ConstTensor* weights;
+  ConstTensor weights;  // may be absent
   ConstTensor tokens;
   Tensor routed;
   bool zero;                   // rows without a writer become zero, else they are kept
@@ -81,7 +81,7 @@ void scatter_rows(Context& context, Call& call, const Scatter& scatter);
 // adds +0.
 struct Gather {
   Routing routing;
-  const ConstTensor* weights;
+  ConstTensor weights;  // may be absent
   ConstTensor routed;
   Tensor tokens;
   // Of the same routed rows, which are read once for both. Only with weights, of the products' dtype.

@@ -153,13 +153,13 @@ std::size_t Scatter::scratch_bytes() const {
 
 void scatter_rows(Context& context, Call& call, const Scatter& scatter) {
   const Routing& routing = scatter.routing;
-  const bool weighted = scatter.weights != nullptr;
+  const bool weighted = !scatter.weights.is_absent();
   const DType dtype = scatter.tokens.dtype;
   Move m{context,
          routing,
-         {weighted ? scatter.weights->data : nullptr, routing.layout, scatter.tokens.data,
-          scatter.routed.data, scatter.tokens.shape[1], size_of(dtype), false},
-         scatter_kernels(context.isa()).scatter(dtype, weighted, weighted ? scatter.weights->dtype : dtype),
+         {weighted ? scatter.weights.data : nullptr, routing.layout, scatter.tokens.data, scatter.routed.data,
+          scatter.tokens.shape[1], size_of(dtype), false},
+         scatter_kernels(context.isa()).scatter(dtype, weighted, weighted ? scatter.weights.dtype : dtype),
          scatter.routed.shape[0]};
   if (scatter.in_order()) {
     call.chose("in order", 1);

@@ -1,6 +1,7 @@
 // The life of one call, and the log.
 #include "runtime/call.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
@@ -101,8 +102,8 @@ void check_log_environment() {
 
 void set_default_log(unsigned lines) { default_lines = lines; }
 
-void log_failure(const char* sentence, const std::string& arguments) {
-  log_line(kFailures, concat("[turnout] failed: ", sentence, arguments.empty() ? "" : " (", arguments,
+void log_failure(const char* message, const std::string& arguments) {
+  log_line(kFailures, concat("[turnout] failed: ", message, arguments.empty() ? "" : " (", arguments,
                              arguments.empty() ? "" : ")"));
 }
 
@@ -110,36 +111,53 @@ void log_skipped(std::string_view op, const std::string& arguments) {
   log_line(kSkippedCalls, concat("[turnout] ", op, "(", arguments, "): skipped, nothing to do"));
 }
 
-bool check_and_log(Arguments& arguments) {
+namespace {
+
+// f(), whose failure is the end of the call.
+template <class F>
+auto log_and_record(const Arguments& arguments, const F& f) {
   try {
-    if (arguments.check()) return true;
+    return f();
   } catch (const Error& error) {
     if (logged_lines() & kFailures) log_failure(error.what(), arguments.describe());
-    if (recorded() != Recorded::none)
-      CallFolder(arguments, arguments.signature().op, Isa::best).end(error.what());
+    if (recorded() != Recorded::none) CallFolder(arguments, arguments.op(), Isa::best).end(error.what());
     throw;
   }
+}
+
+}  // namespace
+
+void check_metadata_and_log(Arguments& arguments) {
+  log_and_record(arguments, [&] { arguments.check_metadata(); });
+}
+
+bool check_and_log(Arguments& arguments) {
+  if (log_and_record(arguments, [&] { return arguments.check(); })) return true;
   if (logged_lines() & kSkippedCalls) log_skipped(arguments.signature().op, arguments.describe());
   return false;
 }
 
-Call::Call(const Frame& frame, const Signature& signature, std::initializer_list<Slot> slots,
+Call::Call(const Caller& caller, const Signature& signature, std::initializer_list<Slot> slots,
            std::span<const ScalarValue> scalars)
-    : frame_(frame),
+    : context_(caller.context()),
+      details_(CallDetails::of(caller)),
       arguments_(signature, slots.begin(), static_cast<int>(slots.size()), scalars.data(),
-                 static_cast<int>(scalars.size()), {}, 1, Isa::best,
-                 frame.caller == nullptr ? DTypeName{&name_of} : frame.caller->dtype_name()),
-      watched_(logged_lines() != kNoLines || frame.context.state().observer.get() != nullptr) {
+                 static_cast<int>(scalars.size()), {}, 1, Isa::best, details_.names),
+      watched_(logged_lines() != kNoLines || context_.state().observer.get() != nullptr) {
   if (watched_) {
-    const bool continues = frame_.steps != nullptr && frame_.steps->has_begun;
-    start_ = continues ? frame_.steps->start : std::chrono::steady_clock::now();
-    if (continues) scratch_bytes_ = frame_.steps->scratch_bytes;
-    described_ = frame_.caller == nullptr ? arguments_.describe() : frame_.caller->describe(arguments_);
+    const bool continues = details_.steps != nullptr && details_.steps->has_begun;
+    start_ = continues ? details_.steps->start : std::chrono::steady_clock::now();
+    if (continues) scratch_bytes_ = details_.steps->scratch_bytes;
+    described_ = arguments_.describe();
   }
   if (recorded() != Recorded::none)
-    folder_ = std::make_unique<CallFolder>(arguments_, called(), frame_.context.isa(),
-                                           /*only_failures=*/!frame_.is_last);
-  check([&] { skipped_ = !arguments_.check(); });
+    folder_ = std::make_unique<CallFolder>(arguments_, arguments_.op(), context_.isa(),
+                                           /*only_failures=*/!details_.is_last);
+  try {
+    skipped_ = !arguments_.check();
+  } catch (const Error& error) {
+    fail(error);
+  }
 }
 
 Call::~Call() {
@@ -148,8 +166,8 @@ Call::~Call() {
     const char* error = std::uncaught_exceptions() > exceptions_ ? "turnout: the call was given up" : nullptr;
     if (folder_ != nullptr) folder_->end(error);
     if (!watched_) return;
-    if (error == nullptr && !frame_.is_last) {
-      *frame_.steps = {true, start_, scratch_bytes_};
+    if (error == nullptr && !details_.is_last) {
+      *details_.steps = {true, start_, scratch_bytes_};
     } else {
       report(error);
     }
@@ -158,40 +176,45 @@ Call::~Call() {
 }
 
 Scratch& Call::scratch(std::size_t bytes) {
-  check([&] { scratch_.emplace(frame_.context, frame_.workspace, bytes); });
+  check([&] { scratch_.emplace(context_, details_.workspace, bytes); });
   scratch_bytes_ += bytes;
   return *scratch_;
 }
 
 Scratch Call::lease(std::size_t bytes) {
   std::optional<Scratch> memory;
-  check([&] { memory.emplace(frame_.context, bytes); });
+  check([&] { memory.emplace(context_, bytes); });
   scratch_bytes_ += bytes;
   return std::move(*memory);
 }
 
-void Call::fail(const Error& error) {
-  const Error named(error.code(),
-                    frame_.caller == nullptr ? error.what() : frame_.caller->in_own_words(error.what()));
-  if (const auto folder = std::exchange(folder_, nullptr)) folder->end(named.what());
-  if (std::exchange(watched_, false)) report(named.what());  // one line per call
-  throw named;
+void Call::refuse(const std::string& what, ErrorCode code) {
+  fail(Error(code, concat(arguments_.op(), ": ", what)));
 }
 
-std::string_view Call::called() const {
-  return frame_.caller == nullptr ? arguments_.signature().op : frame_.caller->op();
+void Call::fail(const Error& error) {
+  if (const auto folder = std::exchange(folder_, nullptr)) folder->end(error.what());
+  if (std::exchange(watched_, false)) report(error.what());  // one line per call
+  throw error;  // NOLINT: a copy, because the log line of this one is written
+}
+
+Error Call::in_names_of_caller(const Error& error) const {
+  if (details_.names == nullptr) return error;
+  const std::string_view message = error.what();
+  const std::size_t colon = std::min(message.find(": "), message.size());
+  return {error.code(), concat(arguments_.op(), words_in(message.substr(colon), details_.names->renames))};
 }
 
 void Call::report(const char* error) {
-  const std::string op(called());
+  const std::string op(arguments_.op());
   const std::chrono::duration<double, std::micro> spent = std::chrono::steady_clock::now() - start_;
-  const Isa isa = frame_.context.isa();
+  const Isa isa = context_.isa();
   const CallRecord record{op.c_str(),   described_.c_str(),
                           algorithm_,   error,
                           skipped_,     uses_dl_ ? isa : without_dl(isa),
                           threads_,     static_cast<std::int64_t>(scratch_bytes_),
                           spent.count()};
-  if (const auto* observer = frame_.context.state().observer.get()) observer->call(record, observer->user);
+  if (const auto* observer = context_.state().observer.get()) observer->call(record, observer->user);
   if (error != nullptr) {
     log_failure(error, described_);
   } else if (skipped_) {

@@ -11,8 +11,8 @@
 #include <string_view>
 
 #include "core/check.h"
+#include "runtime/caller.h"
 #include "runtime/context.h"
-#include "runtime/frame.h"
 #include "runtime/record.h"
 
 namespace turnout::core {
@@ -20,15 +20,16 @@ namespace turnout::core {
 class Call {
  public:
   // Throws Error when the arguments do not fit the signature.
-  Call(const Frame& frame, const Signature& signature, std::initializer_list<Slot> slots,
+  Call(const Caller& caller, const Signature& signature, std::initializer_list<Slot> slots,
        std::span<const ScalarValue> scalars);
-  Call(const Frame& frame, const Signature& signature, std::initializer_list<Slot> slots,
+  Call(const Caller& caller, const Signature& signature, std::initializer_list<Slot> slots,
        std::initializer_list<ScalarValue> scalars)
-      : Call(frame, signature, slots, std::span(scalars.begin(), scalars.size())) {}
+      : Call(caller, signature, slots, std::span(scalars.begin(), scalars.size())) {}
   ~Call();
   Call(const Call&) = delete;
   Call& operator=(const Call&) = delete;
 
+  Context& context() const { return context_; }
   bool nothing_to_do() const { return skipped_; }
   std::int64_t size(int name) const { return arguments_.size(name); }
 
@@ -38,6 +39,12 @@ class Call {
   // More memory of the context, whose size depends on the data or which outlives the call.
   Scratch lease(std::size_t bytes);
 
+  // The caller's name for an argument or scalar of the operator.
+  std::string_view name(std::string_view own) const { return arguments_.name(own); }
+  // Refuses the call for a reason that the plan finds: Error(code) "function: what". Logged and recorded
+  // like a failure of the signature's checks.
+  [[noreturn]] void refuse(const std::string& what, ErrorCode code = ErrorCode::bad_param);
+
   // Runs a check that the plan itself makes. A failure is logged and names the function that was called, like
   // a failure of the signature's checks.
   template <class F>
@@ -45,7 +52,7 @@ class Call {
     try {
       f();
     } catch (const Error& error) {
-      fail(error);
+      fail(in_names_of_caller(error));
     }
   }
 
@@ -58,12 +65,12 @@ class Call {
   }
 
  private:
-  // Logs and records the error, and throws it again, with the names of the caller.
-  [[noreturn]] void fail(const Error& error);
-  std::string_view called() const;  // the name of the function that was called
+  [[noreturn]] void fail(const Error& error);  // logs and records the error, and throws it again
+  Error in_names_of_caller(const Error& error) const;
   void report(const char* error);
 
-  const Frame frame_;
+  Context& context_;
+  const CallDetails details_;
   Arguments arguments_;
   bool skipped_ = false;
   bool watched_;
@@ -89,12 +96,14 @@ void check_log_environment();
 // What is logged if neither TURNOUT_LOG nor set_log() has chosen a level.
 void set_default_log(unsigned lines);
 
-// Lines of calls that end before an operator starts: the C door has checks of its own. `arguments` as from
+// Lines of calls that end before an operator starts: the C binding has checks of its own. `arguments` as from
 // Arguments::describe().
-void log_failure(const char* sentence, const std::string& arguments);
+void log_failure(const char* message, const std::string& arguments);
 void log_skipped(std::string_view op, const std::string& arguments);
-// Arguments::check() of such a door. The operator behind the door logs and records a call that gets that far;
-// a call that ends here is logged here, and recorded if it fails.
+// Arguments::check() of such a binding. The operator behind the binding logs and records a call that gets
+// that far; a call that ends here is logged here, and recorded if it fails.
 bool check_and_log(Arguments& arguments);
+// Arguments::check_metadata() of a binding that allocates results, with the same log and record.
+void check_metadata_and_log(Arguments& arguments);
 
 }  // namespace turnout::core

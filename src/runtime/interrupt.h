@@ -1,8 +1,8 @@
 // Calls that can be stopped while they are under way, as Ctrl-C does in Python.
 //
-// A door that can be asked whether the caller wants the call to end makes an Interruption on the calling
+// A binding that can be asked whether the caller wants the call to end makes an Interruption on the calling
 // thread before the operator runs. Ranges of parallel_for and serial_for look at it between each other, long
-// loops within a range look at it through a Stop. Only the calling thread asks the door, at most every
+// loops within a range look at it through a Stop. Only the calling thread asks the binding, at most every
 // kInterval: Python, for one, runs signal handlers on its main thread. The other threads read a flag. When no
 // thread works on a range any more, the calling thread throws Interrupted. The contents of the outputs are
 // then unspecified.

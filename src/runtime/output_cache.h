@@ -1,5 +1,5 @@
-// Memory for large results of the Python doors, kept for the next call: a page fault costs about 1.65 us per
-// 4 KB, which is more than any of the operators needs to fill the page.
+// Memory for large results of the Python bindings, kept for the next call: a page fault costs about 1.65
+// us per 4 KB, which is more than any of the operators needs to fill the page.
 #pragma once
 
 #include <cstddef>

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -98,6 +99,23 @@ std::string json_list(std::span<const std::int64_t> values) {
   return concat("[", text, "]");
 }
 
+// A number of JSON, or of the superset that Python reads.
+std::string json_number(double value) {
+  if (std::isnan(value)) return "NaN";
+  if (std::isinf(value)) return value < 0 ? "-Infinity" : "Infinity";
+  return number_text(value);
+}
+
+std::string json_value(const Scalar& scalar, const ScalarValue& given) {
+  if (!scalar.is_vector) return scalar.is_real ? json_number(given.real) : concat(given.value);
+  const auto count = static_cast<std::size_t>(std::max<std::int64_t>(given.value, 0));
+  if (!scalar.is_real) return given.values == nullptr ? "[]" : json_list({given.values, count});
+  std::string text;
+  for (std::size_t k = 0; k < count && given.reals != nullptr; ++k)
+    text += concat(text.empty() ? "" : ", ", json_number(given.reals[k]));
+  return concat("[", text, "]");
+}
+
 // Runs f. What goes wrong is in the log, if there is one, and nowhere else.
 template <class F>
 void quietly(const F& f) noexcept {
@@ -157,13 +175,7 @@ CallFolder::CallFolder(const Arguments& arguments, std::string_view function, Is
     }
     for (int i = 0; i < signature.scalars.count; ++i) {
       const ScalarValue& scalar = arguments.scalar(i);
-      Value value{signature.scalars[i].name, signature.scalars[i].is_vector, {}};
-      if (!value.is_vector) {
-        value.values = {scalar.value};
-      } else if (scalar.values != nullptr && scalar.value > 0) {
-        value.values.assign(scalar.values, scalar.values + scalar.value);
-      }
-      scalars_.push_back(std::move(value));
+      scalars_.push_back({signature.scalars[i].name, json_value(signature.scalars[i], scalar)});
     }
     if (recorded() == Recorded::calls && !only_failures) write_inputs(nullptr);
   });
@@ -183,8 +195,7 @@ void CallFolder::write_inputs(const char* error) {
 void CallFolder::write_description(const char* error) const {
   std::string scalars, arguments;
   for (const Value& one : scalars_)
-    scalars += concat(scalars.empty() ? "" : ", ", json_string(one.name), ": ",
-                      one.is_vector ? json_list(one.values) : concat(one.values[0]));
+    scalars += concat(scalars.empty() ? "" : ", ", json_string(one.name), ": ", one.json);
   for (const Part& part : parts_) {
     const ConstTensor& tensor = part.tensor;
     const auto extents = static_cast<std::size_t>(std::clamp(tensor.rank, 0, kMaxRank));

@@ -65,8 +65,7 @@ class CallFolder {
   };
   struct Value {
     std::string_view name;
-    bool is_vector;
-    std::vector<std::int64_t> values;
+    std::string json;
   };
   void write_inputs(const char* error);
   void write_description(const char* error) const;

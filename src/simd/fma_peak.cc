@@ -14,8 +14,7 @@ namespace turnout::core {
 
 // Returns the number of operations. The stored `keep` prevents the compiler from removing them.
 struct PeakKernels {
-  double (*f32)(std::int64_t rounds, void* keep);
-  double (*f64)(std::int64_t rounds, void* keep);
+  double (*chains)(std::int64_t rounds, void* keep);
 };
 
 }  // namespace turnout::core
@@ -23,12 +22,11 @@ struct PeakKernels {
 
 TURNOUT_ISA_BEGIN(core)
 
-template <class Lane>
 double chains(std::int64_t rounds, void* keep) {
-  const hn::ScalableTag<Lane> d;
-  const auto a = hn::Set(d, Lane(0.5));
+  const hn::ScalableTag<float> d;
+  const auto a = hn::Set(d, 0.5f);
   // Equal chains would be computed once.
-  const auto start = [&](double v) HWY_ATTR { return hn::Set(d, static_cast<Lane>(v)); };
+  const auto start = [&](double v) HWY_ATTR { return hn::Set(d, static_cast<float>(v)); };
   auto v0 = start(0), v1 = start(1), v2 = start(2), v3 = start(3), v4 = start(4), v5 = start(5),
        v6 = start(6), v7 = start(7), v8 = start(8), v9 = start(9);
   for (std::int64_t i = 0; i < rounds; ++i) {
@@ -45,11 +43,11 @@ double chains(std::int64_t rounds, void* keep) {
   }
   const auto all = hn::Add(hn::Add(hn::Add(hn::Add(v0, v1), hn::Add(v2, v3)), hn::Add(v4, v5)),
                            hn::Add(hn::Add(v6, v7), hn::Add(v8, v9)));
-  hn::StoreU(all, d, static_cast<Lane*>(keep));
+  hn::StoreU(all, d, static_cast<float*>(keep));
   return static_cast<double>(rounds) * 20.0 * static_cast<double>(hn::Lanes(d));
 }
 
-constexpr PeakKernels kPeakKernels = {&chains<float>, &chains<double>};
+constexpr PeakKernels kPeakKernels = {&chains};
 
 TURNOUT_ISA_END
 
@@ -58,9 +56,9 @@ TURNOUT_KERNELS(core, PeakKernels, peak_kernels, kPeakKernels)
 
 namespace turnout::core {
 
-double fma_peak(Isa isa, bool is_f64) {
+double fma_peak(Isa isa) {
   alignas(64) std::byte keep[64];
-  const auto run = is_f64 ? peak_kernels(isa).f64 : peak_kernels(isa).f32;
+  const auto run = peak_kernels(isa).chains;
   double best = 0;
   for (int i = 0; i < 10; ++i) {
     const auto begin = std::chrono::steady_clock::now();

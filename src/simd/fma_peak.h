@@ -5,8 +5,8 @@
 
 namespace turnout::core {
 
-// Floating-point operations per second on this thread; a fused multiply-add of one lane counts as two. Every
-// call measures for about 20 ms, because the clock frequency changes.
-double fma_peak(Isa isa, bool is_f64);
+// Single-precision operations per second on this thread; a fused multiply-add of one lane counts as two.
+// Every call measures for about 20 ms, because the clock frequency changes.
+double fma_peak(Isa isa);
 
 }  // namespace turnout::core

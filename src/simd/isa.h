@@ -14,7 +14,7 @@ inline constexpr int kIsaCount = 5;
 // Error(bad_param) when TURNOUT_ISA is the name of no instruction set.
 Isa best_isa();
 
-// A sentence when TURNOUT_ISA names a set that is not supported here; else empty.
+// A message when TURNOUT_ISA names a set that is not supported here; else empty.
 std::string isa_note();
 
 // `wanted` if this CPU and this build have it, else Error(not_supported).

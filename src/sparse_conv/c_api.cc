@@ -1,7 +1,7 @@
 // The C functions of this family, each with its order of checks.
 
+#include "bindings/mluop/call.h"
 #include "core/draft.h"
-#include "doors/c/call.h"
 #include "sparse_conv/c_descriptor.h"
 #include "sparse_conv/signature.h"
 #include "sparse_conv/sparse_conv.h"
@@ -9,7 +9,7 @@
 namespace turnout::families::sparse_conv {
 
 using namespace core;
-using namespace doors;
+using namespace bindings;
 namespace {
 
 constexpr StepSpec kQuerySteps[] = {
@@ -126,8 +126,9 @@ constexpr Renames kPairsNames(kGetIndicePairs, kMluOpGetIndicePairs,
 
 }  // namespace turnout::families::sparse_conv
 
+using namespace turnout;
 using namespace turnout::core;
-using namespace turnout::doors;
+using namespace turnout::bindings;
 using namespace turnout::families::sparse_conv;
 
 mluOpStatus_t mluOpGetIndicePairsWorkspaceSize(mluOpHandle_t handle,
@@ -168,9 +169,9 @@ mluOpStatus_t mluOpGetIndicePairs(mluOpHandle_t handle,
             {indice_num_desc, indice_num}},
            {p.batch_size, vector_value(p.padding), vector_value(p.stride), vector_value(p.dilation),
             vector_value(p.spatial_shape), vector_value(p.kernel_size), vector_value(p.output_shape), p.mode},
-           [&](const Frame& frame, const turnout::Tensor* t) {
+           [&](const Caller& caller, const turnout::Tensor* t) {
              ran = true;
-             num_act_out = get_indice_pairs(frame, t[0], t[2], t[1], t[3], p);
+             num_act_out = get_indice_pairs(t[0], t[2], t[1], t[3], p, caller);
            },
            {workspace, workspace_size});
   if (status != MLUOP_STATUS_SUCCESS) return status;

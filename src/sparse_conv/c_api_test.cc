@@ -194,9 +194,9 @@ TEST_F(CIndicePairs, SitesOutOfRangeAreBad) {
                     .sub_m = sub_m},
                    sites, 48);
         EXPECT_EQ(call.run(), kBad);
-        const std::string sentence = "indices[13, " + std::to_string(column) + "] is " +
-                                     std::to_string(wrong) + ", expected 0 .. " + std::to_string(limit - 1);
-        EXPECT_NE(std::string(turnoutLastError()).find(sentence), std::string::npos) << turnoutLastError();
+        const std::string message = "indices[13, " + std::to_string(column) + "] is " +
+                                    std::to_string(wrong) + ", expected 0 .. " + std::to_string(limit - 1);
+        EXPECT_NE(std::string(turnoutLastError()).find(message), std::string::npos) << turnoutLastError();
         call.expect_untouched();
       }
     }

@@ -1,12 +1,12 @@
 // The C functions of the convolutions along given pairs.
-#include "doors/c/call.h"
+#include "bindings/mluop/call.h"
 #include "sparse_conv/c_convolution_signature.h"
-#include "sparse_conv/sparse_conv.h"
+#include "turnout/sparse_conv.h"
 
 namespace turnout::families::sparse_conv {
 
 using namespace core;
-using namespace doors;
+using namespace bindings;
 namespace {
 
 constexpr Form form_of(mluOpTensorLayout_t layout) {
@@ -92,9 +92,9 @@ mluOpStatus_t add_up(mluOpHandle_t handle, const Signature& signature, const Ren
   bool ran = false;
   const mluOpStatus_t status = call(
       handle, signature, renames, described, scalars,
-      [&](const Frame& frame, const Tensor* t) {
+      [&](const Caller& caller, const Tensor* t) {
         ran = true;
-        body(frame, t);
+        body(caller, t);
       },
       workspace);
   if (status == MLUOP_STATUS_SUCCESS && !ran) fill_result(described[kCount - 1], 0);
@@ -104,8 +104,9 @@ mluOpStatus_t add_up(mluOpHandle_t handle, const Signature& signature, const Ren
 }  // namespace
 }  // namespace turnout::families::sparse_conv
 
+using namespace turnout;
 using namespace turnout::core;
-using namespace turnout::doors;
+using namespace turnout::bindings;
 using namespace turnout::families::sparse_conv;
 
 mluOpStatus_t mluOpGetIndiceConvolutionForwardWorkspaceSize(
@@ -138,9 +139,9 @@ mluOpStatus_t mluOpIndiceConvolutionForward(
                  {nullptr, indice_num, &offsets},
                  {features_out_desc, features_out}},
                 {num_act_out, inverse, sub_m, layout_value(filters_desc)}, {workspace, workspace_size},
-                [&](const Frame& frame, const turnout::Tensor* t) {
-                  indice_convolution_forward(frame, t[0], as_matrices(t[1], form, offsets), t[2], t[3],
-                                             nullptr, t[4], {});
+                [&](const Caller& caller, const turnout::Tensor* t) {
+                  indice_convolution_forward(t[0], as_matrices(t[1], form, offsets), t[2], t[3], nullptr,
+                                             nullptr, t[4], {}, caller);
                 });
 }
 
@@ -174,9 +175,9 @@ mluOpStatus_t mluOpIndiceConvolutionBackwardData(
                  {nullptr, indice_num, &offsets},
                  {input_grad_desc, input_grad}},
                 {inverse, sub_m, layout_value(filters_desc)}, {workspace, workspace_size},
-                [&](const Frame& frame, const turnout::Tensor* t) {
-                  indice_convolution_backward_data(frame, t[0], as_matrices(t[1], form, offsets), t[2], t[3],
-                                                   t[4], {});
+                [&](const Caller& caller, const turnout::Tensor* t) {
+                  indice_convolution_backward_data(t[0], as_matrices(t[1], form, offsets), t[2], t[3],
+                                                   nullptr, t[4], {}, caller);
                 });
 }
 
@@ -208,13 +209,13 @@ mluOpStatus_t mluOpIndiceConvolutionBackwardFilter(
                  {indice_pairs_desc, indice_pairs},
                  {nullptr, indice_num, &offsets},
                  {filters_grad_desc, filters_grad}},
-                {inverse}, {workspace, workspace_size}, [&](const Frame& frame, const turnout::Tensor* t) {
+                {inverse}, {workspace, workspace_size}, [&](const Caller& caller, const turnout::Tensor* t) {
                   const turnout::Tensor& filters = t[4];
                   indice_convolution_backward_filter(
-                      frame, t[0], t[1], t[2], t[3],
+                      t[0], t[1], t[2], t[3],
                       {filters.data,
                        filters.dtype,
                        {offsets, filters.shape[filters.rank - 2], filters.shape[filters.rank - 1]}},
-                      {});
+                      {}, caller);
                 });
 }

@@ -5,9 +5,9 @@
 #include <cstring>
 #include <string>
 
+#include "bindings/mluop/call.h"
 #include "c_workspace.h"
 #include "core/padding.h"
-#include "doors/c/call.h"
 #include "isas.h"
 #include "sparse_conv/c_convolution_case.h"
 
@@ -23,8 +23,8 @@ class CConvolution : public testing::Test {
   ConvolutionCall call(const Kernel& kernel, std::int64_t rows, std::int64_t out_rows, bool half = false) {
     return {handle, kernel, some_pairs(kernel.offsets(), rows, out_rows), out_rows, half};
   }
-  // The sentence of the last call, without the function's name.
-  static std::string sentence() {
+  // The message of the last call, without the function's name.
+  static std::string message() {
     const std::string said = turnoutLastError();
     const std::size_t colon = said.find(": ");
     return colon == std::string::npos ? said : said.substr(colon + 2);
@@ -81,11 +81,11 @@ TEST_F(CConvolution, PairsOutOfRangeAreBadAndNothingIsWritten) {
       const std::string names =
           "indice_pairs[1][" + std::to_string(side) + "][4] is " + std::to_string(wrong) + ", expected 0 .. ";
       EXPECT_EQ(c.forward(), kBad);
-      EXPECT_EQ(sentence().substr(0, names.size()), names) << turnoutLastError();
+      EXPECT_EQ(message().substr(0, names.size()), names) << turnoutLastError();
       EXPECT_EQ(c.backward_data(), kBad);
-      EXPECT_EQ(sentence().substr(0, names.size()), names) << turnoutLastError();
+      EXPECT_EQ(message().substr(0, names.size()), names) << turnoutLastError();
       EXPECT_EQ(c.backward_filter(), kBad);
-      EXPECT_EQ(sentence().substr(0, names.size()), names) << turnoutLastError();
+      EXPECT_EQ(message().substr(0, names.size()), names) << turnoutLastError();
       c.expect_untouched();
     }
   }
@@ -116,7 +116,7 @@ TEST_F(CConvolution, ShapesAreNamedAsTheLayoutHasThem) {
       EXPECT_EQ(c.query_forward(&size), kBad);
       const std::string name = dim == one.in ? "features.shape[1]" : "features_out.shape[1]";
       const std::string other = "filters.shape[" + std::to_string(dim) + "]";
-      EXPECT_TRUE(sentence().find(name) == 0 || sentence().find(other) == 0) << turnoutLastError();
+      EXPECT_TRUE(message().find(name) == 0 || message().find(other) == 0) << turnoutLastError();
       EXPECT_EQ(size, 9u);
     }
   }
@@ -153,12 +153,12 @@ TEST_F(CConvolution, CountsAreWithinTheRows) {
     c.pairs.counts[2] = wrong;
     const std::string names = "indice_num[2] is " + std::to_string(wrong) + ", expected 0 .. 12";
     EXPECT_EQ(c.forward(), kBad);
-    EXPECT_EQ(sentence().substr(0, names.size()), names);
+    EXPECT_EQ(message().substr(0, names.size()), names);
     EXPECT_EQ(c.backward_data(), kBad);
     const std::string negative = "indice_num[2] is " + std::to_string(wrong) + ", expected 0 or more";
-    EXPECT_EQ(sentence().substr(0, names.size()), wrong < 0 ? negative.substr(0, names.size()) : names);
+    EXPECT_EQ(message().substr(0, names.size()), wrong < 0 ? negative.substr(0, names.size()) : names);
     EXPECT_EQ(c.backward_filter(), kBad);
-    EXPECT_EQ(sentence().substr(0, names.size()), names);
+    EXPECT_EQ(message().substr(0, names.size()), names);
     c.expect_untouched();
   }
   // Of the gradient of the features also within the rows of the other side.
@@ -167,7 +167,7 @@ TEST_F(CConvolution, CountsAreWithinTheRows) {
   std::fill(c.pairs.entries.begin(), c.pairs.entries.end(), 0);
   EXPECT_EQ(c.forward(), kOk) << turnoutLastError();
   EXPECT_EQ(c.backward_data(), kBad);
-  EXPECT_EQ(sentence(), "indice_num[1] is 6, expected 0 .. 5, the rows of output_grad");
+  EXPECT_EQ(message(), "indice_num[1] is 6, expected 0 .. 5, the rows of output_grad");
   EXPECT_EQ(c.backward_filter(), kOk) << turnoutLastError();
 }
 
@@ -177,17 +177,17 @@ TEST_F(CConvolution, SubmanifoldOfTheGradient) {
   centre.pairs.counts = {4, 3, 0};
   std::fill(centre.pairs.entries.begin(), centre.pairs.entries.end(), 0);
   EXPECT_EQ(centre.backward_data(), kBad);
-  EXPECT_EQ(sentence(),
+  EXPECT_EQ(message(),
             "indice_num[0] is 4 with sub_m, expected at most that of the centre, indice_num[1] = 3");
   EXPECT_EQ(centre.forward(), kOk) << turnoutLastError();
   ConvolutionCall even = call({.kw = 4}, 9, 9);
   even.sub_m = 1;
   EXPECT_EQ(even.backward_data(), kBad);
-  EXPECT_EQ(sentence(), "kd * kh * kw is 4 with sub_m, expected an odd number");
+  EXPECT_EQ(message(), "kd * kh * kw is 4 with sub_m, expected an odd number");
   ConvolutionCall rows = call({}, 9, 8);
   rows.sub_m = 1;
   EXPECT_EQ(rows.backward_data(), kBad);
-  EXPECT_EQ(sentence(), "output_grad.shape[0] is 8 with sub_m, expected 9, the rows of input_grad");
+  EXPECT_EQ(message(), "output_grad.shape[0] is 8 with sub_m, expected 9, the rows of input_grad");
   for (std::int64_t sub_m : {-1, 2}) {
     rows.sub_m = sub_m;
     EXPECT_EQ(rows.backward_data(), kBad);
@@ -232,12 +232,12 @@ TEST_F(CConvolution, TheWorkspaceIsUsedAndNothingAroundIt) {
       ASSERT_GT(size, 0u);
       PaintedWorkspace workspace(size, offset);
       EXPECT_EQ((c.*operate)(workspace.begin(), size - 1), kBad);
-      EXPECT_EQ(sentence(), "workspace_size is " + std::to_string(size - 1) + " bytes, expected " +
-                                std::to_string(size) + " or more");
+      EXPECT_EQ(message(), "workspace_size is " + std::to_string(size - 1) + " bytes, expected " +
+                               std::to_string(size) + " or more");
       EXPECT_EQ((c.*operate)(nullptr, size), kBad);
       EXPECT_EQ((c.*operate)(c.pairs.counts.data(), size), kBad);
       // It may reach into other arrays behind the counts, so which one is named depends on the heap.
-      EXPECT_EQ(sentence().rfind("workspace overlaps ", 0), 0u) << turnoutLastError();
+      EXPECT_EQ(message().rfind("workspace overlaps ", 0), 0u) << turnoutLastError();
       ASSERT_EQ((c.*operate)(workspace.begin(), size), kOk) << turnoutLastError();
       workspace.expect_used_and_nothing_around_it();
     };
@@ -253,7 +253,7 @@ TEST_F(CConvolution, NumActOutIsTheRowsOfTheResult) {
   for (std::int64_t wrong : {-1, 0, 4, 6}) {
     c.num_act_out = wrong;
     EXPECT_EQ(c.forward(), kBad) << wrong;
-    EXPECT_NE(sentence().find("num_act_out"), std::string::npos) << turnoutLastError();
+    EXPECT_NE(message().find("num_act_out"), std::string::npos) << turnoutLastError();
   }
   c.expect_untouched();
 }

@@ -1,10 +1,10 @@
 // The sparse-convolution descriptor of the C interface.
 #include "sparse_conv/c_descriptor.h"
 
-#include "doors/c/call.h"
+#include "bindings/mluop/call.h"
 
 using namespace turnout::core;
-using namespace turnout::doors;
+using namespace turnout::bindings;
 
 namespace {
 

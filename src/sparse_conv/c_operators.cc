@@ -1,6 +1,6 @@
 // The C functions of this family, for the tests that treat all C functions alike.
+#include "bindings/mluop/call.h"
 #include "c_registry.h"
-#include "doors/c/call.h"
 #include "sparse_conv/c_descriptor.h"
 
 namespace turnout::families::sparse_conv {

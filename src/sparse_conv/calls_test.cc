@@ -1,4 +1,4 @@
-// What a call does beside finding pairs: defaults, room for outputs, two steps, and its sentences.
+// What a call does beside finding pairs: defaults, room for outputs, two steps, and its messages.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,14 +17,14 @@ namespace {
 constexpr std::int32_t kMin = std::numeric_limits<std::int32_t>::min(),
                        kMax = std::numeric_limits<std::int32_t>::max();
 
-// The sentence of a call that is refused, in one step and in two; "" when it is not. Nothing may be written.
+// The message of a call that is refused, in one step and in two; "" when it is not. Nothing may be written.
 template <class Index>
-std::string sentence_of(const std::vector<Index>& indices, int columns, const IndicePairsParams& p,
-                        std::int64_t room = 64) {
+std::string message_of(const std::vector<Index>& indices, int columns, const IndicePairsParams& p,
+                       std::int64_t room = 64) {
   const std::int64_t rows = static_cast<std::int64_t>(indices.size()) / columns;
   Results<Index> results(room, columns - 1, volume_of(p.kernel_size), rows);
   const ConstTensor input = view(indices.data(), {rows, columns});
-  const auto sentence = [&](const auto& call) -> std::string {
+  const auto message = [&](const auto& call) -> std::string {
     try {
       call();
     } catch (const Error& error) {
@@ -34,10 +34,10 @@ std::string sentence_of(const std::vector<Index>& indices, int columns, const In
     }
     return "";
   };
-  const std::string one = sentence(
+  const std::string one = message(
       [&] { get_indice_pairs(input, results.out_view(), results.pairs_view(), results.num_view(), p); });
   results.reset();
-  const std::string two = sentence([&] {
+  const std::string two = message([&] {
     const IndicePairs index(input, p);
     index.write(results.out_view(), results.pairs_view(), results.num_view());
   });
@@ -47,104 +47,104 @@ std::string sentence_of(const std::vector<Index>& indices, int columns, const In
 
 TEST(IndicePairsCalls, TheFirstBadSiteIsNamed) {
   const IndicePairsParams p{.batch_size = 2, .spatial_shape = {5, 6, 7}, .kernel_size = {3, 3, 3}};
-  const auto sentence = [&](std::int64_t i, std::int64_t value) {
+  const auto message = [&](std::int64_t i, std::int64_t value) {
     std::vector<std::int64_t> wide(16, 1);
     wide[15] = 99;  // a later one is not named
     wide[static_cast<std::size_t>(i)] = value;
     std::vector<std::int32_t> indices;
     for (std::int64_t v : wide) indices.push_back(static_cast<std::int32_t>(v));
-    const std::string text = sentence_of(indices, 4, p);
-    EXPECT_EQ(sentence_of(wide, 4, p), text);
+    const std::string text = message_of(indices, 4, p);
+    EXPECT_EQ(message_of(wide, 4, p), text);
     return text;
   };
-  EXPECT_EQ(sentence(0, 2), "get_indice_pairs: indices[0, 0] is 2, expected 0 .. 1");
-  EXPECT_EQ(sentence(4, -1), "get_indice_pairs: indices[1, 0] is -1, expected 0 .. 1");
-  EXPECT_EQ(sentence(5, 5), "get_indice_pairs: indices[1, 1] is 5, expected 0 .. 4");
-  EXPECT_EQ(sentence(6, -3), "get_indice_pairs: indices[1, 2] is -3, expected 0 .. 5");
-  EXPECT_EQ(sentence(11, 7), "get_indice_pairs: indices[2, 3] is 7, expected 0 .. 6");
-  EXPECT_EQ(sentence(8, kMin), "get_indice_pairs: indices[2, 0] is -2147483648, expected 0 .. 1");
-  EXPECT_EQ(sentence(9, kMax), "get_indice_pairs: indices[2, 1] is 2147483647, expected 0 .. 4");
-  EXPECT_EQ(sentence(15, kMax), "get_indice_pairs: indices[3, 3] is 2147483647, expected 0 .. 6");
-  EXPECT_EQ(sentence(15, kMin), "get_indice_pairs: indices[3, 3] is -2147483648, expected 0 .. 6");
+  EXPECT_EQ(message(0, 2), "get_indice_pairs: indices[0, 0] is 2, expected 0 .. 1");
+  EXPECT_EQ(message(4, -1), "get_indice_pairs: indices[1, 0] is -1, expected 0 .. 1");
+  EXPECT_EQ(message(5, 5), "get_indice_pairs: indices[1, 1] is 5, expected 0 .. 4");
+  EXPECT_EQ(message(6, -3), "get_indice_pairs: indices[1, 2] is -3, expected 0 .. 5");
+  EXPECT_EQ(message(11, 7), "get_indice_pairs: indices[2, 3] is 7, expected 0 .. 6");
+  EXPECT_EQ(message(8, kMin), "get_indice_pairs: indices[2, 0] is -2147483648, expected 0 .. 1");
+  EXPECT_EQ(message(9, kMax), "get_indice_pairs: indices[2, 1] is 2147483647, expected 0 .. 4");
+  EXPECT_EQ(message(15, kMax), "get_indice_pairs: indices[3, 3] is 2147483647, expected 0 .. 6");
+  EXPECT_EQ(message(15, kMin), "get_indice_pairs: indices[3, 3] is -2147483648, expected 0 .. 6");
 
   // 64 bits are not cut to 32.
   std::vector<std::int64_t> wide(4, 1);
   wide[3] = (std::int64_t{1} << 32) + 1;
-  EXPECT_EQ(sentence_of(wide, 4, p), "get_indice_pairs: indices[0, 3] is 4294967297, expected 0 .. 6");
+  EXPECT_EQ(message_of(wide, 4, p), "get_indice_pairs: indices[0, 3] is 4294967297, expected 0 .. 6");
   wide[3] = std::numeric_limits<std::int64_t>::min();
-  EXPECT_EQ(sentence_of(wide, 4, p),
+  EXPECT_EQ(message_of(wide, 4, p),
             "get_indice_pairs: indices[0, 3] is -9223372036854775808, expected 0 .. 6");
 }
 
 // The largest value is out of range also in the largest space, in every number of dimensions.
 TEST(IndicePairsCalls, TheEndOfInt32IsOutOfRange) {
-  EXPECT_EQ(sentence_of<std::int32_t>({0, kMax}, 2, {.spatial_shape = {kMax}, .kernel_size = {1}}),
+  EXPECT_EQ(message_of<std::int32_t>({0, kMax}, 2, {.spatial_shape = {kMax}, .kernel_size = {1}}),
             "get_indice_pairs: indices[0, 1] is 2147483647, expected 0 .. 2147483646");
-  EXPECT_EQ(sentence_of<std::int32_t>({0, kMax - 1}, 2, {.spatial_shape = {kMax}, .kernel_size = {1}}), "");
-  EXPECT_EQ(sentence_of<std::int32_t>({0, 0, -1}, 3, {.spatial_shape = {2, kMax}, .kernel_size = {1, 1}}),
+  EXPECT_EQ(message_of<std::int32_t>({0, kMax - 1}, 2, {.spatial_shape = {kMax}, .kernel_size = {1}}), "");
+  EXPECT_EQ(message_of<std::int32_t>({0, 0, -1}, 3, {.spatial_shape = {2, kMax}, .kernel_size = {1, 1}}),
             "get_indice_pairs: indices[0, 2] is -1, expected 0 .. 2147483646");
-  EXPECT_EQ(sentence_of<std::int32_t>({0, 0, 1, 0, 9}, 5,
-                                      {.spatial_shape = {2, 2, 2, 9}, .kernel_size = {1, 1, 1, 1}}),
+  EXPECT_EQ(message_of<std::int32_t>({0, 0, 1, 0, 9}, 5,
+                                     {.spatial_shape = {2, 2, 2, 9}, .kernel_size = {1, 1, 1, 1}}),
             "get_indice_pairs: indices[0, 4] is 9, expected 0 .. 8");
 }
 
 TEST(IndicePairsCalls, AnOutputShapeFollowsFromTheLargestDilation) {
   const std::int32_t site[] = {0, 4};
   Context context;
-  const IndicePairs index(context, view(site, {1, 2}),
-                          {.spatial_shape = {5}, .kernel_size = {1}, .dilation = {kMax}});
+  const IndicePairs index(view(site, {1, 2}), {.spatial_shape = {5}, .kernel_size = {1}, .dilation = {kMax}},
+                          context);
   EXPECT_EQ(index.num_act_out(), 1);
 }
 
 TEST(IndicePairsCalls, ParametersThatDoNotFitAreNamed) {
   constexpr auto kSubm = ConvMode::submanifold;
-  const auto sentence = [](const IndicePairsParams& p) { return sentence_of<std::int32_t>({0, 0, 0}, 3, p); };
-  EXPECT_EQ(sentence({.spatial_shape = {4, 4}, .kernel_size = {3, 3}, .stride = {1, 2}, .mode = kSubm}),
+  const auto message = [](const IndicePairsParams& p) { return message_of<std::int32_t>({0, 0, 0}, 3, p); };
+  EXPECT_EQ(message({.spatial_shape = {4, 4}, .kernel_size = {3, 3}, .stride = {1, 2}, .mode = kSubm}),
             "get_indice_pairs: stride[1] is 2, expected 1 in submanifold mode");
-  EXPECT_EQ(sentence({.spatial_shape = {4, 4}, .kernel_size = {3, 2}, .mode = kSubm}),
+  EXPECT_EQ(message({.spatial_shape = {4, 4}, .kernel_size = {3, 2}, .mode = kSubm}),
             "get_indice_pairs: kernel_size[1] is 2, expected an odd number in submanifold mode when no "
             "padding is given");
-  EXPECT_EQ(sentence({.spatial_shape = {4, 4}, .kernel_size = {3, 2}, .padding = {1, 1}, .mode = kSubm}), "");
-  EXPECT_EQ(sentence({.spatial_shape = {4, 4}, .kernel_size = {3, 3}, .output_shape = {4, 5}, .mode = kSubm}),
+  EXPECT_EQ(message({.spatial_shape = {4, 4}, .kernel_size = {3, 2}, .padding = {1, 1}, .mode = kSubm}), "");
+  EXPECT_EQ(message({.spatial_shape = {4, 4}, .kernel_size = {3, 3}, .output_shape = {4, 5}, .mode = kSubm}),
             "get_indice_pairs: output_shape[1] is 5, expected 4 as spatial_shape in submanifold mode");
-  EXPECT_EQ(sentence({.spatial_shape = {4, 4}, .kernel_size = {3, 3}, .output_shape = {4, 0}}),
+  EXPECT_EQ(message({.spatial_shape = {4, 4}, .kernel_size = {3, 3}, .output_shape = {4, 0}}),
             "get_indice_pairs: output_shape[1] is 0, expected 1 .. 2147483647");
-  EXPECT_EQ(sentence({.spatial_shape = {4, 2}, .kernel_size = {3, 3}}),
+  EXPECT_EQ(message({.spatial_shape = {4, 2}, .kernel_size = {3, 3}}),
             "get_indice_pairs: output_shape[1] is 0, expected 1 .. 2147483647");
-  EXPECT_EQ(sentence({.spatial_shape = {4, 4, 4}, .kernel_size = {3, 3, 3}}),
+  EXPECT_EQ(message({.spatial_shape = {4, 4, 4}, .kernel_size = {3, 3, 3}}),
             "get_indice_pairs: spatial_shape has 3 elements, expected 2 = indices.shape[1] - 1");
-  EXPECT_EQ(sentence({.spatial_shape = {4, 4}, .kernel_size = {3, 3, 3}}),
+  EXPECT_EQ(message({.spatial_shape = {4, 4}, .kernel_size = {3, 3, 3}}),
             "get_indice_pairs: kernel_size has 3 elements, expected 2 = indices.shape[1] - 1");
-  EXPECT_EQ(sentence({.spatial_shape = {4, 4}, .kernel_size = {3, 3}, .dilation = {1, 0}}),
+  EXPECT_EQ(message({.spatial_shape = {4, 4}, .kernel_size = {3, 3}, .dilation = {1, 0}}),
             "get_indice_pairs: dilation[1] is 0, expected 1 .. 2147483647");
-  EXPECT_EQ(sentence({.spatial_shape = {4, 4}, .kernel_size = {3, 3}, .padding = {-1, 0}}),
+  EXPECT_EQ(message({.spatial_shape = {4, 4}, .kernel_size = {3, 3}, .padding = {-1, 0}}),
             "get_indice_pairs: padding[0] is -1, expected 0 .. 2147483647");
-  EXPECT_EQ(sentence({.spatial_shape = {4, 4}, .kernel_size = {3, 3}, .output_padding = {0, -1}}),
+  EXPECT_EQ(message({.spatial_shape = {4, 4}, .kernel_size = {3, 3}, .output_padding = {0, -1}}),
             "get_indice_pairs: output_padding[1] is -1, expected 0 .. 2147483647");
-  EXPECT_EQ(sentence({.spatial_shape = {4, 4},
-                      .kernel_size = {3, 3},
-                      .output_padding = {2147483648, 0},
-                      .mode = ConvMode::transposed}),
+  EXPECT_EQ(message({.spatial_shape = {4, 4},
+                     .kernel_size = {3, 3},
+                     .output_padding = {2147483648, 0},
+                     .mode = ConvMode::transposed}),
             "get_indice_pairs: output_padding[0] is 2147483648, expected 0 .. 2147483647");
-  EXPECT_EQ(sentence({.spatial_shape = {4, 4},
-                      .kernel_size = {3, 3},
-                      .output_padding = {kMax, 0},
-                      .mode = ConvMode::transposed}),
+  EXPECT_EQ(message({.spatial_shape = {4, 4},
+                     .kernel_size = {3, 3},
+                     .output_padding = {kMax, 0},
+                     .mode = ConvMode::transposed}),
             "get_indice_pairs: output_shape[0] is 2147483653, expected 1 .. 2147483647");
-  EXPECT_EQ(sentence({.spatial_shape = {4, 4},
-                      .kernel_size = {3, 3},
-                      .output_shape = {6, 6},
-                      .output_padding = {kMax, 0},
-                      .mode = ConvMode::transposed}),
+  EXPECT_EQ(message({.spatial_shape = {4, 4},
+                     .kernel_size = {3, 3},
+                     .output_shape = {6, 6},
+                     .output_padding = {kMax, 0},
+                     .mode = ConvMode::transposed}),
             "");
-  EXPECT_EQ(sentence({.spatial_shape = {4, 4}, .kernel_size = {3, 3}, .stride = {1, 0}}),
+  EXPECT_EQ(message({.spatial_shape = {4, 4}, .kernel_size = {3, 3}, .stride = {1, 0}}),
             "get_indice_pairs: stride[1] is 0, expected 1 .. 2147483647");
-  EXPECT_EQ(sentence({.spatial_shape = {4, 4}, .kernel_size = {3, 3}, .output_padding = {1}}),
+  EXPECT_EQ(message({.spatial_shape = {4, 4}, .kernel_size = {3, 3}, .output_padding = {1}}),
             "get_indice_pairs: output_padding has 1 elements, expected 2 = indices.shape[1] - 1");
-  EXPECT_EQ(sentence({.batch_size = 0, .spatial_shape = {4, 4}, .kernel_size = {3, 3}}),
+  EXPECT_EQ(message({.batch_size = 0, .spatial_shape = {4, 4}, .kernel_size = {3, 3}}),
             "get_indice_pairs: batch_size is 0, expected 1 .. 2147483647");
-  EXPECT_EQ(sentence_of<std::int32_t>({0, 0, 0, 0, 0, 0}, 6,
-                                      {.spatial_shape = {4, 4, 4, 4}, .kernel_size = {3, 3, 3, 3}}),
+  EXPECT_EQ(message_of<std::int32_t>({0, 0, 0, 0, 0, 0}, 6,
+                                     {.spatial_shape = {4, 4, 4, 4}, .kernel_size = {3, 3, 3, 3}}),
             "get_indice_pairs: spatial_shape has 4 elements, expected 5 = indices.shape[1] - 1");
   try {
     const Dims five{1, 2, 3, 4, 5};
@@ -178,9 +178,9 @@ TEST(IndicePairsCalls, OneIntegerForAllDimensions) {
   EXPECT_TRUE(same(actual.out, expected.out));
   EXPECT_TRUE(same(actual.pairs, expected.pairs));
   EXPECT_TRUE(same(actual.num, expected.num));
-  EXPECT_EQ(sentence_of<std::int32_t>({0, 0, 0}, 3, {.spatial_shape = {4, 4}, .kernel_size = {3}}),
+  EXPECT_EQ(message_of<std::int32_t>({0, 0, 0}, 3, {.spatial_shape = {4, 4}, .kernel_size = {3}}),
             "get_indice_pairs: kernel_size has 1 elements, expected 2 = indices.shape[1] - 1");
-  EXPECT_EQ(sentence_of<std::int32_t>({0, 0, 0}, 3, {.spatial_shape = {4, 4}, .kernel_size = 0}),
+  EXPECT_EQ(message_of<std::int32_t>({0, 0, 0}, 3, {.spatial_shape = {4, 4}, .kernel_size = 0}),
             "get_indice_pairs: kernel_size[0] is 0, expected 1 .. 2147483647");
 }
 
@@ -197,9 +197,9 @@ TEST(IndicePairsCalls, ThreadsMayChange) {
   Context context({.threads = 2});
   const auto pairs = [&] {
     std::vector<std::int32_t> out(indices.size()), values(static_cast<std::size_t>(27 * 2 * rows)), num(27);
-    get_indice_pairs(context, view(static_cast<const std::int32_t*>(indices.data()), {rows, 4}),
+    get_indice_pairs(view(static_cast<const std::int32_t*>(indices.data()), {rows, 4}),
                      view(out.data(), {rows, 4}), view(values.data(), {27, 2, rows}), view(num.data(), {27}),
-                     p);
+                     p, context);
     return values;
   };
   const auto first = pairs();
@@ -226,7 +226,7 @@ TEST(IndicePairsCalls, RefusalsAreObserved) {
     heard.clear();
     const auto columns = static_cast<std::int64_t>(site.size());
     try {
-      const IndicePairs index(context, view(site.data(), {1, columns}), p);
+      const IndicePairs index(view(site.data(), {1, columns}), p, context);
       FAIL();
     } catch (const Error& error) {
       EXPECT_EQ(heard, error.what());
@@ -241,13 +241,13 @@ TEST(IndicePairsCalls, RefusalsAreObserved) {
 TEST(IndicePairsCalls, TooLittleRoomIsRefusedAndMoreIsFilled) {
   // One site meets the outputs 0 .. 2.
   const IndicePairsParams p{.spatial_shape = {5}, .kernel_size = {3}};
-  EXPECT_EQ(sentence_of<std::int32_t>({0, 2}, 2, p, 2),
+  EXPECT_EQ(message_of<std::int32_t>({0, 2}, 2, p, 2),
             "get_indice_pairs: out_indices.shape[0] is 2, expected at least 3 = num_act_out");
-  EXPECT_EQ(sentence_of<std::int32_t>({0, 2}, 2, p, 0),
+  EXPECT_EQ(message_of<std::int32_t>({0, 2}, 2, p, 0),
             "get_indice_pairs: out_indices.shape[0] is 0, expected at least 3 = num_act_out");
   EXPECT_EQ(
-      sentence_of<std::int32_t>({0, 2, 0, 2}, 2,
-                                {.spatial_shape = {5}, .kernel_size = {3}, .mode = ConvMode::submanifold}, 1),
+      message_of<std::int32_t>({0, 2, 0, 2}, 2,
+                               {.spatial_shape = {5}, .kernel_size = {3}, .mode = ConvMode::submanifold}, 1),
       "get_indice_pairs: out_indices.shape[0] is 1, expected at least 2 = num_act_out");
   for (std::int64_t spare : {0, 1, 1000}) compare<std::int64_t>({{0, 2}}, p, {.spare = spare});
 }
@@ -349,7 +349,7 @@ TEST(IndicePairsCalls, IndexesAreIndependent) {
   for (unsigned seed = 0; seed < 8; ++seed) {
     sites.push_back(make_sites(Pattern::random, p, 100, seed));
     indices.push_back(flattened<std::int64_t>(sites.back()));
-    indexes.push_back(std::make_unique<IndicePairs>(context, view(indices.back().data(), {100, 3}), p));
+    indexes.push_back(std::make_unique<IndicePairs>(view(indices.back().data(), {100, 3}), p, context));
   }
   for (std::size_t i : {3u, 0u, 7u, 1u}) {
     Results<std::int64_t> results(indexes[i]->num_act_out(), 2, 9, 100),

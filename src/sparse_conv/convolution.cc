@@ -7,7 +7,7 @@
 #include "core/dtypes.h"
 #include "runtime/parallel.h"
 #include "sparse_conv/signature.h"
-#include "sparse_conv/sparse_conv.h"
+#include "turnout/sparse_conv.h"
 
 namespace turnout {
 namespace families::sparse_conv {
@@ -43,8 +43,8 @@ void check_same_rows(const Arguments& arguments, const Positions& at) {
   const std::int64_t rows = arguments.size(at[1]), out = arguments.size(at[2]);
   if (rows != out)
     arguments.fail(ErrorCode::bad_param,
-                   concat(arguments.size_text(at[2]), " is ", out, " with subm, expected ", rows, " = ",
-                          arguments.size_text(at[1])));
+                   concat(arguments.size_text(at[2]), " is ", out, " with ", arguments.name("subm"),
+                          ", expected ", rows, " = ", arguments.size_text(at[1])));
 }
 
 template <class Lane>
@@ -55,7 +55,7 @@ struct ConvolutionPlan<Lane>::Worker {
 
 template <class Lane>
 ConvolutionPlan<Lane>::ConvolutionPlan(const Pairs& pairs, const ConvolutionShape& shape, int threads,
-                                       Isa isa, const ConstTensor* index)
+                                       Isa isa, const ConstTensor& index)
     : pairs_(pairs),
       shape_(shape),
       kernels_(matrix::kernels<Lane>(isa)),
@@ -64,7 +64,7 @@ ConvolutionPlan<Lane>::ConvolutionPlan(const Pairs& pairs, const ConvolutionShap
       threads_(threads_for(pairs, shape, threads)),
       batch_(batch_for(shape.depth * std::int64_t{sizeof(Lane)})),
       lists_(pairs, block_bits_, threads_) {
-  if (index != nullptr) kept_.emplace(*index, pairs);
+  if (!index.is_absent()) kept_.emplace(index, pairs);
 }
 
 template <class Lane>
@@ -148,12 +148,12 @@ void ConvolutionPlan<Lane>::add_block(std::int64_t block, const ConvolutionOpera
 }
 
 template <class Lane>
-void ConvolutionPlan<Lane>::run(Context& context, Call& call, std::string_view op, const PairRows& from,
-                                const PairRows& to, const ConvolutionOperands& operands, Scratch& scratch) {
+void ConvolutionPlan<Lane>::run(Context& context, Call& call, const PairRows& from, const PairRows& to,
+                                const ConvolutionOperands& operands, Scratch& scratch) {
   if (kept_) {
-    by_row_ = kept_->check(context, call, op, from, scratch);
+    by_row_ = kept_->check(context, call, from, scratch);
   } else {
-    by_row_ = lists_.build(context, call, op, from, to, scratch.take<std::int64_t>(lists_.words()), scratch);
+    by_row_ = lists_.build(context, call, from, to, scratch.take<std::int64_t>(lists_.words()), scratch);
   }
   packed_ = scratch.take<Lane>(pairs_.offsets * kernels_.packed_size(shape_.depth, shape_.columns));
   bias_ = scratch.take<Lane>(padded_columns_);
@@ -179,75 +179,56 @@ template class ConvolutionPlan<double>;
 
 namespace {
 
-Slot slot_of(const ConstTensor* optional) { return optional != nullptr ? Slot(*optional) : Slot(); }
-
 // One convolution after the checks of its signature.
-void convolve(Context& context, Call& call, std::string_view op, const ConstTensor& indice_pairs,
-              const ConstTensor& indice_num, const PairRows& from, const PairRows& to,
-              const IndiceConvolutionParams& params, const ConvolutionShape& shape,
-              const ConvolutionOperands& operands) {
-  Pairs pairs = read_pairs(call, op, indice_pairs, indice_num, from, to, params.subm);
+void convolve(Call& call, const ConstTensor& indice_pairs, const ConstTensor& indice_num,
+              const ConstTensor& index, const PairRows& from, const PairRows& to, bool subm,
+              const ConvolutionShape& shape, const ConvolutionOperands& operands) {
+  Context& context = call.context();
+  Pairs pairs = read_pairs(call, indice_pairs, indice_num, from, to, subm);
   visit_lane(shape.dtype, [&](auto lane) {
     using Lane = typename decltype(lane)::type;
-    ConvolutionPlan<Lane> plan(pairs, shape, context.threads(), context.isa(), params.index);
-    call.chose(params.index != nullptr ? "blocks of a kept index" : "blocks of rows", plan.threads());
+    ConvolutionPlan<Lane> plan(pairs, shape, context.threads(), context.isa(), index);
+    call.chose(index.is_absent() ? "blocks of rows" : "blocks of a kept index", plan.threads());
     Scratch& scratch = call.scratch(pairs.scratch_bytes() + plan.scratch_bytes());
-    keep_counts(call, op, indice_num, pairs, scratch);
-    plan.run(context, call, op, from, to, operands, scratch);
+    keep_counts(call, indice_num, pairs, scratch);
+    plan.run(context, call, from, to, operands, scratch);
   });
 }
 
 }  // namespace
-void indice_convolution_forward(const Frame& frame, const ConstTensor& features, const ConstTensor& filters,
+}  // namespace families::sparse_conv
+
+using namespace families::sparse_conv;
+
+void indice_convolution_forward(const ConstTensor& features, const ConstTensor& filters,
                                 const ConstTensor& indice_pairs, const ConstTensor& indice_num,
-                                const ConstTensor* bias, const Tensor& features_out,
-                                const IndiceConvolutionParams& params) {
-  Context& context = frame.context;
-  Call call(frame, kIndiceConvolutionForward,
-            {features, filters, indice_pairs, indice_num, slot_of(bias), slot_of(params.index), features_out},
+                                const ConstTensor& bias, const ConstTensor& index, const Tensor& features_out,
+                                const IndiceConvolutionParams& params, const Caller& caller) {
+  Call call(caller, kIndiceConvolutionForward,
+            {features, filters, indice_pairs, indice_num, bias, index, features_out},
             {params.inverse, params.subm});
   if (call.nothing_to_do()) return;
-  convolve(context, call, kIndiceConvolutionForward.op, indice_pairs, indice_num,
-           {"features", params.inverse ? 1 : 0, features.shape[0]},
-           {"features_out", params.inverse ? 0 : 1, features_out.shape[0]}, params,
+  convolve(call, indice_pairs, indice_num, index, {"features", params.inverse ? 1 : 0, features.shape[0]},
+           {"features_out", params.inverse ? 0 : 1, features_out.shape[0]}, params.subm,
            {features.dtype, features.shape[1], features_out.shape[1]},
-           {features.data, bias != nullptr ? bias->data : nullptr, features_out.data, filters.data,
-            filters.stride[0], filters.stride[1], filters.stride[2]});
+           {features.data, bias.data, features_out.data, filters.data, filters.stride[0], filters.stride[1],
+            filters.stride[2]});
 }
 
-void indice_convolution_backward_data(const Frame& frame, const ConstTensor& output_grad,
-                                      const ConstTensor& filters, const ConstTensor& indice_pairs,
-                                      const ConstTensor& indice_num, const Tensor& input_grad,
-                                      const IndiceConvolutionParams& params) {
-  Context& context = frame.context;
-  Call call(frame, kIndiceConvolutionBackwardData,
-            {output_grad, filters, indice_pairs, indice_num, slot_of(params.index), input_grad},
+void indice_convolution_backward_data(const ConstTensor& output_grad, const ConstTensor& filters,
+                                      const ConstTensor& indice_pairs, const ConstTensor& indice_num,
+                                      const ConstTensor& index, const Tensor& input_grad,
+                                      const IndiceConvolutionParams& params, const Caller& caller) {
+  Call call(caller, kIndiceConvolutionBackwardData,
+            {output_grad, filters, indice_pairs, indice_num, index, input_grad},
             {params.inverse, params.subm});
   if (call.nothing_to_do()) return;
-  convolve(context, call, kIndiceConvolutionBackwardData.op, indice_pairs, indice_num,
+  convolve(call, indice_pairs, indice_num, index,
            {"output_grad", params.inverse ? 0 : 1, output_grad.shape[0]},
-           {"input_grad", params.inverse ? 1 : 0, input_grad.shape[0]}, params,
+           {"input_grad", params.inverse ? 1 : 0, input_grad.shape[0]}, params.subm,
            {output_grad.dtype, output_grad.shape[1], input_grad.shape[1]},
            {output_grad.data, nullptr, input_grad.data, filters.data, filters.stride[0], filters.stride[2],
             filters.stride[1]});
-}
-
-}  // namespace families::sparse_conv
-
-void indice_convolution_forward(Context& context, const ConstTensor& features, const ConstTensor& filters,
-                                const ConstTensor& indice_pairs, const ConstTensor& indice_num,
-                                const ConstTensor* bias, const Tensor& features_out,
-                                const IndiceConvolutionParams& params) {
-  families::sparse_conv::indice_convolution_forward(context, features, filters, indice_pairs, indice_num,
-                                                    bias, features_out, params);
-}
-
-void indice_convolution_backward_data(Context& context, const ConstTensor& output_grad,
-                                      const ConstTensor& filters, const ConstTensor& indice_pairs,
-                                      const ConstTensor& indice_num, const Tensor& input_grad,
-                                      const IndiceConvolutionParams& params) {
-  families::sparse_conv::indice_convolution_backward_data(context, output_grad, filters, indice_pairs,
-                                                          indice_num, input_grad, params);
 }
 
 }  // namespace turnout

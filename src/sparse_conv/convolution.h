@@ -36,15 +36,15 @@ struct ConvolutionOperands {
 template <class Lane>
 class ConvolutionPlan {
  public:
-  // index: one that was made of these pairs before, or nullptr.
+  // index: one that was made of these pairs before, or absent.
   ConvolutionPlan(const Pairs& pairs, const ConvolutionShape& shape, int threads, Isa isa,
-                  const ConstTensor* index = nullptr);
+                  const ConstTensor& index = nullptr);
 
   std::size_t scratch_bytes() const;
   int threads() const { return threads_; }
 
   // Refuses a pair that names no row before anything is written.
-  void run(Context& context, Call& call, std::string_view op, const PairRows& from, const PairRows& to,
+  void run(Context& context, Call& call, const PairRows& from, const PairRows& to,
            const ConvolutionOperands& operands, Scratch& scratch);
 
  private:

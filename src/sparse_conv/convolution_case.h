@@ -195,14 +195,14 @@ void compare_convolution(const ConvolutionCase& c) {
       Context context({.threads = threads, .isa = isa});
       Guarded<T> features_out(c.out_rows * c.out, c.seed % 5), input_grad(c.rows * c.in, 1);
       Guarded<T> filters_grad(c.offsets * c.in * c.out, c.seed % 2);
-      indice_convolution_forward(context, features.tensor(c.rows, c.in), strided, given.pairs(), given.num(),
-                                 c.bias ? &bias_tensor : nullptr,
-                                 view(features_out.data(), {c.out_rows, c.out}), params);
-      indice_convolution_backward_data(context, grad.tensor(c.out_rows, c.out), strided, given.pairs(),
-                                       given.num(), view(input_grad.data(), {c.rows, c.in}), params);
-      indice_convolution_backward_filter(context, features.tensor(c.rows, c.in),
-                                         grad.tensor(c.out_rows, c.out), given.pairs(), given.num(),
-                                         view(filters_grad.data(), {c.offsets, c.in, c.out}), params);
+      indice_convolution_forward(features.tensor(c.rows, c.in), strided, given.pairs(), given.num(),
+                                 c.bias ? bias_tensor : nullptr, nullptr,
+                                 view(features_out.data(), {c.out_rows, c.out}), params, context);
+      indice_convolution_backward_data(grad.tensor(c.out_rows, c.out), strided, given.pairs(), given.num(),
+                                       nullptr, view(input_grad.data(), {c.rows, c.in}), params, context);
+      indice_convolution_backward_filter(
+          features.tensor(c.rows, c.in), grad.tensor(c.out_rows, c.out), given.pairs(), given.num(),
+          view(filters_grad.data(), {c.offsets, c.in, c.out}), params, context);
       expect_rows(isa, features_out, forward.values, forward_room.values, terms);
       expect_rows(isa, input_grad, data.values, data_room.values, terms);
       expect_rows(isa, filters_grad, filter.values, filter_room.values, terms);

@@ -18,54 +18,49 @@ Sides sides_of(const IndiceConvolutionIndexParams& params) {
 
 }  // namespace
 
-std::int64_t indice_convolution_index_size(const Frame& frame, const ConstTensor& indice_pairs,
-                                           const ConstTensor& indice_num,
-                                           const IndiceConvolutionIndexParams& params) {
-  Call call(frame, kIndiceConvolutionIndexSize, {indice_pairs, indice_num, Slot()},
+std::int64_t indice_convolution_index_size(const ConstTensor& indice_pairs, const ConstTensor& indice_num,
+                                           const IndiceConvolutionIndexParams& params, const Caller& caller) {
+  Call call(caller, kIndiceConvolutionIndexSize, {indice_pairs, indice_num, Slot()},
             {params.rows, params.out_rows, params.inverse, params.subm});
   call.chose("counts", 1);
   const Sides sides = sides_of(params);
-  const Pairs pairs = read_pairs(call, kIndiceConvolutionIndexSize.op, indice_pairs, indice_num, sides.from,
-                                 sides.to, params.subm);
+  const Pairs pairs = read_pairs(call, indice_pairs, indice_num, sides.from, sides.to, params.subm);
   return PairLists(pairs, PairsByRow::kKeptBits, 1).words();
 }
 
-void indice_convolution_index(const Frame& frame, const ConstTensor& indice_pairs,
-                              const ConstTensor& indice_num, const Tensor& index,
-                              const IndiceConvolutionIndexParams& params) {
-  constexpr const Signature& kOp = kIndiceConvolutionIndex;
-  Context& context = frame.context;
-  Call call(frame, kOp, {indice_pairs, indice_num, index},
+void indice_convolution_index(const ConstTensor& indice_pairs, const ConstTensor& indice_num,
+                              const Tensor& index, const IndiceConvolutionIndexParams& params,
+                              const Caller& caller) {
+  Context& context = caller.context();
+  Call call(caller, kIndiceConvolutionIndex, {indice_pairs, indice_num, index},
             {params.rows, params.out_rows, params.inverse, params.subm});
   const Sides sides = sides_of(params);
-  Pairs pairs = read_pairs(call, kOp.op, indice_pairs, indice_num, sides.from, sides.to, params.subm);
+  Pairs pairs = read_pairs(call, indice_pairs, indice_num, sides.from, sides.to, params.subm);
   PairLists lists(pairs, PairsByRow::kKeptBits, context.threads());
-  call.check([&] {
-    if (index.shape[0] != lists.words())
-      throw Error(ErrorCode::bad_param,
-                  concat(kOp.op, ": index.shape[0] is ", index.shape[0], ", expected ", lists.words(),
-                         " for ", pairs.total, " pairs and ", params.out_rows, " rows"));
-  });
+  if (index.shape[0] != lists.words())
+    call.refuse(concat(call.name("index"), ".shape[0] is ", index.shape[0], ", expected ", lists.words(),
+                       " for ", pairs.total, " pairs and ", params.out_rows, " rows"));
   call.chose("blocks of rows", context.threads());
   Scratch& scratch = call.scratch(pairs.scratch_bytes() + lists.scratch_bytes());
-  keep_counts(call, kOp.op, indice_num, pairs, scratch);
-  lists.build(context, call, kOp.op, sides.from, sides.to, static_cast<std::int64_t*>(index.data), scratch);
+  keep_counts(call, indice_num, pairs, scratch);
+  lists.build(context, call, sides.from, sides.to, static_cast<std::int64_t*>(index.data), scratch);
 }
 
 }  // namespace families::sparse_conv
 
-IndiceConvolutionIndex::IndiceConvolutionIndex(Context& context, const ConstTensor& indice_pairs,
-                                               const ConstTensor& indice_num,
-                                               const IndiceConvolutionIndexParams& params)
-    : context_(context),
+using namespace families::sparse_conv;
+
+IndiceConvolutionIndex::IndiceConvolutionIndex(const ConstTensor& indice_pairs, const ConstTensor& indice_num,
+                                               const IndiceConvolutionIndexParams& params,
+                                               const Caller& caller)
+    : context_(caller.context()),
       indice_pairs_(indice_pairs),
       indice_num_(indice_num),
       params_(params),
-      size_(families::sparse_conv::indice_convolution_index_size(context, indice_pairs, indice_num, params)) {
-}
+      size_(indice_convolution_index_size(indice_pairs, indice_num, params, caller)) {}
 
 void IndiceConvolutionIndex::write(const Tensor& index) const {
-  families::sparse_conv::indice_convolution_index(context_, indice_pairs_, indice_num_, index, params_);
+  indice_convolution_index(indice_pairs_, indice_num_, index, params_, context_);
 }
 
 }  // namespace turnout

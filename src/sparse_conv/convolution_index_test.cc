@@ -14,7 +14,7 @@ namespace {
 
 std::vector<std::int64_t> make_index(Context& context, const ConstTensor& pairs, const ConstTensor& num,
                                      const IndiceConvolutionIndexParams& params) {
-  const IndiceConvolutionIndex made(context, pairs, num, params);
+  const IndiceConvolutionIndex made(pairs, num, params, context);
   std::vector<std::int64_t> index(static_cast<std::size_t>(made.size()));
   made.write(view(index.data(), {made.size()}));
   return index;
@@ -45,20 +45,20 @@ void compare_with_and_without(const IndiceConvolutionIndexCase& c, const std::ve
         make_index(context, given.pairs(), given.num(), {c.out_rows, c.rows, !c.inverse, c.subm});
     Guarded<T> plain(c.out_rows * c.out), plain_grad(c.rows * c.in), kept(plain.size(), 3),
         kept_grad(plain_grad.size(), 1);
-    const auto run = [&](Guarded<T>& out, Guarded<T>& in_grad, const ConstTensor* forward,
-                         const ConstTensor* data) {
-      indice_convolution_forward(context, features.tensor(c.rows, c.in), w, given.pairs(), given.num(),
-                                 nullptr, view(out.data(), {c.out_rows, c.out}),
-                                 {c.inverse, c.subm, forward});
-      indice_convolution_backward_data(context, grad.tensor(c.out_rows, c.out), w, given.pairs(), given.num(),
-                                       view(in_grad.data(), {c.rows, c.in}), {c.inverse, c.subm, data});
+    const auto run = [&](Guarded<T>& out, Guarded<T>& in_grad, const ConstTensor& forward,
+                         const ConstTensor& data) {
+      indice_convolution_forward(features.tensor(c.rows, c.in), w, given.pairs(), given.num(), nullptr,
+                                 forward, view(out.data(), {c.out_rows, c.out}), {c.inverse, c.subm},
+                                 context);
+      indice_convolution_backward_data(grad.tensor(c.out_rows, c.out), w, given.pairs(), given.num(), data,
+                                       view(in_grad.data(), {c.rows, c.in}), {c.inverse, c.subm}, context);
     };
     const auto tensor = [](const std::vector<std::int64_t>& index) {
       return view(index.data(), {static_cast<std::int64_t>(index.size())});
     };
     const ConstTensor forward = tensor(forward_index), data = tensor(data_index);
     run(plain, plain_grad, nullptr, nullptr);
-    run(kept, kept_grad, &forward, &data);
+    run(kept, kept_grad, forward, data);
     EXPECT_TRUE(kept.same_bytes(plain));
     EXPECT_TRUE(kept_grad.same_bytes(plain_grad));
   }
@@ -97,12 +97,12 @@ struct IndiceConvolutionIndexRefusals : testing::Test {
   static constexpr std::size_t kFirst =
       3;  // word of the first pair, behind where the two blocks begin and end
 
-  std::string sentence(std::int64_t read_rows) {
+  std::string message(std::int64_t read_rows) {
     const ConstTensor kept = view(index.data(), {static_cast<std::int64_t>(index.size())});
     try {
-      indice_convolution_forward(context, view(features.data(), {read_rows, 8}),
-                                 view(filters.data(), {4, 8, 8}), given.pairs(), given.num(), nullptr,
-                                 view(out.data(), {out_rows, 8}), {.index = &kept});
+      indice_convolution_forward(view(features.data(), {read_rows, 8}), view(filters.data(), {4, 8, 8}),
+                                 given.pairs(), given.num(), nullptr, kept, view(out.data(), {out_rows, 8}),
+                                 {}, context);
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::bad_param);
       EXPECT_EQ(out, std::vector<float>(out.size(), 7)) << "the call wrote";
@@ -110,16 +110,16 @@ struct IndiceConvolutionIndexRefusals : testing::Test {
     }
     return "";
   }
-  std::string sentence() { return sentence(rows); }
+  std::string message() { return message(rows); }
 };
 
 TEST_F(IndiceConvolutionIndexRefusals, AnotherNumberOfPairsOrRows) {
-  EXPECT_EQ(sentence(), "");
+  EXPECT_EQ(message(), "");
   out.assign(out.size(), 7);
   --given.num64[1];
   const std::string words = std::to_string(index.size()), fewer = std::to_string(index.size() - 1);
-  EXPECT_EQ(sentence(), "indice_convolution_forward: index.shape[0] is " + words + ", expected " + fewer +
-                            " for " + std::to_string(index.size() - 4) + " pairs and 600 rows");
+  EXPECT_EQ(message(), "indice_convolution_forward: index.shape[0] is " + words + ", expected " + fewer +
+                           " for " + std::to_string(index.size() - 4) + " pairs and 600 rows");
 }
 
 TEST_F(IndiceConvolutionIndexRefusals, BlocksThatDescendOrEndElsewhere) {
@@ -128,7 +128,7 @@ TEST_F(IndiceConvolutionIndexRefusals, BlocksThatDescendOrEndElsewhere) {
     for (std::size_t word = 0; word < kFirst; ++word) {
       index = right;
       index[word] = wrong;
-      EXPECT_EQ(sentence().find("indice_convolution_forward: index["), 0u) << wrong << " in " << word;
+      EXPECT_EQ(message().find("indice_convolution_forward: index["), 0u) << wrong << " in " << word;
     }
   }
 }
@@ -137,30 +137,30 @@ TEST_F(IndiceConvolutionIndexRefusals, APairThatNamesWhatIsNotThere) {
   const std::vector<std::int64_t> right = index;
   const std::size_t last = index.size() - 1;
   index[last] = (std::int64_t{4} << 40) | (right[last] & 0xFFFFFFFFFF);
-  EXPECT_EQ(sentence(), "indice_convolution_forward: index[" + std::to_string(last) +
-                            "] has offset 4, expected 0 .. 3, the offsets of filters");
+  EXPECT_EQ(message(), "indice_convolution_forward: index[" + std::to_string(last) +
+                           "] has offset 4, expected 0 .. 3, the offsets of filters");
   index[kFirst] = (right[kFirst] & ~std::int64_t{0x7FFFFFFF}) | 700;
-  EXPECT_EQ(sentence(),
+  EXPECT_EQ(message(),
             "indice_convolution_forward: index[3] has row 700, expected 0 .. 699, the rows of features");
   // All pairs of the first block, but for those that are not looked at eight at a time.
   for (std::size_t i = kFirst; i < kFirst + static_cast<std::size_t>(right[1]) / 8 * 8; ++i)
     index[i] = (right[i] & ~std::int64_t{0x7FFFFFFF}) | 700;
-  EXPECT_EQ(sentence(),
+  EXPECT_EQ(message(),
             "indice_convolution_forward: index[3] has row 700, expected 0 .. 699, the rows of features");
   index = right;
   for (const std::int64_t row : {88, 511}) {  // of a block that has 88
     index[last] = (right[last] & ~(std::int64_t{0x1FF} << 31)) | row << 31;
-    EXPECT_EQ(sentence(), "indice_convolution_forward: index[" + std::to_string(last) +
-                              "] has a target row beyond the 600 rows of the result");
+    EXPECT_EQ(message(), "indice_convolution_forward: index[" + std::to_string(last) +
+                             "] has a target row beyond the 600 rows of the result");
   }
   for (std::int64_t hostile : {std::int64_t{-1}, INT64_MIN, INT64_MAX}) {
     index = right;
     index[kFirst + 17] = hostile;
-    EXPECT_EQ(sentence().find("indice_convolution_forward: index[20] has "), 0u) << sentence();
+    EXPECT_EQ(message().find("indice_convolution_forward: index[20] has "), 0u) << message();
   }
   // Made for more rows than there are.
   index = right;
-  EXPECT_NE(sentence(rows / 2).find(" has row "), std::string::npos);
+  EXPECT_NE(message(rows / 2).find(" has row "), std::string::npos);
 }
 
 TEST_F(IndiceConvolutionIndexRefusals, WhatItIsMadeOf) {
@@ -178,7 +178,7 @@ TEST_F(IndiceConvolutionIndexRefusals, WhatItIsMadeOf) {
   EXPECT_EQ(make({-1, 5}), "indice_convolution_index: rows is -1, expected 0 .. 2147483647");
   EXPECT_EQ(make({rows, out_rows, false, true}),
             "indice_convolution_index: out_rows is 600 with subm, expected 700 = rows");
-  const IndiceConvolutionIndex made(context, given.pairs(), given.num(), {rows, out_rows});
+  const IndiceConvolutionIndex made(given.pairs(), given.num(), {rows, out_rows}, context);
   const std::int64_t none[] = {0};
   EXPECT_EQ(said([&] { made.write(Tensor(nullptr, DType::i64, none, 1)); }).substr(0, 45),
             "indice_convolution_index: index.shape[0] is 0");
@@ -209,9 +209,9 @@ TEST(IndiceConvolutionIndexRaces, AnIndexThatChangesBetweenCheckAndUse) {
     flip_in_each_loop<std::int64_t>(
         index.data(), {1, last / 2, last},
         [&](Context& context) {
-          indice_convolution_forward(context, view(features.data(), {rows, 16}),
-                                     view(filters.data(), {5, 16, 16}), given.pairs(), given.num(), nullptr,
-                                     view(out.data(), {rows, 16}), {.index = &kept});
+          indice_convolution_forward(view(features.data(), {rows, 16}), view(filters.data(), {5, 16, 16}),
+                                     given.pairs(), given.num(), nullptr, kept, view(out.data(), {rows, 16}),
+                                     {}, context);
         },
         /*most=*/4);
   });

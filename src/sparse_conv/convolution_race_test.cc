@@ -30,8 +30,8 @@ struct Convolution {
       }
     }
     Context context({.threads = 1});
-    const IndiceConvolutionIndex by_row(context, pair_tensor(), num_tensor(),
-                                        {.rows = kRows, .out_rows = kRows});
+    const IndiceConvolutionIndex by_row(pair_tensor(), num_tensor(), {.rows = kRows, .out_rows = kRows},
+                                        context);
     index.resize(static_cast<std::size_t>(by_row.size()));
     by_row.write(view(index));
   }
@@ -40,19 +40,20 @@ struct Convolution {
   ConstTensor num_tensor() { return view(num.data(), {kOffsets}); }
   void forward(Context& context, bool keeps_index) {
     const ConstTensor kept = view(index);
-    indice_convolution_forward(context, view(features.data(), {kRows, kChannels}),
+    indice_convolution_forward(view(features.data(), {kRows, kChannels}),
                                view(filters.data(), {kOffsets, kChannels, kChannels}), pair_tensor(),
-                               num_tensor(), nullptr, view(features_out.data(), {kRows, kChannels}),
-                               {.index = keeps_index ? &kept : nullptr});
+                               num_tensor(), nullptr, keeps_index ? kept : nullptr,
+                               view(features_out.data(), {kRows, kChannels}), {}, context);
   }
   void filter_gradient(Context& context) {
     indice_convolution_backward_filter(
-        context, view(features.data(), {kRows, kChannels}), view(features_out.data(), {kRows, kChannels}),
-        pair_tensor(), num_tensor(), view(filters_grad.data(), {kOffsets, kChannels, kChannels}));
+        view(features.data(), {kRows, kChannels}), view(features_out.data(), {kRows, kChannels}),
+        pair_tensor(), num_tensor(), view(filters_grad.data(), {kOffsets, kChannels, kChannels}), {},
+        context);
   }
   void mean(Context& context) {
-    indice_avg_pool_forward(context, view(features.data(), {kRows, kChannels}), pair_tensor(), num_tensor(),
-                            view(features_out.data(), {kRows, kChannels}));
+    indice_avg_pool_forward(view(features.data(), {kRows, kChannels}), pair_tensor(), num_tensor(),
+                            view(features_out.data(), {kRows, kChannels}), context);
   }
 };
 constexpr std::int64_t kRows = Convolution::kRows;

@@ -23,13 +23,13 @@ TEST(IndiceConvolution, WorkedExample) {
   const ConstTensor pairs_view = view(&pairs[0][0][0], {3, 2, 2}), num_view = view(num, {3});
   const ConstTensor bias_view = view(bias, {1});
   indice_convolution_forward(view(&features[0][0], {2, 2}), view(&filters[0][0][0], {3, 2, 1}), pairs_view,
-                             num_view, &bias_view, view(out, {2, 1}));
+                             num_view, bias_view, nullptr, view(out, {2, 1}));
   EXPECT_EQ(out[0], 1 - 2 + 3 * 100 + 4 * 200 + 0.5f);
   EXPECT_EQ(out[1], 1 * 10 + 2 * 20 + 3 - 4 + 0.5f);
 
   const float grad[2] = {1, 10};
   indice_convolution_backward_data(view(grad, {2, 1}), view(&filters[0][0][0], {3, 2, 1}), pairs_view,
-                                   num_view, view(&input_grad[0][0], {2, 2}));
+                                   num_view, nullptr, view(&input_grad[0][0], {2, 2}));
   EXPECT_EQ(input_grad[0][0], 10 * 10 + 1);
   EXPECT_EQ(input_grad[0][1], 10 * 20 - 1);
   EXPECT_EQ(input_grad[1][0], 10 * 1 + 100);
@@ -59,8 +59,9 @@ TEST(IndiceConvolution, TargetRowsThatDescend) {
   const float filters[1] = {2};
   for (int threads : {1, 2}) {
     Context context({.threads = threads});
-    indice_convolution_forward(context, view(features, {kRows, 1}), view(filters, {1, 1, 1}),
-                               view(pairs, {1, 2, kRows}), view(num, {1}), nullptr, view(out, {kRows, 1}));
+    indice_convolution_forward(view(features, {kRows, 1}), view(filters, {1, 1, 1}),
+                               view(pairs, {1, 2, kRows}), view(num, {1}), nullptr, nullptr,
+                               view(out, {kRows, 1}), {}, context);
     for (std::int64_t row = 0; row < kRows; ++row)
       ASSERT_EQ(out[static_cast<std::size_t>(row)], 2.0f * static_cast<float>(kRows - 1 - row));
   }
@@ -128,12 +129,12 @@ TEST(IndiceConvolution, F32IsNearF64) {
     Context context({.threads = 2, .isa = isa});
     std::vector<float> out(static_cast<std::size_t>(rows * channels));
     std::vector<double> exact(out.size());
-    indice_convolution_forward(context, features.tensor(rows, channels),
-                               view(filters.memory.data(), {27, channels, channels}), given.pairs(),
-                               given.num(), nullptr, view(out.data(), {rows, channels}));
-    indice_convolution_forward(context, view(features64.data(), {rows, channels}),
+    indice_convolution_forward(
+        features.tensor(rows, channels), view(filters.memory.data(), {27, channels, channels}), given.pairs(),
+        given.num(), nullptr, nullptr, view(out.data(), {rows, channels}), {}, context);
+    indice_convolution_forward(view(features64.data(), {rows, channels}),
                                view(filters64.data(), {27, channels, channels}), given.pairs(), given.num(),
-                               nullptr, view(exact.data(), {rows, channels}));
+                               nullptr, nullptr, view(exact.data(), {rows, channels}), {}, context);
     double error = 0, most = 0;
     for (std::size_t i = 0; i < out.size(); ++i) {
       error = std::max(error, std::abs(out[i] - exact[i]));
@@ -152,8 +153,8 @@ struct IndiceConvolutionRefusals : testing::Test {
   std::vector<float> in_grad = std::vector<float>(features.size(), 7);
   std::vector<float> filters_grad = std::vector<float>(filters.size(), 7);
 
-  // The sentences of all three; they write nothing.
-  std::vector<std::string> sentences(const IndiceConvolutionParams& params = {}) {
+  // The messages of all three; they write nothing.
+  std::vector<std::string> messages(const IndiceConvolutionParams& params = {}) {
     Context context({.threads = 5});
     std::vector<std::string> all;
     const auto catching = [&](const auto& call) {
@@ -167,15 +168,16 @@ struct IndiceConvolutionRefusals : testing::Test {
     };
     const Tensor x = view(features.data(), {rows, 16}), w = view(filters.data(), {4, 16, 16});
     const Tensor y = view(out.data(), {out_rows, 16});
-    catching(
-        [&] { indice_convolution_forward(context, x, w, given.pairs(), given.num(), nullptr, y, params); });
     catching([&] {
-      indice_convolution_backward_data(context, y, w, given.pairs(), given.num(),
-                                       view(in_grad.data(), {rows, 16}), params);
+      indice_convolution_forward(x, w, given.pairs(), given.num(), nullptr, nullptr, y, params, context);
     });
     catching([&] {
-      indice_convolution_backward_filter(context, x, y, given.pairs(), given.num(),
-                                         view(filters_grad.data(), {4, 16, 16}), params);
+      indice_convolution_backward_data(y, w, given.pairs(), given.num(), nullptr,
+                                       view(in_grad.data(), {rows, 16}), params, context);
+    });
+    catching([&] {
+      indice_convolution_backward_filter(x, y, given.pairs(), given.num(),
+                                         view(filters_grad.data(), {4, 16, 16}), params, context);
     });
     if (all[0].empty()) return all;
     for (const auto* written : {&out, &in_grad, &filters_grad})
@@ -189,7 +191,7 @@ TEST_F(IndiceConvolutionRefusals, TheFirstPairThatNamesNoRow) {
   given.side(3, 0)[1] = -1;
   given.side(1, 1)[29999] = 30000;
   given.side(1, 1)[20000] = -1;
-  const auto all = sentences();
+  const auto all = messages();
   EXPECT_EQ(all[0],
             "indice_convolution_forward: indice_pairs[1][1][20000] is -1, expected 0 .. 29999, the rows of "
             "features_out");
@@ -206,32 +208,31 @@ TEST_F(IndiceConvolutionRefusals, TheFirstPairThatNamesNoRow) {
 // A count of pairs that are all padding, -1 on both sides.
 TEST_F(IndiceConvolutionRefusals, MorePairsThanThereAre) {
   for (const int side : {0, 1}) std::fill_n(given.side(2, side), given.num32[2], -1);
-  for (const std::string& sentence : sentences())
-    EXPECT_NE(sentence.find(": indice_pairs[2]["), std::string::npos) << sentence;
+  for (const std::string& message : messages())
+    EXPECT_NE(message.find(": indice_pairs[2]["), std::string::npos) << message;
 }
 
 TEST_F(IndiceConvolutionRefusals, TheSidesAreExchangedByInverse) {
   given.side(0, 0)[0] = 35000;
-  EXPECT_EQ(sentences({.inverse = true})[0],
+  EXPECT_EQ(messages({.inverse = true})[0],
             "indice_convolution_forward: indice_pairs[0][0][0] is 35000, expected 0 .. 29999, the rows of "
             "features_out");
 }
 
 TEST_F(IndiceConvolutionRefusals, CountsOutOfRange) {
   given.num32[2] = -1;
-  EXPECT_EQ(sentences()[0],
+  EXPECT_EQ(messages()[0],
             "indice_convolution_forward: indice_num[2] is -1, expected 0 .. 40001, "
             "indice_pairs.shape[2]");
   given.num32[2] = 40002;
-  EXPECT_EQ(sentences()[2],
+  EXPECT_EQ(messages()[2],
             "indice_convolution_backward_filter: indice_num[2] is 40002, expected 0 .. 40001, "
             "indice_pairs.shape[2]");
 }
 
 TEST_F(IndiceConvolutionRefusals, SubmNeedsAsManyRows) {
-  for (const std::string& sentence : sentences({.subm = true}))
-    EXPECT_NE(sentence.find(".shape[0] is 30000 with subm, expected 40000 = "), std::string::npos)
-        << sentence;
+  for (const std::string& message : messages({.subm = true}))
+    EXPECT_NE(message.find(".shape[0] is 30000 with subm, expected 40000 = "), std::string::npos) << message;
 }
 
 // The pairs of the centre are not read.
@@ -239,7 +240,7 @@ TEST_F(IndiceConvolutionRefusals, NotOfTheCentreOfASubmanifoldConvolution) {
   out_rows = rows;
   out.assign(features.size(), 7);
   std::fill_n(given.side(0, 0), 40000, -5);
-  for (const std::string& sentence : sentences({.subm = true})) EXPECT_EQ(sentence, "");
+  for (const std::string& message : messages({.subm = true})) EXPECT_EQ(message, "");
 }
 
 // Another thread writes to the pairs meanwhile: the call answers or refuses, and stays within its rows.
@@ -266,10 +267,10 @@ TEST(IndiceConvolution, PairsThatChangeDuringACallLeadNowhere) {
   for (int round = 0; round < 200; ++round) {
     try {
       const Tensor x = view(features.data(), {rows, 8}), y = view(out.data(), {rows, 8});
-      indice_convolution_forward(context, x, view(filters.data(), {5, 8, 8}), given.pairs(), given.num(),
-                                 nullptr, y);
-      indice_convolution_backward_filter(context, x, y, given.pairs(), given.num(),
-                                         view(filters_grad.data(), {5, 8, 8}));
+      indice_convolution_forward(x, view(filters.data(), {5, 8, 8}), given.pairs(), given.num(), nullptr,
+                                 nullptr, y, {}, context);
+      indice_convolution_backward_filter(x, y, given.pairs(), given.num(),
+                                         view(filters_grad.data(), {5, 8, 8}), {}, context);
     } catch (const Error& error) {
       EXPECT_NE(std::string(error.what()).find("indice_pairs"), std::string::npos);
     }

@@ -6,7 +6,7 @@
 #include "runtime/parallel.h"
 #include "sparse_conv/convolution.h"
 #include "sparse_conv/signature.h"
-#include "sparse_conv/sparse_conv.h"
+#include "turnout/sparse_conv.h"
 
 namespace turnout {
 namespace families::sparse_conv {
@@ -163,37 +163,30 @@ void FilterGradientPlan<Lane>::run(Context& context, const Operands& operands, S
 template class FilterGradientPlan<float>;
 template class FilterGradientPlan<double>;
 
-void indice_convolution_backward_filter(const Frame& frame, const ConstTensor& features,
-                                        const ConstTensor& output_grad, const ConstTensor& indice_pairs,
-                                        const ConstTensor& indice_num, const Tensor& filters_grad,
-                                        const IndiceConvolutionParams& params) {
-  Context& context = frame.context;
-  Call call(frame, kIndiceConvolutionBackwardFilter,
+}  // namespace families::sparse_conv
+
+using namespace families::sparse_conv;
+
+void indice_convolution_backward_filter(const ConstTensor& features, const ConstTensor& output_grad,
+                                        const ConstTensor& indice_pairs, const ConstTensor& indice_num,
+                                        const Tensor& filters_grad, const IndiceConvolutionParams& params,
+                                        const Caller& caller) {
+  Context& context = caller.context();
+  Call call(caller, kIndiceConvolutionBackwardFilter,
             {features, output_grad, indice_pairs, indice_num, filters_grad}, {params.inverse, params.subm});
   if (call.nothing_to_do()) return;
   const PairRows from{"features", params.inverse ? 1 : 0, features.shape[0]};
   const PairRows with{"output_grad", params.inverse ? 0 : 1, output_grad.shape[0]};
-  Pairs pairs = read_pairs(call, kIndiceConvolutionBackwardFilter.op, indice_pairs, indice_num, from, with,
-                           params.subm);
+  Pairs pairs = read_pairs(call, indice_pairs, indice_num, from, with, params.subm);
   visit_lane(features.dtype, [&](auto lane) {
     FilterGradientPlan<typename decltype(lane)::type> plan(
         pairs, {features.dtype, features.shape[1], output_grad.shape[1]}, context.threads(), context.isa());
     call.chose("chunks of pairs", plan.threads());
     Scratch& scratch = call.scratch(pairs.scratch_bytes() + plan.scratch_bytes());
-    keep_counts(call, kIndiceConvolutionBackwardFilter.op, indice_num, pairs, scratch);
-    check_pairs(context, call, kIndiceConvolutionBackwardFilter.op, pairs, from, with);
+    keep_counts(call, indice_num, pairs, scratch);
+    check_pairs(context, call, pairs, from, with);
     plan.run(context, {features.data, output_grad.data, filters_grad.data}, scratch);
   });
-}
-
-}  // namespace families::sparse_conv
-
-void indice_convolution_backward_filter(Context& context, const ConstTensor& features,
-                                        const ConstTensor& output_grad, const ConstTensor& indice_pairs,
-                                        const ConstTensor& indice_num, const Tensor& filters_grad,
-                                        const IndiceConvolutionParams& params) {
-  families::sparse_conv::indice_convolution_backward_filter(context, features, output_grad, indice_pairs,
-                                                            indice_num, filters_grad, params);
 }
 
 }  // namespace turnout

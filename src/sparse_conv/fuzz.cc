@@ -61,7 +61,7 @@ void run(FuzzInput& in) {
     Context context({.threads = 2, .isa = isa});
     bool refused = false;
     try {
-      const IndicePairs index(context, view(indices.data(), {rows, columns}), p);
+      const IndicePairs index(view(indices.data(), {rows, columns}), p, context);
       const std::int64_t volume = index.kernel_volume();
       require(index.num_act_out() == active);
       std::vector<Index> out(static_cast<std::size_t>(room * columns), 7);
@@ -176,21 +176,21 @@ void run_convolution(FuzzInput& in) {
     compare(reference::indice_convolution_forward(features, filters, bias.values.data(), pairs,
                                                   static_cast<std::size_t>(out_rows)),
             [&](float* to) {
-              indice_convolution_forward(context, x, w, pairs_view, num_view, &b,
-                                         view(to, {out_rows, out_channels}), params);
+              indice_convolution_forward(x, w, pairs_view, num_view, b, nullptr,
+                                         view(to, {out_rows, out_channels}), params, context);
             });
     compare(reference::indice_convolution_backward_data(grad, filters, pairs, static_cast<std::size_t>(rows),
                                                         static_cast<std::size_t>(channels)),
             [&](float* to) {
-              indice_convolution_backward_data(context, dy, w, pairs_view, num_view,
-                                               view(to, {rows, channels}), params);
+              indice_convolution_backward_data(dy, w, pairs_view, num_view, nullptr,
+                                               view(to, {rows, channels}), params, context);
             });
     // Along a kept index, which may have a word that is not right: refused, or the sum of other pairs.
     std::vector<std::int64_t> index;
     bool is_made = true;
     try {
-      const IndiceConvolutionIndex by_row(context, pairs_view, num_view,
-                                          {rows, out_rows, params.inverse, params.subm});
+      const IndiceConvolutionIndex by_row(pairs_view, num_view, {rows, out_rows, params.inverse, params.subm},
+                                          context);
       index.resize(static_cast<std::size_t>(by_row.size()));
       by_row.write(view(index.data(), {by_row.size()}));
     } catch (const Error&) {
@@ -205,9 +205,8 @@ void run_convolution(FuzzInput& in) {
       const ConstTensor kept = view(index.data(), {static_cast<std::int64_t>(index.size())});
       std::vector<float> along(static_cast<std::size_t>(out_rows * out_channels), 7);
       try {
-        indice_convolution_forward(context, x, w, pairs_view, num_view, &b,
-                                   view(along.data(), {out_rows, out_channels}),
-                                   {params.inverse, params.subm, &kept});
+        indice_convolution_forward(x, w, pairs_view, num_view, b, kept,
+                                   view(along.data(), {out_rows, out_channels}), params, context);
         const auto expected = reference::indice_convolution_forward(
             features, filters, bias.values.data(), pairs, static_cast<std::size_t>(out_rows));
         require(corrupt || along == expected.values);
@@ -216,8 +215,8 @@ void run_convolution(FuzzInput& in) {
       }
     }
     compare(reference::indice_convolution_backward_filter(features, grad, pairs), [&](float* to) {
-      indice_convolution_backward_filter(context, x, dy, pairs_view, num_view,
-                                         view(to, {offsets, channels, out_channels}), params);
+      indice_convolution_backward_filter(x, dy, pairs_view, num_view,
+                                         view(to, {offsets, channels, out_channels}), params, context);
     });
   }
 }
@@ -262,13 +261,13 @@ void run_pool(FuzzInput& in) {
       require(actual == (refused ? std::vector<float>(actual.size(), 7) : expected.values));
     };
     compare(most,
-            [&](const Tensor& to) { indice_max_pool_forward(context, x, pairs_view, num_view, to, init); });
+            [&](const Tensor& to) { indice_max_pool_forward(x, pairs_view, num_view, to, init, context); });
     compare(reference::indice_max_pool_backward(features, most, grad, pairs),
-            [&](const Tensor& to) { indice_max_pool_backward(context, x, y, dy, pairs_view, num_view, to); });
+            [&](const Tensor& to) { indice_max_pool_backward(x, y, dy, pairs_view, num_view, to, context); });
     compare(reference::indice_avg_pool_forward(features, pairs, static_cast<std::size_t>(out_rows)),
-            [&](const Tensor& to) { indice_avg_pool_forward(context, x, pairs_view, num_view, to); });
+            [&](const Tensor& to) { indice_avg_pool_forward(x, pairs_view, num_view, to, context); });
     compare(reference::indice_avg_pool_backward(grad, pairs, static_cast<std::size_t>(rows)),
-            [&](const Tensor& to) { indice_avg_pool_backward(context, dy, pairs_view, num_view, to); });
+            [&](const Tensor& to) { indice_avg_pool_backward(dy, pairs_view, num_view, to, context); });
   }
 }
 
@@ -311,16 +310,16 @@ void run_global_pool(FuzzInput& in) {
   const ConstTensor y = view(most.values.data(), {batches, channels}),
                     dy = view(grad.values.data(), {batches, channels});
   compare(
-      batches, [&](const Tensor& out) { global_max_pool_forward(context, x, sites, out); },
+      batches, [&](const Tensor& out) { global_max_pool_forward(x, sites, out, context); },
       [&] { return most; });
   compare(
-      batches, [&](const Tensor& out) { global_avg_pool_forward(context, x, sites, out); },
+      batches, [&](const Tensor& out) { global_avg_pool_forward(x, sites, out, context); },
       [&] { return reference::global_avg_pool_forward(features, numbers, size); });
   compare(
-      rows, [&](const Tensor& out) { global_max_pool_backward(context, x, y, dy, sites, out); },
+      rows, [&](const Tensor& out) { global_max_pool_backward(x, y, dy, sites, out, context); },
       [&] { return reference::global_max_pool_backward(features, most, grad, numbers); });
   compare(
-      rows, [&](const Tensor& out) { global_avg_pool_backward(context, dy, sites, out); },
+      rows, [&](const Tensor& out) { global_avg_pool_backward(dy, sites, out, context); },
       [&] { return reference::global_avg_pool_backward(grad, numbers); });
 }
 

@@ -158,7 +158,7 @@ std::size_t geometry_bytes(const IndicePairsParams& p) {
          array_bytes<Tap>(kernel) + array_bytes<std::int32_t>(kernel + 1);
 }
 
-void make_geometry(const IndicePairsParams& p, Scratch& memory, Geometry& g) {
+void make_geometry(Call& call, const IndicePairsParams& p, Scratch& memory, Geometry& g) {
   g = {};
   g.dims = p.kernel_size.count();
   g.transposed = p.mode == ConvMode::transposed;
@@ -200,10 +200,8 @@ void make_geometry(const IndicePairsParams& p, Scratch& memory, Geometry& g) {
   const std::int64_t leaves = std::min(space, kMaxLeaves) - std::min(g.batch_leaves, kMaxLeaves) + g.bias +
                               std::max(std::min(g.batch_leaves, kMaxLeaves) + g.row_leaves + 1, beyond);
   if (space > kMaxLeaves || leaves > kMaxLeaves)
-    throw Error(
-        ErrorCode::not_supported,
-        "get_indice_pairs: the output space, with its margins, takes more than 2^58 words of 32 cells, "
-        "expected fewer");
+    call.refuse("the output space, with its margins, takes more than 2^58 words of 32 cells, expected fewer",
+                ErrorCode::not_supported);
   g.leaves = static_cast<std::uint64_t>(leaves);
   plan_rows(p, g);
   std::int64_t radix = 1;

@@ -16,6 +16,7 @@
 
 #include <cstdint>
 
+#include "runtime/call.h"
 #include "runtime/context.h"
 #include "turnout/sparse_conv.h"
 
@@ -103,6 +104,6 @@ bool has_classes(const IndicePairsParams& params);
 // Bytes of the arrays of a Geometry. `params` are checked.
 std::size_t geometry_bytes(const IndicePairsParams& params);
 // Error(not_supported) for a space beyond 2^58 leaves.
-void make_geometry(const IndicePairsParams& params, Scratch& memory, Geometry& geometry);
+void make_geometry(Call& call, const IndicePairsParams& params, Scratch& memory, Geometry& geometry);
 
 }  // namespace turnout::families::sparse_conv

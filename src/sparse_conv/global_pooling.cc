@@ -7,7 +7,7 @@
 #include "matrix/matrix.h"
 #include "runtime/parallel.h"
 #include "sparse_conv/pool_signature.h"
-#include "sparse_conv/sparse_conv.h"
+#include "turnout/sparse_conv.h"
 
 namespace turnout {
 namespace families::sparse_conv {
@@ -27,22 +27,20 @@ class Batches {
   std::size_t scratch_bytes() const {
     return array_bytes<std::int32_t>(rows_) + array_bytes<std::int64_t>(size_);
   }
-  void read(Call& call, std::string_view op, const ConstTensor& indices, Scratch& scratch) {
+  void read(Call& call, const ConstTensor& indices, Scratch& scratch) {
     auto* numbers = scratch.take<std::int32_t>(rows_);
     auto* counts = scratch.take<std::int64_t>(size_);
     std::fill_n(counts, size_, 0);
     const std::int64_t columns = indices.shape[1];
-    call.check([&] {
-      visit_index(indices.dtype, [&](auto type) {
-        const auto* given = static_cast<const typename decltype(type)::type*>(indices.data);
-        serial_for(0, rows_, [&](std::int64_t begin, std::int64_t end) {
-          for (std::int64_t row = begin; row < end; ++row) {
-            const std::int64_t number = load_once(given + row * columns);
-            if (!in_range(number, size_)) refuse(op, row, number);
-            numbers[row] = static_cast<std::int32_t>(number);
-            ++counts[number];
-          }
-        });
+    visit_index(indices.dtype, [&](auto type) {
+      const auto* given = static_cast<const typename decltype(type)::type*>(indices.data);
+      serial_for(0, rows_, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t row = begin; row < end; ++row) {
+          const std::int64_t number = load_once(given + row * columns);
+          if (!in_range(number, size_)) refuse(call, row, number);
+          numbers[row] = static_cast<std::int32_t>(number);
+          ++counts[number];
+        }
       });
     });
     numbers_ = numbers;
@@ -55,10 +53,10 @@ class Batches {
   std::int64_t size() const { return size_; }
 
  private:
-  [[noreturn]] void refuse(std::string_view op, std::int64_t row, std::int64_t number) const {
+  [[noreturn]] void refuse(Call& call, std::int64_t row, std::int64_t number) const {
     const std::string expected =
         size_ == 0 ? "but there are no batches" : concat("expected 0 .. ", size_ - 1);
-    throw Error(ErrorCode::bad_param, concat(op, ": indices[", row, ", 0] is ", number, ", ", expected));
+    call.refuse(concat(call.name("indices"), "[", row, ", 0] is ", number, ", ", expected));
   }
 
   const std::int64_t rows_, size_;
@@ -105,9 +103,8 @@ class GlobalPoolPlan {
            static_cast<std::size_t>(slices_) * worker_bytes();
   }
 
-  void run(Context& context, Call& call, std::string_view op, const ConstTensor& indices, const Tensor& out,
-           Scratch& scratch) {
-    batches_.read(call, op, indices, scratch);
+  void run(Context& context, Call& call, const ConstTensor& indices, const Tensor& out, Scratch& scratch) {
+    batches_.read(call, indices, scratch);
     const std::int64_t size = batches_.size() * channels_;
     totals_ = scratch.take<Lane>(size);
     partial_ = scratch.take<Lane>(size);
@@ -184,16 +181,16 @@ class GlobalPoolPlan {
   Lane *totals_ = nullptr, *partial_ = nullptr;  // [batch_size, channels]
 };
 
-void pool(const Frame& frame, const Signature& op, const ConstTensor& features, const ConstTensor& indices,
+void pool(const Caller& caller, const Signature& op, const ConstTensor& features, const ConstTensor& indices,
           const Tensor& features_out, Reduction reduction) {
-  Context& context = frame.context;
-  Call call(frame, op, {features, indices, features_out}, {});
+  Context& context = caller.context();
+  Call call(caller, op, {features, indices, features_out}, {});
   if (call.nothing_to_do()) return;
   visit_lane(features.dtype, [&](auto type) {
     GlobalPoolPlan<typename decltype(type)::type> plan(features, features_out.shape[0], reduction,
                                                        context.threads(), context.isa());
     call.chose("slices of channels", plan.threads());
-    plan.run(context, call, op.op, indices, features_out, call.scratch(plan.scratch_bytes()));
+    plan.run(context, call, indices, features_out, call.scratch(plan.scratch_bytes()));
   });
 }
 
@@ -208,21 +205,25 @@ int threads_for(const Context& context, const Tensor& rows) {
 }
 
 }  // namespace
+}  // namespace families::sparse_conv
 
-void global_max_pool_forward(const Frame& frame, const ConstTensor& features, const ConstTensor& indices,
-                             const Tensor& features_out) {
-  pool(frame, kGlobalMaxPoolForward, features, indices, features_out, Reduction::max);
-}
-void global_avg_pool_forward(const Frame& frame, const ConstTensor& features, const ConstTensor& indices,
-                             const Tensor& features_out) {
-  pool(frame, kGlobalAvgPoolForward, features, indices, features_out, Reduction::mean);
+using namespace families::sparse_conv;
+
+void global_max_pool_forward(const ConstTensor& features, const ConstTensor& indices,
+                             const Tensor& features_out, const Caller& caller) {
+  pool(caller, kGlobalMaxPoolForward, features, indices, features_out, Reduction::max);
 }
 
-void global_max_pool_backward(const Frame& frame, const ConstTensor& features,
-                              const ConstTensor& features_out, const ConstTensor& output_grad,
-                              const ConstTensor& indices, const Tensor& input_grad) {
-  Context& context = frame.context;
-  Call call(frame, kGlobalMaxPoolBackward, {features, features_out, output_grad, indices, input_grad}, {});
+void global_avg_pool_forward(const ConstTensor& features, const ConstTensor& indices,
+                             const Tensor& features_out, const Caller& caller) {
+  pool(caller, kGlobalAvgPoolForward, features, indices, features_out, Reduction::mean);
+}
+
+void global_max_pool_backward(const ConstTensor& features, const ConstTensor& features_out,
+                              const ConstTensor& output_grad, const ConstTensor& indices,
+                              const Tensor& input_grad, const Caller& caller) {
+  Context& context = caller.context();
+  Call call(caller, kGlobalMaxPoolBackward, {features, features_out, output_grad, indices, input_grad}, {});
   if (call.nothing_to_do()) return;
   visit_lane(features.dtype, [&](auto type) {
     using Lane = typename decltype(type)::type;
@@ -232,7 +233,7 @@ void global_max_pool_backward(const Frame& frame, const ConstTensor& features,
     const std::size_t own = 4 * array_bytes<Lane>(channels);  // three widened rows, and the result
     call.chose("rows", threads);
     Scratch& scratch = call.scratch(batches.scratch_bytes() + static_cast<std::size_t>(threads) * own);
-    batches.read(call, kGlobalMaxPoolBackward.op, indices, scratch);
+    batches.read(call, indices, scratch);
     auto* memory = scratch.rest();
     const auto& kernels = matrix::kernels<Lane>(context.isa());
     const LaneRows<Lane> values{kernels, features}, maxima{kernels, features_out},
@@ -253,10 +254,10 @@ void global_max_pool_backward(const Frame& frame, const ConstTensor& features,
   });
 }
 
-void global_avg_pool_backward(const Frame& frame, const ConstTensor& output_grad, const ConstTensor& indices,
-                              const Tensor& input_grad) {
-  Context& context = frame.context;
-  Call call(frame, kGlobalAvgPoolBackward, {output_grad, indices, input_grad}, {});
+void global_avg_pool_backward(const ConstTensor& output_grad, const ConstTensor& indices,
+                              const Tensor& input_grad, const Caller& caller) {
+  Context& context = caller.context();
+  Call call(caller, kGlobalAvgPoolBackward, {output_grad, indices, input_grad}, {});
   if (call.nothing_to_do()) return;
   visit_lane(output_grad.dtype, [&](auto type) {
     using Lane = typename decltype(type)::type;
@@ -268,7 +269,7 @@ void global_avg_pool_backward(const Frame& frame, const ConstTensor& output_grad
     Scratch& scratch =
         call.scratch(batches.scratch_bytes() + array_bytes<std::byte>(batches.size() * row_bytes) +
                      2 * array_bytes<Lane>(channels));
-    batches.read(call, kGlobalAvgPoolBackward.op, indices, scratch);
+    batches.read(call, indices, scratch);
     // All rows of a batch element get the same gradient.
     auto* shares = scratch.take<std::byte>(batches.size() * row_bytes);
     auto *wide = scratch.take<Lane>(channels), *share = scratch.take<Lane>(channels);
@@ -286,27 +287,6 @@ void global_avg_pool_backward(const Frame& frame, const ConstTensor& output_grad
         std::copy_n(shares + batches[row] * row_bytes, row_bytes, to + row * row_bytes);
     });
   });
-}
-
-}  // namespace families::sparse_conv
-
-void global_max_pool_forward(Context& context, const ConstTensor& features, const ConstTensor& indices,
-                             const Tensor& features_out) {
-  families::sparse_conv::global_max_pool_forward(context, features, indices, features_out);
-}
-void global_max_pool_backward(Context& context, const ConstTensor& features, const ConstTensor& features_out,
-                              const ConstTensor& output_grad, const ConstTensor& indices,
-                              const Tensor& input_grad) {
-  families::sparse_conv::global_max_pool_backward(context, features, features_out, output_grad, indices,
-                                                  input_grad);
-}
-void global_avg_pool_forward(Context& context, const ConstTensor& features, const ConstTensor& indices,
-                             const Tensor& features_out) {
-  families::sparse_conv::global_avg_pool_forward(context, features, indices, features_out);
-}
-void global_avg_pool_backward(Context& context, const ConstTensor& output_grad, const ConstTensor& indices,
-                              const Tensor& input_grad) {
-  families::sparse_conv::global_avg_pool_backward(context, output_grad, indices, input_grad);
 }
 
 }  // namespace turnout

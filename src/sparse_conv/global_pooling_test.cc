@@ -74,13 +74,13 @@ void compare_global(const GlobalPoolCase& c, unsigned seed) {
       const Tensor y = view(out.data(), {c.batch_size, c.channels}),
                    dx = view(in.data(), {c.rows, c.channels});
       const ConstTensor dy = grad.tensor(c.batch_size, c.channels);
-      global_max_pool_forward(context, features.tensor(c.rows, c.channels), sites, y);
+      global_max_pool_forward(features.tensor(c.rows, c.channels), sites, y, context);
       expect_rows(Isa::avx2, out, most.values, {}, 0);
-      global_max_pool_backward(context, features.tensor(c.rows, c.channels), y, dy, sites, dx);
+      global_max_pool_backward(features.tensor(c.rows, c.channels), y, dy, sites, dx, context);
       expect_rows(Isa::avx2, in, most_grad.values, {}, 0);
-      global_avg_pool_forward(context, finite.tensor(c.rows, c.channels), sites, y);
+      global_avg_pool_forward(finite.tensor(c.rows, c.channels), sites, y, context);
       expect_rows(Isa::avx2, out, mean.values, {}, 0);
-      global_avg_pool_backward(context, dy, sites, dx);
+      global_avg_pool_backward(dy, sites, dx, context);
       expect_rows(Isa::avx2, in, mean_grad.values, {}, 0);
       if (testing::Test::HasFatalFailure()) return;
     }
@@ -146,8 +146,8 @@ TEST(GlobalPool, BatchNumbersThatChangeDuringACallDoNoHarm) {
     flip_in_each_loop<std::int32_t>(indices.data(), {0, rows - 1}, [&](Context& context) {
       const ConstTensor sites = view(indices.data(), {rows, 1});
       const Tensor x = view(features.data(), {rows, 32}), y = view(out.data(), {4, 32});
-      global_avg_pool_forward(context, x, sites, y);
-      global_max_pool_backward(context, x, y, y, sites, view(features.data(), {rows, 32}));
+      global_avg_pool_forward(x, sites, y, context);
+      global_max_pool_backward(x, y, y, sites, view(features.data(), {rows, 32}), context);
     });
   });
 }

@@ -156,7 +156,7 @@ std::size_t PairIndexPlan::scratch_bytes() const {
 PairIndex::PairIndex(const PairIndexPlan& plan, Context& context, Call& call, const ConstTensor& indices,
                      Scratch& memory)
     : rows_(plan.rows) {
-  call.check([&] { make_geometry(plan.params, memory, geometry_); });
+  make_geometry(call, plan.params, memory, geometry_);
   const Geometry& g = geometry_;
   is_bitmap_ = BitmapLeaves::fits(g.leaves) && BitmapLeaves::bytes(g.leaves) <= kBitmapBytes * (rows_ + 1);
   void* cells = memory.take<std::uint64_t>(rows_ * plan.slots);
@@ -335,10 +335,7 @@ void PairIndex::build(Context& context, Call& call, const ConstTensor& indices, 
     rank_outputs(call, sets.outputs, key_of);
   }
   if (active_ > 2147483647)
-    call.check([&] {
-      throw Error(ErrorCode::not_supported,
-                  concat("get_indice_pairs: ", active_, " active outputs, expected at most 2147483647"));
-    });
+    call.refuse(concat(active_, " active outputs, expected at most 2147483647"), ErrorCode::not_supported);
 }
 
 // Marks every leaf in which a window starts. Submanifold outputs are the sites themselves, so it also marks

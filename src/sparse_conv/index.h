@@ -148,11 +148,9 @@ std::int64_t PairIndex::collect(Call& call, Leaves& leaves, std::optional<Scratc
   mark(leaves);
   const std::int64_t count = leaves.number();
   if (count > kMaxNumberedLeaves)
-    call.check([&] {
-      throw Error(ErrorCode::not_supported,
-                  concat("get_indice_pairs: sites or outputs lie in ", count,
-                         " words of 32 cells, expected at most ", kMaxNumberedLeaves));
-    });
+    call.refuse(concat("sites or outputs lie in ", count, " words of 32 cells, expected at most ",
+                       kMaxNumberedLeaves),
+                ErrorCode::not_supported);
   return count;
 }
 

@@ -33,31 +33,25 @@ std::size_t KeptIndex::scratch_bytes() const {
   return array_bytes<std::int64_t>(PairsByRow::words(pairs_.to_rows, PairsByRow::kKeptBits, 0));
 }
 
-PairsByRow KeptIndex::check(Context& context, Call& call, std::string_view op, const PairRows& from,
-                            Scratch& scratch) const {
+PairsByRow KeptIndex::check(Context& context, Call& call, const PairRows& from, Scratch& scratch) const {
   PairsByRow by_row{pairs_.to_rows, PairsByRow::kKeptBits};
   const std::int64_t words = PairsByRow::words(by_row.row_count, by_row.block_bits, pairs_.total);
   const std::int64_t blocks = by_row.blocks();
-  call.check([&] {
-    if (index_.shape[0] != words)
-      throw Error(ErrorCode::bad_param,
-                  concat(op, ": index.shape[0] is ", index_.shape[0], ", expected ", words, " for ",
-                         pairs_.total, " pairs and ", by_row.row_count, " rows"));
-  });
+  if (index_.shape[0] != words)
+    call.refuse(concat(call.name("index"), ".shape[0] is ", index_.shape[0], ", expected ", words, " for ",
+                       pairs_.total, " pairs and ", by_row.row_count, " rows"));
   const auto* given = static_cast<const std::int64_t*>(index_.data);
   auto* starts = scratch.take<std::int64_t>(blocks + 1);
   std::copy_n(given, blocks + 1, starts);
   by_row.starts = starts;
   by_row.list = reinterpret_cast<const ListedPair*>(given + blocks + 1);
-  call.check([&] {
-    for (std::int64_t block = 0; block <= blocks; ++block) {
-      const std::int64_t least = block == 0 ? 0 : block == blocks ? pairs_.total : starts[block - 1];
-      const std::int64_t most = block == 0 ? 0 : pairs_.total;
-      if (starts[block] < least || starts[block] > most)
-        throw Error(ErrorCode::bad_param, concat(op, ": index[", block, "] is ", starts[block], ", expected ",
-                                                 least, " .. ", most, " in an index for these pairs"));
-    }
-  });
+  for (std::int64_t block = 0; block <= blocks; ++block) {
+    const std::int64_t least = block == 0 ? 0 : block == blocks ? pairs_.total : starts[block - 1];
+    const std::int64_t most = block == 0 ? 0 : pairs_.total;
+    if (starts[block] < least || starts[block] > most)
+      call.refuse(concat(call.name("index"), "[", block, "] is ", starts[block], ", expected ", least, " .. ",
+                         most, " in an index for these pairs"));
+  }
 
   std::atomic<std::int64_t> first_bad{pairs_.total};
   const std::int64_t grain = pairs_.total * std::int64_t{8} >= kParallelBytes ? 1 : blocks;
@@ -68,7 +62,7 @@ PairsByRow KeptIndex::check(Context& context, Call& call, std::string_view op, c
     }
   });
   const std::int64_t bad = first_bad.load();
-  if (bad < pairs_.total) call.check([&] { refuse(op, by_row.list[bad], bad, from); });
+  if (bad < pairs_.total) refuse(call, by_row.list[bad], bad, from);
   return by_row;
 }
 
@@ -87,18 +81,17 @@ std::int64_t KeptIndex::first_out_of_range(const PairsByRow& by_row, std::int64_
   return first - by_row.list;
 }
 
-void KeptIndex::refuse(std::string_view op, const ListedPair& pair, std::int64_t position,
+void KeptIndex::refuse(Call& call, const ListedPair& pair, std::int64_t position,
                        const PairRows& from) const {
   const std::int64_t word = PairsByRow::words(pairs_.to_rows, PairsByRow::kKeptBits, position);
-  const std::string where = concat(op, ": index[", word, "] has ");
+  const std::string where = concat(call.name("index"), "[", word, "] has ");
   if (pair.offset() >= pairs_.offsets)
-    throw Error(ErrorCode::bad_param, concat(where, "offset ", pair.offset(), ", expected 0 .. ",
-                                             pairs_.offsets - 1, ", the offsets of filters"));
+    call.refuse(concat(where, "offset ", pair.offset(), ", expected 0 .. ", pairs_.offsets - 1,
+                       ", the offsets of ", call.name("filters")));
   if (pair.from() >= pairs_.from_rows)
-    throw Error(ErrorCode::bad_param, concat(where, "row ", pair.from(), ", expected 0 .. ",
-                                             pairs_.from_rows - 1, ", the rows of ", from.name));
-  throw Error(ErrorCode::bad_param,
-              concat(where, "a target row beyond the ", pairs_.to_rows, " rows of the result"));
+    call.refuse(concat(where, "row ", pair.from(), ", expected 0 .. ", pairs_.from_rows - 1, ", the rows of ",
+                       call.name(from.name)));
+  call.refuse(concat(where, "a target row beyond the ", pairs_.to_rows, " rows of the result"));
 }
 
 }  // namespace turnout::families::sparse_conv

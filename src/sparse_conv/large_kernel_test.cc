@@ -23,7 +23,7 @@ Found pairs_of(const std::vector<std::int64_t>& site, const IndicePairsParams& p
   const auto start = std::chrono::steady_clock::now();
   const auto columns = static_cast<std::int64_t>(site.size());
   Context context({.threads = 1});
-  const IndicePairs index(context, view(site.data(), {1, columns}), params);
+  const IndicePairs index(view(site.data(), {1, columns}), params, context);
   const auto volume = static_cast<std::size_t>(index.kernel_volume());
   Found found{index.num_act_out(), std::vector<std::int32_t>(volume), std::vector<std::int32_t>(2 * volume)};
   std::vector<std::int64_t> out(static_cast<std::size_t>(found.outputs * columns));

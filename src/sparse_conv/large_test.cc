@@ -31,7 +31,7 @@ Seen watched(const Sites& sites, const IndicePairsParams& p) {
   Context context({.threads = 1});
   Seen seen;
   context.set_observer(&Seen::see, &seen);
-  const IndicePairs index(context, view(indices.data(), {rows, p.spatial_shape.count() + 1}), p);
+  const IndicePairs index(view(indices.data(), {rows, p.spatial_shape.count() + 1}), p, context);
   return seen;
 }
 

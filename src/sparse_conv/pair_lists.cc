@@ -52,19 +52,20 @@ void each_range(const Pairs& pairs, std::int64_t begin, std::int64_t end, const 
   }
 }
 
-[[noreturn]] void refuse_pair(std::string_view op, const Pairs& pairs, std::int64_t position,
-                              const PairRows& from, const PairRows& to) {
+[[noreturn]] void refuse_pair(Call& call, const Pairs& pairs, std::int64_t position, const PairRows& from,
+                              const PairRows& to) {
   each_range(pairs, position, position + 1, [&](std::int64_t k, std::int64_t j, std::int64_t) {
     const std::int64_t from_row = load_once(pairs.from(k) + j);
     const bool is_from = !in_range(from_row, from.rows);
     const PairRows& side = is_from ? from : to;
     const std::int64_t value = is_from ? from_row : load_once(pairs.to(k) + j);
-    const std::string expected = side.rows == 0 ? concat("no pairs: ", side.name, " has no rows")
-                                                : concat("0 .. ", side.rows - 1, ", the rows of ", side.name);
-    throw Error(ErrorCode::bad_param, concat(op, ": indice_pairs[", k, "][", std::int64_t{side.side}, "][", j,
-                                             "] is ", value, ", expected ", expected));
+    const std::string_view name = call.name(side.name);
+    const std::string expected = side.rows == 0 ? concat("no pairs: ", name, " has no rows")
+                                                : concat("0 .. ", side.rows - 1, ", the rows of ", name);
+    call.refuse(concat(call.name("indice_pairs"), "[", k, "][", std::int64_t{side.side}, "][", j, "] is ",
+                       value, ", expected ", expected));
   });
-  throw Error(ErrorCode::internal, concat(op, ": a pair was refused that is not there"));
+  call.refuse("a pair was refused that is not there", ErrorCode::internal);
 }
 
 // The first pair among first .. last-1 of offset k with a row out of range; `last` if there is none.
@@ -101,37 +102,31 @@ Pairs sum_pairs(const ConstTensor& indice_pairs, const ConstTensor& indice_num, 
   return pairs;
 }
 
-Pairs read_pairs(Call& call, std::string_view op, const ConstTensor& indice_pairs,
-                 const ConstTensor& indice_num, const PairRows& from, const PairRows& to, bool subm) {
+Pairs read_pairs(Call& call, const ConstTensor& indice_pairs, const ConstTensor& indice_num,
+                 const PairRows& from, const PairRows& to, bool subm) {
   const std::int64_t columns = indice_pairs.shape[2];
-  call.check([&] {
-    visit_index(indice_num.dtype, [&](auto type) {
-      const auto* given = static_cast<const typename decltype(type)::type*>(indice_num.data);
-      for (std::int64_t k = 0; k < indice_num.shape[0]; ++k)
-        if (const std::int64_t count = load_once(given + k); count < 0 || count > columns)
-          throw Error(ErrorCode::bad_param, concat(op, ": indice_num[", k, "] is ", count, ", expected 0 .. ",
-                                                   columns, ", indice_pairs.shape[2]"));
-    });
+  visit_index(indice_num.dtype, [&](auto type) {
+    const auto* given = static_cast<const typename decltype(type)::type*>(indice_num.data);
+    for (std::int64_t k = 0; k < indice_num.shape[0]; ++k)
+      if (const std::int64_t count = load_once(given + k); count < 0 || count > columns)
+        call.refuse(concat(call.name("indice_num"), "[", k, "] is ", count, ", expected 0 .. ", columns, ", ",
+                           call.name("indice_pairs"), ".shape[2]"));
   });
   return sum_pairs(indice_pairs, indice_num, from, to, subm);
 }
 
-void keep_counts(Call& call, std::string_view op, const ConstTensor& indice_num, Pairs& pairs,
-                 Scratch& scratch) {
+void keep_counts(Call& call, const ConstTensor& indice_num, Pairs& pairs, Scratch& scratch) {
   auto* counts = scratch.take<std::int64_t>(pairs.offsets);
   std::int64_t total = 0;
   each_count(indice_num, pairs.columns, [&](std::int64_t k, std::int64_t count) {
     counts[k] = k == pairs.identity ? pairs.to_rows : count;
     total += counts[k];
   });
-  call.check([&] {
-    if (total != pairs.total) throw Error(ErrorCode::bad_param, concat(op, ": indice_num", kChanged));
-  });
+  if (total != pairs.total) call.refuse(concat(call.name("indice_num"), kChanged));
   pairs.counts = counts;
 }
 
-void check_pairs(Context& context, Call& call, std::string_view op, const Pairs& pairs, const PairRows& from,
-                 const PairRows& to) {
+void check_pairs(Context& context, Call& call, const Pairs& pairs, const PairRows& from, const PairRows& to) {
   std::atomic<std::int64_t> least{pairs.total};
   const std::int64_t grain = pairs.total * std::int64_t{8} >= kParallelBytes ? kLeastChunk : pairs.total;
   parallel_for(context, pairs.total, grain, [&](std::int64_t begin, std::int64_t end) {
@@ -142,8 +137,7 @@ void check_pairs(Context& context, Call& call, std::string_view op, const Pairs&
       position += last - first;
     });
   });
-  if (least.load() == pairs.total) return;
-  call.check([&] { refuse_pair(op, pairs, least.load(), from, to); });
+  if (least.load() < pairs.total) refuse_pair(call, pairs, least.load(), from, to);
 }
 
 struct PairLists::Run {
@@ -251,8 +245,8 @@ bool PairLists::place(std::int64_t chunk) {
   return std::equal(next, next + blocks_, ends);
 }
 
-PairsByRow PairLists::build(Context& context, Call& call, std::string_view op, const PairRows& from,
-                            const PairRows& to, std::int64_t* words, Scratch& scratch) {
+PairsByRow PairLists::build(Context& context, Call& call, const PairRows& from, const PairRows& to,
+                            std::int64_t* words, Scratch& scratch) {
   next_ = scratch.take<std::int64_t>(chunks_ * blocks_);
   ends_ = scratch.take<std::int64_t>(chunks_ * blocks_);
   ascending_ = scratch.take<std::uint8_t>(chunks_ + pairs_.offsets);
@@ -263,7 +257,7 @@ PairsByRow PairLists::build(Context& context, Call& call, std::string_view op, c
   };
   std::atomic<std::int64_t> bad{pairs_.total};
   each_chunk([&](std::int64_t chunk) { count(chunk, bad); });
-  if (bad.load() < pairs_.total) call.check([&] { refuse_pair(op, pairs_, bad.load(), from, to); });
+  if (bad.load() < pairs_.total) refuse_pair(call, pairs_, bad.load(), from, to);
 
   std::int64_t* starts = words;
   list_ = reinterpret_cast<ListedPair*>(words + blocks_ + 1);
@@ -282,8 +276,7 @@ PairsByRow PairLists::build(Context& context, Call& call, std::string_view op, c
   each_chunk([&](std::int64_t chunk) {
     if (!place(chunk)) is_whole.store(false);
   });
-  if (!is_whole.load())
-    call.check([&] { throw Error(ErrorCode::bad_param, concat(op, ": indice_pairs", kChanged)); });
+  if (!is_whole.load()) call.refuse(concat(call.name("indice_pairs"), kChanged));
   by_row_.starts = starts;
   by_row_.list = list_;
   return by_row_;

@@ -37,7 +37,7 @@ inline std::uint32_t row_once(const std::int32_t* entry, std::uint32_t last) {
 
 // One of the two tensors that the pairs index.
 struct PairRows {
-  std::string_view name;
+  std::string_view name;  // in the operator's Signature
   int side;
   std::int64_t rows;
 };
@@ -48,17 +48,15 @@ struct PairRows {
 Pairs sum_pairs(const ConstTensor& indice_pairs, const ConstTensor& indice_num, const PairRows& from,
                 const PairRows& to, bool subm);
 // The same; throws if a count is out of range.
-Pairs read_pairs(Call& call, std::string_view op, const ConstTensor& indice_pairs,
-                 const ConstTensor& indice_num, const PairRows& from, const PairRows& to, bool subm);
+Pairs read_pairs(Call& call, const ConstTensor& indice_pairs, const ConstTensor& indice_num,
+                 const PairRows& from, const PairRows& to, bool subm);
 // Copies the counts to `scratch`, because the caller's counts may change while the call runs. Throws if they
 // have changed already.
-void keep_counts(Call& call, std::string_view op, const ConstTensor& indice_num, Pairs& pairs,
-                 Scratch& scratch);
+void keep_counts(Call& call, const ConstTensor& indice_num, Pairs& pairs, Scratch& scratch);
 
 // Throws if a pair has a row out of range. The message names the first such pair, in ascending offset, then
 // position.
-void check_pairs(Context& context, Call& call, std::string_view op, const Pairs& pairs, const PairRows& from,
-                 const PairRows& to);
+void check_pairs(Context& context, Call& call, const Pairs& pairs, const PairRows& from, const PairRows& to);
 
 // Sets `least` to the minimum of itself and `value`.
 inline void keep_least(std::atomic<std::int64_t>& least, std::int64_t value) {
@@ -131,8 +129,8 @@ class PairLists {
   }
   std::size_t scratch_bytes() const;
   // Throws for the same pairs as check_pairs(), before it writes to `words`.
-  PairsByRow build(Context& context, Call& call, std::string_view op, const PairRows& from,
-                   const PairRows& to, std::int64_t* words, Scratch& scratch);
+  PairsByRow build(Context& context, Call& call, const PairRows& from, const PairRows& to,
+                   std::int64_t* words, Scratch& scratch);
 
  private:
   struct Run;  // consecutive pairs of one offset

@@ -67,23 +67,19 @@ void check_given(Call& call, const IndicePairsParams& params) {
   const IndicePairsParams given = spread(params);
   const Dims &kernel = given.kernel_size, &beyond = given.output_padding;
   const std::int64_t dims = given.spatial_shape.count();
-  const auto refuse = [](const std::string& what) {
-    throw Error(ErrorCode::bad_param, concat("get_indice_pairs: ", what));
-  };
-  call.check([&] {
-    if (beyond.count() > 0 && beyond.count() != dims)
-      refuse(concat("output_padding has ", std::int64_t{beyond.count()}, " elements, expected ", dims,
-                    " = indices.shape[1] - 1"));
-    for (int d = 0; d < beyond.count(); ++d)
-      if (beyond[d] < 0 || beyond[d] > kMaxSpatial)
-        refuse(
-            concat("output_padding[", std::int64_t{d}, "] is ", beyond[d], ", expected 0 .. ", kMaxSpatial));
-    if (given.mode != ConvMode::submanifold || given.padding.count() > 0) return;
-    for (int d = 0; d < kernel.count(); ++d)
-      if (kernel[d] % 2 == 0)
-        refuse(concat("kernel_size[", std::int64_t{d}, "] is ", kernel[d],
-                      ", expected an odd number in submanifold mode when no padding is given"));
-  });
+  if (beyond.count() > 0 && beyond.count() != dims)
+    call.refuse(concat(call.name("output_padding"), " has ", std::int64_t{beyond.count()},
+                       " elements, expected ", dims, " = ", call.name("indices"), ".shape[1] - 1"));
+  for (int d = 0; d < beyond.count(); ++d)
+    if (beyond[d] < 0 || beyond[d] > kMaxSpatial)
+      call.refuse(concat(call.name("output_padding"), "[", std::int64_t{d}, "] is ", beyond[d],
+                         ", expected 0 .. ", kMaxSpatial));
+  if (given.mode != ConvMode::submanifold || given.padding.count() > 0) return;
+  for (int d = 0; d < kernel.count(); ++d)
+    if (kernel[d] % 2 == 0)
+      call.refuse(concat(call.name("kernel_size"), "[", std::int64_t{d}, "] is ", kernel[d],
+                         ", expected an odd number in submanifold mode when no ", call.name("padding"),
+                         " is given"));
 }
 
 std::array<ScalarValue, 8> scalars_of(const IndicePairsParams& p) {
@@ -120,11 +116,12 @@ void check_mode(const Arguments& arguments, const Positions& at) {
   const std::int64_t* out = arguments.scalar(at[3]).values;
   for (std::int64_t d = 0; d < arguments.scalar(at[2]).value; ++d) {
     if (stride[d] != 1)
-      arguments.fail(ErrorCode::bad_param,
-                     concat("stride[", d, "] is ", stride[d], ", expected 1 in submanifold mode"));
+      arguments.fail(ErrorCode::bad_param, concat(arguments.name("stride"), "[", d, "] is ", stride[d],
+                                                  ", expected 1 in submanifold mode"));
     if (out[d] != in[d])
-      arguments.fail(ErrorCode::bad_param, concat("output_shape[", d, "] is ", out[d], ", expected ", in[d],
-                                                  " as spatial_shape in submanifold mode"));
+      arguments.fail(ErrorCode::bad_param,
+                     concat(arguments.name("output_shape"), "[", d, "] is ", out[d], ", expected ", in[d],
+                            " as ", arguments.name("spatial_shape"), " in submanifold mode"));
   }
 }
 
@@ -140,8 +137,9 @@ void check_coordinates(const Arguments& arguments, const Positions& at) {
     for (std::int64_t i = 0; i < rows * columns; ++i) {
       const std::int64_t limit = limits[i % columns];
       if (!in_range(data[i], limit))
-        arguments.fail(ErrorCode::bad_param, concat("indices[", i / columns, ", ", i % columns, "] is ",
-                                                    std::int64_t{data[i]}, ", expected 0 .. ", limit - 1));
+        arguments.fail(ErrorCode::bad_param,
+                       concat(arguments.name(at[0]), "[", i / columns, ", ", i % columns, "] is ",
+                              std::int64_t{data[i]}, ", expected 0 .. ", limit - 1));
     }
   });
 }

@@ -9,7 +9,7 @@
 #include "simd/half.h"
 #include "sparse_conv/pair_lists.h"
 #include "sparse_conv/pool_signature.h"
-#include "sparse_conv/sparse_conv.h"
+#include "turnout/sparse_conv.h"
 
 namespace turnout {
 namespace families::sparse_conv {
@@ -73,10 +73,10 @@ class PoolingPlan {
 
   // make(kernels, counts) returns the Pooling. Refuses a pair that names no row before anything is written.
   template <class Make>
-  void run(Context& context, Call& call, std::string_view op, const PairRows& from, const PairRows& to,
-           const Make& make, Scratch& scratch) {
+  void run(Context& context, Call& call, const PairRows& from, const PairRows& to, const Make& make,
+           Scratch& scratch) {
     auto* words = scratch.take<std::int64_t>(lists_.words());
-    const PairsByRow by_row = lists_.build(context, call, op, from, to, words, scratch);
+    const PairsByRow by_row = lists_.build(context, call, from, to, words, scratch);
     auto* counts = scratch.take<std::int64_t>(counted_rows_);
     if (counted_rows_ > 0) count_pairs(pairs_, 1, counted_rows_, counts);
     auto* memory = scratch.rest();
@@ -117,15 +117,15 @@ class PoolingPlan {
 
 // One pooling after the checks of its signature.
 template <class Lane, class Make>
-void pool(Context& context, Call& call, std::string_view op, const ConstTensor& indice_pairs,
-          const ConstTensor& indice_num, const PairRows& from, const PairRows& to, const Tensor& result,
-          std::int64_t counted_rows, const Make& make) {
-  Pairs pairs = read_pairs(call, op, indice_pairs, indice_num, from, to, false);
+void pool(Call& call, const ConstTensor& indice_pairs, const ConstTensor& indice_num, const PairRows& from,
+          const PairRows& to, const Tensor& result, std::int64_t counted_rows, const Make& make) {
+  Context& context = call.context();
+  Pairs pairs = read_pairs(call, indice_pairs, indice_num, from, to, false);
   PoolingPlan<Lane> plan(pairs, result, counted_rows, context.threads());
   call.chose("blocks of rows", plan.threads());
   Scratch& scratch = call.scratch(pairs.scratch_bytes() + plan.scratch_bytes());
-  keep_counts(call, op, indice_num, pairs, scratch);
-  plan.run(context, call, op, from, to, make, scratch);
+  keep_counts(call, indice_num, pairs, scratch);
+  plan.run(context, call, from, to, make, scratch);
 }
 
 template <class Lane>
@@ -181,96 +181,70 @@ Lane lowest(DType dtype) {
 }
 
 }  // namespace
-void indice_max_pool_forward(const Frame& frame, const ConstTensor& features, const ConstTensor& indice_pairs,
-                             const ConstTensor& indice_num, const Tensor& features_out, PoolInit init) {
-  Context& context = frame.context;
-  Call call(frame, kIndiceMaxPoolForward, {features, indice_pairs, indice_num, features_out}, {init});
+}  // namespace families::sparse_conv
+
+using namespace families::sparse_conv;
+
+void indice_max_pool_forward(const ConstTensor& features, const ConstTensor& indice_pairs,
+                             const ConstTensor& indice_num, const Tensor& features_out, PoolInit init,
+                             const Caller& caller) {
+  Call call(caller, kIndiceMaxPoolForward, {features, indice_pairs, indice_num, features_out}, {init});
   if (call.nothing_to_do()) return;
   visit_lane(features.dtype, [&](auto type) {
     using Lane = typename decltype(type)::type;
     const Lane start = init == PoolInit::zero ? Lane{0} : lowest<Lane>(features.dtype);
-    pool<Lane>(context, call, kIndiceMaxPoolForward.op, indice_pairs, indice_num,
-               {"features", 0, features.shape[0]}, {"features_out", 1, features_out.shape[0]}, features_out,
-               0, [&](const auto& kernels, const std::int64_t* counts) {
+    pool<Lane>(call, indice_pairs, indice_num, {"features", 0, features.shape[0]},
+               {"features_out", 1, features_out.shape[0]}, features_out, 0,
+               [&](const auto& kernels, const std::int64_t* counts) {
                  return MaxForward<Lane>{{kernels, features.shape[1], counts}, features, start};
                });
   });
 }
 
-void indice_max_pool_backward(const Frame& frame, const ConstTensor& features,
-                              const ConstTensor& features_out, const ConstTensor& output_grad,
-                              const ConstTensor& indice_pairs, const ConstTensor& indice_num,
-                              const Tensor& input_grad) {
-  Context& context = frame.context;
-  Call call(frame, kIndiceMaxPoolBackward,
+void indice_max_pool_backward(const ConstTensor& features, const ConstTensor& features_out,
+                              const ConstTensor& output_grad, const ConstTensor& indice_pairs,
+                              const ConstTensor& indice_num, const Tensor& input_grad, const Caller& caller) {
+  Call call(caller, kIndiceMaxPoolBackward,
             {features, features_out, output_grad, indice_pairs, indice_num, input_grad}, {});
   if (call.nothing_to_do()) return;
   visit_lane(features.dtype, [&](auto type) {
     using Lane = typename decltype(type)::type;
     pool<Lane>(
-        context, call, kIndiceMaxPoolBackward.op, indice_pairs, indice_num,
-        {"output_grad", 1, output_grad.shape[0]}, {"features", 0, features.shape[0]}, input_grad, 0,
+        call, indice_pairs, indice_num, {"output_grad", 1, output_grad.shape[0]},
+        {"features", 0, features.shape[0]}, input_grad, 0,
         [&](const auto& kernels, const std::int64_t* counts) {
           return MaxBackward<Lane>{{kernels, features.shape[1], counts}, features, features_out, output_grad};
         });
   });
 }
 
-void indice_avg_pool_forward(const Frame& frame, const ConstTensor& features, const ConstTensor& indice_pairs,
-                             const ConstTensor& indice_num, const Tensor& features_out) {
-  Context& context = frame.context;
-  Call call(frame, kIndiceAvgPoolForward, {features, indice_pairs, indice_num, features_out}, {});
+void indice_avg_pool_forward(const ConstTensor& features, const ConstTensor& indice_pairs,
+                             const ConstTensor& indice_num, const Tensor& features_out,
+                             const Caller& caller) {
+  Call call(caller, kIndiceAvgPoolForward, {features, indice_pairs, indice_num, features_out}, {});
   if (call.nothing_to_do()) return;
   visit_lane(features.dtype, [&](auto type) {
     using Lane = typename decltype(type)::type;
-    pool<Lane>(context, call, kIndiceAvgPoolForward.op, indice_pairs, indice_num,
-               {"features", 0, features.shape[0]}, {"features_out", 1, features_out.shape[0]}, features_out,
-               features_out.shape[0], [&](const auto& kernels, const std::int64_t* counts) {
+    pool<Lane>(call, indice_pairs, indice_num, {"features", 0, features.shape[0]},
+               {"features_out", 1, features_out.shape[0]}, features_out, features_out.shape[0],
+               [&](const auto& kernels, const std::int64_t* counts) {
                  return AvgForward<Lane>{{kernels, features.shape[1], counts}, features};
                });
   });
 }
 
-void indice_avg_pool_backward(const Frame& frame, const ConstTensor& output_grad,
-                              const ConstTensor& indice_pairs, const ConstTensor& indice_num,
-                              const Tensor& input_grad) {
-  Context& context = frame.context;
-  Call call(frame, kIndiceAvgPoolBackward, {output_grad, indice_pairs, indice_num, input_grad}, {});
+void indice_avg_pool_backward(const ConstTensor& output_grad, const ConstTensor& indice_pairs,
+                              const ConstTensor& indice_num, const Tensor& input_grad, const Caller& caller) {
+  Call call(caller, kIndiceAvgPoolBackward, {output_grad, indice_pairs, indice_num, input_grad}, {});
   if (call.nothing_to_do()) return;
   visit_lane(output_grad.dtype, [&](auto type) {
     using Lane = typename decltype(type)::type;
-    pool<Lane>(context, call, kIndiceAvgPoolBackward.op, indice_pairs, indice_num,
-               {"output_grad", 1, output_grad.shape[0]}, {"input_grad", 0, input_grad.shape[0]}, input_grad,
-               output_grad.shape[0], [&](const auto& kernels, const std::int64_t* counts) {
+    pool<Lane>(call, indice_pairs, indice_num, {"output_grad", 1, output_grad.shape[0]},
+               {"input_grad", 0, input_grad.shape[0]}, input_grad, output_grad.shape[0],
+               [&](const auto& kernels, const std::int64_t* counts) {
                  return AvgBackward<Lane>{{kernels, output_grad.shape[1], counts}, output_grad};
                });
   });
-}
-
-}  // namespace families::sparse_conv
-
-void indice_max_pool_forward(Context& context, const ConstTensor& features, const ConstTensor& indice_pairs,
-                             const ConstTensor& indice_num, const Tensor& features_out, PoolInit init) {
-  families::sparse_conv::indice_max_pool_forward(context, features, indice_pairs, indice_num, features_out,
-                                                 init);
-}
-
-void indice_max_pool_backward(Context& context, const ConstTensor& features, const ConstTensor& features_out,
-                              const ConstTensor& output_grad, const ConstTensor& indice_pairs,
-                              const ConstTensor& indice_num, const Tensor& input_grad) {
-  families::sparse_conv::indice_max_pool_backward(context, features, features_out, output_grad, indice_pairs,
-                                                  indice_num, input_grad);
-}
-
-void indice_avg_pool_forward(Context& context, const ConstTensor& features, const ConstTensor& indice_pairs,
-                             const ConstTensor& indice_num, const Tensor& features_out) {
-  families::sparse_conv::indice_avg_pool_forward(context, features, indice_pairs, indice_num, features_out);
-}
-
-void indice_avg_pool_backward(Context& context, const ConstTensor& output_grad,
-                              const ConstTensor& indice_pairs, const ConstTensor& indice_num,
-                              const Tensor& input_grad) {
-  families::sparse_conv::indice_avg_pool_backward(context, output_grad, indice_pairs, indice_num, input_grad);
 }
 
 }  // namespace turnout

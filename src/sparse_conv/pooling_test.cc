@@ -43,11 +43,11 @@ void compare_pools(unsigned seed) {
             Context context({.threads = threads, .isa = isa});
             Guarded<T> features_out(out_rows * channels, 1), input_grad(rows * channels);
             const Tensor out_view = view(features_out.data(), {out_rows, channels});
-            indice_max_pool_forward(context, features.tensor(rows, channels), given.pairs(), given.num(),
-                                    out_view, init);
-            indice_max_pool_backward(context, features.tensor(rows, channels), out_view,
+            indice_max_pool_forward(features.tensor(rows, channels), given.pairs(), given.num(), out_view,
+                                    init, context);
+            indice_max_pool_backward(features.tensor(rows, channels), out_view,
                                      grad.tensor(out_rows, channels), given.pairs(), given.num(),
-                                     view(input_grad.data(), {rows, channels}));
+                                     view(input_grad.data(), {rows, channels}), context);
             // Comparisons and sums alone: equal bits on SSE4, too.
             expect_rows(Isa::avx2, features_out, out.values, {}, 0);
             expect_rows(Isa::avx2, input_grad, in_grad.values, {}, 0);
@@ -75,10 +75,10 @@ void compare_means(unsigned seed) {
         for (int threads : {1, 2, 5}) {
           Context context({.threads = threads, .isa = isa});
           Guarded<T> features_out(out_rows * channels, 1), input_grad(rows * channels);
-          indice_avg_pool_forward(context, features.tensor(rows, channels), given.pairs(), given.num(),
-                                  view(features_out.data(), {out_rows, channels}));
-          indice_avg_pool_backward(context, grad.tensor(out_rows, channels), given.pairs(), given.num(),
-                                   view(input_grad.data(), {rows, channels}));
+          indice_avg_pool_forward(features.tensor(rows, channels), given.pairs(), given.num(),
+                                  view(features_out.data(), {out_rows, channels}), context);
+          indice_avg_pool_backward(grad.tensor(out_rows, channels), given.pairs(), given.num(),
+                                   view(input_grad.data(), {rows, channels}), context);
           expect_rows(Isa::avx2, features_out, out.values, {}, 0);
           expect_rows(Isa::avx2, input_grad, in_grad.values, {}, 0);
           if (testing::Test::HasFatalFailure()) return;

@@ -1,6 +1,6 @@
 // Python bindings of this family.
+#include "bindings/python/call.h"
 #include "core/check.h"
-#include "doors/python/call.h"
 #include "sparse_conv/parameters.h"
 #include "sparse_conv/pool_signature.h"
 #include "sparse_conv/signature.h"
@@ -9,7 +9,7 @@
 namespace turnout::families::sparse_conv {
 
 using namespace core;
-using namespace doors;
+using namespace bindings;
 namespace {
 
 // What describes a convolution beside its input, as it comes from Python.
@@ -66,8 +66,8 @@ IndicePairsParams read(PythonCall& call, const Geometry& from, std::optional<std
 nb::object indice_pairs(nb::handle indices, nb::handle batch_size, nb::handle spatial_shape,
                         nb::handle kernel_size, nb::handle stride, nb::handle padding, nb::handle dilation,
                         nb::handle output_padding, nb::handle subm, nb::handle transpose, nb::handle out,
-                        bool torch_team) {
-  PythonCall call(kPairs, torch_team);
+                        bool use_torch_threads) {
+  PythonCall call(kPairs, use_torch_threads);
   const ConstTensor sites = call.in(indices);
   std::optional<std::int64_t> dims;
   if (sites.rank == 2) {
@@ -95,10 +95,10 @@ nb::object indice_pairs(nb::handle indices, nb::handle batch_size, nb::handle sp
   const Tensor num = call.out(to[2], {volume});
 
   std::optional<SitePairs> index;
-  call.prepare([&](const Frame& frame) { index.emplace(frame, sites, params); });
+  call.prepare([&](const Caller& caller) { index.emplace(sites, params, caller); });
   const Tensor out_indices = call.out(out_place, {index->num_act_out(), sites.shape[1]});
-  call.run([&](const Frame& frame) {
-    index->write(frame, out_indices, pairs, num);
+  call.run([&](const Caller& caller) {
+    index->write(out_indices, pairs, num, caller);
     index.reset();  // its memory is large, and nobody should wait for it with the GIL
   });
   return call.result();
@@ -176,76 +176,76 @@ void check_rows(const PythonCall& call, const Tensor& result, std::int64_t rows,
     call.refuse(concat("out.shape[0] is ", result.shape[0], ", expected ", rows, " = ", name));
 }
 
-// `index` must outlive the result.
-IndiceConvolutionParams read_params(const PythonCall& call, nb::handle inverse, nb::handle subm,
-                                    const std::optional<ConstTensor>& index = {}) {
-  return {.inverse = call.flag(inverse, "inverse"),
-          .subm = call.flag(subm, "subm"),
-          .index = index ? &*index : nullptr};
+IndiceConvolutionParams read_params(const PythonCall& call, nb::handle inverse, nb::handle subm) {
+  return {.inverse = call.flag(inverse, "inverse"), .subm = call.flag(subm, "subm")};
 }
 
 nb::object convolution_forward(nb::handle features, nb::handle filters, nb::handle indice_pairs_,
                                nb::handle indice_num, nb::handle num_act_out, nb::handle bias,
                                nb::handle inverse, nb::handle subm, nb::handle index, nb::handle out,
-                               bool torch_team) {
-  PythonCall call(kConvolution, torch_team);
+                               bool use_torch_threads) {
+  PythonCall call(kConvolution, use_torch_threads);
   const ConstTensor x = call.in(features);
   const ConstTensor w = with_one_offset_dimension(call, call.in(filters));
   const ConstTensor pairs = call.in(indice_pairs_), num = call.in(indice_num);
-  const std::optional<ConstTensor> b = call.optional_in(bias), kept = call.optional_in(index);
+  const ConstTensor b = call.optional_in(bias), kept = call.optional_in(index);
   const std::int64_t rows = read_rows(call, num_act_out, "num_act_out");
-  const IndiceConvolutionParams params = read_params(call, inverse, subm, kept);
+  const IndiceConvolutionParams params = read_params(call, inverse, subm);
   const Tensor y = call.out(out, {rows, w.shape[2]});
   check_rows(call, y, rows, "num_act_out");
-  call.run([&](const Frame& frame) {
-    indice_convolution_forward(frame, x, w, pairs, num, b ? &*b : nullptr, y, params);
+  call.run([&](const Caller& caller) {
+    indice_convolution_forward(x, w, pairs, num, b, kept, y, params, caller);
   });
   return call.result();
 }
 
 nb::object convolution_backward_data(nb::handle output_grad, nb::handle filters, nb::handle indice_pairs_,
                                      nb::handle indice_num, nb::handle num_act_in, nb::handle inverse,
-                                     nb::handle subm, nb::handle index, nb::handle out, bool torch_team) {
-  PythonCall call(kConvolutionData, torch_team);
+                                     nb::handle subm, nb::handle index, nb::handle out,
+                                     bool use_torch_threads) {
+  PythonCall call(kConvolutionData, use_torch_threads);
   const ConstTensor dy = call.in(output_grad);
   const ConstTensor w = with_one_offset_dimension(call, call.in(filters));
   const ConstTensor pairs = call.in(indice_pairs_), num = call.in(indice_num);
-  const std::optional<ConstTensor> kept = call.optional_in(index);
+  const ConstTensor kept = call.optional_in(index);
   const std::int64_t rows = read_rows(call, num_act_in, "num_act_in");
-  const IndiceConvolutionParams params = read_params(call, inverse, subm, kept);
+  const IndiceConvolutionParams params = read_params(call, inverse, subm);
   const Tensor dx = call.out(out, {rows, w.shape[1]});
   check_rows(call, dx, rows, "num_act_in");
-  call.run(
-      [&](const Frame& frame) { indice_convolution_backward_data(frame, dy, w, pairs, num, dx, params); });
+  call.run([&](const Caller& caller) {
+    indice_convolution_backward_data(dy, w, pairs, num, kept, dx, params, caller);
+  });
   return call.result();
 }
 
 nb::object convolution_backward_filter(nb::handle features, nb::handle output_grad, nb::handle indice_pairs_,
                                        nb::handle indice_num, nb::handle inverse, nb::handle subm,
-                                       nb::handle out, bool torch_team) {
-  PythonCall call(kConvolutionFilter, torch_team);
+                                       nb::handle out, bool use_torch_threads) {
+  PythonCall call(kConvolutionFilter, use_torch_threads);
   const ConstTensor x = call.in(features), dy = call.in(output_grad);
   const ConstTensor pairs = call.in(indice_pairs_), num = call.in(indice_num);
   const IndiceConvolutionParams params = read_params(call, inverse, subm);
   const Tensor dw = call.out(out, {num.shape[0], x.shape[1], dy.shape[1]});
-  call.run(
-      [&](const Frame& frame) { indice_convolution_backward_filter(frame, x, dy, pairs, num, dw, params); });
+  call.run([&](const Caller& caller) {
+    indice_convolution_backward_filter(x, dy, pairs, num, dw, params, caller);
+  });
   return call.result();
 }
 
 nb::object index_of_pairs(nb::handle indice_pairs_, nb::handle indice_num, nb::handle rows,
                           nb::handle out_rows, nb::handle inverse, nb::handle subm, nb::handle out,
-                          bool torch_team) {
-  PythonCall call(kConvolutionIndex, torch_team);
+                          bool use_torch_threads) {
+  PythonCall call(kConvolutionIndex, use_torch_threads);
   const ConstTensor pairs = call.in(indice_pairs_), num = call.in(indice_num);
   const IndiceConvolutionIndexParams params{.rows = call.scalar(rows),
                                             .out_rows = call.scalar(out_rows),
                                             .inverse = call.flag(inverse, "inverse"),
                                             .subm = call.flag(subm, "subm")};
   std::int64_t size = 0;
-  call.prepare([&](const Frame& frame) { size = indice_convolution_index_size(frame, pairs, num, params); });
+  call.prepare(
+      [&](const Caller& caller) { size = indice_convolution_index_size(pairs, num, params, caller); });
   const Tensor index = call.out(out, {size});
-  call.run([&](const Frame& frame) { indice_convolution_index(frame, pairs, num, index, params); });
+  call.run([&](const Caller& caller) { indice_convolution_index(pairs, num, index, params, caller); });
   return call.result();
 }
 
@@ -261,19 +261,19 @@ struct Along {
 };
 
 // A pooling of one tensor. `rows` is what the caller calls the rows of the result. read(call) reads further
-// scalars; run(frame, from, along, result) is the operator.
+// scalars; run(caller, from, along, result) is the operator.
 template <class Read, class Run>
 nb::object pool(const PythonFunction& function, nb::handle from, std::initializer_list<nb::handle> objects,
-                nb::handle rows, const char* rows_name, nb::handle out, bool torch_team,
+                nb::handle rows, const char* rows_name, nb::handle out, bool use_torch_threads,
                 const Read& read_more, const Run& run) {
-  PythonCall call(function, torch_team);
+  PythonCall call(function, use_torch_threads);
   const ConstTensor x = call.in(from);
   const Along along(call, objects);
   const std::int64_t count = read_rows(call, rows, rows_name);
   read_more(call);
   const Tensor y = call.out(out, {count, x.shape[1]});
   check_rows(call, y, count, rows_name);
-  call.run([&](const Frame& frame) { run(frame, x, along, y); });
+  call.run([&](const Caller& caller) { run(caller, x, along, y); });
   return call.result();
 }
 constexpr auto kNoMore = [](PythonCall&) {};
@@ -282,83 +282,85 @@ constexpr auto kNoMore = [](PythonCall&) {};
 template <class Run>
 nb::object max_gradient(const PythonFunction& function, nb::handle features, nb::handle features_out,
                         nb::handle output_grad, std::initializer_list<nb::handle> objects, nb::handle out,
-                        bool torch_team, const Run& run) {
-  PythonCall call(function, torch_team);
+                        bool use_torch_threads, const Run& run) {
+  PythonCall call(function, use_torch_threads);
   const ConstTensor x = call.in(features), y = call.in(features_out), dy = call.in(output_grad);
   const Along along(call, objects);
   const Tensor dx = call.out(out, {x.shape[0], x.shape[1]});
-  call.run([&](const Frame& frame) { run(frame, x, y, dy, along, dx); });
+  call.run([&](const Caller& caller) { run(caller, x, y, dy, along, dx); });
   return call.result();
 }
 
 nb::object max_pool_forward(nb::handle features, nb::handle indice_pairs_, nb::handle indice_num,
-                            nb::handle num_act_out, nb::handle init, nb::handle out, bool torch_team) {
+                            nb::handle num_act_out, nb::handle init, nb::handle out, bool use_torch_threads) {
   PoolInit start{};
   return pool(
-      kMaxPool, features, {indice_pairs_, indice_num}, num_act_out, "num_act_out", out, torch_team,
+      kMaxPool, features, {indice_pairs_, indice_num}, num_act_out, "num_act_out", out, use_torch_threads,
       [&](PythonCall& call) { start = call.named_choice<PoolInit>(init); },
-      [&](const Frame& frame, const ConstTensor& x, const Along& along, const Tensor& y) {
-        indice_max_pool_forward(frame, x, along[0], along[1], y, start);
+      [&](const Caller& caller, const ConstTensor& x, const Along& along, const Tensor& y) {
+        indice_max_pool_forward(x, along[0], along[1], y, start, caller);
       });
 }
 
 nb::object max_pool_backward(nb::handle features, nb::handle features_out, nb::handle output_grad,
                              nb::handle indice_pairs_, nb::handle indice_num, nb::handle out,
-                             bool torch_team) {
+                             bool use_torch_threads) {
   return max_gradient(kMaxPoolBackward, features, features_out, output_grad, {indice_pairs_, indice_num}, out,
-                      torch_team,
-                      [](const Frame& frame, const ConstTensor& x, const ConstTensor& y,
+                      use_torch_threads,
+                      [](const Caller& caller, const ConstTensor& x, const ConstTensor& y,
                          const ConstTensor& dy, const Along& along, const Tensor& dx) {
-                        indice_max_pool_backward(frame, x, y, dy, along[0], along[1], dx);
+                        indice_max_pool_backward(x, y, dy, along[0], along[1], dx, caller);
                       });
 }
 
 nb::object avg_pool_forward(nb::handle features, nb::handle indice_pairs_, nb::handle indice_num,
-                            nb::handle num_act_out, nb::handle out, bool torch_team) {
-  return pool(kAvgPool, features, {indice_pairs_, indice_num}, num_act_out, "num_act_out", out, torch_team,
-              kNoMore, [](const Frame& frame, const ConstTensor& x, const Along& along, const Tensor& y) {
-                indice_avg_pool_forward(frame, x, along[0], along[1], y);
+                            nb::handle num_act_out, nb::handle out, bool use_torch_threads) {
+  return pool(kAvgPool, features, {indice_pairs_, indice_num}, num_act_out, "num_act_out", out,
+              use_torch_threads, kNoMore,
+              [](const Caller& caller, const ConstTensor& x, const Along& along, const Tensor& y) {
+                indice_avg_pool_forward(x, along[0], along[1], y, caller);
               });
 }
 
 nb::object avg_pool_backward(nb::handle output_grad, nb::handle indice_pairs_, nb::handle indice_num,
-                             nb::handle num_act_in, nb::handle out, bool torch_team) {
+                             nb::handle num_act_in, nb::handle out, bool use_torch_threads) {
   return pool(kAvgPoolBackward, output_grad, {indice_pairs_, indice_num}, num_act_in, "num_act_in", out,
-              torch_team, kNoMore,
-              [](const Frame& frame, const ConstTensor& dy, const Along& along, const Tensor& dx) {
-                indice_avg_pool_backward(frame, dy, along[0], along[1], dx);
+              use_torch_threads, kNoMore,
+              [](const Caller& caller, const ConstTensor& dy, const Along& along, const Tensor& dx) {
+                indice_avg_pool_backward(dy, along[0], along[1], dx, caller);
               });
 }
 
 nb::object global_max_forward(nb::handle features, nb::handle indices, nb::handle batch_size, nb::handle out,
-                              bool torch_team) {
-  return pool(kGlobalMaxPool, features, {indices}, batch_size, "batch_size", out, torch_team, kNoMore,
-              [](const Frame& frame, const ConstTensor& x, const Along& along, const Tensor& y) {
-                global_max_pool_forward(frame, x, along[0], y);
+                              bool use_torch_threads) {
+  return pool(kGlobalMaxPool, features, {indices}, batch_size, "batch_size", out, use_torch_threads, kNoMore,
+              [](const Caller& caller, const ConstTensor& x, const Along& along, const Tensor& y) {
+                global_max_pool_forward(x, along[0], y, caller);
               });
 }
 
 nb::object global_max_backward(nb::handle features, nb::handle features_out, nb::handle output_grad,
-                               nb::handle indices, nb::handle out, bool torch_team) {
+                               nb::handle indices, nb::handle out, bool use_torch_threads) {
   return max_gradient(
-      kGlobalMaxPoolBackwardFunction, features, features_out, output_grad, {indices}, out, torch_team,
-      [](const Frame& frame, const ConstTensor& x, const ConstTensor& y, const ConstTensor& dy,
-         const Along& along, const Tensor& dx) { global_max_pool_backward(frame, x, y, dy, along[0], dx); });
+      kGlobalMaxPoolBackwardFunction, features, features_out, output_grad, {indices}, out, use_torch_threads,
+      [](const Caller& caller, const ConstTensor& x, const ConstTensor& y, const ConstTensor& dy,
+         const Along& along, const Tensor& dx) { global_max_pool_backward(x, y, dy, along[0], dx, caller); });
 }
 
 nb::object global_avg_forward(nb::handle features, nb::handle indices, nb::handle batch_size, nb::handle out,
-                              bool torch_team) {
-  return pool(kGlobalAvgPool, features, {indices}, batch_size, "batch_size", out, torch_team, kNoMore,
-              [](const Frame& frame, const ConstTensor& x, const Along& along, const Tensor& y) {
-                global_avg_pool_forward(frame, x, along[0], y);
+                              bool use_torch_threads) {
+  return pool(kGlobalAvgPool, features, {indices}, batch_size, "batch_size", out, use_torch_threads, kNoMore,
+              [](const Caller& caller, const ConstTensor& x, const Along& along, const Tensor& y) {
+                global_avg_pool_forward(x, along[0], y, caller);
               });
 }
 
-nb::object global_avg_backward(nb::handle output_grad, nb::handle indices, nb::handle out, bool torch_team) {
-  PythonCall call(kGlobalAvgPoolBackwardFunction, torch_team);
+nb::object global_avg_backward(nb::handle output_grad, nb::handle indices, nb::handle out,
+                               bool use_torch_threads) {
+  PythonCall call(kGlobalAvgPoolBackwardFunction, use_torch_threads);
   const ConstTensor dy = call.in(output_grad), sites = call.in(indices);
   const Tensor dx = call.out(out, {sites.shape[0], dy.shape[1]});
-  call.run([&](const Frame& frame) { global_avg_pool_backward(frame, dy, sites, dx); });
+  call.run([&](const Caller& caller) { global_avg_pool_backward(dy, sites, dx, caller); });
   return call.result();
 }
 

@@ -36,8 +36,8 @@ struct Sites {
     }
   }
   void call(Context& context) {
-    get_indice_pairs(context, view(indices.data(), {rows, 3}), view(out.data(), {4 * rows, 3}),
-                     view(pairs.data(), {3, 2, rows}), view(num.data(), {3}), params);
+    get_indice_pairs(view(indices.data(), {rows, 3}), view(out.data(), {4 * rows, 3}),
+                     view(pairs.data(), {3, 2, rows}), view(num.data(), {3}), params, context);
   }
 };
 

@@ -1,10 +1,9 @@
-// The operators of this family as the doors call them: the functions of turnout/sparse_conv.h with a Frame in
-// place of the Context.
+// Both steps of IndicePairs and of IndiceConvolutionIndex, as the bindings call them: with a Caller each.
 #pragma once
 
 #include <optional>
 
-#include "runtime/frame.h"
+#include "runtime/caller.h"
 #include "sparse_conv/index.h"
 #include "turnout/sparse_conv.h"
 
@@ -12,20 +11,16 @@ namespace turnout::families::sparse_conv {
 
 using namespace core;
 
-std::int64_t get_indice_pairs(const Frame& frame, const ConstTensor& indices, const Tensor& out_indices,
-                              const Tensor& indice_pairs, const Tensor& indice_num,
-                              const IndicePairsParams& params);
-
 // The inside of an IndicePairs. The context must outlive it.
 class SitePairs {
  public:
-  SitePairs(const Frame& frame, const ConstTensor& indices, const IndicePairsParams& params);
+  SitePairs(const ConstTensor& indices, const IndicePairsParams& params, const Caller& caller);
 
   std::int64_t num_act_out() const { return index_->active(); }
   std::int64_t kernel_volume() const { return index_->geometry().kernel_volume; }
   const Dims& output_shape() const { return params_.output_shape; }
-  void write(const Frame& frame, const Tensor& out_indices, const Tensor& indice_pairs,
-             const Tensor& indice_num) const;
+  void write(const Tensor& out_indices, const Tensor& indice_pairs, const Tensor& indice_num,
+             const Caller& caller) const;
 
  private:
   const ConstTensor indices_;
@@ -34,47 +29,11 @@ class SitePairs {
   std::optional<PairIndex> index_;  // in memory_, and in memory of its own whose size depends on the data
 };
 
-void indice_convolution_forward(const Frame& frame, const ConstTensor& features, const ConstTensor& filters,
-                                const ConstTensor& indice_pairs, const ConstTensor& indice_num,
-                                const ConstTensor* bias, const Tensor& features_out,
-                                const IndiceConvolutionParams& params);
-void indice_convolution_backward_data(const Frame& frame, const ConstTensor& output_grad,
-                                      const ConstTensor& filters, const ConstTensor& indice_pairs,
-                                      const ConstTensor& indice_num, const Tensor& input_grad,
-                                      const IndiceConvolutionParams& params);
-void indice_convolution_backward_filter(const Frame& frame, const ConstTensor& features,
-                                        const ConstTensor& output_grad, const ConstTensor& indice_pairs,
-                                        const ConstTensor& indice_num, const Tensor& filters_grad,
-                                        const IndiceConvolutionParams& params);
-
 // The size that the index will have, and the index.
-std::int64_t indice_convolution_index_size(const Frame& frame, const ConstTensor& indice_pairs,
-                                           const ConstTensor& indice_num,
-                                           const IndiceConvolutionIndexParams& params);
-void indice_convolution_index(const Frame& frame, const ConstTensor& indice_pairs,
-                              const ConstTensor& indice_num, const Tensor& index,
-                              const IndiceConvolutionIndexParams& params);
-
-void indice_max_pool_forward(const Frame& frame, const ConstTensor& features, const ConstTensor& indice_pairs,
-                             const ConstTensor& indice_num, const Tensor& features_out, PoolInit init);
-void indice_max_pool_backward(const Frame& frame, const ConstTensor& features,
-                              const ConstTensor& features_out, const ConstTensor& output_grad,
-                              const ConstTensor& indice_pairs, const ConstTensor& indice_num,
-                              const Tensor& input_grad);
-void indice_avg_pool_forward(const Frame& frame, const ConstTensor& features, const ConstTensor& indice_pairs,
-                             const ConstTensor& indice_num, const Tensor& features_out);
-void indice_avg_pool_backward(const Frame& frame, const ConstTensor& output_grad,
-                              const ConstTensor& indice_pairs, const ConstTensor& indice_num,
-                              const Tensor& input_grad);
-
-void global_max_pool_forward(const Frame& frame, const ConstTensor& features, const ConstTensor& indices,
-                             const Tensor& features_out);
-void global_max_pool_backward(const Frame& frame, const ConstTensor& features,
-                              const ConstTensor& features_out, const ConstTensor& output_grad,
-                              const ConstTensor& indices, const Tensor& input_grad);
-void global_avg_pool_forward(const Frame& frame, const ConstTensor& features, const ConstTensor& indices,
-                             const Tensor& features_out);
-void global_avg_pool_backward(const Frame& frame, const ConstTensor& output_grad, const ConstTensor& indices,
-                              const Tensor& input_grad);
+std::int64_t indice_convolution_index_size(const ConstTensor& indice_pairs, const ConstTensor& indice_num,
+                                           const IndiceConvolutionIndexParams& params, const Caller& caller);
+void indice_convolution_index(const ConstTensor& indice_pairs, const ConstTensor& indice_num,
+                              const Tensor& index, const IndiceConvolutionIndexParams& params,
+                              const Caller& caller);
 
 }  // namespace turnout::families::sparse_conv

@@ -47,8 +47,8 @@ TEST(IndicePairs, ReadmeExample) {
   const std::int32_t sites[] = {0, 29, 0, 30};
   std::int32_t out[4] = {}, pairs[12] = {}, num[3] = {};
   const IndicePairsParams params{.spatial_shape = {64}, .kernel_size = {3}, .mode = ConvMode::submanifold};
-  EXPECT_EQ(get_indice_pairs(default_context(), view(sites, {2, 2}), view(out, {2, 2}),
-                             view(pairs, {3, 2, 2}), view(num, {3}), params),
+  EXPECT_EQ(get_indice_pairs(view(sites, {2, 2}), view(out, {2, 2}), view(pairs, {3, 2, 2}), view(num, {3}),
+                             params),
             2);
   using Ints = std::vector<std::int32_t>;
   EXPECT_EQ(Ints(num, num + 3), (Ints{1, 2, 1}));

@@ -278,14 +278,14 @@ void compare(const Sites& sites, const IndicePairsParams& given, const reference
       SCOPED_TRACE(testing::Message() << name_of(isa) << " threads " << threads << " offset " << on.offset);
       Context context({.threads = threads, .isa = isa});
       actual.reset();
-      const IndicePairs index(context, input, given);
+      const IndicePairs index(input, given, context);
       ASSERT_EQ(index.num_act_out(), active);
       ASSERT_EQ(index.kernel_volume(), volume);
       index.write(actual.out_view(), actual.pairs_view(), actual.num_view());
       ASSERT_TRUE(actual.same(wanted)) << "in two steps";
       actual.reset();
       ASSERT_EQ(
-          get_indice_pairs(context, input, actual.out_view(), actual.pairs_view(), actual.num_view(), given),
+          get_indice_pairs(input, actual.out_view(), actual.pairs_view(), actual.num_view(), given, context),
           active);
       ASSERT_TRUE(actual.same(wanted)) << "in one step";
     }

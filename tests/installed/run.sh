@@ -32,13 +32,13 @@ if said=$(cmake -S "$work" -B "$work/wrong" -G Ninja -DCMAKE_PREFIX_PATH="$work/
 grep -q "turnout has no component mlu;" <<<"$(tr -s ' \n' ' ' <<<"$said")" || fail "CMake does not name the component but says $said"
 passed=$((passed + 1))
 
-for door in cpp c; do
-  cmake -S "$source/examples/$door" -B "$work/examples_$door" -G Ninja -DCMAKE_PREFIX_PATH="$work/prefix" \
+for binding in cpp c; do
+  cmake -S "$source/examples/$binding" -B "$work/examples_$binding" -G Ninja -DCMAKE_PREFIX_PATH="$work/prefix" \
     -DCMAKE_C_FLAGS="-Wall -Wextra -Werror -pedantic-errors" -DCMAKE_CXX_FLAGS="-Wall -Wextra -Wconversion -Werror" >/dev/null
-  cmake --build "$work/examples_$door" -- --quiet
-  for source_file in "$source/examples/$door"/*.c*; do
+  cmake --build "$work/examples_$binding" -- --quiet
+  for source_file in "$source/examples/$binding"/*.c*; do
     program=$(basename "${source_file%.*}")
-    run "$work/examples_$door/$program" >/dev/null || fail "examples/$door/$program failed"
+    run "$work/examples_$binding/$program" >/dev/null || fail "examples/$binding/$program failed"
   done
 done
 
@@ -92,7 +92,7 @@ expect_none "libturnout_mluop.so exports more than the C interface" \
 expect_none "libturnout_aclnn.so exports more than the C interface" \
   "$(exports "$libdir/libturnout_aclnn.so" | grep -vE '^(acl(Create|Destroy)Tensor|aclDestroyAclOpExecutor|aclGetRecentErrMsg|aclnn)' || true)"
 expect_none "libturnout.so exports internal symbols" \
-  "$(exports "$libdir/libturnout.so" | grep -E '::State\b|turnout::(core|doors|families)::' || true)"
+  "$(exports "$libdir/libturnout.so" | grep -E '::State\b|turnout::(core|bindings|families)::' || true)"
 g++ -shared -o "$work/plugin.so" -Wl,--whole-archive "$libdir/libturnout_mluop.a" "$libdir/libturnout_aclnn.a" \
   "$libdir/libturnout.a" \
   -Wl,--no-whole-archive -pthread

@@ -48,7 +48,7 @@ def items(header: Path) -> Iterator[Item]:
 
 
 def title(header: Path) -> str:
-    """The sentence with which a header begins."""
+    """The message with which a header begins."""
     text = header.read_text()
     if text.startswith("/*"):
         text = text[2 : text.index("*/")].split("\n *\n")[0].replace("\n *", "")
@@ -110,7 +110,7 @@ def _complete(declaration: str) -> bool:
 
 
 def _split_comment(declaration: str) -> tuple[str, str]:
-    """A declaration of one line, and the sentence behind it."""
+    """A declaration of one line, and the message behind it."""
     if "\n" in declaration or not (match := re.fullmatch(r"(.*?;) *// (\w)(.*)", declaration)):
         return declaration, ""
     return match[1], _escaped(match[2].upper() + match[3] + ".")

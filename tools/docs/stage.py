@@ -5,7 +5,7 @@ and links to other files of the repository to copies of these. Comments in a pag
 
 <!-- python reference of turnout: turnout.scatter ... -->   the docstrings of what these modules export
 <!-- cpp reference of include/turnout/tensor.h ... -->      comments and declarations of headers; also c
-<!-- torch operators -->                                    the schemas of torch.ops.turnout
+<!-- torch operators -->                                    the schemas of docs/schemas.txt
 
 Without PyTorch, the parts that describe turnout.torch and turnout.compat are left out.
 """
@@ -105,17 +105,16 @@ class Stage:
         text = _LINK.sub(lambda match: self.link(path, match), text)
         text = re.sub(r"<!-- (cpp|c) reference of (.*?) -->", _header_reference, text, flags=re.DOTALL)
         made = partial(self.python_part, path)
-        return re.sub(
-            r"<!-- (python reference of (\S+): (.*?)|torch operators) -->", made, text, flags=re.DOTALL
-        )
+        text = re.sub(r"<!-- python reference of (\S+): (.*?) -->", made, text, flags=re.DOTALL)
+        return text.replace("<!-- torch operators -->", _torch_operators())
 
     def python_part(self, path: Path, match: re.Match) -> str:
-        """The reference of Python modules, or the schemas of torch's operators."""
-        _, module, sources = match.groups()
-        if not self.has_torch and (module is None or module.startswith(("turnout.torch", "turnout.compat"))):
+        """The reference of Python modules."""
+        module, sources = match.groups()
+        if not self.has_torch and module.startswith(("turnout.torch", "turnout.compat")):
             self.shortened.add(path)
             return _WITHOUT_TORCH
-        return _torch_operators() if module is None else _python_reference(module, sources.split())
+        return _python_reference(module, sources.split())
 
     def link(self, path: Path, match: re.Match) -> str:
         image, label, target, anchor = match.groups("")
@@ -199,14 +198,7 @@ def _header_reference(match: re.Match) -> str:
 
 
 def _torch_operators() -> str:
-    import torch
-
-    import turnout.torch  # noqa: F401 (defines the operators)
-
-    schemas = sorted(
-        (str(schema) for schema in torch._C._jit_get_all_schemas() if schema.name.startswith("turnout::")),
-    )
-    return "```text\n" + "\n".join(schemas) + "\n```"
+    return f"```text\n{(ROOT / 'docs/schemas.txt').read_text()}```"
 
 
 if __name__ == "__main__":

@@ -16,8 +16,8 @@ git worktree add --quiet --detach "$work/before" "$revision"
 
 build() {  # source, prefix: the shared libraries with debug information, from which abidiff reads the types
   cmake -S "$1" -B "$2.build" -DCMAKE_BUILD_TYPE=None -DCMAKE_CXX_FLAGS="-g -gdwarf-4 -O0" -DTURNOUT_MOST_ISA=sse4 \
-    -DTURNOUT_BUILD_TESTS=OFF -DTURNOUT_BUILD_BENCH=OFF -DCMAKE_CXX_COMPILER_LAUNCHER=ccache \
-    -DTURNOUT_WERROR=OFF >/dev/null
+    -DTURNOUT_BUILD_TESTS=OFF -DCMAKE_CXX_COMPILER_LAUNCHER=ccache -DTURNOUT_WERROR=OFF \
+    -DTURNOUT_BUILD_BENCH=OFF --no-warn-unused-cli >/dev/null  # older revisions have it
   cmake --build "$2.build" -j"$(nproc)" --target turnout mluop aclnn >"$2.log" || { cat "$2.log"; exit 1; }
 }
 build "$work/before" "$work/old"

@@ -85,7 +85,7 @@ TURNOUT_ACLNN_API aclnnStatus aclDestroyTensor(const aclTensor* tensor);
 /* Frees an executor that will not run. One that has run is gone: 161002. NULL: 161001. */
 TURNOUT_ACLNN_API aclnnStatus aclDestroyAclOpExecutor(aclOpExecutor* executor);
 
-/* Why this thread's last call of this interface failed, as one sentence; "" after a success. Valid until the
+/* Why this thread's last call of this interface failed, as one message; "" after a success. Valid until the
  * thread's next call. */
 TURNOUT_ACLNN_API const char* aclGetRecentErrMsg(void);
 

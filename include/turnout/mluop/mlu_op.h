@@ -12,7 +12,7 @@
 extern "C" {
 #endif
 
-/* The error of this thread's last call of this interface: one sentence that names the function, the argument,
+/* The error of this thread's last call of this interface: one message that names the function, the argument,
  * its value and the expected value; "" after a success. The destroy functions do not change it, so that
  * clean-up code keeps the error. The pointer is valid until the thread's next call. */
 TURNOUT_MLUOP_API const char* MLUOP_WIN_API turnoutLastError(void);

@@ -55,7 +55,7 @@ def moe_combine(expert_output, indices, locations, capacity, gates=None):
     return weighted_sums(flat, rows, _with_choices(gates), flat.dtype)
 
 
-def moe_combine_backward(grad_output, expert_output, indices, locations, capacity, gates):
+def moe_combine_backward(grad_output, expert_output, indices, locations, gates, capacity):
     """The definition of ``turnout.moe_combine_backward``."""
     flat = expert_output.reshape(-1, expert_output.shape[-1])
     num_experts = len(flat) // capacity if capacity else 0
@@ -86,7 +86,7 @@ def _check_moe_routing(rng: np.random.Generator) -> None:
             turnout.moe_combine(dispatch, indices, locations, capacity, weights),
             moe_combine(dispatch, indices, locations, capacity, weights),
         )
-    arguments = (tokens, dispatch, indices, locations, capacity, gates)
+    arguments = (tokens, dispatch, indices, locations, gates, capacity)
     grad, grad_gates = turnout.moe_combine_backward(*arguments)
     expected_grad, expected_gates = moe_combine_backward(*arguments)
     np.testing.assert_array_equal(grad, expected_grad)

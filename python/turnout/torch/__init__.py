@@ -2,10 +2,11 @@
 
 # ruff: noqa: F403 (what a module exports is in its __all__)
 
-from turnout.torch import convolution as _convolution
 from turnout.torch import dynamic_scatter as _dynamic_scatter
 from turnout.torch import expert_parallel as _expert_parallel
 from turnout.torch import global_pool as _global_pool
+from turnout.torch import indice_convolution as _indice_convolution
+from turnout.torch import indice_pairs as _indice_pairs
 from turnout.torch import moe_dispatch as _moe_dispatch
 from turnout.torch import moe_experts as _moe_experts
 from turnout.torch import moe_experts_quantized as _moe_experts_quantized
@@ -18,12 +19,12 @@ from turnout.torch import rnnt_logprobs as _rnnt_logprobs
 from turnout.torch import rnnt_loss as _rnnt_loss
 from turnout.torch import rnnt_pruning as _rnnt_pruning
 from turnout.torch import scatter as _scatter
-from turnout.torch import sparse_conv as _sparse_conv
 from turnout.torch import voxel_index as _voxel_index
-from turnout.torch.convolution import *
 from turnout.torch.dynamic_scatter import *
 from turnout.torch.expert_parallel import *
 from turnout.torch.global_pool import *
+from turnout.torch.indice_convolution import *
+from turnout.torch.indice_pairs import *
 from turnout.torch.moe_dispatch import *
 from turnout.torch.moe_experts import *
 from turnout.torch.moe_experts_quantized import *
@@ -31,18 +32,19 @@ from turnout.torch.moe_permute import *
 from turnout.torch.moe_re_routing import *
 from turnout.torch.moe_routing import *
 from turnout.torch.mutual_information import *
+from turnout.torch.registration import refuse_missing_gradients
 from turnout.torch.rnnt_logprobs import *
 from turnout.torch.rnnt_loss import *
 from turnout.torch.rnnt_pruning import *
 from turnout.torch.scatter import *
-from turnout.torch.sparse_conv import *
 from turnout.torch.voxel_index import *
 
 __all__ = ["nn"]
-__all__ += _convolution.__all__
 __all__ += _dynamic_scatter.__all__
 __all__ += _expert_parallel.__all__
 __all__ += _global_pool.__all__
+__all__ += _indice_convolution.__all__
+__all__ += _indice_pairs.__all__
 __all__ += _moe_dispatch.__all__
 __all__ += _moe_experts.__all__
 __all__ += _moe_experts_quantized.__all__
@@ -54,5 +56,6 @@ __all__ += _rnnt_logprobs.__all__
 __all__ += _rnnt_loss.__all__
 __all__ += _rnnt_pruning.__all__
 __all__ += _scatter.__all__
-__all__ += _sparse_conv.__all__
 __all__ += _voxel_index.__all__
+
+refuse_missing_gradients()

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import torch
 
 from turnout import _core
-from turnout.torch.library import define
-from turnout.torch.sentences import own_sentences
+from turnout.torch.messages import own_messages
+from turnout.torch.registration import define
 from turnout.torch.tracing import unknown_size, value_of
 
 if TYPE_CHECKING:
@@ -189,7 +189,7 @@ def voxelize(
     max_voxels: int,
     return_map: Literal[True],
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]: ...
-@own_sentences()
+@own_messages()
 def voxelize(
     points: torch.Tensor,
     voxel_size: Numbers,
@@ -236,7 +236,7 @@ def dynamic_scatter(
 def dynamic_scatter(
     feats: torch.Tensor, coors: torch.Tensor, reduce_type: ReduceType = "max", *, return_map: Literal[True]
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]: ...
-@own_sentences()
+@own_messages()
 def dynamic_scatter(
     feats: torch.Tensor, coors: torch.Tensor, reduce_type: ReduceType = "max", *, return_map: bool = False
 ) -> tuple[torch.Tensor, ...]:

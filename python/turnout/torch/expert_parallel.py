@@ -10,14 +10,14 @@ import torch
 import torch.distributed as dist
 
 from turnout.torch.exchange import in_graph, named_failures, world_size
+from turnout.torch.messages import own_messages
 from turnout.torch.moe_permute import moe_token_permute, moe_token_unpermute
 from turnout.torch.moe_re_routing import moe_re_routing, moe_re_routing_inverse
-from turnout.torch.sentences import own_sentences
 
 __all__ = ["expert_parallel"]
 
 
-@own_sentences(permute_tokens="tokens")
+@own_messages(permute_tokens="tokens")
 def expert_parallel(
     tokens: torch.Tensor,
     indices: torch.Tensor,
@@ -52,7 +52,7 @@ def expert_parallel(
         timeout: seconds after which an exchange that others do not enter is an error that names them.
 
     Raises:
-        RuntimeError: another process failed, stayed away or sent something else; the sentence names its rank.
+        RuntimeError: another process failed, stayed away or sent something else; the message names its rank.
 
     Example:
         >>> def experts(rows, counts):  # the two experts of this process: times 10, and times 100

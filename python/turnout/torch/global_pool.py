@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from turnout import _core
-from turnout.torch.library import define
+from turnout.torch.registration import define
 from turnout.torch.scatter import scatter_sum
 
 __all__ = ["global_avg_pool", "global_max_pool"]

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import torch
 
-from turnout import _core
-from turnout.torch.library import define
-from turnout.torch.sentences import own_sentences
+from turnout.torch.messages import own_messages
+from turnout.torch.registration import gradient
 
 __all__ = [
     "moe_dispatch_backward",
@@ -20,155 +19,52 @@ __all__ = [
 ]
 
 
-def _forward_cpu(gates, indices, locations, input, capacity, num_experts):
-    return _core.moe_dispatch_forward(
-        gates.contiguous(),
-        indices.contiguous(),
-        locations.contiguous(),
-        input.contiguous(),
-        capacity,
-        num_experts,
-        None,
-        True,
-    )
+_forward = torch.ops.turnout.moe_dispatch_forward.default
+_backward_data = torch.ops.turnout.moe_dispatch_backward_data.default
+_backward_gate = torch.ops.turnout.moe_dispatch_backward_gate.default
+_backward = torch.ops.turnout.moe_dispatch_backward.default
 
 
-def _forward_fake(gates, indices, locations, input, capacity, num_experts):
-    return input.new_empty((num_experts * capacity, input.shape[1]))
+@gradient("moe_dispatch_forward", of="gates input", saves="gates indices locations input")
+def _(saved, grad):
+    routing, sizes = (saved.indices, saved.locations), (saved.capacity, saved.num_experts)
+    needs = saved.needs
+    if needs.gates and needs.input and not torch.is_grad_enabled():
+        grad_input, grad_gates = _backward(saved.gates, *routing, saved.input, grad, *sizes)
+        return {"gates": grad_gates, "input": grad_input}
+    grads = {}
+    if needs.input:
+        grads["input"] = _backward_data(saved.gates, *routing, grad, *sizes)
+    if needs.gates:
+        grads["gates"] = _backward_gate(*routing, saved.input, grad, *sizes).to(saved.gates.dtype)
+    return grads
 
 
-def _save(ctx, inputs, output):
-    *tensors, ctx.capacity, ctx.num_experts = inputs
-    ctx.save_for_backward(*tensors)
+@gradient("moe_dispatch_backward_data", of="gates dispatch", saves="gates indices locations dispatch")
+def _(saved, grad):
+    routing, sizes = (saved.indices, saved.locations), (saved.capacity, saved.num_experts)
+    grads = {}
+    if saved.needs.dispatch:
+        ones = saved.gates is None
+        weights = torch.ones_like(saved.indices, dtype=grad.dtype) if ones else saved.gates
+        grads["dispatch"] = _forward(weights, *routing, grad, *sizes)
+    if saved.needs.gates:
+        grads["gates"] = _backward_gate(*routing, grad, saved.dispatch, *sizes).to(saved.gates.dtype)
+    return grads
 
 
-def _forward_backward(ctx, grad):
-    gates, indices, locations, input = ctx.saved_tensors
-    needs_gates, _, _, needs_input = ctx.needs_input_grad[:4]
-    grad_gates = grad_input = None
-    if needs_gates and needs_input and not torch.is_grad_enabled():
-        grad_input, grad_gates = _backward(
-            gates, indices, locations, input, grad, ctx.capacity, ctx.num_experts
-        )
-    else:
-        if needs_input:
-            grad_input = _backward_data(gates, indices, locations, grad, ctx.capacity, ctx.num_experts)
-        if needs_gates:
-            grad_gates = _backward_gate(indices, locations, input, grad, ctx.capacity, ctx.num_experts)
-            grad_gates = grad_gates.to(gates.dtype)
-    return grad_gates, None, None, grad_input, None, None
+@gradient("moe_dispatch_backward_gate", of="input dispatch", saves="indices locations input dispatch")
+def _(saved, grad):
+    routing, sizes = (saved.indices, saved.locations), (saved.capacity, saved.num_experts)
+    grads = {}
+    if saved.needs.input:
+        grads["input"] = _backward_data(grad, *routing, saved.dispatch, *sizes)
+    if saved.needs.dispatch:
+        grads["dispatch"] = _forward(grad, *routing, saved.input, *sizes)
+    return grads
 
 
-def _backward_data_cpu(gates, indices, locations, dispatch, capacity, num_experts):
-    return _core.moe_dispatch_backward_data(
-        None if gates is None else gates.contiguous(),
-        indices.contiguous(),
-        locations.contiguous(),
-        dispatch.contiguous(),
-        capacity,
-        num_experts,
-        None,
-        True,
-    )
-
-
-def _backward_data_fake(gates, indices, locations, dispatch, capacity, num_experts):
-    return dispatch.new_empty((indices.shape[-1], dispatch.shape[1]))
-
-
-def _backward_data_backward(ctx, grad):
-    gates, indices, locations, dispatch = ctx.saved_tensors
-    needs_gates, _, _, needs_dispatch = ctx.needs_input_grad[:4]
-    grad_gates = grad_dispatch = None
-    if needs_dispatch:
-        weights = torch.ones_like(indices, dtype=grad.dtype) if gates is None else gates
-        grad_dispatch = _forward(weights, indices, locations, grad, ctx.capacity, ctx.num_experts)
-    if needs_gates:
-        grad_gates = _backward_gate(indices, locations, grad, dispatch, ctx.capacity, ctx.num_experts)
-        grad_gates = grad_gates.to(gates.dtype)
-    return grad_gates, None, None, grad_dispatch, None, None
-
-
-def _backward_gate_cpu(indices, locations, input, dispatch, capacity, num_experts):
-    return _core.moe_dispatch_backward_gate(
-        indices.contiguous(),
-        locations.contiguous(),
-        input.contiguous(),
-        dispatch.contiguous(),
-        capacity,
-        num_experts,
-        None,
-        True,
-    )
-
-
-def _backward_gate_fake(indices, locations, input, dispatch, capacity, num_experts):
-    return input.new_empty(indices.shape)
-
-
-def _backward_gate_backward(ctx, grad):
-    indices, locations, input, dispatch = ctx.saved_tensors
-    _, _, needs_input, needs_dispatch = ctx.needs_input_grad[:4]
-    grad_input = grad_dispatch = None
-    if needs_input:
-        grad_input = _backward_data(grad, indices, locations, dispatch, ctx.capacity, ctx.num_experts)
-    if needs_dispatch:
-        grad_dispatch = _forward(grad, indices, locations, input, ctx.capacity, ctx.num_experts)
-    return None, None, grad_input, grad_dispatch, None, None
-
-
-def _backward_cpu(gates, indices, locations, input, dispatch, capacity, num_experts):
-    return _core.moe_dispatch_backward(
-        gates.contiguous(),
-        indices.contiguous(),
-        locations.contiguous(),
-        input.contiguous(),
-        dispatch.contiguous(),
-        capacity,
-        num_experts,
-        None,
-        True,
-    )
-
-
-def _backward_fake(gates, indices, locations, input, dispatch, capacity, num_experts):
-    return input.new_empty(input.shape), gates.new_empty(gates.shape)
-
-
-_forward = define(
-    "moe_dispatch_forward(Tensor gates, Tensor indices, Tensor locations, Tensor input, SymInt capacity, "
-    "SymInt num_experts) -> Tensor",
-    _forward_cpu,
-    _forward_fake,
-    save=_save,
-    backward=_forward_backward,
-)
-_backward_data = define(
-    "moe_dispatch_backward_data(Tensor? gates, Tensor indices, Tensor locations, Tensor dispatch, "
-    "SymInt capacity, SymInt num_experts) -> Tensor",
-    _backward_data_cpu,
-    _backward_data_fake,
-    save=_save,
-    backward=_backward_data_backward,
-)
-_backward_gate = define(
-    "moe_dispatch_backward_gate(Tensor indices, Tensor locations, Tensor input, Tensor dispatch, "
-    "SymInt capacity, SymInt num_experts) -> Tensor",
-    _backward_gate_cpu,
-    _backward_gate_fake,
-    save=_save,
-    backward=_backward_gate_backward,
-)
-_backward = define(
-    "moe_dispatch_backward(Tensor gates, Tensor indices, Tensor locations, Tensor input, Tensor dispatch, "
-    "SymInt capacity, SymInt num_experts) -> (Tensor, Tensor)",
-    _backward_cpu,
-    _backward_fake,
-    refuse=("gates", "input", "dispatch"),
-)
-
-
-@own_sentences()
+@own_messages()
 def moe_dispatch_forward(
     gates: torch.Tensor,
     indices: torch.Tensor,
@@ -197,7 +93,7 @@ def moe_dispatch_forward(
     return _forward(gates, indices, locations, input, capacity, num_experts)
 
 
-@own_sentences()
+@own_messages()
 def moe_dispatch_backward_data(
     gates: torch.Tensor | None,
     indices: torch.Tensor,
@@ -221,7 +117,7 @@ def moe_dispatch_backward_data(
     return _backward_data(gates, indices, locations, dispatch, capacity, num_experts)
 
 
-@own_sentences()
+@own_messages()
 def moe_dispatch_backward_gate(
     indices: torch.Tensor,
     locations: torch.Tensor,
@@ -245,7 +141,7 @@ def moe_dispatch_backward_gate(
     return _backward_gate(indices, locations, input, dispatch, capacity, num_experts)
 
 
-@own_sentences()
+@own_messages()
 def moe_dispatch_backward(
     gates: torch.Tensor,
     indices: torch.Tensor,

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from turnout import _core
-from turnout.torch.library import define
+from turnout.torch.messages import own_messages
 from turnout.torch.moe_permute import _permute
 from turnout.torch.moe_routing import _combine
-from turnout.torch.sentences import own_sentences
+from turnout.torch.registration import define
 
 if TYPE_CHECKING:
     from turnout.typing import ExpertActivation
@@ -128,7 +128,8 @@ def _composed(x, ids, weights, w13, w2, w13_bias, w2_bias, *options):
 
     h = _activated(multiply(rows, w13, w13_bias), *options)
     y = multiply(h, w2, w2_bias)
-    return _combine(y, places, None, weights.to(torch.promote_types(weights.dtype, dtype)), 1).to(x.dtype)
+    gates = weights.to(torch.promote_types(weights.dtype, dtype))
+    return _combine(y, places, None, 1, gates).to(x.dtype)
 
 
 def _experts_cpu(
@@ -195,7 +196,7 @@ def _without_values(tensor):
     return torch.empty_like(tensor, dtype=dtype, device="meta", requires_grad=False)
 
 
-@own_sentences()
+@own_messages()
 def grouped_mm(
     input: torch.Tensor, weight: torch.Tensor, *, offs: torch.Tensor, bias: torch.Tensor | None = None
 ) -> torch.Tensor:
@@ -212,7 +213,7 @@ def grouped_mm(
     return _grouped(input, weight, offs, bias)
 
 
-@own_sentences()
+@own_messages()
 def moe_experts(
     hidden_states: torch.Tensor,
     topk_ids: torch.Tensor,
@@ -275,7 +276,7 @@ def moe_experts_pack(weight: torch.Tensor) -> torch.Tensor:
     return weight.mT.contiguous().mT
 
 
-@own_sentences()
+@own_messages()
 def grouped_experts(
     rows: torch.Tensor, counts: torch.Tensor, *, w13: torch.Tensor, w2: torch.Tensor, **options: Any
 ) -> torch.Tensor:

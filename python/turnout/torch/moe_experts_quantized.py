@@ -8,9 +8,9 @@ import torch
 
 from turnout import _core
 from turnout.quantization import quantize_each
-from turnout.torch.library import define
+from turnout.torch.messages import own_messages
 from turnout.torch.moe_experts import _composed, _contiguous
-from turnout.torch.sentences import own_sentences
+from turnout.torch.registration import define
 
 if TYPE_CHECKING:
     from turnout.typing import ExpertActivation
@@ -78,7 +78,7 @@ _quantized = define(
 )
 
 
-@own_sentences()
+@own_messages()
 def moe_experts_quantized(
     hidden_states: torch.Tensor,
     topk_ids: torch.Tensor,

@@ -7,13 +7,17 @@ from collections.abc import Sequence
 import torch
 
 from turnout import _core
-from turnout.torch.library import define
+from turnout.torch.messages import own_messages
 from turnout.torch.moe_routing import _combine
-from turnout.torch.sentences import own_sentences
+from turnout.torch.registration import define, gradient
+from turnout.torch.tracing import computed_size
 
 __all__ = ["moe_token_permute", "moe_token_unpermute", "sort_chunks_by_idxs"]
 
 _empty = torch.empty
+
+
+_permute = torch.ops.turnout.moe_token_permute.default
 
 
 def _kept_rows(choices: int, num_out_tokens: int) -> int:
@@ -23,32 +27,28 @@ def _kept_rows(choices: int, num_out_tokens: int) -> int:
     return max(choices + num_out_tokens, 0)
 
 
-# -- permute -----------------------------------------------------------------------------------------------
-
-
-def _permute_cpu(tokens, indices, num_out_tokens=0):
-    return _core.moe_token_permute(tokens.contiguous(), indices.contiguous(), num_out_tokens, None, True)
-
-
-def _permute_fake(tokens, indices, num_out_tokens=0):
+@computed_size("moe_token_permute")
+def _(arguments):
+    indices, num_out_tokens = arguments["indices"], arguments["num_out_tokens"]
     choices = indices.shape[0] * (indices.shape[1] if indices.dim() == 2 else 1)
-    rows = choices if num_out_tokens == 0 else _kept_rows(choices, num_out_tokens)
-    return tokens.new_empty((rows, tokens.shape[1])), tokens.new_empty((choices,), dtype=torch.int32)
+    if num_out_tokens is None or num_out_tokens == 0:
+        return choices
+    return _kept_rows(choices, num_out_tokens)
 
 
-def _permute_save(ctx, inputs, output):
-    ctx.set_materialize_grads(False)
-    ctx.mark_non_differentiable(output[1])
-    ctx.save_for_backward(output[1])
-    ctx.samples = inputs[0].shape[0]
-
-
-def _permute_backward(ctx, grad, grad_indices):
+@gradient(
+    "moe_token_permute",
+    of="tokens",
+    saves="tokens sorted_indices",
+    constant="sorted_indices",
+    materialize=False,
+)
+def _(saved, grad, grad_indices):
     if grad is None:
-        return None, None, None
-    (sorted_indices,) = ctx.saved_tensors
-    rows = sorted_indices.reshape(ctx.samples, -1) if ctx.samples else sorted_indices.reshape(0, 1)
-    return _combine(grad, rows, None, None, 1), None, None
+        return {}
+    samples = saved.tokens.shape[0]
+    rows = saved.sorted_indices.reshape(samples, -1) if samples else saved.sorted_indices.reshape(0, 1)
+    return {"tokens": _combine(grad, rows, None, 1)}
 
 
 # -- chunks ------------------------------------------------------------------------------------------------
@@ -91,13 +91,6 @@ def _sort_backward(ctx, grad, grad_probs):
     return input, None, None, probs
 
 
-_permute = define(
-    "moe_token_permute(Tensor tokens, Tensor indices, SymInt num_out_tokens=0) -> (Tensor, Tensor)",
-    _permute_cpu,
-    _permute_fake,
-    save=_permute_save,
-    backward=_permute_backward,
-)
 _sort = define(
     "sort_chunks_by_idxs(Tensor input, Tensor split_sizes, Tensor sorted_idxs, Tensor? probs=None) "
     "-> (Tensor, Tensor)",
@@ -108,7 +101,7 @@ _sort = define(
 )
 
 
-@own_sentences()
+@own_messages()
 def moe_token_permute(
     tokens: torch.Tensor,
     indices: torch.Tensor,
@@ -131,10 +124,10 @@ def moe_token_permute(
     """
     if padded_mode:
         return tokens.index_select(0, indices.reshape(-1)), indices
-    return _permute(tokens, indices, 0 if num_out_tokens is None else num_out_tokens)
+    return _permute(tokens, indices, num_out_tokens)
 
 
-@own_sentences(expert_output="permuted_tokens", indices="sorted_indices", gates="probs")
+@own_messages(expert_output="permuted_tokens", indices="sorted_indices", gates="probs")
 def moe_token_unpermute(
     permuted_tokens: torch.Tensor,
     sorted_indices: torch.Tensor,
@@ -165,7 +158,7 @@ def moe_token_unpermute(
                 f"of probs of shape {list(probs.shape)}"
             )
         sorted_indices = sorted_indices.reshape(probs.shape)
-    return _combine(permuted_tokens, sorted_indices, None, probs, 1)
+    return _combine(permuted_tokens, sorted_indices, None, 1, probs)
 
 
 def _added_rows(rows, tokens, probs, shape):
@@ -178,7 +171,7 @@ def _added_rows(rows, tokens, probs, shape):
     return values.new_zeros(tuple(shape)).index_add(0, tokens.reshape(-1), values).to(rows.dtype)
 
 
-@own_sentences()
+@own_messages()
 def sort_chunks_by_idxs(
     input: torch.Tensor,
     split_sizes: torch.Tensor,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 
 from turnout import _core
-from turnout.torch.library import define
-from turnout.torch.sentences import own_sentences
+from turnout.torch.messages import own_messages
+from turnout.torch.registration import define
 
 __all__ = ["moe_re_routing", "moe_re_routing_inverse"]
 
@@ -99,7 +99,7 @@ _inverse = define(
 )
 
 
-@own_sentences()
+@own_messages()
 def moe_re_routing(
     tokens: torch.Tensor,
     expert_token_num_per_rank: torch.Tensor,
@@ -127,7 +127,7 @@ def moe_re_routing(
     return permuted, None if per_token_scales is None else scales, idx, num
 
 
-@own_sentences()
+@own_messages()
 def moe_re_routing_inverse(
     permute_tokens: torch.Tensor, permute_token_idx: torch.Tensor, *, idx_type: int = 0
 ) -> torch.Tensor:

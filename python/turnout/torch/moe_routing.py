@@ -4,60 +4,24 @@ from __future__ import annotations
 
 import torch
 
-from turnout import _core
-from turnout.torch.library import define
+from turnout.torch.messages import own_messages
 from turnout.torch.moe_dispatch import _backward, _backward_gate
-from turnout.torch.sentences import own_sentences
+from turnout.torch.registration import gradient
 
 __all__ = ["moe_combine", "moe_dispatch", "moe_locations"]
 
 
-def _contiguous(tensor):
-    return None if tensor is None else tensor.contiguous()
-
-
-# -- slots -------------------------------------------------------------------------------------------------
-
-
-def _locations_cpu(indices, num_experts, priority=None):
-    return _core.moe_locations(indices.contiguous(), num_experts, _contiguous(priority), None, True)
-
-
-def _locations_fake(indices, num_experts, priority=None):
-    return indices.new_empty(indices.shape, dtype=torch.int32), indices.new_empty(
-        (num_experts,), dtype=torch.int64
-    )
-
-
-# -- dispatch ----------------------------------------------------------------------------------------------
-
-
-def _dispatch_cpu(input, indices, locations, gates, capacity, num_experts):
-    return _core.moe_dispatch(
-        input.contiguous(),
-        indices.contiguous(),
-        _contiguous(locations),
-        capacity,
-        num_experts,
-        _contiguous(gates),
-        None,
-        True,
-    ).flatten(0, 1)
-
-
-def _dispatch_fake(input, indices, locations, gates, capacity, num_experts):
-    return input.new_empty((num_experts * capacity, input.shape[1]))
-
-
-def _dispatch_save(ctx, inputs, output):
-    *tensors, ctx.capacity, ctx.num_experts = inputs
-    ctx.save_for_backward(*tensors)
+_locations = torch.ops.turnout.moe_locations.default
+_dispatch = torch.ops.turnout.moe_dispatch.default
+_combine = torch.ops.turnout.moe_combine.default
+_combine_backward = torch.ops.turnout.moe_combine_backward.default
 
 
 def _dots(tokens, routed, indices, locations, capacity, num_experts, dtype):
     """Dot products of tokens and their rows, ``[samples, choices]``."""
     slots = torch.zeros_like(indices) if locations is None else locations
-    products = _backward_gate(indices.mT, slots.mT, tokens, routed, capacity, num_experts)
+    rows = routed.reshape(-1, tokens.shape[1])
+    products = _backward_gate(indices.mT, slots.mT, tokens, rows, capacity, num_experts)
     return products.mT.to(dtype)
 
 
@@ -65,116 +29,44 @@ def _two_dimensional(*tensors):
     return (None if t is None else t.unsqueeze(1) if t.dim() == 1 else t for t in tensors)
 
 
-def _dispatch_backward(ctx, grad):
-    input, indices, locations, gates = ctx.saved_tensors
-    needs_input, needs_gates = ctx.needs_input_grad[0], ctx.needs_input_grad[3]
-    sizes = ctx.capacity, ctx.num_experts
-    grad_input = grad_gates = None
-    experts, slots, weights = _two_dimensional(indices, locations, gates)
-    if needs_input and needs_gates and slots is not None and not torch.is_grad_enabled():
-        grad_input, grad_gates = _backward(weights.mT, experts.mT, slots.mT, input, grad, *sizes)
-        grad_gates = grad_gates.mT.reshape(gates.shape)
-    else:
-        if needs_input:
-            grad_input = _combine(grad, indices, locations, gates, ctx.capacity)
-        if needs_gates:
-            grad_gates = _dots(input, grad, experts, slots, *sizes, gates.dtype).reshape(gates.shape)
-    return grad_input, None, None, grad_gates, None, None
+@gradient("moe_dispatch", of="input gates", saves="input indices locations gates")
+def _(saved, grad):
+    sizes, gates, grads = (saved.capacity, saved.num_experts), saved.gates, {}
+    experts, slots, weights = _two_dimensional(saved.indices, saved.locations, gates)
+    if saved.needs.input and saved.needs.gates and slots is not None and not torch.is_grad_enabled():
+        rows = grad.reshape(-1, grad.shape[2])
+        grad_input, grad_gates = _backward(weights.mT, experts.mT, slots.mT, saved.input, rows, *sizes)
+        return {"input": grad_input, "gates": grad_gates.mT.reshape(gates.shape)}
+    if saved.needs.input:
+        grads["input"] = _combine(grad, saved.indices, saved.locations, saved.capacity, gates)
+    if saved.needs.gates:
+        products = _dots(saved.input, grad, experts, slots, *sizes, gates.dtype)
+        grads["gates"] = products.reshape(gates.shape)
+    return grads
 
 
-# -- combine -----------------------------------------------------------------------------------------------
+@gradient("moe_combine", of="expert_output gates", saves="expert_output indices locations gates")
+def _(saved, grad):
+    expert_output, gates, capacity, grads = saved.expert_output, saved.gates, saved.capacity, {}
+    routing = saved.indices, saved.locations
+    if saved.needs.expert_output and saved.needs.gates and not torch.is_grad_enabled():
+        grad_output, grad_gates = _combine_backward(grad, expert_output, *routing, gates, capacity)
+        return {"expert_output": grad_output, "gates": grad_gates}
+    rows = expert_output.reshape(-1, expert_output.shape[-1])
+    num_experts = rows.shape[0] // capacity if capacity else 0
+    if saved.needs.expert_output and capacity:
+        dispatched = _dispatch(grad, *routing, capacity, num_experts, gates)
+        grads["expert_output"] = dispatched.reshape(expert_output.shape)
+    elif saved.needs.expert_output:
+        grads["expert_output"] = torch.zeros_like(expert_output)
+    if saved.needs.gates:
+        experts, slots = _two_dimensional(*routing)
+        products = _dots(grad, rows, experts, slots, capacity, num_experts, gates.dtype)
+        grads["gates"] = products.reshape(gates.shape)
+    return grads
 
 
-def _combine_cpu(expert_output, indices, locations, gates, capacity):
-    return _core.moe_combine(
-        expert_output.contiguous(),
-        indices.contiguous(),
-        _contiguous(locations),
-        capacity,
-        _contiguous(gates),
-        None,
-        True,
-    )
-
-
-def _combine_fake(expert_output, indices, locations, gates, capacity):
-    return expert_output.new_empty((indices.shape[0], expert_output.shape[1]))
-
-
-def _combine_save(ctx, inputs, output):
-    *tensors, ctx.capacity = inputs
-    ctx.save_for_backward(*tensors)
-
-
-def _combine_gradients(ctx, grad):
-    expert_output, indices, locations, gates = ctx.saved_tensors
-    needs_output, needs_gates = ctx.needs_input_grad[0], ctx.needs_input_grad[3]
-    num_experts = expert_output.shape[0] // ctx.capacity if ctx.capacity else 0
-    grad_output = grad_gates = None
-    if needs_output and needs_gates and not torch.is_grad_enabled():
-        grad_output, grad_gates = _combine_backward(
-            grad, expert_output, indices, locations, gates, ctx.capacity
-        )
-    else:
-        if needs_output and ctx.capacity:
-            grad_output = _dispatch(grad, indices, locations, gates, ctx.capacity, num_experts)
-        elif needs_output:
-            grad_output = torch.zeros_like(expert_output)
-        if needs_gates:
-            experts, slots = _two_dimensional(indices, locations)
-            grad_gates = _dots(grad, expert_output, experts, slots, ctx.capacity, num_experts, gates.dtype)
-            grad_gates = grad_gates.reshape(gates.shape)
-    return grad_output, None, None, grad_gates, None
-
-
-def _combine_backward_cpu(grad_output, expert_output, indices, locations, gates, capacity):
-    return _core.moe_combine_backward(
-        grad_output.contiguous(),
-        expert_output.contiguous(),
-        indices.contiguous(),
-        _contiguous(locations),
-        capacity,
-        gates.contiguous(),
-        None,
-        True,
-    )
-
-
-def _combine_backward_fake(grad_output, expert_output, indices, locations, gates, capacity):
-    return expert_output.new_empty(expert_output.shape), gates.new_empty(gates.shape)
-
-
-_locations = define(
-    "moe_locations(Tensor indices, SymInt num_experts, Tensor? priority=None) -> (Tensor, Tensor)",
-    _locations_cpu,
-    _locations_fake,
-)
-_dispatch = define(
-    "moe_dispatch(Tensor input, Tensor indices, Tensor? locations, Tensor? gates, SymInt capacity, "
-    "SymInt num_experts) -> Tensor",
-    _dispatch_cpu,
-    _dispatch_fake,
-    save=_dispatch_save,
-    backward=_dispatch_backward,
-)
-_combine = define(
-    "moe_combine(Tensor expert_output, Tensor indices, Tensor? locations, Tensor? gates, SymInt capacity) "
-    "-> Tensor",
-    _combine_cpu,
-    _combine_fake,
-    save=_combine_save,
-    backward=_combine_gradients,
-)
-_combine_backward = define(
-    "moe_combine_backward(Tensor grad_output, Tensor expert_output, Tensor indices, Tensor? locations, "
-    "Tensor gates, SymInt capacity) -> (Tensor, Tensor)",
-    _combine_backward_cpu,
-    _combine_backward_fake,
-    refuse=("grad_output", "expert_output", "gates"),
-)
-
-
-@own_sentences()
+@own_messages()
 def moe_locations(
     indices: torch.Tensor, num_experts: int, *, priority: torch.Tensor | None = None
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -193,7 +85,7 @@ def moe_locations(
     return _locations(indices, num_experts, None if priority is None else priority.detach())
 
 
-@own_sentences()
+@own_messages()
 def moe_dispatch(
     input: torch.Tensor,
     indices: torch.Tensor,
@@ -216,11 +108,10 @@ def moe_dispatch(
         >>> turnout.torch.moe_dispatch(tokens, experts, locations, capacity=1, num_experts=3).tolist()
         [[[1.0, 2.0]], [[1.0, 2.0]], [[3.0, 4.0]]]
     """
-    dispatch = _dispatch(input, indices, locations, gates, capacity, num_experts)
-    return dispatch.reshape(num_experts, capacity, dispatch.shape[1])
+    return _dispatch(input, indices, locations, capacity, num_experts, gates)
 
 
-@own_sentences()
+@own_messages()
 def moe_combine(
     expert_output: torch.Tensor,
     indices: torch.Tensor,
@@ -247,11 +138,4 @@ def moe_combine(
         >>> gates.grad.tolist()
         [[20.0, 10.0], [0.0, 30.0]]
     """
-    if expert_output.dim() == 3:
-        if expert_output.shape[1] != capacity:
-            raise ValueError(
-                f"moe_combine: expert_output.shape[1] is {expert_output.shape[1]}, "
-                f"expected {capacity} = capacity"
-            )
-        expert_output = expert_output.flatten(0, 1)
-    return _combine(expert_output, indices, locations, gates, capacity)
+    return _combine(expert_output, indices, locations, capacity, gates)

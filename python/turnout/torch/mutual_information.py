@@ -8,8 +8,8 @@ from typing import Literal, overload
 import torch
 
 from turnout import _core
-from turnout.torch.library import define
-from turnout.torch.sentences import own_sentences
+from turnout.torch.messages import own_messages
+from turnout.torch.registration import define
 
 __all__ = ["joint_mutual_information_recursion", "mutual_information_recursion"]
 
@@ -166,7 +166,7 @@ def mutual_information_recursion(
 def mutual_information_recursion(
     px: torch.Tensor, py: torch.Tensor, boundary: torch.Tensor | None, return_grad: bool
 ) -> torch.Tensor | tuple[torch.Tensor, tuple[torch.Tensor, torch.Tensor]]: ...
-@own_sentences()
+@own_messages()
 def mutual_information_recursion(
     px: torch.Tensor, py: torch.Tensor, boundary: torch.Tensor | None = None, return_grad: bool = False
 ) -> torch.Tensor | tuple[torch.Tensor, tuple[torch.Tensor, torch.Tensor]]:
@@ -221,7 +221,7 @@ def _expectation(term, taken):
     return torch.where(taken == 0, 0, term * taken).sum(dim=(1, 2))
 
 
-@own_sentences()
+@own_messages()
 def joint_mutual_information_recursion(
     px: Sequence[torch.Tensor], py: Sequence[torch.Tensor], boundary: torch.Tensor | None = None
 ) -> torch.Tensor:

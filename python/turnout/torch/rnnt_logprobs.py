@@ -7,8 +7,8 @@ from typing import Literal, NamedTuple
 import torch
 
 from turnout import _core
-from turnout.torch.library import define
-from turnout.torch.sentences import own_sentences
+from turnout.torch.messages import own_messages
+from turnout.torch.registration import define
 
 __all__ = [
     "get_rnnt_logprobs",
@@ -525,7 +525,7 @@ def smoothed_steps(
 # -- the signatures that users of k2 know ------------------------------------------------------------------
 
 
-@own_sentences()
+@own_messages()
 def get_rnnt_logprobs(
     lm: torch.Tensor,
     am: torch.Tensor,
@@ -547,7 +547,7 @@ def get_rnnt_logprobs(
     return steps.px, steps.py
 
 
-@own_sentences()
+@own_messages()
 def get_rnnt_logprobs_joint(
     logits: torch.Tensor,
     symbols: torch.Tensor,
@@ -568,7 +568,7 @@ def get_rnnt_logprobs_joint(
     return steps.px, steps.py
 
 
-@own_sentences()
+@own_messages()
 def get_rnnt_logprobs_smoothed(
     lm: torch.Tensor,
     am: torch.Tensor,
@@ -595,7 +595,7 @@ def get_rnnt_logprobs_smoothed(
     return steps.px, steps.py
 
 
-@own_sentences()
+@own_messages()
 def get_rnnt_logprobs_pruned(
     logits: torch.Tensor,
     symbols: torch.Tensor,

@@ -6,6 +6,7 @@ from typing import Literal, overload
 
 import torch
 
+from turnout.torch.messages import own_messages
 from turnout.torch.mutual_information import mutual_information_recursion
 from turnout.torch.rnnt_logprobs import (
     RnntType,
@@ -17,7 +18,6 @@ from turnout.torch.rnnt_logprobs import (
     simple_steps,
     smoothed_steps,
 )
-from turnout.torch.sentences import own_sentences
 
 __all__ = [
     "rnnt_loss",
@@ -121,7 +121,7 @@ def rnnt_loss(
     overwrite_logits: bool = False,
     fastemit_lambda: float = 0.0,
 ) -> tuple[torch.Tensor, Grads]: ...
-@own_sentences()
+@own_messages()
 def rnnt_loss(
     logits: torch.Tensor,
     symbols: torch.Tensor,
@@ -218,7 +218,7 @@ def rnnt_loss_simple(
     zero_infinity: bool = False,
     fastemit_lambda: float = 0.0,
 ) -> tuple[torch.Tensor, Grads]: ...
-@own_sentences()
+@own_messages()
 def rnnt_loss_simple(
     lm: torch.Tensor,
     am: torch.Tensor,
@@ -290,7 +290,7 @@ def rnnt_loss_smoothed(
     zero_infinity: bool = False,
     fastemit_lambda: float = 0.0,
 ) -> tuple[torch.Tensor, Grads]: ...
-@own_sentences()
+@own_messages()
 def rnnt_loss_smoothed(
     lm: torch.Tensor,
     am: torch.Tensor,
@@ -368,7 +368,7 @@ def rnnt_loss_pruned(
     overwrite_logits: bool = False,
     fastemit_lambda: float = 0.0,
 ) -> tuple[torch.Tensor, Grads]: ...
-@own_sentences()
+@own_messages()
 def rnnt_loss_pruned(
     logits: torch.Tensor,
     symbols: torch.Tensor,
@@ -483,7 +483,7 @@ def rnnt_loss_pruned_fused(
     zero_infinity: bool = False,
     fastemit_lambda: float = 0.0,
 ) -> tuple[torch.Tensor, Grads]: ...
-@own_sentences()
+@own_messages()
 def rnnt_loss_pruned_fused(
     am: torch.Tensor,
     lm: torch.Tensor,

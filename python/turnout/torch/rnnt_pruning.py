@@ -8,9 +8,9 @@ from typing import NamedTuple
 import torch
 
 from turnout import _core
-from turnout.torch.library import define
+from turnout.torch.messages import own_messages
 from turnout.torch.mutual_information import mutual_information_recursion
-from turnout.torch.sentences import own_sentences
+from turnout.torch.registration import define
 from turnout.torch.tracing import unknown_size
 
 __all__ = [
@@ -43,7 +43,7 @@ _ranges = define(
 )
 
 
-@own_sentences()
+@own_messages()
 def get_rnnt_prune_ranges(
     px_grad: torch.Tensor, py_grad: torch.Tensor, boundary: torch.Tensor, s_range: int
 ) -> torch.Tensor:
@@ -76,7 +76,7 @@ def get_rnnt_prune_ranges(
     return ranges
 
 
-@own_sentences()
+@own_messages()
 def get_rnnt_prune_ranges_deprecated(
     px_grad: torch.Tensor, py_grad: torch.Tensor, boundary: torch.Tensor, s_range: int
 ) -> torch.Tensor:
@@ -146,7 +146,7 @@ _pruning = define(
 )
 
 
-@own_sentences()
+@own_messages()
 def do_rnnt_pruning(
     am: torch.Tensor, lm: torch.Tensor, ranges: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -213,7 +213,7 @@ class RnntAlignment(NamedTuple):
     confidence: torch.Tensor  # [batch, symbols]: the probability that the symbol is emitted in this frame
 
 
-@own_sentences()
+@own_messages()
 def rnnt_align(px: torch.Tensor, py: torch.Tensor, boundary: torch.Tensor | None = None) -> RnntAlignment:
     """The best way through each lattice, whose steps are those of the ``get_rnnt_logprobs`` functions.
 
@@ -238,7 +238,7 @@ def rnnt_align(px: torch.Tensor, py: torch.Tensor, boundary: torch.Tensor | None
     return RnntAlignment(frames, score, torch.where(frames < 0, 0, taken))
 
 
-@own_sentences()
+@own_messages()
 def rnnt_emission_delay(px_grad: torch.Tensor, frames: torch.Tensor) -> torch.Tensor:
     """How many frames later than in a given alignment each symbol is emitted: ``[batch, symbols]``.
 

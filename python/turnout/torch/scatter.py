@@ -7,8 +7,8 @@ from collections.abc import Callable
 import torch
 
 from turnout import _core
-from turnout.torch.library import define
-from turnout.torch.sentences import own_sentences
+from turnout.torch.messages import own_messages
+from turnout.torch.registration import define
 from turnout.torch.tracing import unknown_size, value_of
 
 __all__ = ["scatter_max", "scatter_mean", "scatter_sum"]
@@ -238,7 +238,7 @@ def _reduced_one_by_one(name: str, op: Callable, rows, index, dim, dim_size):
     return results.reshape(shape)
 
 
-@own_sentences()
+@own_messages()
 def scatter_sum(
     src: torch.Tensor, index: torch.Tensor, dim: int = 0, dim_size: int | None = None
 ) -> torch.Tensor:
@@ -261,7 +261,7 @@ def scatter_sum(
     return _reduced("scatter_sum", _sum, src, index, dim, dim_size)
 
 
-@own_sentences()
+@own_messages()
 def scatter_mean(
     src: torch.Tensor, index: torch.Tensor, dim: int = 0, dim_size: int | None = None
 ) -> torch.Tensor:
@@ -282,7 +282,7 @@ def scatter_mean(
     return _reduced("scatter_mean", _mean, src, index, dim, dim_size)
 
 
-@own_sentences()
+@own_messages()
 def scatter_max(
     src: torch.Tensor, index: torch.Tensor, dim: int = 0, dim_size: int | None = None
 ) -> tuple[torch.Tensor, torch.Tensor]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -77,7 +78,7 @@ def _check(op: str, bound: Scalars, scalars: Callable[[Scalars], Scalars] | None
                 raise ValueError(f"{op}: {name} has {len(value)} elements, expected {expected}")
             descriptions[name] = "float64", (len(value),)
     given = bound if scalars is None else scalars(bound)
-    _core.check_descriptions(op, descriptions, _plain_scalars(op, given))
+    _core.check_metadata(op, descriptions, _plain_scalars(op, given))
 
 
 def _plain_scalars(op: str, given: Scalars) -> Scalars:
@@ -96,6 +97,96 @@ def _plain_scalars(op: str, given: Scalars) -> Scalars:
     return plain
 
 
+def derived_fake(row: dict[str, Any]) -> Callable:
+    """The shape function of an operator, from the expressions that its Signature has for the results."""
+    op = row["op"]
+    names = [parameter["name"] for parameter in row["parameters"]]
+
+    def fake(*arguments):
+        bound = dict(zip(names, arguments, strict=True))
+        sizes, folded = _sizes_of(row["parameters"], bound)
+        for name in row["computed"]:
+            if sizes.get(name) is None or op in _computed:
+                found = _computed[op](bound) if op in _computed else None
+                sizes[name] = unknown_size(op, name) if found is None else found
+        results = [_new_result(one, bound, sizes, folded) for one in row["results"]]
+        return results[0] if len(results) == 1 else tuple(results)
+
+    return fake
+
+
+# How operators whose sizes the library computes find them without data, where that is possible.
+_computed: dict[str, Callable[[dict[str, Any]], Any]] = {}
+
+
+def computed_size(op: str) -> Callable[[Callable], Callable]:
+    """Decorates a function of the arguments by name: the computed size of ``op``, or None if data decides."""
+
+    def decorate(function: Callable) -> Callable:
+        _computed[op] = function
+        return function
+
+    return decorate
+
+
+def _sizes_of(
+    parameters: list[dict[str, Any]], bound: dict[str, Any]
+) -> tuple[dict[str, Any], dict[tuple[str, ...], list]]:
+    """The sizes that shapes and integers state; None for an optional dimension that is absent."""
+    sizes: dict[str, Any] = {
+        one["name"]: bound[one["name"]]
+        for one in parameters
+        if one["kind"] != "tensor" and isinstance(bound[one["name"]], (int, torch.SymInt))
+    }
+    folded: dict[tuple[str, ...], list] = {}
+    for parameter in parameters:
+        value = bound[parameter["name"]]
+        if not isinstance(value, torch.Tensor):
+            continue
+        dims, shape = parameter["dims"], list(value.shape)
+        dropped = len(shape) < len(dims)
+        for names, factor, add, is_optional, is_folded in dims:
+            if dropped and is_optional:
+                sizes[names[0]] = None
+                continue
+            count = len(shape) - (len(dims) - 1) if is_folded else 1
+            extents, shape = shape[:count], shape[count:]
+            dims = dims[1:]
+            if is_folded:
+                folded.setdefault(tuple(names), extents)
+            unknown = [name for name in names if name not in sizes]
+            if len(unknown) == 1:
+                known = factor * math.prod(sizes[name] for name in names if name in sizes) or 1
+                extent = math.prod(extents) - add
+                sizes[unknown[0]] = extent if len(names) == 1 and factor == 1 else extent // known
+    return sizes, folded
+
+
+def _new_result(
+    result: dict[str, Any], bound: dict[str, Any], sizes: dict[str, Any], folded: dict[tuple[str, ...], list]
+) -> torch.Tensor:
+    like = bound[result["like"]] if result["like"] else None
+    first = next(value for value in bound.values() if isinstance(value, torch.Tensor))
+    if result["with"] and bound[result["with"]] is None:
+        return first.new_empty((0,), dtype=torch.float32)
+    shape: list[Any] = []
+    for names, factor, add, is_optional, is_folded in result["dims"]:
+        if is_optional and sizes[names[0]] is None:
+            continue
+        if is_folded:
+            shape += folded.get(tuple(names)) or [sizes[name] for name in names]
+        else:
+            shape.append(
+                factor * math.prod(1 if sizes[name] is None else sizes[name] for name in names) + add
+            )
+    if like is None:
+        return first.new_empty(shape, dtype=getattr(torch, result["dtype"]))
+    if result["is_lane"]:
+        is_double = like.dtype == torch.float64
+        return like.new_empty(shape, dtype=torch.float64 if is_double else torch.float32)
+    return like.new_empty(shape)
+
+
 def refuse_devices(op: str, bound: Scalars) -> None:
     """Tensors of one call are on one device."""
     first = None
@@ -110,7 +201,7 @@ def refuse_devices(op: str, bound: Scalars) -> None:
 
 
 def refusing(op: torch._ops.OpOverload) -> Callable:
-    """The kernel of everything but plain tensors on the CPU, and of meta tensors: a sentence that says so."""
+    """The kernel of everything but plain tensors on the CPU, and of meta tensors: a message that says so."""
     names = [argument.name for argument in op._schema.arguments]
 
     def kernel(*arguments):

@@ -9,8 +9,8 @@ from torch.autograd import forward_ad
 
 from turnout import _core
 from turnout.torch.dynamic_scatter import _forward
-from turnout.torch.library import refuse_tangents
-from turnout.torch.sentences import own_sentences
+from turnout.torch.messages import own_messages
+from turnout.torch.registration import refuse_tangents
 
 if TYPE_CHECKING:
     from turnout.typing import ReduceType
@@ -118,7 +118,7 @@ class VoxelIndex:
         [[0.0], [1.0], [1.0]]
     """
 
-    @own_sentences("VoxelIndex")
+    @own_messages("VoxelIndex")
     def __init__(self, coors: torch.Tensor) -> None:
         if _is_followed(coors):
             nothing = coors.new_empty((coors.shape[0], 0), dtype=torch.float32)
@@ -150,7 +150,7 @@ class VoxelIndex:
         torch._check(largest.shape[0] == self.voxels)
         return -largest.squeeze(1).to(torch.int32)
 
-    @own_sentences("VoxelIndex.reduce", coors="point2voxel_map")
+    @own_messages("VoxelIndex.reduce", coors="point2voxel_map")
     def reduce(self, feats: torch.Tensor, reduce_type: ReduceType = "max") -> torch.Tensor:
         """voxel_feats ``[voxels, channels]``, the first of the results of ``dynamic_scatter_forward``.
 

@@ -1,0 +1,116 @@
+"""Errors that name the function that was called, and the arguments that it has."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+import torch
+from torch._subclasses.fake_tensor import DynamicOutputShapeException
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+# Operators and functions whose names messages begin with.
+_speakers: set[str] = set()
+
+
+def add_speaker(name: str) -> None:
+    _speakers.add(name)
+
+
+def own_messages(
+    name: str | None = None, *, of_class: bool = False, **arguments: str
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Decorates a function that is made of operators: its errors speak of it and not of them.
+
+    ``name`` is what the messages call it, else its own name, or for a method ``of_class`` the name of the
+    object's class. ``arguments`` are those that an operator has under another name: ``kernel_size="ksize"``.
+    An argument that is annotated as a tensor and is something else, such as a NumPy array, is named as well.
+    A call that succeeds pays 0.1 us for all this.
+    """
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        called = name or function.__name__
+        add_speaker(called)
+
+        @functools.wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            try:
+                return function(*args, **kwargs)
+            except Exception as error:
+                if torch.compiler.is_compiling():
+                    raise
+                who = type(args[0]).__name__ if of_class else called
+                better = _no_tensor(function, who, args, kwargs) or _renamed(error, who, arguments)
+                if better is None:
+                    raise
+                raise better from None
+
+        return call
+
+    return decorate
+
+
+def _no_tensor(function: Callable, called: str, args: tuple, kwargs: dict) -> TypeError | None:
+    """What there is to say when an argument should be a tensor of torch."""
+    signature = inspect.signature(function)
+    try:
+        bound = signature.bind(*args, **kwargs).arguments
+    except TypeError:
+        return None  # Python's own message names what is missing
+    for name, value in bound.items():
+        wanted = str(signature.parameters[name].annotation).replace(" ", "")
+        if wanted in ("torch.Tensor", "torch.Tensor|None"):
+            values = {} if value is None and wanted.endswith("None") else {name: value}
+        elif wanted == "Sequence[torch.Tensor]":
+            if not hasattr(value, "__len__"):
+                return TypeError(
+                    f"{called}: {name} is of type {type(value).__name__}, expected a sequence of torch.Tensor"
+                )
+            values = {f"{name}[{i}]": value[i] for i in range(len(value))}
+        elif wanted == "SparseTensor" and not hasattr(value, "indice_dict"):
+            return TypeError(f"{called}: {name} is of type {type(value).__name__}, expected a SparseTensor")
+        else:
+            continue
+        for what, one in values.items():
+            if not isinstance(one, torch.Tensor):
+                return TypeError(f"{called}: {what} is of type {type(one).__name__}, expected a torch.Tensor")
+    return None
+
+
+# What torch says when a scalar is of another type than in the operator's schema, with much around it.
+_schema_mismatch = re.compile(
+    r"turnout::\w+\(\) Expected a value of type '(.+?)' for argument '(\w+)' but instead found type '(.+?)'"
+)
+_plain_types = {
+    "int": "an integer",
+    "float": "a number",
+    "bool": "True or False",
+    "str": "a string",
+    "List[int]": "a sequence of integers",
+    "List[float]": "a sequence of numbers",
+}
+
+
+def _renamed(error: Exception, called: str, arguments: dict[str, str]) -> Exception | None:
+    """The same message about the function that was called; None: there is nothing to change."""
+    if isinstance(error, DynamicOutputShapeException):
+        return NotImplementedError(
+            f"{called}: a size depends on values, for which fake tensors need a mode with a ShapeEnv"
+        )
+    mismatch = _schema_mismatch.match(str(error))
+    if mismatch:
+        wanted, argument, found = mismatch.groups()
+        own = arguments.get(argument, argument)
+        return TypeError(f"{called}: {own} is of type {found}, expected {_plain_types.get(wanted, wanted)}")
+    speaker, colon, message = str(error).partition(": ")
+    if not colon or speaker not in _speakers or (speaker == called and not arguments):
+        return None
+    if arguments:
+        inner = rf"\b({'|'.join(arguments)})\b"
+        message = re.sub(inner, lambda found: arguments[found[0]], message)
+    return type(error)(f"{called}: {message}")

@@ -1,0 +1,183 @@
+// One call of an operator through a binding: reads the arguments, computes the shapes of results, and runs
+// the operator. Every runtime uses it through an adapter:
+//
+//   bool is_given(int i)                      whether the caller passes parameter i, and not as None
+//   Tensor tensor(int i, int argument)        parameter i as an input
+//   int64_t integer(int i), double real(int i), bool flag(int i)
+//   int64_t choice(int i, const Scalar&)      a value of an enum, which the caller gives by its name
+//   vector<int64_t> integers(int i, ...)      likewise vector<double> reals(int i, ...)
+//   bool has_out(int r), Tensor out(int r, int argument)     result r, if the caller gives its memory
+//   Tensor new_result(int r, int argument, DType, shape, rank)
+//   void no_result(int r)                     result r is absent: it belongs to an input that is not given
+//   void shorten(int r, Tensor&, int64_t rows), void check_rows(int r)
+//   CallerNames names()
+//   void run(f, is_last)                      f(caller), where operators run
+//   void refuse(text)                         throws Error(bad_param), "function: text"
+#pragma once
+
+#include <bit>
+#include <new>
+#include <vector>
+
+#include "bindings/schema.h"
+#include "core/check.h"
+#include "registry.h"
+#include "runtime/call.h"
+
+namespace turnout::bindings {
+
+template <class Adapter>
+class OperatorCall {
+ public:
+  OperatorCall(const core::Operator& op, const Schema& schema, Adapter& adapter)
+      : op_(op), schema_(schema), signature_(*op.signature), adapter_(adapter) {
+    // Only as many as there are: setting up the largest number would take as long as a small call.
+    for (int i = 0; i < signature_.arguments.count; ++i) new (tensors() + i) Tensor(nullptr);
+    for (int i = 0; i < signature_.scalars.count; ++i) new (scalars() + i) core::ScalarValue();
+    for (int name = signature_.scalars.count; name < signature_.names.count; ++name)
+      given_[name] = core::kUnknownExtent;
+  }
+  OperatorCall(const OperatorCall&) = delete;
+  OperatorCall& operator=(const OperatorCall&) = delete;
+
+  void run() {
+    read_parameters();
+    bool is_complete = true;
+    for (std::size_t r = 0; r < schema_.results().size(); ++r) {
+      const int argument = schema_.results()[r], result = static_cast<int>(r);
+      if (adapter_.has_out(result)) {
+        tensors()[argument] = adapter_.out(result, argument);
+      } else if (is_absent(signature_.arguments[argument])) {
+        adapter_.no_result(result);
+      } else {
+        is_complete = false;
+      }
+    }
+    if (schema_.has_fill()) choose_fills();
+    if (!is_complete || gives_sizes_ || op_.find_sizes != nullptr) make_results();
+    const auto check_shortened = [&](auto&& f) {
+      for (std::size_t r = 0; r < schema_.results().size(); ++r)
+        if (signature_.arguments[schema_.results()[r]].is_shortened) f(static_cast<int>(r));
+    };
+    check_shortened([&](int r) { adapter_.check_rows(r); });
+    std::int64_t rows = 0;
+    adapter_.run([&](const Caller& caller) { rows = op_.invoke(caller, tensors(), scalars()); },
+                 /*is_last=*/true);
+    check_shortened(
+        [&](int r) { adapter_.shorten(r, tensors()[schema_.results()[static_cast<std::size_t>(r)]], rows); });
+  }
+
+ private:
+  Tensor* tensors() { return reinterpret_cast<Tensor*>(tensor_memory_); }
+  core::ScalarValue* scalars() { return reinterpret_cast<core::ScalarValue*>(scalar_memory_); }
+
+  bool is_absent(const core::Argument& argument) {
+    return argument.required_with >= 0 && tensors()[argument.required_with].is_absent();
+  }
+
+  void read_parameters() {
+    const auto& parameters = schema_.parameters();
+    for (std::size_t p = 0; p < parameters.size(); ++p) {
+      const Parameter& parameter = parameters[p];
+      const int i = static_cast<int>(p), position = parameter.position;
+      if (parameter.kind == Parameter::Kind::tensor) {
+        const bool may_be_absent = signature_.arguments[position].optional;
+        if (!may_be_absent || adapter_.is_given(i)) tensors()[position] = adapter_.tensor(i, position);
+      } else if (parameter.kind == Parameter::Kind::scalar) {
+        scalars()[position] = read_scalar(i, position);
+      } else if (parameter.kind == Parameter::Kind::size) {
+        if (parameter.has_default && !adapter_.is_given(i)) continue;
+        given_[position] = adapter_.integer(i);
+        gives_sizes_ = true;
+        const bool may_be_negative = parameter.has_default && op_.find_sizes != nullptr;
+        if (given_[position] < 0 && !may_be_negative)
+          adapter_.refuse(core::concat(parameter.name, " is ", given_[position], ", expected 0 or more"));
+      }
+    }
+  }
+
+  core::ScalarValue read_scalar(int i, int position) {
+    const core::Scalar& scalar = signature_.scalars[position];
+    const bool is_given = !scalar.has_default || adapter_.is_given(i);
+    if (scalar.is_vector) {
+      const std::int64_t length =
+          scalar.length.names.count == 0 ? scalar.length.factor + scalar.length.add : -1;
+      if (scalar.is_real) {
+        auto& values = reals_.emplace_back(adapter_.reals(i, length));
+        return {values.data(), static_cast<std::int64_t>(values.size())};
+      }
+      auto& values = integers_.emplace_back(adapter_.integers(i, length));
+      return {values.data(), static_cast<std::int64_t>(values.size())};
+    }
+    if (scalar.is_real) return is_given ? adapter_.real(i) : scalar.default_real;
+    if (!is_given) return scalar.default_value;
+    if (scalar.is_flag) return adapter_.flag(i);
+    if (!scalar.values.empty() && !scalar.is_code) return adapter_.choice(i, scalar);
+    return adapter_.integer(i);
+  }
+
+  // A result that the caller gives keeps what it holds.
+  void choose_fills() {
+    bool is_given = true;
+    for (int argument : schema_.results())
+      if (signature_.arguments[argument].role == core::Role::inout)
+        is_given &= !tensors()[argument].is_absent();
+    for (int i = 0; i < signature_.scalars.count; ++i)
+      if (signature_.scalars[i].is_fill) scalars()[i] = signature_.scalars[i].min + (is_given ? 0 : 1);
+  }
+
+  void make_results() {
+    core::Slot slots[core::kMaxArguments];
+    for (int i = 0; i < signature_.arguments.count; ++i) slots[i] = core::Slot(tensors()[i]);
+    const core::CallerNames names = adapter_.names();
+    core::Arguments arguments(signature_, slots, signature_.arguments.count, scalars(),
+                              signature_.scalars.count, {}, 1, Isa::best, &names);
+    const int first = signature_.scalars.count;
+    for (int name = first; name < signature_.names.count; ++name) {
+      const core::SizeKind kind = signature_.size_kinds[name - first];
+      const bool is_given = kind != core::SizeKind::computed && given_[name] != core::kUnknownExtent;
+      if (is_given && op_.find_sizes == nullptr) arguments.bind(name, given_[name]);
+    }
+    core::check_metadata_and_log(arguments);
+    if (op_.find_sizes != nullptr) {
+      std::int64_t sizes[core::kMaxNames];
+      for (int name = 0; name < signature_.names.count; ++name)
+        sizes[name] = name >= first && given_[name] != core::kUnknownExtent ? given_[name]
+                      : arguments.is_bound(name)                            ? arguments.size(name)
+                                                                            : core::kUnknownExtent;
+      adapter_.run([&](const Caller& caller) { op_.find_sizes(caller, tensors(), scalars(), sizes); },
+                   /*is_last=*/false);
+      for (int name = first; name < signature_.names.count; ++name)
+        if (signature_.size_kinds[name - first] != core::SizeKind::shapes) arguments.bind(name, sizes[name]);
+    }
+    for (std::size_t r = 0; r < schema_.results().size(); ++r) {
+      const int argument = schema_.results()[r], result = static_cast<int>(r);
+      if (!tensors()[argument].is_absent() || is_absent(signature_.arguments[argument])) continue;
+      std::int64_t shape[kMaxRank];
+      const int rank = arguments.result_shape(argument, shape);
+      tensors()[argument] = adapter_.new_result(result, argument, dtype_of_result(argument), shape, rank);
+    }
+  }
+
+  std::int64_t given(int name) const { return given_[name]; }
+
+  DType dtype_of_result(int position) {
+    const core::Argument& argument = signature_.arguments[position];
+    if (argument.like < 0) return static_cast<DType>(std::countr_zero(argument.dtypes));
+    const DType like = tensors()[argument.like].dtype;
+    return argument.is_lane ? core::lane_dtype(like) : like;
+  }
+
+  const core::Operator& op_;
+  const Schema& schema_;
+  const core::Signature& signature_;
+  Adapter& adapter_;
+  alignas(Tensor) std::byte tensor_memory_[core::kMaxArguments * sizeof(Tensor)];
+  alignas(core::ScalarValue) std::byte scalar_memory_[core::kMaxNames * sizeof(core::ScalarValue)];
+  std::int64_t given_[core::kMaxNames];  // sizes that the caller gives, or kUnknownExtent
+  bool gives_sizes_ = false;
+  std::vector<std::vector<std::int64_t>> integers_;
+  std::vector<std::vector<double>> reals_;
+};
+
+}  // namespace turnout::bindings

@@ -1,0 +1,236 @@
+// One call from Python: objects become tensors, the operator runs without the GIL, the result goes back.
+//
+//   nb::object scale(nb::handle x, nb::handle factor, nb::handle y, bool use_torch_threads) {
+//     PythonCall call(kScaleFunction, use_torch_threads);          // arguments in the order of its signature
+//     const ConstTensor from = call.in(x);
+//     const std::int64_t by = call.scalar(factor);
+//     const Tensor to = call.out(y, {from.shape[0] * by});  // None: a new array, like the signature says
+//     call.run([&](const Caller& caller) { scale(from, to, {by}, caller); });
+//     return call.result();
+//   }
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <array>
+#include <initializer_list>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "bindings/python/export.h"
+#include "bindings/python/function.h"
+#include "bindings/python/gil.h"
+#include "bindings/python/import.h"
+#include "bindings/python/signals.h"
+#include "core/check.h"
+#include "core/signature.h"
+#include "runtime/caller.h"
+#include "runtime/context.h"
+
+namespace turnout::bindings {
+
+using namespace core;
+
+class PythonCall {
+ public:
+  // use_torch_threads: the call comes from turnout.torch, which looks after gradients itself. It uses torch's
+  // threads, and so does any call with a torch tensor. The first `known_scalars` of the signature come from
+  // an object, and not from the caller.
+  PythonCall(const PythonFunction& function, bool use_torch_threads, int known_scalars = 0)
+      : signature_(function.signature),
+        op_(function.name),
+        renames_(function.renames),
+        use_torch_threads_(use_torch_threads),
+        next_scalar_(known_scalars) {}
+  PythonCall(const Signature& signature, bool use_torch_threads)
+      : PythonCall(signature, kOwnNames, use_torch_threads) {}
+  PythonCall(const Signature& signature, const Renames& renames, bool use_torch_threads)
+      : signature_(signature),
+        op_(signature.op),
+        renames_(renames),
+        use_torch_threads_(use_torch_threads),
+        next_scalar_(0) {}
+
+  // Inputs that do not lie row by row in memory are copied.
+  ConstTensor in(nb::handle object);
+  ConstTensor optional_in(nb::handle object);  // None: absent
+  // An input that was read by an earlier call: results are arrays of the same library.
+  void kind(nb::handle object, DType dtype);
+  std::int64_t scalar(nb::handle object);
+  // A scalar that is an enum. The range is checked here, because a value out of range may not fit the enum.
+  template <class Enum>
+  Enum choice(nb::handle object) {
+    return static_cast<Enum>(choice_value(object));
+  }
+  // The same, given as one of the names that the signature has for its values.
+  template <class Enum>
+  Enum named_choice(nb::handle object) {
+    return static_cast<Enum>(named_value(object));
+  }
+
+  // A vector scalar: a sequence of least .. most integers. `origin` is what determines its length, for error
+  // messages: "indices.shape[1] - 1".
+  std::vector<std::int64_t> vector(nb::handle object, std::int64_t least, std::int64_t most,
+                                   std::string_view origin);
+  // A sequence of `length` integers, or one integer for all elements.
+  std::vector<std::int64_t> vector(nb::handle object, std::int64_t length, std::string_view origin);
+  // The same for a value that the signature does not have.
+  std::vector<std::int64_t> vector(nb::handle object, std::int64_t length, std::string_view origin,
+                                   std::string_view name) const;
+  bool flag(nb::handle object, std::string_view name) const;             // True or False, also as 1 or 0
+  std::int64_t integer(nb::handle object, std::string_view name) const;  // that the signature does not have
+  double number(nb::handle object, std::string_view name) const;         // likewise; any real number
+
+  // An argument that is a vector of fixed length: a sequence of numbers, or an array of any dtype.
+  std::vector<double> numbers(nb::handle object);
+
+  // An argument that the operator reads, and writes to if is_written; it is not returned. It may be read-only
+  // if it is not written.
+  Tensor inout(nb::handle object, bool is_written) { return import(object, next_argument_++, is_written); }
+
+  // A result. None allocates an array of this shape; negative extents count as 0, and the operator's checks
+  // refuse them later. The array is of the library of the argument whose dtype it shares, or of the first
+  // one.
+  Tensor out(nb::handle object, std::initializer_list<std::int64_t> shape) {
+    return out(place(object), shape);
+  }
+  // The same, with the dtype of an array that is allocated, if the signature allows several.
+  Tensor out(nb::handle object, std::initializer_list<std::int64_t> shape, DType dtype) {
+    return out(place(object), shape.begin(), static_cast<int>(shape.size()), dtype);
+  }
+  Tensor out(nb::handle object, const ConstTensor& same_shape) { return out(place(object), same_shape); }
+  // A result whose shape is known later than those of the ones after it: its place first, then out().
+  struct Place {
+    nb::handle object;
+    int argument, result;
+  };
+  Place place(nb::handle object) { return {object, next_argument_++, result_count_++}; }
+  Tensor out(const Place& where, std::initializer_list<std::int64_t> shape) {
+    return out(where, shape.begin(), static_cast<int>(shape.size()));
+  }
+  Tensor out(const Place& where, const ConstTensor& same_shape, std::optional<DType> dtype = {}) {
+    return out(where, same_shape.shape, same_shape.rank, dtype);
+  }
+  // Returns only the first rows of a result to the caller; `tensor` is what out() returned for it. If the
+  // number of rows is known only after the work, check_rows() first refuses an array that cannot be sliced.
+  void check_rows(int result) const;
+  void shorten(int result, Tensor& tensor, std::int64_t rows);
+  // An optional result that this call does not have: None, and an absent tensor.
+  Tensor no_out();
+  // out= of an operator with several results, one by one: a tuple in their order, or None for all. The
+  // results are the outputs among the arguments that are left.
+  std::array<nb::handle, kMaxArguments> outs(nb::handle tuple) const;
+
+  // Checks these arguments against a signature; errors have the caller's names.
+  void check(const Signature& signature, std::initializer_list<Slot> slots,
+             std::initializer_list<ScalarValue> scalars = {}) const;
+  [[noreturn]] void refuse(const std::string& why) const;  // "function: why"
+
+  // Runs the operator without the GIL.
+  template <class Body>
+  void run(const Body& body) const {
+    run_step(body, /*is_last=*/true);
+  }
+  // The same for an operator that runs before, because sizes of results depend on the data. The line that
+  // run() logs is about both.
+  template <class Body>
+  void prepare(const Body& body) const {
+    run_step(body, /*is_last=*/false);
+  }
+  // This call goes on where another one has prepared it.
+  void continue_after(const PythonCall& prepared) { steps_ = prepared.steps_; }
+
+  nb::object result() const;  // what out() gave; several as a tuple
+
+ protected:
+  // The same for an argument at this position, which may be asked for in any order.
+  Tensor import(nb::handle object, int position, bool for_writing);
+  Tensor out(const Place& where, const std::int64_t* shape, int rank, std::optional<DType> chosen = {});
+  std::vector<double> numbers(nb::handle object, std::string_view name, std::int64_t length) const;
+  std::int64_t named_value(nb::handle object, const Scalar& choice) const;
+  [[noreturn]] void refuse_type(nb::handle object, std::string_view name, std::string_view expected) const;
+  // How many elements a vector has, and whether one integer stands for all.
+  struct Length {
+    std::int64_t least, most;
+    std::string_view origin;
+    bool may_be_single;
+  };
+  std::vector<std::int64_t> integers(nb::handle object, std::string_view name, const Length& length) const;
+  CallerNames caller_names() const {
+    return {.op = op_, .renames = renames_, .note = copied_, .dtype_name = &library_name};
+  }
+  template <class Body>
+  void run_step(const Body& body, bool is_last) const {
+    Context& where = context();
+    run_without_gil([&] {
+      const CallerNames names = caller_names();
+      const CallDetails details{.names = &names, .steps = &steps_, .is_last = is_last};
+      body(details.caller(where));
+    });
+  }
+
+  nb::object results_[kMaxArguments];
+  int result_count_ = 0;
+
+ private:
+  struct Seen {
+    nb::handle object;
+    ArrayType type;
+    DType dtype = DType::f32;
+    nb::object keep;
+  };
+
+  Context& context() const;
+  std::string_view name_of(const Argument& argument) const { return renames_(argument.name); }
+  void copy(ImportedArray& array, std::string_view name);
+  nb::object first_rows(int result, std::int64_t rows) const;
+  std::int64_t choice_value(nb::handle object);
+  std::int64_t named_value(nb::handle object);
+
+  static constexpr Renames kOwnNames = {};
+  const Signature& signature_;
+  const std::string_view op_;
+  const Renames& renames_;
+  const bool use_torch_threads_;
+  bool has_torch_ = false;  // an argument is a torch tensor
+  int next_argument_ = 0;
+  int next_scalar_;
+  Seen seen_[kMaxArguments];
+  std::size_t new_bytes_ = 0;    // of results that were allocated, and may not have been written yet
+  std::vector<Scratch> copies_;  // of strided inputs
+  std::string copied_;           // their names, for the log: "copied points coors"
+  mutable Steps steps_;          // that prepare() has run
+};
+
+// Adds a function with positional arguments; python/turnout gives them names. Arguments accept None, so that
+// a missing array gets our error message rather than nanobind's.
+template <class Result, class... Arguments>
+void define(nb::module_& module, const char* name, Result (*function)(Arguments...)) {
+  module.def(
+      name,
+      [function](Arguments... arguments) -> Result {
+        return staying_at_exit([&]() -> Result { return function(std::forward<Arguments>(arguments)...); });
+      },
+      (static_cast<void>(sizeof(Arguments)), nb::arg().none())...);
+}
+
+// rows * columns for a shape; saturates, and a negative product is 0.
+std::int64_t extent_product(std::int64_t a, std::int64_t b);
+
+// turnout::Error becomes ValueError, NotImplementedError, MemoryError or RuntimeError, with the same
+// message.
+void register_errors();
+// f(), or nullptr with Python's exception set.
+PyObject* raise_pending(const std::exception_ptr& pending);
+template <class F>
+PyObject* raising_errors(const F& f) {
+  try {
+    return f();
+  } catch (const std::exception&) {
+    return raise_pending(std::current_exception());
+  }
+}
+
+}  // namespace turnout::bindings

@@ -1,0 +1,34 @@
+// A function of Python as data: what it runs, and what Python calls it and its arguments. Messages, the log
+// and the command `turnout ops` all take their names from here.
+#pragma once
+
+#include <initializer_list>
+#include <string_view>
+
+#include "core/draft.h"
+#include "core/names.h"
+
+namespace turnout::bindings {
+
+using namespace core;
+
+class PythonFunction {
+ public:
+  // changes: as for Renames. python_scalars: what Python has instead of scalars that it does not have.
+  consteval PythonFunction(std::string_view python_name, const Signature& its_signature,
+                           std::string_view changes = "",
+                           std::initializer_list<ScalarSpec> python_scalars = {})
+      : name(python_name), signature(its_signature), renames(its_signature, changes) {
+    for (const ScalarSpec& scalar : python_scalars) scalars.push(scalar);
+  }
+
+  std::string_view name;
+  const Signature& signature;
+  Renames renames;
+  List<ScalarSpec, 4> scalars;
+};
+
+// Adds a function to those of `turnout ops`, with the GIL held.
+void list_function(const PythonFunction& function);
+
+}  // namespace turnout::bindings

@@ -1,0 +1,82 @@
+// Checks of calls that are traced, where only the dtypes and shapes of arguments are known.
+#include "bindings/python/traced.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "bindings/python/import.h"
+#include "core/check.h"
+#include "registry.h"
+
+namespace turnout::bindings {
+
+using namespace core;
+namespace {
+
+// An argument of a call that is traced: (dtype, shape), with None for an extent that is not known.
+struct Description {
+  std::int64_t shape[kMaxRank] = {};
+  Slot slot;
+};
+
+void read_description(const Signature& signature, const Argument& argument, nb::handle object,
+                      const CallerNames& names, Description& description) {
+  const auto pair = nb::cast<nb::tuple>(object);
+  const std::string dtype = nb::cast<std::string>(pair[0]);
+  const auto shape = nb::cast<nb::tuple>(pair[1]);
+  int known = 0;
+  while (known < kDTypeCount && dtype != library_name(static_cast<DType>(known))) ++known;
+  if (known == kDTypeCount)
+    throw Error(ErrorCode::bad_param, concat(signature.op, ": ", argument.name, " has dtype ", dtype,
+                                             ", expected ", dtypes_text(signature, argument, &names)));
+  for (std::size_t d = 0; d < shape.size() && d < kMaxRank; ++d)
+    description.shape[d] = shape[d].is_none() ? kUnknownExtent : nb::cast<std::int64_t>(shape[d]);
+  description.slot =
+      Slot(nullptr, static_cast<DType>(known), description.shape, nullptr, static_cast<int>(shape.size()));
+}
+
+}  // namespace
+
+void check_metadata(const std::string& op, const nb::dict& arguments, const nb::dict& scalars) {
+  const auto found = std::find_if(operators().begin(), operators().end(),
+                                  [&](const Operator& one) { return one.signature->op == op; });
+  if (found == operators().end())
+    throw Error(ErrorCode::internal, concat("check_metadata: there is no operator ", op));
+  const Signature& signature = *found->signature;
+  static constexpr Renames kOwnNames;
+  const CallerNames names{.op = signature.op, .renames = kOwnNames, .dtype_name = &library_name};
+  Description descriptions[kMaxArguments];
+  Slot slots[kMaxArguments];
+  for (int i = 0; i < signature.arguments.count; ++i) {
+    const nb::str name(text_of(signature.arguments[i].name).c_str());
+    if (!arguments.contains(name) || arguments[name].is_none()) continue;
+    read_description(signature, signature.arguments[i], arguments[name], names, descriptions[i]);
+    slots[i] = descriptions[i].slot;
+  }
+  std::vector<std::int64_t> elements[kMaxNames];
+  std::vector<ScalarValue> values;
+  for (int i = 0; i < signature.scalars.count; ++i) {
+    const Scalar& scalar = signature.scalars[i];
+    const nb::str name(text_of(scalar.name).c_str());
+    const nb::object given = scalars.contains(name) ? nb::object(scalars[name]) : nb::none();
+    const auto value_of = [&](nb::handle object) {
+      return object.is_none() ? scalar.min : nb::cast<std::int64_t>(object);
+    };
+    if (scalar.is_real) {  // a range that traced values cannot break
+      values.emplace_back(scalar.default_real);
+      continue;
+    }
+    if (!scalar.is_vector) {
+      values.emplace_back(value_of(given));
+      continue;
+    }
+    for (nb::handle element : nb::cast<nb::tuple>(given)) elements[i].push_back(value_of(element));
+    values.emplace_back(elements[i].data(), static_cast<std::int64_t>(elements[i].size()));
+  }
+  Arguments(signature, slots, signature.arguments.count, values.data(), signature.scalars.count, {}, 1,
+            Isa::best, &names)
+      .check_metadata();
+}
+
+}  // namespace turnout::bindings

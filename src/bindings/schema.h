@@ -1,0 +1,50 @@
+// What callers of a binding pass to an operator, and what they get back. Everything follows from the
+// operator's Signature.
+//
+// The order of parameters is the same in every binding: inputs in the Signature's order, scalars, then sizes
+// that no input determines. Those that have a default follow those that have none.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/signature.h"
+
+namespace turnout::bindings {
+
+struct Parameter {
+  enum class Kind : std::uint8_t { tensor, scalar, size, unused };
+
+  Kind kind;
+  std::string_view name;
+  int position;  // in the Signature's arguments, scalars, names or unused arguments
+  bool has_default;
+};
+
+class Schema {
+ public:
+  explicit Schema(const core::Signature& signature);
+
+  const core::Signature& signature() const { return signature_; }
+  const std::vector<Parameter>& parameters() const { return parameters_; }
+  // Positions of the results in the Signature's arguments.
+  const std::vector<int>& results() const { return results_; }
+  // Whether the operator's results keep what a given `out` holds: see core::fill().
+  bool has_fill() const { return has_fill_; }
+
+  // The schema as torch writes it: "row_norms(Tensor tokens, float eps=0.) -> Tensor".
+  std::string text() const;
+
+ private:
+  bool is_determined(int name) const;  // by a shape of a required input
+  bool is_extent(int name) const;      // of a result
+
+  const core::Signature& signature_;
+  std::vector<Parameter> parameters_;
+  std::vector<int> results_;
+  bool has_fill_ = false;
+};
+
+}  // namespace turnout::bindings
