@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string_view>
 #include <tuple>
@@ -24,17 +25,29 @@ namespace turnout::core {
 // Returns what the function returns, or 0.
 using Invoke = std::int64_t (*)(const Caller& caller, const Tensor* arguments, const ScalarValue* scalars);
 
+// An operator that has found the sizes of its results, and now writes them.
+class Prepared {
+ public:
+  Prepared() = default;
+  virtual ~Prepared() = default;
+  Prepared(const Prepared&) = delete;
+  Prepared& operator=(const Prepared&) = delete;
+  // As Invoke, which it replaces.
+  virtual std::int64_t run(const Caller& caller, const Tensor* arguments, const ScalarValue* scalars) = 0;
+};
+
 struct OperatorParts {
   // The definition, for the differential test and fuzzer: like Invoke, on copies of the arguments in which
   // floating-point numbers are f64 and integers i64.
   void (*definition)(const Tensor* arguments, const ScalarValue* scalars) = nullptr;
   // Fills in the data of the example, if zeros are not valid data.
   void (*prepare)(const Tensor* arguments) = nullptr;
-  // Finds the sizes that the Signature calls computed: sizes[name], which is kUnknownExtent or what the
-  // caller of a binding gives. Runs after the checks of shapes; the log line is that of the operator, which
-  // runs next.
-  void (*find_sizes)(const Caller& caller, const Tensor* arguments, const ScalarValue* scalars,
-                     std::int64_t* sizes) = nullptr;
+  // Finds the sizes that the Signature calls computed or adjusted: sizes[name], which is kUnknownExtent or
+  // what the caller of a binding gives. Runs after the checks of shapes, and must check what it reads.
+  // Results that the caller does not give are absent. The log line is that of the operator, which runs next:
+  // what this function returns, or Invoke if that is nullptr.
+  std::unique_ptr<Prepared> (*find_sizes)(const Caller& caller, const Tensor* arguments,
+                                          const ScalarValue* scalars, std::int64_t* sizes) = nullptr;
 };
 
 struct Operator : OperatorParts {

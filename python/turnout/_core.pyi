@@ -81,83 +81,6 @@ def check_metadata(
     scalars: Mapping[str, int | tuple[int | None, ...] | None],
     /,
 ) -> None: ...
-def moe_dispatch_forward(
-    gates: Array,
-    indices: Array,
-    locations: Array,
-    input: Source[R],
-    capacity: Int,
-    num_experts: Int,
-    out: R | None,
-    /,
-) -> R: ...
-def moe_dispatch_backward_data(
-    gates: Array | None,
-    indices: Array,
-    locations: Array,
-    dispatch: Source[R],
-    capacity: Int,
-    num_experts: Int,
-    out: R | None,
-    /,
-) -> R: ...
-def moe_dispatch_backward_gate(
-    indices: Array,
-    locations: Array,
-    input: Source[R],
-    dispatch: Array,
-    capacity: Int,
-    num_experts: Int,
-    out: R | None,
-    /,
-) -> R: ...
-def moe_dispatch_backward(
-    gates: Source[R2],
-    indices: Array,
-    locations: Array,
-    input: Source[R],
-    dispatch: Array,
-    capacity: Int,
-    num_experts: Int,
-    out: tuple[R | None, R2 | None] | None,
-    /,
-) -> tuple[R, R2]: ...
-def moe_locations(
-    indices: Source[R],
-    num_experts: Int,
-    priority: Array | None,
-    out: tuple[R | None, R | None] | None,
-    /,
-) -> tuple[R, R]: ...
-def moe_dispatch(
-    input: Source[R],
-    indices: Array,
-    locations: Array | None,
-    capacity: Int,
-    num_experts: Int,
-    gates: Array | None,
-    out: R | None,
-    /,
-) -> R: ...
-def moe_combine(
-    expert_output: Source[R],
-    indices: Array,
-    locations: Array | None,
-    capacity: Int,
-    gates: Array | None,
-    out: R | None,
-    /,
-) -> R: ...
-def moe_combine_backward(
-    grad_output: Source[R],
-    expert_output: Array,
-    indices: Array,
-    locations: Array | None,
-    gates: Source[R2],
-    capacity: Int,
-    out: tuple[R | None, R2 | None] | None,
-    /,
-) -> tuple[R, R2]: ...
 def grouped_mm(
     input: Source[R],
     weight: Array,
@@ -213,13 +136,6 @@ def moe_experts_quantized(
     use_torch_threads: bool,
     /,
 ) -> R: ...
-def moe_token_permute(
-    tokens: Source[R],
-    indices: Array,
-    num_out_tokens: Int | None,
-    out: tuple[R | None, R | None] | None,
-    /,
-) -> tuple[R, R]: ...
 def moe_token_unpermute(
     permuted_tokens: Source[R],
     sorted_indices: Array,
@@ -608,3 +524,6 @@ def scatter_mean_backward(
 def scatter_max_backward(
     grad_out: Source[R], index: Array, argmax: Array, out: R | None, use_torch_threads: bool, /
 ) -> R: ...
+
+# The operators of the registry, for which the modules of the package have types.
+def __getattr__(name: str) -> Any: ...

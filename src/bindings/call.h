@@ -16,6 +16,7 @@
 #pragma once
 
 #include <bit>
+#include <memory>
 #include <new>
 #include <vector>
 
@@ -45,34 +46,42 @@ class OperatorCall {
     bool is_complete = true;
     for (std::size_t r = 0; r < schema_.results().size(); ++r) {
       const int argument = schema_.results()[r], result = static_cast<int>(r);
-      if (adapter_.has_out(result)) {
-        tensors()[argument] = adapter_.out(result, argument);
-      } else if (is_absent(signature_.arguments[argument])) {
+      if (is_absent(argument)) {
         adapter_.no_result(result);
+      } else if (adapter_.has_out(result)) {
+        tensors()[argument] = adapter_.out(result, argument);
       } else {
         is_complete = false;
       }
     }
     if (schema_.has_fill()) choose_fills();
     if (!is_complete || gives_sizes_ || op_.find_sizes != nullptr) make_results();
-    const auto check_shortened = [&](auto&& f) {
+    const auto for_shortened = [&](auto&& f) {
       for (std::size_t r = 0; r < schema_.results().size(); ++r)
-        if (signature_.arguments[schema_.results()[r]].is_shortened) f(static_cast<int>(r));
+        if (const int argument = schema_.results()[r]; signature_.arguments[argument].is_shortened)
+          f(static_cast<int>(r), tensors()[argument]);
     };
-    check_shortened([&](int r) { adapter_.check_rows(r); });
+    for_shortened([&](int r, Tensor&) { adapter_.check_rows(r); });
     std::int64_t rows = 0;
-    adapter_.run([&](const Caller& caller) { rows = op_.invoke(caller, tensors(), scalars()); },
-                 /*is_last=*/true);
-    check_shortened(
-        [&](int r) { adapter_.shorten(r, tensors()[schema_.results()[static_cast<std::size_t>(r)]], rows); });
+    adapter_.run(
+        [&](const Caller& caller) {
+          rows = prepared_ != nullptr ? prepared_->run(caller, tensors(), scalars())
+                                      : op_.invoke(caller, tensors(), scalars());
+          prepared_.reset();  // its memory may be large: not with an interpreter's lock
+        },
+        /*is_last=*/true);
+    for_shortened([&](int r, Tensor& tensor) { adapter_.shorten(r, tensor, rows); });
   }
 
  private:
   Tensor* tensors() { return reinterpret_cast<Tensor*>(tensor_memory_); }
   core::ScalarValue* scalars() { return reinterpret_cast<core::ScalarValue*>(scalar_memory_); }
 
-  bool is_absent(const core::Argument& argument) {
-    return argument.required_with >= 0 && tensors()[argument.required_with].is_absent();
+  // Whether this call does not have a result: it belongs to an input that is not given, or nobody asks for it.
+  bool is_absent(int position) {
+    const core::Argument& argument = signature_.arguments[position];
+    if (argument.required_with >= 0) return tensors()[argument.required_with].is_absent();
+    return !argument.request.empty() && !is_requested_[position];
   }
 
   void read_parameters() {
@@ -85,11 +94,13 @@ class OperatorCall {
         if (!may_be_absent || adapter_.is_given(i)) tensors()[position] = adapter_.tensor(i, position);
       } else if (parameter.kind == Parameter::Kind::scalar) {
         scalars()[position] = read_scalar(i, position);
+      } else if (parameter.kind == Parameter::Kind::request) {
+        is_requested_[position] = adapter_.is_given(i) && adapter_.flag(i);
       } else if (parameter.kind == Parameter::Kind::size) {
         if (parameter.has_default && !adapter_.is_given(i)) continue;
         given_[position] = adapter_.integer(i);
         gives_sizes_ = true;
-        const bool may_be_negative = parameter.has_default && op_.find_sizes != nullptr;
+        const bool may_be_negative = op_.find_sizes != nullptr;  // which checks it
         if (given_[position] < 0 && !may_be_negative)
           adapter_.refuse(core::concat(parameter.name, " is ", given_[position], ", expected 0 or more"));
       }
@@ -145,21 +156,42 @@ class OperatorCall {
         sizes[name] = name >= first && given_[name] != core::kUnknownExtent ? given_[name]
                       : arguments.is_bound(name)                            ? arguments.size(name)
                                                                             : core::kUnknownExtent;
-      adapter_.run([&](const Caller& caller) { op_.find_sizes(caller, tensors(), scalars(), sizes); },
-                   /*is_last=*/false);
+      adapter_.run(
+          [&](const Caller& caller) { prepared_ = op_.find_sizes(caller, tensors(), scalars(), sizes); },
+          /*is_last=*/false);
       for (int name = first; name < signature_.names.count; ++name)
         if (signature_.size_kinds[name - first] != core::SizeKind::shapes) arguments.bind(name, sizes[name]);
+      use_first_rows(arguments, slots);
+      core::check_metadata_and_log(arguments);  // once more, of results that the caller gives
     }
     for (std::size_t r = 0; r < schema_.results().size(); ++r) {
       const int argument = schema_.results()[r], result = static_cast<int>(r);
-      if (!tensors()[argument].is_absent() || is_absent(signature_.arguments[argument])) continue;
+      if (!tensors()[argument].is_absent() || is_absent(argument)) continue;
       std::int64_t shape[kMaxRank];
       const int rank = arguments.result_shape(argument, shape);
       tensors()[argument] = adapter_.new_result(result, argument, dtype_of_result(argument), shape, rank);
     }
   }
 
-  std::int64_t given(int name) const { return given_[name]; }
+  // Of a result that the caller gives, the call uses as many rows as the operator has found.
+  void use_first_rows(const core::Arguments& arguments, core::Slot* slots) {
+    for (std::size_t r = 0; r < schema_.results().size(); ++r) {
+      const int position = schema_.results()[r], result = static_cast<int>(r);
+      const core::Argument& argument = signature_.arguments[position];
+      Tensor& tensor = tensors()[position];
+      if (!argument.is_shortened || tensor.is_absent() || tensor.rank != argument.dims.count) continue;
+      const int name = argument.dims[0].names[0];
+      const core::SizeKind kind = signature_.size_kinds[name - signature_.scalars.count];
+      if (kind == core::SizeKind::adjusted) continue;
+      if (tensor.shape[0] < arguments.size(name))
+        adapter_.refuse(core::concat(argument.name, ".shape[0] is ", tensor.shape[0], ", expected ",
+                                     arguments.size(name), " or more: the ", signature_.names[name],
+                                     " that this call finds"));
+      adapter_.check_rows(result);
+      adapter_.shorten(result, tensor, arguments.size(name));
+      slots[position] = core::Slot(tensor);
+    }
+  }
 
   DType dtype_of_result(int position) {
     const core::Argument& argument = signature_.arguments[position];
@@ -175,7 +207,9 @@ class OperatorCall {
   alignas(Tensor) std::byte tensor_memory_[core::kMaxArguments * sizeof(Tensor)];
   alignas(core::ScalarValue) std::byte scalar_memory_[core::kMaxNames * sizeof(core::ScalarValue)];
   std::int64_t given_[core::kMaxNames];  // sizes that the caller gives, or kUnknownExtent
+  bool is_requested_[core::kMaxArguments] = {};
   bool gives_sizes_ = false;
+  std::unique_ptr<core::Prepared> prepared_;
   std::vector<std::vector<std::int64_t>> integers_;
   std::vector<std::vector<double>> reals_;
 };

@@ -59,10 +59,15 @@ Schema::Schema(const core::Signature& signature) : signature_(signature) {
     for (int name = signature.scalars.count; name < signature.names.count; ++name) {
       const SizeKind kind = signature.size_kinds[name - signature.scalars.count];
       if (kind == SizeKind::either) add(Kind::size, signature.names[name], name, true);
-      if (kind == SizeKind::shapes && !is_determined(name) && is_extent(name))
+      if (kind == SizeKind::adjusted || (kind == SizeKind::shapes && !is_determined(name) && is_extent(name)))
         add(Kind::size, signature.names[name], name, false);
     }
+    for (int i = 0; i < signature.arguments.count; ++i)
+      if (const std::string_view flag = signature.arguments[i].request; !flag.empty())
+        add(Kind::request, flag, i, true);
     for (int i = 0; i < signature.unused.count; ++i) add(Kind::unused, signature.unused[i].name, i, true);
+    for (int i = 0; i < signature.unused_flags.count; ++i)
+      add(Kind::unused_flag, signature.unused_flags[i].name, i, true);
   }
   for (int i = 0; i < signature.arguments.count; ++i) {
     const core::Role role = signature.arguments[i].role;
@@ -100,6 +105,9 @@ std::string Schema::text() const {
       type = signature_.arguments[parameter.position].optional ? "Tensor?" : "Tensor";
     } else if (parameter.kind == Kind::unused) {
       type = "Tensor?";
+    } else if (parameter.kind == Kind::request || parameter.kind == Kind::unused_flag) {
+      type = "bool";
+      value = "False";
     } else if (parameter.kind == Kind::size) {
       type = parameter.has_default ? "SymInt?" : "SymInt";
     } else {

@@ -15,11 +15,18 @@
 namespace turnout::bindings {
 
 struct Parameter {
-  enum class Kind : std::uint8_t { tensor, scalar, size, unused };
+  enum class Kind : std::uint8_t {
+    tensor,
+    scalar,
+    size,
+    request,      // a flag that asks for an optional result
+    unused,       // a tensor that only a gradient needs
+    unused_flag,  // likewise
+  };
 
   Kind kind;
   std::string_view name;
-  int position;  // in the Signature's arguments, scalars, names or unused arguments
+  int position;  // in the Signature's list of what it is; of a request: that of the result
   bool has_default;
 };
 

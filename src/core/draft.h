@@ -12,14 +12,15 @@
 // Arguments: in, out, inout; or_none(..) and optional(..), required_with("x", ..), required_when("mode",
 // "zero", ..); may_overlap("x", out("y", ..)): y may share memory with x, and the plan reads x as it was
 // before the first write. shortened(out(..)): the function returns how many of its rows count.
-// unused(in(..)): only the gradient of a binding needs it. Dtypes: a set, like("x"), like("x", set),
+// on_request("with_y", out("y", ..)): an optional result, which callers of a binding get by the flag with_y.
+// unused(in(..)), unused(flag(..)): only the gradient of a binding needs it. Dtypes: a set, like("x"), like("x", set),
 // lane_of("x"): f64 if x is f64, otherwise f32. volume(v) is the product of the elements of a vector scalar
 // v. A dimension `offsets..` may be spread over several dimensions of a tensor; a product, `experts *
 // capacity..`, over one for each factor. Scalars: scalar, choice, flag, real; vector and reals have one
 // value per element. code(..) is a choice that callers give as a number. fill("fill", "keep zero") is chosen
 // by a binding: keep if the caller gives `out`. by_default(1, scalar(..)) has a default, or_none(x,
 // real(..)) the default x, which callers spell None. Sizes: `computed(voxels)` is found by the operator;
-// `computed(groups?)` as well, unless the caller gives it. A step of the order of checks may be limited to
+// `computed(groups?)` as well, unless the caller gives it; `adjusted(room)` from what the caller gives. A step of the order of checks may be limited to
 // some arguments: {Check::shapes, code, "x.1 y"} checks dimension 1 of x and all of y; {Check::rules, code,
 // "space limit"} checks the rules of these names; scalars and data checks are selected in the same way.
 // {Check::outputs_empty, code, "y z"} ends the call if y and z have no elements, even if other outputs have
@@ -65,6 +66,7 @@ struct ArgumentSpec {
   bool is_shortened = false;
   bool is_unused = false;
   bool has_no_default = false;
+  std::string_view request = {};
 };
 consteval ArgumentSpec in(std::string_view name, DTypeSpec dtype, std::string_view dims) {
   return {name, Role::in, dtype, dims};
@@ -117,6 +119,13 @@ consteval ArgumentSpec shortened(ArgumentSpec argument) {
   return argument;
 }
 
+// An optional result that callers of a binding get if they pass the flag `name`.
+consteval ArgumentSpec on_request(std::string_view name, ArgumentSpec argument) {
+  argument.is_optional = true;
+  argument.request = name;
+  return argument;
+}
+
 // An optional input that is part of a binding's schema, but not of the function.
 consteval ArgumentSpec unused(ArgumentSpec argument) {
   argument.is_optional = argument.is_unused = true;
@@ -126,6 +135,7 @@ consteval ArgumentSpec unused(ArgumentSpec argument) {
 struct ScalarSpec {
   Scalar scalar;
   std::string_view length;
+  bool is_unused = false;
 };
 consteval ScalarSpec scalar(std::string_view name, std::int64_t min, std::int64_t max = kSizeMax) {
   return {{.name = name, .min = min, .max = max}, {}};
@@ -185,6 +195,13 @@ consteval ScalarSpec by_default(std::string_view value, ScalarSpec spec) {
   if (!spec.scalar.has_default) throw "the scalar has no such value";
   return spec;
 }
+// A flag that is part of a binding's schema, but not of the function.
+consteval ScalarSpec unused(ScalarSpec spec) {
+  if (!spec.scalar.is_flag) throw "only a flag or an input can be unused";
+  spec = by_default("no", spec);
+  spec.is_unused = true;
+  return spec;
+}
 consteval ScalarSpec or_none(double value, ScalarSpec spec) {
   spec = by_default(value, spec);
   spec.scalar.may_be_none = true;
@@ -231,6 +248,7 @@ class Draft {
   List<Scalar, kMaxNames> scalars;
   List<Argument, kMaxArguments> arguments;
   List<Argument, 4> unused;
+  List<Scalar, 4> unused_flags;
   List<Part, kMaxArguments> dims_of;  // in `dims`
   List<Extent, 4 * kMaxArguments> dims;
   List<Rule, 16> rules;
@@ -347,15 +365,25 @@ consteval Draft::Draft(std::string_view op_name, std::string_view size_names,
                        std::initializer_list<RuleSpec> rule_specs, std::initializer_list<DataCheck> checks,
                        std::span<const StepSpec> steps, ScratchBytes scratch_bytes)
     : op(op_name), scratch(scratch_bytes) {
-  for (const ScalarSpec& spec : scalar_specs) names.push(spec.scalar.name);
+  for (const ScalarSpec& spec : scalar_specs) {
+    if (spec.is_unused) {
+      unused_flags.push(spec.scalar);
+    } else {
+      names.push(spec.scalar.name);
+    }
+  }
   split(size_names, ' ', [&](std::string_view name) {
     SizeKind kind = SizeKind::shapes;
-    constexpr std::string_view kComputed = "computed(";
-    if (name.substr(0, kComputed.size()) == kComputed) {
-      if (name.back() != ')') throw "computed( without )";
-      name = name.substr(kComputed.size(), name.size() - kComputed.size() - 1);
-      kind = name.back() == '?' ? SizeKind::either : SizeKind::computed;
-      if (kind == SizeKind::either) name.remove_suffix(1);
+    if (const std::size_t open = name.find('('); open != std::string_view::npos) {
+      if (name.back() != ')') throw "a size has ( without )";
+      const std::string_view word = name.substr(0, open);
+      if (word != "computed" && word != "adjusted") throw "a size is neither computed nor adjusted";
+      name = name.substr(open + 1, name.size() - open - 2);
+      kind = word == "adjusted" ? SizeKind::adjusted : SizeKind::computed;
+      if (kind == SizeKind::computed && name.back() == '?') {
+        kind = SizeKind::either;
+        name.remove_suffix(1);
+      }
     }
     names.push(name);
     size_kinds.push(kind);
@@ -364,6 +392,7 @@ consteval Draft::Draft(std::string_view op_name, std::string_view size_names,
     for (std::string_view name : names)
       if (name == spec.name) throw "a size or scalar has the name of an argument";
   for (const ScalarSpec& spec : scalar_specs) {
+    if (spec.is_unused) continue;
     Scalar parsed = spec.scalar;
     scalars.push(parsed);  // its length may be named by a vector before it
     if (!parsed.is_vector) continue;
@@ -380,7 +409,9 @@ consteval Draft::Draft(std::string_view op_name, std::string_view size_names,
     parsed.by_pointer = spec.by_pointer;
     parsed.is_shortened = spec.is_shortened;
     parsed.has_no_default = spec.has_no_default;
+    parsed.request = spec.request;
     if (parsed.is_shortened && spec.role != Role::out) throw "only an output can be shortened";
+    if (!parsed.request.empty() && spec.role != Role::out) throw "only an output can be on request";
     if (spec.is_unused) {
       if (spec.role != Role::in) throw "only an input can be unused";
       unused.push(parsed);
@@ -448,6 +479,7 @@ struct StoredSignature {
   static constexpr auto kNames = exact<std::string_view, kDraft.names.count>(kDraft.names);
   static constexpr auto kSizeKinds = exact<SizeKind, kDraft.size_kinds.count>(kDraft.size_kinds);
   static constexpr auto kUnused = exact<Argument, kDraft.unused.count>(kDraft.unused);
+  static constexpr auto kUnusedFlags = exact<Scalar, kDraft.unused_flags.count>(kDraft.unused_flags);
   static constexpr auto kScalars = exact<Scalar, kDraft.scalars.count>(kDraft.scalars);
   static constexpr auto kDims = exact<Extent, kDraft.dims.count>(kDraft.dims);
   static constexpr auto kRules = exact<Rule, kDraft.rules.count>(kDraft.rules);
@@ -469,9 +501,9 @@ struct StoredSignature {
     }
     return items;
   }();
-  static constexpr Signature kSignature{kDraft.op,        view(kNames),  view(kSizeKinds), view(kScalars),
-                                        view(kArguments), view(kUnused), view(kRules),     view(kDataChecks),
-                                        view(kOrder),     kDraft.scratch};
+  static constexpr Signature kSignature{kDraft.op,         view(kNames),  view(kSizeKinds),   view(kScalars),
+                                        view(kArguments),  view(kUnused), view(kUnusedFlags), view(kRules),
+                                        view(kDataChecks), view(kOrder),  kDraft.scratch};
 };
 
 template <class Make>

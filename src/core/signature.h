@@ -68,12 +68,13 @@ struct Argument {
   std::int8_t required_when = -1;  // or if that scalar has the value `when`
   std::int64_t when = 0;
   DTypes dtypes = 0;
-  std::int8_t like = -1;         // also (or only, if dtypes is empty) the dtype of that argument, if present
-  bool is_lane = false;          // instead: the lane_dtype() of that argument
-  std::int8_t may_overlap = -1;  // an output that may share memory with that argument
-  bool by_pointer = false;       // a C function takes it as a pointer without a descriptor
-  bool has_no_default = false;   // an optional input for which callers of a binding pass None
-  bool is_shortened = false;     // a result of which a call returns the first rows: as many as it counts
+  std::int8_t like = -1;          // also (or only, if dtypes is empty) the dtype of that argument, if present
+  bool is_lane = false;           // instead: the lane_dtype() of that argument
+  std::int8_t may_overlap = -1;   // an output that may share memory with that argument
+  bool by_pointer = false;        // a C function takes it as a pointer without a descriptor
+  bool has_no_default = false;    // an optional input for which callers of a binding pass None
+  bool is_shortened = false;      // a result of which a call returns the first rows: as many as it counts
+  std::string_view request = {};  // an optional result: the flag by which callers of a binding ask for it
   View<Extent> dims;
   constexpr bool is_output() const { return role != Role::in; }
 };
@@ -105,6 +106,7 @@ enum class SizeKind : std::uint8_t {
   shapes,    // shapes of inputs and, if no input has it, the caller of a binding
   computed,  // the operator
   either,    // the operator, unless the caller of a binding gives it
+  adjusted,  // the operator, from what the caller of a binding gives
 };
 
 struct Rule {  // left <= right
@@ -183,7 +185,8 @@ struct Signature {
   View<SizeKind> size_kinds;     // of these sizes
   View<Scalar> scalars;
   View<Argument> arguments;
-  View<Argument> unused;  // inputs that only the gradient of a binding needs
+  View<Argument> unused;      // inputs that only the gradient of a binding needs
+  View<Scalar> unused_flags;  // likewise
   View<Rule> rules;
   View<DataCheck> data_checks;
   View<Step> order;

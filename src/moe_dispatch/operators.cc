@@ -10,12 +10,14 @@ namespace turnout::families::moe_dispatch {
 namespace {
 
 // num_out_tokens as in a slice of Python: negative numbers count from the end. None and 0 are all.
-void find_num_out_tokens(const Caller&, const Tensor*, const ScalarValue*, std::int64_t* sizes) {
+std::unique_ptr<Prepared> find_num_out_tokens(const Caller&, const Tensor*, const ScalarValue*,
+                                              std::int64_t* sizes) {
   constexpr int kSamples = kMoeTokenPermute.size("samples"), kChoices = kMoeTokenPermute.size("choices");
   std::int64_t& rows = sizes[kMoeTokenPermute.size("num_out_tokens")];
   const std::int64_t choices = sizes[kSamples] * sizes[kChoices];
   const std::int64_t wanted = rows == kUnknownExtent ? 0 : rows;
   rows = wanted > 0 ? std::min(wanted, choices) : std::max<std::int64_t>(choices + wanted, 0);
+  return nullptr;
 }
 
 }  // namespace

@@ -13,7 +13,7 @@ from torch.autograd.function import _SingleLevelFunction
 
 from turnout import _core
 from turnout.torch.messages import add_speaker
-from turnout.torch.tracing import checked, derived_fake, refusing
+from turnout.torch.tracing import absent_result, checked, derived_fake, refusing
 
 _library = torch.library.Library("turnout", "FRAGMENT")
 _is_grad_enabled = torch.is_grad_enabled
@@ -26,19 +26,56 @@ _plain_keysets: set[int] = set()
 _cpu_kernels: dict[str, Callable] = {}
 _has_gradient: set[str] = set()
 _rows: dict[str, dict[str, Any]] = {row["op"]: row for row in _core.schemas()}
-# Operators whose torch schema follows from their Signature. The modules of the others call define().
-_DERIVED = [
-    "moe_dispatch_forward",
-    "moe_dispatch_backward_data",
-    "moe_dispatch_backward_gate",
-    "moe_dispatch_backward",
-    "moe_locations",
-    "moe_dispatch",
-    "moe_combine",
-    "moe_combine_backward",
-    "moe_token_permute",
-]
-BY_HAND = frozenset(_rows) - frozenset(_DERIVED)
+# Operators whose torch schema does not follow from their Signature: their modules call define().
+BY_HAND = frozenset(
+    {
+        "moe_re_routing",
+        "moe_re_routing_inverse",
+        "sort_chunks_by_idxs",
+        "grouped_mm",
+        "grouped_mm_backward_weight",
+        "moe_experts",
+        "moe_experts_quantized",
+        "mutual_information_backward",
+        "mutual_information_forward",
+        "mutual_information_forward_backward",
+        "rnnt_align",
+        "rnnt_logprobs_fused_backward",
+        "rnnt_logprobs_fused_forward",
+        "rnnt_logprobs_joint_backward",
+        "rnnt_logprobs_joint_forward",
+        "rnnt_logprobs_pruned_backward",
+        "rnnt_logprobs_pruned_forward",
+        "rnnt_logprobs_simple_backward",
+        "rnnt_logprobs_simple_forward",
+        "rnnt_prune_ranges",
+        "rnnt_pruning_backward",
+        "rnnt_pruning_forward",
+        "dynamic_scatter_backward",
+        "dynamic_scatter_forward",
+        "scatter_max",
+        "scatter_max_backward",
+        "scatter_mean",
+        "scatter_mean_backward",
+        "scatter_sum",
+        "scatter_sum_backward",
+        "voxelize",
+        "voxelize_hard",
+        "get_indice_pairs",
+        "global_avg_pool_backward",
+        "global_avg_pool_forward",
+        "global_max_pool_backward",
+        "global_max_pool_forward",
+        "indice_avg_pool_backward",
+        "indice_avg_pool_forward",
+        "indice_convolution_backward_data",
+        "indice_convolution_backward_filter",
+        "indice_convolution_forward",
+        "indice_convolution_index",
+        "indice_max_pool_backward",
+        "indice_max_pool_forward",
+    }
+)
 
 
 def define(
@@ -99,13 +136,17 @@ def refuse_missing_gradients() -> None:
 
 def _cpu_kernel(row: dict[str, Any]) -> Callable:
     kernel = getattr(_core.torch, row["op"])
-    if all(result["with"] is None for result in row["results"]):
+    if not any(result["with"] or result["request"] for result in row["results"]):
         return kernel
+    names = [parameter["name"] for parameter in row["parameters"]]
 
     def with_empty_results(*arguments):
         # A torch operator always returns tensors: an absent result is an empty one.
-        empty = torch.empty(0, dtype=torch.float32, device="cpu")
-        return tuple(empty if result is None else result for result in kernel(*arguments))
+        bound = dict(zip(names, arguments, strict=False))
+        return tuple(
+            absent_result(one, bound) if result is None else result
+            for one, result in zip(row["results"], kernel(*arguments), strict=True)
+        )
 
     return with_empty_results
 
@@ -145,8 +186,9 @@ def gradient(
     ]
     constants = [results.index(one) for one in constant.split()]
     values = [i for i, tensor in enumerate(is_tensor) if not tensor]
-    Needs = namedtuple("Needs", arguments)
-    Saved = namedtuple("Saved", [*saves.split(), *(arguments[i] for i in values), "needs"])
+    make_type: Callable[..., Any] = namedtuple  # with names that a type checker cannot know
+    Needs = make_type("Needs", arguments)
+    Saved = make_type("Saved", [*saves.split(), *(arguments[i] for i in values), "needs"])
     index = {one: arguments.index(one) for one in of.split()}
 
     def save(ctx, inputs, output):

@@ -167,8 +167,10 @@ def _new_result(
 ) -> torch.Tensor:
     like = bound[result["like"]] if result["like"] else None
     first = next(value for value in bound.values() if isinstance(value, torch.Tensor))
-    if result["with"] and bound[result["with"]] is None:
-        return first.new_empty((0,), dtype=torch.float32)
+    if (result["with"] and bound[result["with"]] is None) or (
+        result["request"] and not bound[result["request"]]
+    ):
+        return absent_result(result, bound)
     shape: list[Any] = []
     for names, factor, add, is_optional, is_folded in result["dims"]:
         if is_optional and sizes[names[0]] is None:
@@ -185,6 +187,15 @@ def _new_result(
         is_double = like.dtype == torch.float64
         return like.new_empty(shape, dtype=torch.float64 if is_double else torch.float32)
     return like.new_empty(shape)
+
+
+def absent_result(result: dict[str, Any], bound: dict[str, Any]) -> torch.Tensor:
+    """An empty tensor in the place of a result that a call does not have."""
+    like = bound.get(result["like"])
+    if like is not None:
+        return like.new_empty((0,))
+    first = next(value for value in bound.values() if isinstance(value, torch.Tensor))
+    return first.new_empty((0,), dtype=getattr(torch, result["dtype"] or "float32"))
 
 
 def refuse_devices(op: str, bound: Scalars) -> None:

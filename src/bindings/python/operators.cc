@@ -24,6 +24,7 @@ struct OperatorFunction {
   Renames renames;
   bool use_torch_threads;
   std::string name;
+  std::size_t parameter_count;  // without those that only gradients need, which torch follows
   PyMethodDef method = {};
 
   OperatorFunction(const Operator& its_op, bool torch)
@@ -34,7 +35,11 @@ struct OperatorFunction {
                     ? Renames(its_op.signature->arguments[schema.results()[0]].name, "out")
                     : Renames()),
         use_torch_threads(torch),
-        name(its_op.signature->op) {}
+        name(its_op.signature->op),
+        parameter_count(schema.parameters().size() -
+                        static_cast<std::size_t>(torch ? 0
+                                                       : its_op.signature->unused.count +
+                                                             its_op.signature->unused_flags.count)) {}
 };
 
 class PythonAdapter : public PythonCall {
@@ -43,7 +48,7 @@ class PythonAdapter : public PythonCall {
       : PythonCall(*function.op.signature, function.renames, function.use_torch_threads),
         function_(function),
         arguments_(arguments),
-        count_(std::min(count, function.schema.parameters().size())) {
+        count_(std::min(count, function.parameter_count)) {
     result_count_ = static_cast<int>(function.schema.results().size());
     outs_.fill(Py_None);
     if (count <= count_ || arguments[count_] == Py_None) return;
@@ -110,7 +115,7 @@ PyObject* call_function(PyObject* self, PyObject* const* arguments, Py_ssize_t c
   return staying_at_exit([&] {
     return raising_errors([&]() -> PyObject* {
       const auto& function = *static_cast<const OperatorFunction*>(PyCapsule_GetPointer(self, nullptr));
-      const std::size_t most = function.schema.parameters().size() + 1;
+      const std::size_t most = function.parameter_count + 1;
       if (static_cast<std::size_t>(count) > most)
         throw nb::type_error(concat(function.name, ": takes at most ", static_cast<std::int64_t>(most),
                                     " arguments, but ", std::int64_t{count}, " were given")
@@ -191,7 +196,7 @@ void bind_operators(nb::module_& module) {
 }
 
 nb::list schemas() {
-  static constexpr const char* kKinds[] = {"tensor", "scalar", "size", "unused"};
+  static constexpr const char* kKinds[] = {"tensor", "scalar", "size", "request", "unused", "unused"};
   nb::list all;
   for (const Operator& op : operators()) {
     const Signature& signature = *op.signature;
@@ -218,6 +223,7 @@ nb::list schemas() {
       row["dtype"] =
           argument.like < 0 ? library_name(static_cast<DType>(std::countr_zero(argument.dtypes))) : "";
       row["with"] = name_or_none(signature, argument.required_with);
+      row["request"] = text_of(argument.request);
       row["is_floating"] = is_floating(signature, argument);
       row["is_shortened"] = argument.is_shortened;
       results.append(row);
