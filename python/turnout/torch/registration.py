@@ -187,8 +187,8 @@ def gradient(
     constants = [results.index(one) for one in constant.split()]
     values = [i for i, tensor in enumerate(is_tensor) if not tensor]
     make_type: Callable[..., Any] = namedtuple  # with names that a type checker cannot know
-    Needs = make_type("Needs", arguments)
-    Saved = make_type("Saved", [*saves.split(), *(arguments[i] for i in values), "needs"])
+    needs_type = make_type("Needs", arguments)
+    saved_type = make_type("Saved", [*saves.split(), *(arguments[i] for i in values), "needs"])
     index = {one: arguments.index(one) for one in of.split()}
 
     def save(ctx, inputs, output):
@@ -202,8 +202,8 @@ def gradient(
 
     def decorate(function: Callable) -> Callable:
         def backward(ctx, *grads):
-            needs = Needs(*ctx.needs_input_grad[: len(arguments)])
-            found = function(Saved(*ctx.saved_tensors, *ctx.turnout_values, needs), *grads)
+            needs = needs_type(*ctx.needs_input_grad[: len(arguments)])
+            found = function(saved_type(*ctx.saved_tensors, *ctx.turnout_values, needs), *grads)
             ordered = [None] * len(arguments)
             for one, value in found.items():
                 ordered[index[one]] = value
