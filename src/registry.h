@@ -40,7 +40,7 @@ struct OperatorParts {
   // The definition, for the differential test and fuzzer: like Invoke, on copies of the arguments in which
   // floating-point numbers are f64 and integers i64.
   void (*definition)(const Tensor* arguments, const ScalarValue* scalars) = nullptr;
-  // Fills in the data of the example, if zeros are not valid data.
+  // Fills in the data of a call, if zeros are not valid data. Absent arguments have rank -1.
   void (*prepare)(const Tensor* arguments) = nullptr;
   // Finds the sizes that the Signature calls computed or adjusted: sizes[name], which is kUnknownExtent or
   // what the caller of a binding gives. Runs after the checks of shapes, and must check what it reads.

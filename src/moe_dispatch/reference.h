@@ -7,6 +7,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "core/elements.h"
 #include "simd/half.h"
 #include "turnout/moe_dispatch.h"
 
@@ -163,3 +164,155 @@ void sort_experts(const Index* experts, std::int32_t* sorted_indices, std::int64
 }
 
 }  // namespace turnout::reference
+
+namespace turnout::definition {
+
+// The same operators on tensors of f64 and i64, with the parameters of the operators: for the registry.
+
+// A routing [choices, samples] or [samples, choices], or of one dimension.
+struct Routing {
+  core::Elements<const std::int64_t> indices, locations;
+  std::int64_t capacity, num_experts;
+  bool choices_first;
+
+  std::int64_t samples() const { return indices.extent(choices_first ? indices.rank() - 1 : 0); }
+  std::int64_t choices() const { return indices.rank() == 1 ? 1 : indices.extent(choices_first ? 0 : 1); }
+  template <class T>
+  T& at(const core::Elements<T>& of, std::int64_t i, std::int64_t k) const {
+    return of.rank() == 1 ? of(i) : choices_first ? of(k, i) : of(i, k);
+  }
+  // The row of choice k of token i; -1: dropped.
+  std::int64_t row(std::int64_t i, std::int64_t k) const {
+    const std::int64_t expert = at(indices, i, k), slot = locations.are_given() ? at(locations, i, k) : 0;
+    const bool valid = expert >= 0 && expert < num_experts && slot >= 0 && slot < capacity;
+    return valid ? expert * capacity + slot : -1;
+  }
+  // f(i, k, row) for each choice that is not dropped: first choices of all tokens before second ones.
+  template <class F>
+  void for_each(const F& f) const {
+    for (std::int64_t k = 0; k < choices(); ++k)
+      for (std::int64_t i = 0; i < samples(); ++i)
+        if (row(i, k) >= 0) f(i, k, row(i, k));
+  }
+};
+
+// Rows of a tensor whose last dimension is the row: buffers may be [experts, capacity, hidden].
+inline core::Elements<double> rows_of(const Tensor& tensor) {
+  Tensor flat = tensor;
+  if (tensor.rank == 3)
+    flat = Tensor(tensor.data, tensor.dtype, {tensor.shape[0] * tensor.shape[1], tensor.shape[2]});
+  return core::numbers(flat);
+}
+inline core::Elements<const double> rows_of(const ConstTensor& tensor) {
+  ConstTensor flat = tensor;
+  if (tensor.rank == 3)
+    flat = ConstTensor(tensor.data, tensor.dtype, {tensor.shape[0] * tensor.shape[1], tensor.shape[2]});
+  return core::numbers(flat);
+}
+
+inline void set_zero(const core::Elements<double>& rows) {
+  for (std::int64_t r = 0; r < rows.extent(0); ++r)
+    for (std::int64_t j = 0; j < rows.extent(1); ++j) rows(r, j) = 0;
+}
+
+// routed[row, :] = gate * tokens[i, :]
+inline void scatter_tokens(const Routing& routing, const ConstTensor& tokens, const ConstTensor& gates,
+                           const core::Elements<double>& routed) {
+  const auto from = core::numbers(tokens), weights = core::numbers(gates);
+  routing.for_each([&](std::int64_t i, std::int64_t k, std::int64_t row) {
+    const double gate = weights.are_given() ? routing.at(weights, i, k) : 1;
+    for (std::int64_t j = 0; j < from.extent(1); ++j) routed(row, j) = gate * from(i, j);
+  });
+}
+// tokens[i, :] = sum over k of gate * routed[row, :]
+inline void gather_tokens(const Routing& routing, const core::Elements<const double>& routed,
+                          const ConstTensor& gates, const Tensor& tokens) {
+  const auto to = core::numbers(tokens);
+  const auto weights = core::numbers(gates);
+  set_zero(to);
+  routing.for_each([&](std::int64_t i, std::int64_t k, std::int64_t row) {
+    const double gate = weights.are_given() ? routing.at(weights, i, k) : 1;
+    for (std::int64_t j = 0; j < to.extent(1); ++j) to(i, j) += gate * routed(row, j);
+  });
+}
+// products[i, k] = sum over j of tokens[i, j] * routed[row, j]
+inline void dot_tokens(const Routing& routing, const ConstTensor& tokens,
+                       const core::Elements<const double>& routed, const Tensor& products) {
+  const auto from = core::numbers(tokens);
+  const auto to = core::numbers(products);
+  for (std::int64_t i = 0; i < routing.samples(); ++i)
+    for (std::int64_t k = 0; k < routing.choices(); ++k) routing.at(to, i, k) = 0;
+  routing.for_each([&](std::int64_t i, std::int64_t k, std::int64_t row) {
+    for (std::int64_t j = 0; j < from.extent(1); ++j) routing.at(to, i, k) += from(i, j) * routed(row, j);
+  });
+}
+
+inline void moe_dispatch_forward(const ConstTensor& gates, const ConstTensor& indices,
+                                 const ConstTensor& locations, const ConstTensor& input,
+                                 const Tensor& dispatch, const MoeDispatchParams& params) {
+  const auto rows = rows_of(dispatch);
+  if (params.fill == Fill::zero) set_zero(rows);
+  const Routing routing{core::integers(indices), core::integers(locations), params.capacity,
+                        params.num_experts, true};
+  scatter_tokens(routing, input, gates, rows);
+}
+
+inline void moe_dispatch_backward_data(const ConstTensor& gates, const ConstTensor& indices,
+                                       const ConstTensor& locations, const ConstTensor& dispatch,
+                                       const Tensor& grad_input, const MoeBuffers& buffers) {
+  const Routing routing{core::integers(indices), core::integers(locations), buffers.capacity,
+                        buffers.num_experts, true};
+  gather_tokens(routing, rows_of(dispatch), gates, grad_input);
+}
+
+inline void moe_dispatch_backward_gate(const ConstTensor& indices, const ConstTensor& locations,
+                                       const ConstTensor& input, const ConstTensor& dispatch,
+                                       const Tensor& grad_gates, const MoeBuffers& buffers) {
+  const Routing routing{core::integers(indices), core::integers(locations), buffers.capacity,
+                        buffers.num_experts, true};
+  dot_tokens(routing, input, rows_of(dispatch), grad_gates);
+}
+
+inline void moe_dispatch_backward(const ConstTensor& gates, const ConstTensor& indices,
+                                  const ConstTensor& locations, const ConstTensor& input,
+                                  const ConstTensor& dispatch, const Tensor& grad_input,
+                                  const Tensor& grad_gates, const MoeBuffers& buffers) {
+  definition::moe_dispatch_backward_data(gates, indices, locations, dispatch, grad_input, buffers);
+  definition::moe_dispatch_backward_gate(indices, locations, input, dispatch, grad_gates, buffers);
+}
+
+inline void moe_dispatch(const ConstTensor& input, const ConstTensor& indices, const ConstTensor& locations,
+                         const ConstTensor& gates, const Tensor& dispatch, const MoeBuffers& buffers) {
+  const auto rows = rows_of(dispatch);
+  set_zero(rows);
+  const Routing routing{core::integers(indices), core::integers(locations), buffers.capacity,
+                        buffers.num_experts, false};
+  scatter_tokens(routing, input, gates, rows);
+}
+
+// With as many experts as the rows have room for.
+inline Routing combining(const ConstTensor& indices, const ConstTensor& locations,
+                         const core::Elements<const double>& rows, std::int64_t capacity) {
+  return {core::integers(indices), core::integers(locations), capacity,
+          capacity == 0 ? 0 : rows.extent(0) / capacity, false};
+}
+
+inline void moe_combine(const ConstTensor& expert_output, const ConstTensor& indices,
+                        const ConstTensor& locations, const ConstTensor& gates, const Tensor& output,
+                        std::int64_t capacity) {
+  const auto rows = rows_of(expert_output);
+  gather_tokens(combining(indices, locations, rows, capacity), rows, gates, output);
+}
+
+inline void moe_combine_backward(const ConstTensor& grad_output, const ConstTensor& expert_output,
+                                 const ConstTensor& indices, const ConstTensor& locations,
+                                 const ConstTensor& gates, const Tensor& grad_expert_output,
+                                 const Tensor& grad_gates, std::int64_t capacity) {
+  const auto rows = rows_of(expert_output);
+  const Routing routing = combining(indices, locations, rows, capacity);
+  set_zero(rows_of(grad_expert_output));
+  scatter_tokens(routing, grad_output, gates, rows_of(grad_expert_output));
+  dot_tokens(routing, grad_output, rows, grad_gates);
+}
+
+}  // namespace turnout::definition
