@@ -1,8 +1,13 @@
 // The list of all operators of the C interface, for tests that run on every operator.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string_view>
+#include <tuple>
+#include <type_traits>
+#include <utility>
 
 #include "core/check.h"
 #include "turnout/mluop/mlu_op.h"
@@ -33,7 +38,96 @@ struct COperator {
 
 std::span<const COperator> c_operators();
 
-// For `invoke`.
+// -- a C function as `invoke` and `query` ---------------------------------------------------------------------
+
+template <class Function>
+struct CParameters;
+template <class... P>
+struct CParameters<mluOpStatus_t (*)(P...)> {
+  enum class Kind : std::uint8_t { handle, descriptor, data, workspace, workspace_size, size_result, scalar };
+  static constexpr std::size_t kCount = sizeof...(P);
+  template <std::size_t i>
+  using Type = std::tuple_element_t<i, std::tuple<P...>>;
+
+  // A pointer after a descriptor is the data of that argument; one before a size is the workspace.
+  template <std::size_t i>
+  static consteval Kind kind() {
+    using T = Type<i>;
+    if constexpr (std::is_same_v<T, mluOpHandle_t>) {
+      return Kind::handle;
+    } else if constexpr (std::is_same_v<T, mluOpTensorDescriptor_t>) {
+      return Kind::descriptor;
+    } else if constexpr (std::is_same_v<T, std::size_t*>) {
+      return Kind::size_result;
+    } else if constexpr (std::is_same_v<T, std::size_t>) {
+      return Kind::workspace_size;
+    } else if constexpr (std::is_pointer_v<T>) {
+      static_assert(i > 0);
+      return std::is_same_v<Type<i - 1>, mluOpTensorDescriptor_t> ? Kind::data : Kind::workspace;
+    } else {
+      return Kind::scalar;
+    }
+  }
+  // How many of a kind come before parameter i.
+  template <std::size_t i>
+  static consteval std::size_t before(Kind kind_) {
+    return []<std::size_t... j>(std::index_sequence<j...>, Kind wanted) {
+      return (std::size_t{0} + ... + static_cast<std::size_t>(kind<j>() == wanted));
+    }
+    (std::make_index_sequence<i>(), kind_);
+  }
+
+  struct Values {
+    mluOpHandle_t handle;
+    Descriptors descriptors;
+    void* const* data;
+    Scalars scalars;
+    const Workspace& workspace;
+    std::size_t* size;
+  };
+  template <std::size_t i>
+  static Type<i> value(const Values& values) {
+    constexpr Kind kKind = kind<i>();
+    if constexpr (kKind == Kind::handle) {
+      return values.handle;
+    } else if constexpr (kKind == Kind::descriptor) {
+      return values.descriptors[before<i>(Kind::descriptor)];
+    } else if constexpr (kKind == Kind::data) {
+      return static_cast<Type<i>>(values.data[before<i>(Kind::descriptor) - 1]);
+    } else if constexpr (kKind == Kind::workspace) {
+      return values.workspace.data;
+    } else if constexpr (kKind == Kind::workspace_size) {
+      return values.workspace.size;
+    } else if constexpr (kKind == Kind::size_result) {
+      return values.size;
+    } else {
+      return static_cast<Type<i>>(values.scalars[before<i>(Kind::scalar)].value);
+    }
+  }
+  template <auto function>
+  static mluOpStatus_t call(const Values& values) {
+    return [&]<std::size_t... i>(std::index_sequence<i...>) { return function(value<i>(values)...); }
+    (std::make_index_sequence<kCount>());
+  }
+};
+
+// The function `function`, whose descriptors and scalars are in the signature's order.
+template <auto function>
+mluOpStatus_t c_invoke(mluOpHandle_t handle, Descriptors descriptors, void* const* data, Scalars scalars,
+                       const Workspace& workspace) {
+  std::size_t size = 0;
+  return CParameters<decltype(function)>::template call<function>(
+      {handle, descriptors, data, scalars, workspace, &size});
+}
+// A query of a workspace's size that has the first descriptors and scalars of the function.
+template <auto function>
+mluOpStatus_t c_query(mluOpHandle_t handle, Descriptors descriptors, void* const* data, Scalars scalars,
+                      std::size_t* size) {
+  return CParameters<decltype(function)>::template call<function>(
+      {handle, descriptors, data, scalars, {}, size});
+}
+
+// For a lambda in place of these.
 inline int as_int(const ScalarValue& scalar) { return static_cast<int>(scalar.value); }
 
 }  // namespace turnout::core

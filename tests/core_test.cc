@@ -88,8 +88,7 @@ TEST(Tensor, ViewsOfContainersHaveTheirElements) {
   EXPECT_EQ(view(none, {std::int64_t{1} << 62, 4, 0}).rank, 3);
 }
 
-// If the frame of a call has a caller, errors and records have the caller's names; only whole words are
-// replaced.
+// Errors and records of a call for another function have the names of that function.
 TEST(Caller, LendsItsNamesToErrorsAndRecords) {
   using namespace core;
   static constexpr const Signature& kInner = signature([] {
@@ -109,18 +108,15 @@ TEST(Caller, LendsItsNamesToErrorsAndRecords) {
       },
       &seen);
   float x[2] = {}, y[2] = {};
-  const auto error_of = [&](const Caller& caller, std::int64_t most, const char* message) -> std::string {
+  const auto error_of = [&](const Caller& caller, std::int64_t most, bool is_late) -> std::string {
     try {
       Call call(caller, kInner, {view(x, {2}), view(y, {2})}, {most});
-      call.check([&] {
-        if (message != nullptr) throw Error(ErrorCode::not_supported, message);
-      });
+      if (is_late) call.refuse(concat(call.name("y"), " is late, expected ", call.name("most")));
     } catch (const Error& error) {
       return error.what();
     }
     return "";
   };
-  const char* late = "inner: y is almost most of y[most], yy";
   {
     const Tensor from = view(x, {2}), to = view(y, {2});
     const Slot slots[] = {from, to};
@@ -129,12 +125,12 @@ TEST(Caller, LendsItsNamesToErrorsAndRecords) {
     const CallerNames names{.op = arguments.signature().op, .renames = kNames, .arguments = &arguments};
     const CallDetails details{.names = &names};
     const Caller frame = details.caller(context);
-    EXPECT_EQ(error_of(frame, -1, nullptr), "Outer: limit is -1, expected 0 or more");
+    EXPECT_EQ(error_of(frame, -1, false), "Outer: limit is -1, expected 0 or more");
     EXPECT_EQ(seen, "Outer(x f32[2], result f32[2], limit -1)");
-    EXPECT_EQ(error_of(frame, 0, late), "Outer: result is almost limit of result[limit], yy");
-    EXPECT_EQ(error_of(frame, 0, nullptr), "");
+    EXPECT_EQ(error_of(frame, 0, true), "Outer: result is late, expected limit");
+    EXPECT_EQ(error_of(frame, 0, false), "");
   }
-  EXPECT_EQ(error_of(context, 0, late), late);
+  EXPECT_EQ(error_of(context, 0, true), "inner: y is late, expected most");
   EXPECT_EQ(seen, "inner(x f32[2], y f32[2], most 0)");
 }
 

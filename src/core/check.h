@@ -189,9 +189,6 @@ std::string shape_text(const Slot& slot);                               // "[2, 
 std::string_view value_name(const Scalar& scalar, std::int64_t value);  // the name of an enum value
 std::string range_text(const Scalar& scalar);                           // "1 .. 64", "a finite number"
 
-// `text` with the caller's spelling of each name in it.
-std::string words_in(std::string_view text, const Renames& renames);
-
 std::string concat_parts(std::initializer_list<std::string> parts);
 inline std::string text_of(std::string_view s) { return std::string(s); }
 inline std::string text_of(std::int64_t v) { return std::to_string(v); }

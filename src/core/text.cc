@@ -60,20 +60,6 @@ std::string shortest(Real v) {
 std::string number_text(float v) { return shortest(v); }
 std::string number_text(double v) { return shortest(v); }
 
-std::string words_in(std::string_view text, const Renames& renames) {
-  const auto is_in_name = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
-  };
-  std::string words;
-  while (!text.empty()) {
-    const auto length =
-        static_cast<std::size_t>(std::find_if_not(text.begin(), text.end(), is_in_name) - text.begin());
-    words += length == 0 ? text.substr(0, 1) : renames(text.substr(0, length));
-    text.remove_prefix(std::max<std::size_t>(length, 1));
-  }
-  return words;
-}
-
 std::string concat_parts(std::initializer_list<std::string> parts) {
   std::string text;
   for (const std::string& part : parts) text += part;

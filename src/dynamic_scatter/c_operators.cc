@@ -20,18 +20,6 @@ extern const Signature& kMluOpVoxelization;
 
 namespace {
 
-mluOpReduceMode_t as_reduce_mode(const ScalarValue& scalar) {
-  return static_cast<mluOpReduceMode_t>(scalar.value);
-}
-mluOpStatus_t query_scatter_forward(mluOpHandle_t handle, Descriptors d, void* const*, Scalars,
-                                    std::size_t* size) {
-  return mluOpGetDynamicPointToVoxelForwardWorkspaceSize(handle, d[0], d[1], size);
-}
-mluOpStatus_t query_scatter_backward(mluOpHandle_t handle, Descriptors d, void* const*, Scalars s,
-                                     std::size_t* size) {
-  return mluOpGetDynamicPointToVoxelBackwardWorkspaceSize(handle, as_reduce_mode(s[0]), d[0], d[1], d[2],
-                                                          d[3], d[4], d[5], size);
-}
 mluOpStatus_t query_voxelization(mluOpHandle_t handle, Descriptors d, void* const*, Scalars s,
                                  std::size_t* size) {
   return mluOpGetVoxelizationWorkspaceSize(handle, d[0], d[1], d[2], as_int(s[1]), as_int(s[2]), as_int(s[3]),
@@ -49,62 +37,36 @@ constexpr std::string_view kVoxelizationExample =
 std::span<const COperator> c_operators() {
   static const COperator kOperators[] = {
       {.signature = &kMluOpGetDynamicPointToVoxelForwardWorkspaceSize,
-       .invoke =
-           [](mluOpHandle_t handle, Descriptors d, void* const*, Scalars s, const Workspace&) {
-             std::size_t size = 0;
-             return query_scatter_forward(handle, d, nullptr, s, &size);
-           },
+       .invoke = c_invoke<&mluOpGetDynamicPointToVoxelForwardWorkspaceSize>,
        .example = "points=6 channels=3"},
       {.signature = &kMluOpDynamicPointToVoxelForward,
-       .invoke =
-           [](mluOpHandle_t handle, Descriptors d, void* const* data, Scalars s, const Workspace& w) {
-             return mluOpDynamicPointToVoxelForward(handle, as_reduce_mode(s[0]), d[0], data[0], d[1],
-                                                    data[1], w.data, w.size, d[2], data[2], d[3], data[3],
-                                                    d[4], data[4], d[5], data[5], d[6], data[6]);
-           },
+       .invoke = c_invoke<&mluOpDynamicPointToVoxelForward>,
        .example = "reduce_type=1 points=6 channels=3 voxels=4",
        .prepare =
            [](const Tensor* t) {  // no point is in a voxel: there is room for all, however little
              std::fill_n(static_cast<std::int32_t*>(t[1].data), 3 * t[1].shape[0], -1);
            },
-       .query = &query_scatter_forward,
+       .query = c_query<&mluOpGetDynamicPointToVoxelForwardWorkspaceSize>,
        .writes_when_empty = true},
       {.signature = &kMluOpGetDynamicPointToVoxelBackwardWorkspaceSize,
-       .invoke =
-           [](mluOpHandle_t handle, Descriptors d, void* const*, Scalars s, const Workspace&) {
-             std::size_t size = 0;
-             return query_scatter_backward(handle, d, nullptr, s, &size);
-           },
+       .invoke = c_invoke<&mluOpGetDynamicPointToVoxelBackwardWorkspaceSize>,
        .example = kScatterBackwardExample},
       {.signature = &kMluOpDynamicPointToVoxelBackward,
-       .invoke =
-           [](mluOpHandle_t handle, Descriptors d, void* const* data, Scalars s, const Workspace& w) {
-             return mluOpDynamicPointToVoxelBackward(handle, as_reduce_mode(s[0]), d[0], data[0], d[1],
-                                                     data[1], d[2], data[2], d[3], data[3], d[4], data[4],
-                                                     d[5], data[5], w.data, w.size, d[6], data[6]);
-           },
+       .invoke = c_invoke<&mluOpDynamicPointToVoxelBackward>,
        .example = kScatterBackwardExample,
        .prepare = &fill_scatter_result,
-       .query = &query_scatter_backward},
+       .query = c_query<&mluOpGetDynamicPointToVoxelBackwardWorkspaceSize>},
       {.signature = &kMluOpGetDynamicScatterBackwardWorkspaceSize,
-       .invoke =
-           [](mluOpHandle_t handle, Descriptors d, void* const*, Scalars s, const Workspace&) {
-             std::size_t size = 0;
-             return mluOpGetDynamicScatterBackwardWorkspaceSize(handle, as_reduce_mode(s[0]), d[0], &size);
-           },
+       .invoke = c_invoke<&mluOpGetDynamicScatterBackwardWorkspaceSize>,
        .example = "reduce_type=2 points=6 channels=3"},
       {.signature = &kMluOpDynamicScatterBackward,
-       .invoke =
-           [](mluOpHandle_t handle, Descriptors d, void* const* data, Scalars s, const Workspace& w) {
-             return mluOpDynamicScatterBackward(handle, as_reduce_mode(s[0]), d[0], data[0], d[1], data[1],
-                                                d[2], data[2], d[3], data[3], d[4], data[4], d[5], data[5],
-                                                w.data, w.size, d[6], data[6]);
-           },
+       .invoke = c_invoke<&mluOpDynamicScatterBackward>,
        .example = kScatterBackwardExample,
        .prepare = &fill_scatter_result,
+       // The query has the second descriptor alone.
        .query =
-           [](mluOpHandle_t handle, Descriptors d, void* const*, Scalars s, std::size_t* size) {
-             return mluOpGetDynamicScatterBackwardWorkspaceSize(handle, as_reduce_mode(s[0]), d[1], size);
+           [](mluOpHandle_t handle, Descriptors d, void* const* data, Scalars s, std::size_t* size) {
+             return c_query<&mluOpGetDynamicScatterBackwardWorkspaceSize>(handle, d + 1, data, s, size);
            }},
       {.signature = &kMluOpGetVoxelizationWorkspaceSize,
        .invoke =

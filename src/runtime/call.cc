@@ -176,16 +176,28 @@ Call::~Call() {
 }
 
 Scratch& Call::scratch(std::size_t bytes) {
-  check([&] { scratch_.emplace(context_, details_.workspace, bytes); });
+  try {
+    scratch_.emplace(context_, details_.workspace, bytes);
+  } catch (const Error&) {
+    refuse_memory(bytes);
+  }
   scratch_bytes_ += bytes;
   return *scratch_;
 }
 
 Scratch Call::lease(std::size_t bytes) {
-  std::optional<Scratch> memory;
-  check([&] { memory.emplace(context_, bytes); });
-  scratch_bytes_ += bytes;
-  return std::move(*memory);
+  try {
+    Scratch memory(context_, bytes);
+    scratch_bytes_ += bytes;
+    return memory;
+  } catch (const Error&) {
+    refuse_memory(bytes);
+  }
+}
+
+void Call::refuse_memory(std::size_t bytes) {
+  refuse(concat(static_cast<std::int64_t>(bytes), " bytes of scratch memory are not available"),
+         ErrorCode::alloc_failed);
 }
 
 void Call::refuse(const std::string& what, ErrorCode code) {
@@ -196,13 +208,6 @@ void Call::fail(const Error& error) {
   if (const auto folder = std::exchange(folder_, nullptr)) folder->end(error.what());
   if (std::exchange(watched_, false)) report(error.what());  // one line per call
   throw error;  // NOLINT: a copy, because the log line of this one is written
-}
-
-Error Call::in_names_of_caller(const Error& error) const {
-  if (details_.names == nullptr) return error;
-  const std::string_view message = error.what();
-  const std::size_t colon = std::min(message.find(": "), message.size());
-  return {error.code(), concat(arguments_.op(), words_in(message.substr(colon), details_.names->renames))};
 }
 
 void Call::report(const char* error) {

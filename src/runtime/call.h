@@ -45,17 +45,6 @@ class Call {
   // like a failure of the signature's checks.
   [[noreturn]] void refuse(const std::string& what, ErrorCode code = ErrorCode::bad_param);
 
-  // Runs a check that the plan itself makes. A failure is logged and names the function that was called, like
-  // a failure of the signature's checks.
-  template <class F>
-  void check(const F& f) {
-    try {
-      f();
-    } catch (const Error& error) {
-      fail(in_names_of_caller(error));
-    }
-  }
-
   // For the log line: the kernels of this call are compiled for every instruction set, avx512_dl too.
   void uses_dl() { uses_dl_ = true; }
   // What the plan decided, for the log line.
@@ -66,7 +55,7 @@ class Call {
 
  private:
   [[noreturn]] void fail(const Error& error);  // logs and records the error, and throws it again
-  Error in_names_of_caller(const Error& error) const;
+  [[noreturn]] void refuse_memory(std::size_t bytes);
   void report(const char* error);
 
   Context& context_;

@@ -2,6 +2,11 @@
 
 # ruff: noqa: F403 (what a module exports is in its __all__)
 
+from collections.abc import Callable
+
+import numpy as np
+
+from turnout import _core
 from turnout.check import dynamic_scatter as _dynamic_scatter
 from turnout.check import global_pool as _global_pool
 from turnout.check import indice_convolution as _indice_convolution
@@ -27,31 +32,33 @@ from turnout.check.rnnt_loss import *
 from turnout.check.scatter import *
 from turnout.check.sparse_conv import *
 
-CHECKS = {
-    **_dynamic_scatter.CHECKS,
-    **_global_pool.CHECKS,
-    **_indice_convolution.CHECKS,
-    **_moe_dispatch.CHECKS,
-    **_moe_experts.CHECKS,
-    **_moe_permute.CHECKS,
-    **_moe_re_routing.CHECKS,
-    **_moe_routing.CHECKS,
-    **_mutual_information.CHECKS,
-    **_rnnt_loss.CHECKS,
-    **_scatter.CHECKS,
-    **_sparse_conv.CHECKS,
-}
+_MODULES = (
+    _dynamic_scatter,
+    _global_pool,
+    _indice_convolution,
+    _moe_dispatch,
+    _moe_experts,
+    _moe_permute,
+    _moe_re_routing,
+    _moe_routing,
+    _mutual_information,
+    _rnnt_loss,
+    _scatter,
+    _sparse_conv,
+)
 
-__all__ = ["CHECKS"]
-__all__ += _dynamic_scatter.__all__
-__all__ += _global_pool.__all__
-__all__ += _indice_convolution.__all__
-__all__ += _moe_dispatch.__all__
-__all__ += _moe_experts.__all__
-__all__ += _moe_permute.__all__
-__all__ += _moe_re_routing.__all__
-__all__ += _moe_routing.__all__
-__all__ += _mutual_information.__all__
-__all__ += _rnnt_loss.__all__
-__all__ += _scatter.__all__
-__all__ += _sparse_conv.__all__
+
+def _check_of(op: str) -> Callable[[np.random.Generator], None]:
+    """Compares an operator with the definition that the library itself has."""
+
+    def check(rng: np.random.Generator) -> None:
+        _core.check_definition(op, 100, int(rng.integers(2**32)))
+
+    return check
+
+
+CHECKS = {
+    **{op: _check_of(op) for op in _core.defined_operators()},
+    **{op: check for module in _MODULES for op, check in module.CHECKS.items()},
+}
+__all__ = ["CHECKS", *(name for module in _MODULES for name in module.__all__)]

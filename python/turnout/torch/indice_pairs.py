@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 
 from turnout import _core
-from turnout.torch.messages import add_speaker, own_messages
+from turnout.torch.messages import own_messages
 from turnout.torch.registration import define
 from turnout.torch.tracing import Scalars, unknown_size, value_of, values_of
 
@@ -17,7 +17,6 @@ __all__ = ["get_indice_pairs"]
 Ints = int | Sequence[int]  # one for each spatial dimension; or one for all
 
 _VECTORS = ("kernel_size", "stride", "padding", "dilation", "output_padding")
-add_speaker("indice_pairs_output_shape")
 
 
 def _pairs_cpu(

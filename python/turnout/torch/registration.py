@@ -12,7 +12,6 @@ from torch.autograd import forward_ad
 from torch.autograd.function import _SingleLevelFunction
 
 from turnout import _core
-from turnout.torch.messages import add_speaker
 from turnout.torch.tracing import absent_result, checked, derived_fake, refusing
 
 _library = torch.library.Library("turnout", "FRAGMENT")
@@ -95,7 +94,6 @@ def define(
     whose gradients it would drop, to ``refuse`` them. ``scalars``: see :func:`tracing.checked`.
     """
     name = schema[: schema.index("(")]
-    add_speaker(name)
     _library.define(schema, tags=(torch.Tag.pt2_compliant_tag,))
     op = getattr(torch.ops.turnout, name).default
     _cpu_kernels[name] = cpu

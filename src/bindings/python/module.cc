@@ -5,6 +5,7 @@
 #include <bit>
 
 #include "bindings/python/call.h"
+#include "bindings/python/example.h"
 #include "bindings/python/invoke.h"
 #include "bindings/python/listing.h"
 #include "bindings/python/operators.h"
@@ -148,6 +149,9 @@ void bind_library(nb::module_& module) {
   module.def("invoke", &invoke);
   module.def("check_metadata", &check_metadata);
   module.def("schemas", &schemas);
+  module.def("example", &example);
+  module.def("defined_operators", &defined_operators);
+  module.def("check_definition", &check_definition);
 }
 
 }  // namespace
