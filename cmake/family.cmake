@@ -6,14 +6,14 @@
 #     KERNELS         loops, compiled once per instruction set
 #     C_SOURCES       the C interface of MLU-OPS
 #     ACLNN_SOURCES   the C interface of CANN
-#     BINDINGS        Python bindings beside python.cc, each named *_python.cc
+#     BINDINGS        Python bindings in addition to python.cc, each named *_python.cc
 #     TESTS           sources of the program <family>_test
 #     C_TESTS         added to the program c_api_test
 #     C_ORDER_TESTS   added to the program c_order_test, which tests the order of checks
 #     ACLNN_TESTS     added to the program aclnn_test)
 #
-# The files operators.cc, c_operators.cc, python.cc and fuzz.cc are added without being listed; every
-# family must have them.
+# The files operators.cc, c_operators.cc and fuzz.cc are added without being listed; every family must have
+# them. So is python.cc, which a family has if some of its Python functions do not follow from Signatures.
 function(turnout_family)
   set(kinds SOURCES KERNELS C_SOURCES ACLNN_SOURCES BINDINGS TESTS C_TESTS C_ORDER_TESTS ACLNN_TESTS)
   cmake_parse_arguments(PARSE_ARGV 0 given "" "" "${kinds}")
@@ -22,7 +22,9 @@ function(turnout_family)
   endif()
   set(given_OPERATORS operators.cc)
   set(given_C_OPERATORS c_operators.cc)
-  list(APPEND given_BINDINGS python.cc)
+  if(EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/python.cc)
+    list(APPEND given_BINDINGS python.cc)
+  endif()
   foreach(kind ${kinds} OPERATORS C_OPERATORS)
     list(TRANSFORM given_${kind} PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/)
     set_property(GLOBAL APPEND PROPERTY turnout_${kind} ${given_${kind}})

@@ -289,6 +289,11 @@ template <auto function>
 consteval Operator op(const Signature& signature, std::string_view example, const OperatorParts& parts = {}) {
   using Its = Parameters<decltype(function)>;
   Its::expect(signature, /*has_caller=*/true);
+  bool has_fill = false;
+  for (const Scalar& scalar : signature.scalars) has_fill |= scalar.is_fill;
+  for (const Argument& argument : signature.arguments)
+    if (argument.role == Role::inout && !has_fill && argument.written_if < 0)
+      throw "an argument is inout without a fill or written_if: bindings cannot tell whether it is written";
   return {&signature, &Its::template call<function>, example, parts};
 }
 

@@ -1,5 +1,6 @@
 // Compiles only if the name in TURNOUT_TEST_... is one of the signature's, and if the size in
-// TURNOUT_TEST_SIZE has a name that no argument has. See CMakeLists.txt.
+// TURNOUT_TEST_SIZE has a name that no argument has, and if TURNOUT_TEST_WRITTEN_IF is a flag that is off by
+// default. See CMakeLists.txt.
 #include "core/check.h"
 #include "core/draft.h"
 
@@ -11,6 +12,9 @@ namespace {
 #endif
 #ifndef TURNOUT_TEST_LOOKS_AT
 #define TURNOUT_TEST_LOOKS_AT "x"
+#endif
+#ifndef TURNOUT_TEST_WRITTEN_IF
+#define TURNOUT_TEST_WRITTEN_IF "in_place"
 #endif
 
 void data_check(const Arguments& arguments, const Positions& at) {
@@ -24,6 +28,13 @@ constexpr const Signature& kScale = signature([] {
                {in("x", kFloats, "rows"), out("y", like("x"), "rows * factor")},
                {},
                {{"a check", "what it expects", &data_check, TURNOUT_TEST_LOOKS_AT}}};
+});
+
+[[maybe_unused]] constexpr const Signature& kUpdate = signature([] {
+  return Draft{"update",
+               "rows",
+               {scalar("factor", 1), by_default("no", flag("in_place")), by_default("yes", flag("fast"))},
+               {written_if(TURNOUT_TEST_WRITTEN_IF, inout("x", kFloats, "rows"))}};
 });
 
 }  // namespace

@@ -420,5 +420,15 @@ TEST(SignatureGrammar, RequiredWhenAndLaneOf) {
   EXPECT_EQ(message(3, DType::f64, DType::f32, false), "reduce: y has dtype f32, expected f64 for x of f64");
 }
 
+// An argument that is written if a flag says so.
+constexpr const Signature& kUpdate = signature([] {
+  return Draft{"update",
+               "n",
+               {scalar("factor", 1), by_default("no", flag("in_place"))},
+               {in("x", kFloats, "n"), written_if("in_place", inout("state", like("x"), "n"))}};
+});
+static_assert(kUpdate.arguments[0].written_if == -1);
+static_assert(kUpdate.arguments[1].written_if == 1 && kUpdate.arguments[1].is_output());
+
 }  // namespace
 }  // namespace turnout::core

@@ -126,7 +126,7 @@ def test_columns(name, columns):
         ),
         ("forward", {"p": wide, "ans": wide}, "p has dtype float64, expected float32 for px of float32"),
         ("forward", {"p": read_only}, "p is read-only, expected memory that can be written to"),
-        ("forward", {"ans": wide}, "ans has dtype float64, expected that of p"),
+        ("forward", {"ans": wide}, "ans has dtype float64, expected float32 for px of float32"),
         ("forward", {"ans": lambda a: a[:1]}, "ans.shape[0] is 1, expected 2 = px.shape[0]"),
         (
             "forward",

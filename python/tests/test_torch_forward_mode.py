@@ -52,9 +52,7 @@ CALLS = {
     "moe_experts": (
         "hidden_states",
         (4, 3),
-        lambda x: OPS.moe_experts(
-            x, GROUPS[:, None], x[:, :1], W13, W2, None, None, "silu", False, True, 1.702, None
-        ),
+        lambda x: OPS.moe_experts(x, GROUPS[:, None], x[:, :1], W13, W2),
     ),
     "moe_experts_quantized": (
         "hidden_states",
@@ -67,13 +65,6 @@ CALLS = {
             W13[..., :1],
             W2.to(torch.int8),
             W2[..., :1],
-            None,
-            None,
-            "silu",
-            False,
-            True,
-            1.702,
-            None,
         ),
     ),
     "moe_token_permute": ("tokens", (4, 3), lambda x: OPS.moe_token_permute(x, MAP)[0]),

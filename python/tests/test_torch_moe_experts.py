@@ -156,15 +156,16 @@ def test_grouped_mm_gradcheck():
 def test_opcheck(requires_grad):
     tensors = block(torch.float32)
     tensors = requiring(tensors) if requires_grad else tensors
-    torch.library.opcheck(OPS.moe_experts, (*tensors, "silu", False, True, 1.702, None))
+    torch.library.opcheck(OPS.moe_experts, (*tensors, "silu", True, False, 1.702, None))
     x, w = torch.randn(9, 4, requires_grad=requires_grad), torch.randn(3, 4, 5, requires_grad=requires_grad)
     first, second = (turnout.torch.quantize_experts(t) for t in tensors[3:5])
     torch.library.opcheck(
         OPS.moe_experts_quantized,
-        (*tensors[:3], *first, *second, *tensors[5:], "silu", False, True, 1.702, None),
+        (*tensors[:3], *first, *second, *tensors[5:], "silu", True, False, 1.702, None),
     )
     torch.library.opcheck(OPS.grouped_mm, (x, w, torch.tensor([2, 2, 8])))
-    torch.library.opcheck(OPS.grouped_mm_backward_weight, (x.detach(), x.detach(), torch.tensor([2, 2, 8])))
+    for with_bias in (False, True):
+        torch.library.opcheck(OPS.grouped_mm_backward_weight, (x, x, torch.tensor([2, 2, 8]), with_bias))
 
 
 def test_compile():

@@ -1,14 +1,12 @@
 # Types of the extension module; src/bindings/python/module.cc and src/*/python.cc are its sources.
 from collections.abc import Mapping
 from types import ModuleType
-from typing import Any, SupportsFloat, SupportsIndex, TypedDict
+from typing import Any, SupportsIndex, TypedDict
 
 from turnout.typing import (
     R2,
-    R3,
     Activation,
     Array,
-    ExpertActivation,
     Int,
     Ints,
     Numbers,
@@ -84,61 +82,6 @@ def check_metadata(
     scalars: Mapping[str, int | tuple[int | None, ...] | None],
     /,
 ) -> None: ...
-def grouped_mm(
-    input: Source[R],
-    weight: Array,
-    offs: Array,
-    bias: Array | None,
-    out: R | None,
-    use_torch_threads: bool,
-    /,
-) -> R: ...
-def grouped_mm_backward_weight(
-    input: Source[R],
-    out_grad: Array,
-    offs: Array,
-    with_bias: bool,
-    out: tuple[R | None, R | None] | None,
-    use_torch_threads: bool,
-    /,
-) -> tuple[R, R | None]: ...
-def moe_experts(
-    hidden_states: Source[R],
-    topk_ids: Array,
-    topk_weights: Array,
-    w13: Array,
-    w2: Array,
-    w13_bias: Array | None,
-    w2_bias: Array | None,
-    activation: ExpertActivation,
-    interleaved: bool,
-    transposed: bool,
-    gated: bool,
-    alpha: SupportsFloat,
-    limit: SupportsFloat | None,
-    out: R | None,
-    use_torch_threads: bool,
-    /,
-) -> R: ...
-def moe_experts_quantized(
-    hidden_states: Source[R],
-    topk_ids: Array,
-    topk_weights: Array,
-    w13: Array,
-    w13_scale: Array,
-    w2: Array,
-    w2_scale: Array,
-    w13_bias: Array | None,
-    w2_bias: Array | None,
-    activation: ExpertActivation,
-    interleaved: bool,
-    gated: bool,
-    alpha: SupportsFloat,
-    limit: SupportsFloat | None,
-    out: R | None,
-    use_torch_threads: bool,
-    /,
-) -> R: ...
 def moe_token_unpermute(
     permuted_tokens: Source[R],
     sorted_indices: Array,
@@ -147,60 +90,6 @@ def moe_token_unpermute(
     use_torch_threads: bool,
     /,
 ) -> R: ...
-def moe_re_routing(
-    tokens: Source[R],
-    expert_token_num_per_rank: Source[R3],
-    per_token_scales: Source[R2] | None,
-    expert_token_num_type: Int,
-    idx_type: Int,
-    out: tuple[R | None, R2 | None, R | None, R3 | None] | None,
-    use_torch_threads: bool,
-    /,
-) -> tuple[R, R2 | None, R, R3]: ...
-def moe_re_routing_inverse(
-    permute_tokens: Source[R],
-    permute_token_idx: Array,
-    idx_type: Int,
-    out: R | None,
-    use_torch_threads: bool,
-    /,
-) -> R: ...
-def sort_chunks_by_idxs(
-    input: Source[R],
-    split_sizes: Array,
-    sorted_idxs: Array,
-    probs: Source[R2] | None,
-    out: tuple[R | None, R2 | None] | None,
-    use_torch_threads: bool,
-    /,
-) -> tuple[R, R2 | None]: ...
-def mutual_information_forward(
-    px: Source[R],
-    py: Array,
-    boundary: Array | None,
-    out: tuple[R | None, R | None] | None,
-    use_torch_threads: bool,
-    /,
-) -> tuple[R, R]: ...
-def mutual_information_backward(
-    px: Source[R],
-    py: Array,
-    p: Array,
-    ans_grad: Array,
-    boundary: Array | None,
-    overwrite_ans_grad: bool,
-    out: tuple[R | None, R | None] | None,
-    use_torch_threads: bool,
-    /,
-) -> tuple[R, R]: ...
-def mutual_information_forward_backward(
-    px: Source[R],
-    py: Array,
-    boundary: Array | None,
-    out: tuple[R | None, R | None, R | None] | None,
-    use_torch_threads: bool,
-    /,
-) -> tuple[R, R, R]: ...
 def rnnt_logprobs_joint_forward(
     logits: Source[R],
     symbols: Array,

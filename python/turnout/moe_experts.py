@@ -44,7 +44,7 @@ def grouped_mm(
         >>> turnout.grouped_mm(rows, weight, offs=np.array([2, 3])).ravel().tolist()
         [3.0, 7.0, 50.0]
     """
-    return _core.grouped_mm(input, weight, offs, bias, out, False)
+    return _core.grouped_mm(input, weight, offs, bias, out)
 
 
 def grouped_mm_backward_weight(
@@ -72,7 +72,7 @@ def grouped_mm_backward_weight(
         >>> weight_grad.reshape(2, 2).tolist(), bias_grad.ravel().tolist()
         ([[4.0, 6.0], [50.0, 60.0]], [2.0, 10.0])
     """
-    return _core.grouped_mm_backward_weight(input, out_grad, offs, with_bias, out, False)
+    return _core.grouped_mm_backward_weight(input, out_grad, offs, with_bias, out)
 
 
 def moe_experts(
@@ -85,11 +85,11 @@ def moe_experts(
     w13_bias: Array | None = None,
     w2_bias: Array | None = None,
     activation: ExpertActivation = "silu",
+    gated: bool = True,
     interleaved: bool = False,
-    transposed: bool = False,
     alpha: float = 1.702,
     limit: float | None = None,
-    gated: bool = True,
+    transposed: bool = False,
     out: R | None = None,
 ) -> R:
     """The expert block of a mixture: for each token the weighted sum of what its experts give.
@@ -110,11 +110,11 @@ def moe_experts(
         w13_bias: ``[experts, 2 * inner]``.
         w2_bias: ``[experts, hidden]``.
         activation: "silu", "gelu", "gelu_tanh", "relu" or "swigluoai", which is that of GPT-OSS.
+        gated: False: ``w13`` has ``inner`` rows, and no gate.
         interleaved: gate and up rows alternate.
-        transposed: ``w13`` is ``[experts, hidden, 2 * inner]`` and ``w2`` is ``[experts, inner, hidden]``.
         alpha: of "swigluoai".
         limit: of "swigluoai"; None: no limit.
-        gated: False: ``w13`` has ``inner`` rows, and no gate.
+        transposed: ``w13`` is ``[experts, hidden, 2 * inner]`` and ``w2`` is ``[experts, inner, hidden]``.
         out: where to write, ``[tokens, hidden]``.
 
     Returns:
@@ -129,9 +129,14 @@ def moe_experts(
         >>> turnout.moe_experts(tokens, ids, weights, first, second, activation="relu", gated=False).tolist()
         [[1.0, 2.0], [0.0, 4.0]]
     """
+    if transposed is not False:
+        return _core.moe_experts_transposed(
+            hidden_states, topk_ids, topk_weights, w13, w2, w13_bias, w2_bias, activation, gated,
+            interleaved, alpha, limit, transposed, out,
+        )  # fmt: skip
     return _core.moe_experts(
-        hidden_states, topk_ids, topk_weights, w13, w2, w13_bias, w2_bias, activation, interleaved,
-        transposed, gated, alpha, limit, out, False,
+        hidden_states, topk_ids, topk_weights, w13, w2, w13_bias, w2_bias, activation, gated, interleaved,
+        alpha, limit, out,
     )  # fmt: skip
 
 
@@ -147,10 +152,10 @@ def moe_experts_quantized(
     w13_bias: Array | None = None,
     w2_bias: Array | None = None,
     activation: ExpertActivation = "silu",
+    gated: bool = True,
     interleaved: bool = False,
     alpha: float = 1.702,
     limit: float | None = None,
-    gated: bool = True,
     out: R | None = None,
 ) -> R:
     """:func:`moe_experts` with weights of 8 or 4 bits, as :func:`quantize_experts` makes them.
@@ -171,10 +176,10 @@ def moe_experts_quantized(
         w13_bias: ``[experts, 2 * inner]``, of the dtype of the tokens or float32.
         w2_bias: ``[experts, hidden]``, likewise.
         activation: see :func:`moe_experts`, like the other arguments.
+        gated: False: ``w13`` has ``inner`` rows, and no gate.
         interleaved: gate and up rows alternate.
         alpha: of "swigluoai".
         limit: of "swigluoai"; None: no limit.
-        gated: False: ``w13`` has ``inner`` rows, and no gate.
         out: where to write, ``[tokens, hidden]``.
 
     Example:
@@ -189,7 +194,7 @@ def moe_experts_quantized(
     """
     return _core.moe_experts_quantized(
         hidden_states, topk_ids, topk_weights, w13, w13_scale, w2, w2_scale, w13_bias, w2_bias, activation,
-        interleaved, gated, alpha, limit, out, False,
+        gated, interleaved, alpha, limit, out,
     )  # fmt: skip
 
 

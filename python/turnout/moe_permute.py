@@ -117,4 +117,4 @@ def sort_chunks_by_idxs(
         >>> output.ravel().tolist()
         [3.0, 4.0, 0.0, 1.0, 2.0]
     """
-    return _core.sort_chunks_by_idxs(input, split_sizes, sorted_idxs, probs, out, False)
+    return _core.sort_chunks_by_idxs(input, split_sizes, sorted_idxs, probs, out)

@@ -72,7 +72,7 @@ def moe_re_routing(
         ([0.0, 1.0, 3.0, 2.0, 4.0], [3, 2])
     """
     return _core.moe_re_routing(
-        tokens, expert_token_num_per_rank, per_token_scales, expert_token_num_type, idx_type, out, False
+        tokens, expert_token_num_per_rank, per_token_scales, expert_token_num_type, idx_type, out
     )
 
 
@@ -106,4 +106,4 @@ def moe_re_routing_inverse(
         >>> turnout.moe_re_routing_inverse(permuted, came_from).ravel().tolist()
         [0.0, 1.0, 2.0, 3.0, 4.0]
     """
-    return _core.moe_re_routing_inverse(permute_tokens, permute_token_idx, idx_type, out, False)
+    return _core.moe_re_routing_inverse(permute_tokens, permute_token_idx, idx_type, out)

@@ -63,7 +63,7 @@ def mutual_information_forward(
         >>> np.exp(ans).round(4).tolist()  # two ways of three steps: 2 / 2**3
         [0.25]
     """
-    return _core.mutual_information_forward(px, py, boundary, out, False)
+    return _core.mutual_information_forward(px, py, boundary, out)
 
 
 def mutual_information_backward(
@@ -115,7 +115,7 @@ def mutual_information_backward(
         >>> py_grad.round(4).tolist()
         [[[0.5, 0.0], [0.5, 1.0]]]
     """
-    return _core.mutual_information_backward(px, py, p, ans_grad, boundary, overwrite_ans_grad, out, False)
+    return _core.mutual_information_backward(px, py, p, ans_grad, boundary, overwrite_ans_grad, out)
 
 
 def mutual_information_forward_backward(
@@ -150,4 +150,4 @@ def mutual_information_forward_backward(
         >>> np.exp(ans).round(4).tolist(), px_grad.round(4).tolist()
         ([0.25], [[[0.5, 0.5, 0.0]]])
     """
-    return _core.mutual_information_forward_backward(px, py, boundary, out, False)
+    return _core.mutual_information_forward_backward(px, py, boundary, out)

@@ -1,8 +1,9 @@
 // One call of an operator through a binding: reads the arguments, computes the shapes of results, and runs
 // the operator. Every runtime uses it through an adapter:
 //
-//   bool is_given(int i)                      whether the caller passes parameter i, and not as None
-//   Tensor tensor(int i, int argument)        parameter i as an input
+//   bool is_passed(int i)                     whether the caller passes parameter i
+//   bool is_given(int i)                      likewise, and not as None
+//   Tensor tensor(int i, int argument, bool is_written)      parameter i as an input, or as one in place
 //   int64_t integer(int i), double real(int i), bool flag(int i)
 //   int64_t choice(int i, const Scalar&)      a value of an enum, which the caller gives by its name
 //   vector<int64_t> integers(int i, ...)      likewise vector<double> reals(int i, ...)
@@ -91,11 +92,12 @@ class OperatorCall {
       const int i = static_cast<int>(p), position = parameter.position;
       if (parameter.kind == Parameter::Kind::tensor) {
         const bool may_be_absent = signature_.arguments[position].optional;
-        if (!may_be_absent || adapter_.is_given(i)) tensors()[position] = adapter_.tensor(i, position);
+        if (!may_be_absent || adapter_.is_given(i))
+          tensors()[position] = adapter_.tensor(i, position, is_written(position));
       } else if (parameter.kind == Parameter::Kind::scalar) {
-        scalars()[position] = read_scalar(i, position);
+        if (position != read_flag_) scalars()[position] = read_scalar(i, position);
       } else if (parameter.kind == Parameter::Kind::request) {
-        is_requested_[position] = adapter_.is_given(i) && adapter_.flag(i);
+        is_requested_[position] = adapter_.is_passed(i) && adapter_.flag(i);
       } else if (parameter.kind == Parameter::Kind::size) {
         if (parameter.has_default && !adapter_.is_given(i)) continue;
         given_[position] = adapter_.integer(i);
@@ -107,9 +109,23 @@ class OperatorCall {
     }
   }
 
+  // Whether this call writes to an input. Reads its flag, once: an object could say something else later.
+  bool is_written(int position) {
+    const int flag = signature_.arguments[position].written_if;
+    if (flag < 0) return false;
+    const auto& parameters = schema_.parameters();
+    for (std::size_t p = 0; p < parameters.size() && read_flag_ != flag; ++p) {
+      if (parameters[p].kind != Parameter::Kind::scalar || parameters[p].position != flag) continue;
+      scalars()[flag] = read_scalar(static_cast<int>(p), flag);
+      read_flag_ = flag;
+    }
+    return scalars()[flag].value != 0;
+  }
+
   core::ScalarValue read_scalar(int i, int position) {
     const core::Scalar& scalar = signature_.scalars[position];
-    const bool is_given = !scalar.has_default || adapter_.is_given(i);
+    const bool is_given =
+        !scalar.has_default || (scalar.may_be_none ? adapter_.is_given(i) : adapter_.is_passed(i));
     if (scalar.is_vector) {
       const std::int64_t length =
           scalar.length.names.count == 0 ? scalar.length.factor + scalar.length.add : -1;
@@ -124,7 +140,11 @@ class OperatorCall {
     if (!is_given) return scalar.default_value;
     if (scalar.is_flag) return adapter_.flag(i);
     if (!scalar.values.empty() && !scalar.is_code) return adapter_.choice(i, scalar);
-    return adapter_.integer(i);
+    const std::int64_t value = adapter_.integer(i);
+    // Before the function has it as an enum, which may not hold it.
+    if (scalar.is_code && (value < scalar.min || value > scalar.max))
+      adapter_.refuse(core::concat(scalar.name, " is ", value, ", expected ", core::range_text(scalar)));
+    return value;
   }
 
   // A result that the caller gives keeps what it holds.
@@ -209,6 +229,7 @@ class OperatorCall {
   std::int64_t given_[core::kMaxNames];  // sizes that the caller gives, or kUnknownExtent
   bool is_requested_[core::kMaxArguments] = {};
   bool gives_sizes_ = false;
+  int read_flag_ = -1;  // the scalar that is_written() has read
   std::unique_ptr<core::Prepared> prepared_;
   std::vector<std::vector<std::int64_t>> integers_;
   std::vector<std::vector<double>> reals_;

@@ -42,7 +42,8 @@ std::string default_text(const Scalar& scalar) {
 
 }  // namespace
 
-Schema::Schema(const core::Signature& signature) : signature_(signature) {
+Schema::Schema(const core::Signature& signature, Convention convention)
+    : signature_(signature), convention_(convention) {
   for (const Scalar& scalar : signature.scalars) has_fill_ |= scalar.is_fill;
   for (const bool with_default : {false, true}) {
     const auto add = [&](Kind kind, std::string_view name, int position, bool has_default) {
@@ -54,8 +55,7 @@ Schema::Schema(const core::Signature& signature) : signature_(signature) {
       if (is_input) add(Kind::tensor, argument.name, i, argument.optional && !argument.has_no_default);
     }
     for (int i = 0; i < signature.scalars.count; ++i)
-      if (!signature.scalars[i].is_fill)
-        add(Kind::scalar, signature.scalars[i].name, i, signature.scalars[i].has_default);
+      if (is_parameter(i)) add(Kind::scalar, signature.scalars[i].name, i, signature.scalars[i].has_default);
     for (int name = signature.scalars.count; name < signature.names.count; ++name) {
       const SizeKind kind = signature.size_kinds[name - signature.scalars.count];
       if (kind == SizeKind::either) add(Kind::size, signature.names[name], name, true);
@@ -65,6 +65,7 @@ Schema::Schema(const core::Signature& signature) : signature_(signature) {
     for (int i = 0; i < signature.arguments.count; ++i)
       if (const std::string_view flag = signature.arguments[i].request; !flag.empty())
         add(Kind::request, flag, i, true);
+    if (convention == Convention::in_place) continue;
     for (int i = 0; i < signature.unused.count; ++i) add(Kind::unused, signature.unused[i].name, i, true);
     for (int i = 0; i < signature.unused_flags.count; ++i)
       add(Kind::unused_flag, signature.unused_flags[i].name, i, true);
@@ -73,6 +74,14 @@ Schema::Schema(const core::Signature& signature) : signature_(signature) {
     const core::Role role = signature.arguments[i].role;
     if (role == core::Role::out || (role == core::Role::inout && has_fill_)) results_.push_back(i);
   }
+}
+
+// Bindings choose a fill, and functional ones have no flag to write to an argument.
+bool Schema::is_parameter(int scalar) const {
+  if (signature_.scalars[scalar].is_fill) return false;
+  return convention_ == Convention::in_place ||
+         std::none_of(signature_.arguments.begin(), signature_.arguments.end(),
+                      [&](const Argument& argument) { return argument.written_if == scalar; });
 }
 
 bool Schema::is_determined(int name) const {

@@ -14,6 +14,14 @@
 
 namespace turnout::bindings {
 
+// How callers of a binding pass arguments.
+enum class Convention : std::uint8_t {
+  // Operators write to no argument, and have what their gradients need: torch, exported models.
+  functional,
+  // Operators write to arguments if a flag says so: see core::written_if().
+  in_place,
+};
+
 struct Parameter {
   enum class Kind : std::uint8_t {
     tensor,
@@ -32,7 +40,7 @@ struct Parameter {
 
 class Schema {
  public:
-  explicit Schema(const core::Signature& signature);
+  explicit Schema(const core::Signature& signature, Convention convention = Convention::functional);
 
   const core::Signature& signature() const { return signature_; }
   const std::vector<Parameter>& parameters() const { return parameters_; }
@@ -47,8 +55,10 @@ class Schema {
  private:
   bool is_determined(int name) const;  // by a shape of a required input
   bool is_extent(int name) const;      // of a result
+  bool is_parameter(int scalar) const;
 
   const core::Signature& signature_;
+  const Convention convention_;
   std::vector<Parameter> parameters_;
   std::vector<int> results_;
   bool has_fill_ = false;

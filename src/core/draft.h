@@ -12,6 +12,8 @@
 // Arguments: in, out, inout; or_none(..) and optional(..), required_with("x", ..), required_when("mode",
 // "zero", ..); may_overlap("x", out("y", ..)): y may share memory with x, and the plan reads x as it was
 // before the first write. shortened(out(..)): the function returns how many of its rows count.
+// written_if("in_place", inout(..)): is only read unless that flag is set; runtimes whose operators write to
+// no argument do not have the flag.
 // on_request("with_y", out("y", ..)): an optional result, which callers of a binding get by the flag with_y.
 // unused(in(..)), unused(flag(..)): only the gradient of a binding needs it. Dtypes: a set, like("x"), like("x", set),
 // lane_of("x"): f64 if x is f64, otherwise f32. volume(v) is the product of the elements of a vector scalar
@@ -62,6 +64,7 @@ struct ArgumentSpec {
   std::string_view required_when = {};
   std::string_view when = {};
   std::string_view may_overlap = {};
+  std::string_view written_if = {};
   bool by_pointer = false;
   bool is_shortened = false;
   bool is_unused = false;
@@ -104,6 +107,13 @@ consteval ArgumentSpec required_when(std::string_view name, std::string_view val
 // An output that may share memory with the argument `name`.
 consteval ArgumentSpec may_overlap(std::string_view name, ArgumentSpec argument) {
   argument.may_overlap = name;
+  return argument;
+}
+
+// An argument that the function only reads unless the flag `name` is set.
+consteval ArgumentSpec written_if(std::string_view name, ArgumentSpec argument) {
+  if (argument.role != Role::inout) throw "only an inout argument can be written by a flag";
+  argument.written_if = name;
   return argument;
 }
 
@@ -435,6 +445,13 @@ consteval Draft::Draft(std::string_view op_name, std::string_view size_names,
     if (!spec.required_when.empty()) {
       parsed.required_when = static_cast<std::int8_t>(size(spec.required_when));
       parsed.when = value_of(parsed.required_when, spec.when);
+    }
+    if (!spec.written_if.empty()) {
+      const int flag = size(spec.written_if);
+      if (flag >= scalars.count || !scalars[flag].is_flag) throw "an argument is written by what is no flag";
+      if (!scalars[flag].has_default || scalars[flag].default_value != 0)
+        throw "the flag by which an argument is written is no by default";
+      parsed.written_if = static_cast<std::int8_t>(flag);
     }
     if (parsed.may_overlap < 0) continue;
     if (!parsed.is_output()) throw "only an output can share memory";

@@ -71,6 +71,7 @@ struct Argument {
   std::int8_t like = -1;          // also (or only, if dtypes is empty) the dtype of that argument, if present
   bool is_lane = false;           // instead: the lane_dtype() of that argument
   std::int8_t may_overlap = -1;   // an output that may share memory with that argument
+  std::int8_t written_if = -1;    // an inout argument that is only read unless that flag is set
   bool by_pointer = false;        // a C function takes it as a pointer without a descriptor
   bool has_no_default = false;    // an optional input for which callers of a binding pass None
   bool is_shortened = false;      // a result of which a call returns the first rows: as many as it counts

@@ -45,7 +45,7 @@ inline constexpr const Signature& kGroupedMmBackwardWeight = signature([] {
                {},
                {in("input", kFloats, "rows, depth"), in("out_grad", like("input"), "rows, columns"),
                 in("offs", kIndices, "groups"), out("weight_grad", like("input"), "groups, depth, columns"),
-                optional(out("bias_grad", like("input"), "groups, columns"))},
+                on_request("with_bias", out("bias_grad", like("input"), "groups, columns"))},
                {},
                {{"offs", "ascending, 0 .. rows", &check_offs, "offs rows"}}};
 });

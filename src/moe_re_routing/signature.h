@@ -17,7 +17,8 @@ inline constexpr const Signature& kMoeReRouting = signature([] {
   return Draft{
       "moe_re_routing",
       "rows hidden ranks experts scale_width",
-      {choice("expert_token_num_type", "cumsum count"), choice("idx_type", "gather scatter")},
+      {by_default("count", code("expert_token_num_type", "cumsum count")),
+       by_default("gather", code("idx_type", "gather scatter"))},
       {in("tokens", kAnyDType, "rows, hidden"), in("expert_token_num_per_rank", kIndices, "ranks, experts"),
        optional(in("per_token_scales", kAnyDType, "rows, scale_width?")),
        out("permute_tokens", like("tokens"), "rows, hidden"),
@@ -32,7 +33,7 @@ inline constexpr const Signature& kMoeReRouting = signature([] {
 inline constexpr const Signature& kMoeReRoutingInverse = signature([] {
   return Draft{"moe_re_routing_inverse",
                "rows hidden",
-               {choice("idx_type", "gather scatter")},
+               {by_default("gather", code("idx_type", "gather scatter"))},
                {in("permute_tokens", kAnyDType, "rows, hidden"), in("permute_token_idx", kIndices, "rows"),
                 out("tokens", like("permute_tokens"), "rows, hidden")}};
 });

@@ -22,7 +22,7 @@ inline constexpr const Signature& kMutualInformationForward = signature([] {
                "batch symbols columns frames",
                {fill("outside", "keep minus_infinity")},
                {kPx, kPy, kBoundary, inout("p", lane_of("px"), "batch, symbols + 1, frames + 1"),
-                out("ans", like("p"), "batch")},
+                out("ans", lane_of("px"), "batch")},
                {kFewestColumns, kMostColumns}};
 });
 
@@ -31,7 +31,7 @@ inline constexpr const Signature& kMutualInformationBackward = signature([] {
                "batch symbols columns frames",
                {by_default("no", flag("overwrite_ans_grad"))},
                {kPx, kPy, kBoundary, in("p", lane_of("px"), "batch, symbols + 1, frames + 1"),
-                inout("ans_grad", like("p"), "batch"), kPxGrad, kPyGrad},
+                written_if("overwrite_ans_grad", inout("ans_grad", like("p"), "batch")), kPxGrad, kPyGrad},
                {kFewestColumns, kMostColumns}};
 });
 

@@ -6,14 +6,14 @@ BLOCK = {
     **{"hidden_states": torch.ones(4, 5), "topk_ids": torch.zeros(4, 2, dtype=torch.int64)},
     **{"topk_weights": torch.ones(4, 2), "w13": torch.ones(3, 6, 5), "w2": torch.ones(3, 5, 3)},
     **{"w13_bias": torch.ones(3, 6), "w2_bias": torch.ones(3, 5), "activation": "silu"},
-    **{"interleaved": False, "gated": True, "alpha": 1.702, "limit": None},
+    **{"gated": True, "interleaved": False, "alpha": 1.702, "limit": None},
 }
 QUANTIZED = {
     **{"hidden_states": torch.ones(4, 5), "topk_ids": torch.zeros(4, 2, dtype=torch.int64)},
     **{"topk_weights": torch.ones(4, 2), "w13": torch.ones(3, 6, 5).to(torch.int8)},
     **{"w13_scale": torch.ones(3, 6, 1), "w2": torch.ones(3, 5, 3).to(torch.int8)},
     **{"w2_scale": torch.ones(3, 5, 1), "w13_bias": torch.ones(3, 6), "w2_bias": torch.ones(3, 5)},
-    **{"activation": "silu", "interleaved": False, "gated": True, "alpha": 1.702, "limit": None},
+    **{"activation": "silu", "gated": True, "interleaved": False, "alpha": 1.702, "limit": None},
 }
 CALLS = {
     "grouped_mm": {
@@ -22,6 +22,7 @@ CALLS = {
     },
     "grouped_mm_backward_weight": {
         **{"input": torch.ones(5, 7), "out_grad": torch.ones(5, 3), "offs": torch.tensor([2, 5])},
+        "with_bias": True,
     },
     "moe_experts": BLOCK,
     "moe_experts_quantized": QUANTIZED,

@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from turnout import _core
 from turnout.torch.messages import own_messages
 from turnout.torch.moe_permute import _permute
 from turnout.torch.moe_routing import _combine
-from turnout.torch.registration import define
+from turnout.torch.registration import gradient
 
 if TYPE_CHECKING:
     from turnout.typing import ExpertActivation
@@ -23,76 +22,49 @@ __all__ = [
 ]
 
 
-def _contiguous(tensor):
-    return None if tensor is None else tensor.contiguous()
+_grouped = torch.ops.turnout.grouped_mm.default
+_grouped_backward = torch.ops.turnout.grouped_mm_backward_weight.default
+_experts = torch.ops.turnout.moe_experts.default
 
 
-# -- grouped_mm --------------------------------------------------------------------------------------------
-
-
-def _grouped_cpu(input, weight, offs, bias=None):
-    return _core.grouped_mm(input.contiguous(), weight, offs.contiguous(), _contiguous(bias), None, True)
-
-
-def _grouped_fake(input, weight, offs, bias=None):
-    return input.new_empty((input.shape[0], weight.shape[2]))
-
-
-def _grouped_save(ctx, inputs, output):
-    input, weight, offs, bias = inputs
-    ctx.save_for_backward(input, weight, offs)
-    ctx.has_bias = bias is not None
-
-
-def _grouped_gradients(ctx, grad):
-    input, weight, offs = ctx.saved_tensors
-    needs_input, needs_weight, _, needs_bias = ctx.needs_input_grad[:4]
+@gradient("grouped_mm", of="input weight bias", saves="input weight offs")
+def _(saved, grad):
+    input, weight, offs, needs = saved.input, saved.weight, saved.offs, saved.needs
     grad = grad.contiguous()
-    grad_input = _grouped(grad, weight.mT, offs) if needs_input else None
-    grad_weight = grad_bias = None
-    if needs_weight and not needs_bias and weight.stride(1) == 1:  # gradients are laid out like the weights
-        grad_weight = _grouped_backward(grad, input, offs)[0].mT
-    elif needs_weight or needs_bias:
-        grad_weight, grad_bias = _grouped_backward(input, grad, offs)
-    return grad_input, grad_weight, None, grad_bias if needs_bias else None
+    grads = {}
+    if needs.input:
+        grads["input"] = _grouped(grad, weight.mT, offs)
+    if needs.weight and not needs.bias and weight.stride(1) == 1:  # gradients are laid out like the weights
+        grads["weight"] = _grouped_backward(grad, input, offs)[0].mT
+    elif needs.weight or needs.bias:
+        grads["weight"], bias = _grouped_backward(input, grad, offs, needs.bias)
+        if needs.bias:
+            grads["bias"] = bias
+    return grads
 
 
-def _grouped_backward_cpu(input, out_grad, offs):
-    return _core.grouped_mm_backward_weight(
-        input.contiguous(), out_grad.contiguous(), offs.contiguous(), True, None, True
-    )
-
-
-def _grouped_backward_fake(input, out_grad, offs):
-    groups, depth, columns = offs.shape[0], input.shape[1], out_grad.shape[1]
-    return input.new_empty((groups, depth, columns)), input.new_empty((groups, columns))
-
-
-def _grouped_backward_save(ctx, inputs, output):
-    ctx.save_for_backward(*inputs)
-
-
-def _grouped_backward_gradients(ctx, grad_weight, grad_bias):
-    input, out_grad, offs = ctx.saved_tensors
-    needs_input, needs_out_grad = ctx.needs_input_grad[:2]
-    return (
-        _grouped(out_grad, grad_weight.mT, offs) if needs_input else None,
-        _grouped(input, grad_weight, offs, grad_bias) if needs_out_grad else None,
-        None,
-    )
+@gradient("grouped_mm_backward_weight", of="input out_grad", saves="input out_grad offs")
+def _(saved, grad_weight, grad_bias):
+    grads = {}
+    if saved.needs.input:
+        grads["input"] = _grouped(saved.out_grad, grad_weight.mT, saved.offs)
+    if saved.needs.out_grad:
+        bias = grad_bias if saved.with_bias else None
+        grads["out_grad"] = _grouped(saved.input, grad_weight, saved.offs, bias)
+    return grads
 
 
 # -- the expert block --------------------------------------------------------------------------------------
 
 
-def _gate_and_up(a, interleaved, gated):
+def _gate_and_up(a, gated, interleaved):
     if not gated:
         return a, None
     return (a[:, ::2], a[:, 1::2]) if interleaved else a.chunk(2, dim=1)
 
 
-def _activated(a, activation, interleaved, gated, alpha, limit):
-    gate, up = _gate_and_up(a, interleaved, gated)
+def _activated(a, activation, gated, interleaved, alpha, limit):
+    gate, up = _gate_and_up(a, gated, interleaved)
     match activation:
         case "silu":
             h = torch.nn.functional.silu(gate)
@@ -109,18 +81,18 @@ def _activated(a, activation, interleaved, gated, alpha, limit):
     return h if up is None else h * up
 
 
-def _composed(x, ids, weights, w13, w2, w13_bias, w2_bias, *options):
+def _composed(hidden_states, topk_ids, topk_weights, w13, w2, w13_bias, w2_bias, *options):
     """The block out of differentiable operators, with the values between in the dtype of the weights.
 
     Choices without an expert are rows after those of all groups.
     """
-    dtype = torch.promote_types(x.dtype, w13.dtype)
+    dtype = torch.promote_types(hidden_states.dtype, w13.dtype)
     experts = w13.shape[0]
-    is_valid = (ids >= 0) & (ids < experts)
-    keys = torch.where(is_valid, ids, experts)
+    is_valid = (topk_ids >= 0) & (topk_ids < experts)
+    keys = torch.where(is_valid, topk_ids, experts)
     every = torch.arange(experts, dtype=keys.dtype, device=keys.device)
     offs = torch.searchsorted(keys.flatten().sort().values, every, right=True)
-    rows, places = _permute(x.to(dtype), keys)
+    rows, places = _permute(hidden_states.to(dtype), keys)
     places = torch.where(is_valid, places.view(keys.shape), -1)
 
     def multiply(rows, weight, bias):
@@ -128,65 +100,36 @@ def _composed(x, ids, weights, w13, w2, w13_bias, w2_bias, *options):
 
     h = _activated(multiply(rows, w13, w13_bias), *options)
     y = multiply(h, w2, w2_bias)
-    gates = weights.to(torch.promote_types(weights.dtype, dtype))
-    return _combine(y, places, None, 1, gates).to(x.dtype)
+    gates = topk_weights.to(torch.promote_types(topk_weights.dtype, dtype))
+    return _combine(y, places, None, 1, gates).to(hidden_states.dtype)
 
 
-def _experts_cpu(
-    x, ids, weights, w13, w2, w13_bias, w2_bias, activation, interleaved, gated, alpha, limit
-):  # fmt: skip
-    return _core.moe_experts(
-        x.contiguous(), ids.contiguous(), weights.contiguous(), w13, w2, _contiguous(w13_bias),
-        _contiguous(w2_bias), activation, interleaved, False, gated, alpha, limit, None, True,
-    )  # fmt: skip
+def _options_of(saved):
+    return saved.activation, saved.gated, saved.interleaved, saved.alpha, saved.limit
 
 
-def _experts_fake(x, ids, weights, w13, w2, w13_bias, w2_bias, activation, interleaved, gated, alpha, limit):
-    return x.new_empty(x.shape)
+def _gradients(block, tensors, needs, grad):
+    """The gradients of ``block(*tensors.values())`` for those of the tensors that need one.
 
-
-def _experts_save(ctx, inputs, output):
-    ctx.save_for_backward(*inputs[:7])
-    ctx.options = inputs[7:]
-
-
-def _experts_gradients(ctx, grad):
-    """Computes the values between once more, so that a forward pass keeps nothing but its arguments."""
-    needs = ctx.needs_input_grad[:7]
+    Computes the values between once more, so that a forward pass keeps nothing but its arguments.
+    """
+    wanted = [name for name in tensors if getattr(needs, name)]
     with torch.enable_grad():
         # The gradients stop at these views: topk_weights usually depend on the tokens.
-        tensors = [t.view_as(t) if need else t for t, need in zip(ctx.saved_tensors, needs, strict=True)]
-        output = _composed(*tensors, *ctx.options)
-    wanted = [t for t, need in zip(tensors, needs, strict=True) if need]
-    found = iter(torch.autograd.grad(output, wanted, grad, create_graph=torch.is_grad_enabled()))
-    return *(next(found) if need else None for need in needs), *[None] * len(ctx.options)
+        tensors = {name: t.view_as(t) if name in wanted else t for name, t in tensors.items()}
+        output = block(*tensors.values())
+    inputs = [tensors[name] for name in wanted]
+    found = torch.autograd.grad(output, inputs, grad, create_graph=torch.is_grad_enabled())
+    return dict(zip(wanted, found, strict=True))
 
 
-_BLOCK = (
-    "Tensor hidden_states, Tensor topk_ids, Tensor topk_weights, Tensor w13, Tensor w2, Tensor? w13_bias, "
-    "Tensor? w2_bias, str activation, bool interleaved, bool gated, float alpha, float? limit"
-)
-_grouped = define(
-    "grouped_mm(Tensor input, Tensor weight, Tensor offs, Tensor? bias=None) -> Tensor",
-    _grouped_cpu,
-    _grouped_fake,
-    save=_grouped_save,
-    backward=_grouped_gradients,
-)
-_grouped_backward = define(
-    "grouped_mm_backward_weight(Tensor input, Tensor out_grad, Tensor offs) -> (Tensor, Tensor)",
-    _grouped_backward_cpu,
-    _grouped_backward_fake,
-    save=_grouped_backward_save,
-    backward=_grouped_backward_gradients,
-)
-_experts = define(
-    f"moe_experts({_BLOCK}) -> Tensor",
-    _experts_cpu,
-    _experts_fake,
-    save=_experts_save,
-    backward=_experts_gradients,
-)
+_TENSORS = "hidden_states topk_ids topk_weights w13 w2 w13_bias w2_bias"
+
+
+@gradient("moe_experts", of="hidden_states topk_weights w13 w2 w13_bias w2_bias", saves=_TENSORS)
+def _(saved, grad):
+    tensors = {name: getattr(saved, name) for name in _TENSORS.split()}
+    return _gradients(lambda *block: _composed(*block, *_options_of(saved)), tensors, saved.needs, grad)
 
 
 def _without_values(tensor):
@@ -224,11 +167,11 @@ def moe_experts(
     w13_bias: torch.Tensor | None = None,
     w2_bias: torch.Tensor | None = None,
     activation: ExpertActivation = "silu",
+    gated: bool = True,
     interleaved: bool = False,
-    transposed: bool = False,
     alpha: float = 1.702,
     limit: float | None = None,
-    gated: bool = True,
+    transposed: bool = False,
 ) -> torch.Tensor:
     """:func:`turnout.moe_experts` with gradients for the tokens, ``topk_weights``, weights and biases.
 
@@ -250,7 +193,7 @@ def moe_experts(
     if transposed:
         w13, w2 = w13.mT, w2.mT
     tensors = hidden_states, topk_ids, topk_weights, w13, w2, w13_bias, w2_bias
-    options = activation, interleaved, gated, alpha, limit
+    options = activation, gated, interleaved, alpha, limit
     if hidden_states.dtype != torch.float64:
         return _experts(*tensors, *options)
     _experts(*(_without_values(t) for t in tensors), *options)  # checks shapes and options

@@ -6,16 +6,17 @@ from typing import TYPE_CHECKING, Literal
 
 import torch
 
-from turnout import _core
 from turnout.quantization import quantize_each
 from turnout.torch.messages import own_messages
-from turnout.torch.moe_experts import _composed, _contiguous
-from turnout.torch.registration import define
+from turnout.torch.moe_experts import _composed, _gradients, _options_of
+from turnout.torch.registration import gradient
 
 if TYPE_CHECKING:
     from turnout.typing import ExpertActivation
 
 __all__ = ["moe_experts_quantized", "quantize_experts"]
+
+_quantized = torch.ops.turnout.moe_experts_quantized.default
 
 
 def _dequantized(values, scale, dtype):
@@ -26,56 +27,26 @@ def _dequantized(values, scale, dtype):
     return (elements * scale[..., None]).flatten(2).to(dtype)
 
 
-def _quantized_cpu(
-    x, ids, weights, w13, w13_scale, w2, w2_scale, w13_bias, w2_bias, activation, interleaved, gated, alpha,
-    limit,
-):  # fmt: skip
-    return _core.moe_experts_quantized(
-        x.contiguous(), ids.contiguous(), weights.contiguous(), w13.contiguous(), w13_scale.contiguous(),
-        w2.contiguous(), w2_scale.contiguous(), _contiguous(w13_bias), _contiguous(w2_bias), activation,
-        interleaved, gated, alpha, limit, None, True,
-    )  # fmt: skip
-
-
-def _quantized_fake(
-    x, ids, weights, w13, w13_scale, w2, w2_scale, w13_bias, w2_bias, activation, interleaved, gated, alpha,
-    limit,
-):  # fmt: skip
-    return x.new_empty(x.shape)
-
-
-def _quantized_save(ctx, inputs, output):
-    ctx.save_for_backward(*inputs[:9])
-    ctx.options = inputs[9:]
-
-
-def _quantized_gradients(ctx, grad):
-    """As :func:`_experts_gradients`, with the weights in the dtype of the tokens; scales have no gradient."""
-    if ctx.needs_input_grad[4] or ctx.needs_input_grad[6]:
-        raise RuntimeError("moe_experts_quantized: w13_scale and w2_scale have no gradient")
-    x, ids, weights, w13, w13_scale, w2, w2_scale, w13_bias, w2_bias = ctx.saved_tensors
-    tensors = [x, ids, weights, w13_bias, w2_bias]
-    needs = [ctx.needs_input_grad[i] for i in (0, 1, 2, 7, 8)]
-    with torch.enable_grad():
-        tensors = [t.view_as(t) if need else t for t, need in zip(tensors, needs, strict=True)]
-        x, ids, weights, w13_bias, w2_bias = tensors
-        first, second = _dequantized(w13, w13_scale, x.dtype), _dequantized(w2, w2_scale, x.dtype)
-        output = _composed(x, ids, weights, first, second, w13_bias, w2_bias, *ctx.options)
-    wanted = [t for t, need in zip(tensors, needs, strict=True) if need]
-    found = iter(torch.autograd.grad(output, wanted, grad, create_graph=torch.is_grad_enabled()))
-    x, ids, weights, w13_bias, w2_bias = (next(found) if need else None for need in needs)
-    return x, None, weights, None, None, None, None, w13_bias, w2_bias, *[None] * len(ctx.options)
-
-
-_quantized = define(
-    "moe_experts_quantized(Tensor hidden_states, Tensor topk_ids, Tensor topk_weights, Tensor w13, "
-    "Tensor w13_scale, Tensor w2, Tensor w2_scale, Tensor? w13_bias, Tensor? w2_bias, str activation, "
-    "bool interleaved, bool gated, float alpha, float? limit) -> Tensor",
-    _quantized_cpu,
-    _quantized_fake,
-    save=_quantized_save,
-    backward=_quantized_gradients,
+@gradient(
+    "moe_experts_quantized",
+    of="hidden_states topk_weights w13_bias w2_bias",
+    saves="hidden_states topk_ids topk_weights w13 w13_scale w2 w2_scale w13_bias w2_bias",
 )
+def _(saved, grad):
+    """As that of moe_experts, with the weights in the dtype of the tokens; scales have no gradient."""
+    if saved.needs.w13_scale or saved.needs.w2_scale:
+        raise RuntimeError("moe_experts_quantized: w13_scale and w2_scale have no gradient")
+    dtype, options = saved.hidden_states.dtype, _options_of(saved)
+
+    def block(hidden_states, topk_weights, w13_bias, w2_bias):
+        w13, w2 = (
+            _dequantized(saved.w13, saved.w13_scale, dtype),
+            _dequantized(saved.w2, saved.w2_scale, dtype),
+        )
+        return _composed(hidden_states, saved.topk_ids, topk_weights, w13, w2, w13_bias, w2_bias, *options)
+
+    names = "hidden_states", "topk_weights", "w13_bias", "w2_bias"
+    return _gradients(block, {name: getattr(saved, name) for name in names}, saved.needs, grad)
 
 
 @own_messages()
@@ -91,10 +62,10 @@ def moe_experts_quantized(
     w13_bias: torch.Tensor | None = None,
     w2_bias: torch.Tensor | None = None,
     activation: ExpertActivation = "silu",
+    gated: bool = True,
     interleaved: bool = False,
     alpha: float = 1.702,
     limit: float | None = None,
-    gated: bool = True,
 ) -> torch.Tensor:
     """:func:`turnout.moe_experts_quantized` with gradients for the tokens, ``topk_weights`` and biases.
 
@@ -114,7 +85,7 @@ def moe_experts_quantized(
     """
     return _quantized(
         hidden_states, topk_ids, topk_weights, w13, w13_scale, w2, w2_scale, w13_bias, w2_bias, activation,
-        interleaved, gated, alpha, limit,
+        gated, interleaved, alpha, limit,
     )  # fmt: skip
 
 

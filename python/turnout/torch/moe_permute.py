@@ -6,18 +6,15 @@ from collections.abc import Sequence
 
 import torch
 
-from turnout import _core
 from turnout.torch.messages import own_messages
 from turnout.torch.moe_routing import _combine
-from turnout.torch.registration import define, gradient
+from turnout.torch.registration import gradient
 from turnout.torch.tracing import computed_size
 
 __all__ = ["moe_token_permute", "moe_token_unpermute", "sort_chunks_by_idxs"]
 
-_empty = torch.empty
-
-
 _permute = torch.ops.turnout.moe_token_permute.default
+_sort = torch.ops.turnout.sort_chunks_by_idxs.default
 
 
 def _kept_rows(choices: int, num_out_tokens: int) -> int:
@@ -51,54 +48,16 @@ def _(saved, grad, grad_indices):
     return {"tokens": _combine(grad, rows, None, 1)}
 
 
-# -- chunks ------------------------------------------------------------------------------------------------
-
-
-def _sort_cpu(input, split_sizes, sorted_idxs, probs=None):
-    output, permuted_probs = _core.sort_chunks_by_idxs(
-        input.contiguous(),
-        split_sizes.contiguous(),
-        sorted_idxs.contiguous(),
-        None if probs is None else probs.contiguous(),
-        None,
-        True,
-    )
-    # An operator of torch returns tensors, always: absent probs are an empty one.
-    if permuted_probs is None:
-        permuted_probs = _empty(0, dtype=torch.float32, device="cpu")
-    return output, permuted_probs
-
-
-def _sort_fake(input, split_sizes, sorted_idxs, probs=None):
-    permuted_probs = input.new_empty((0,), dtype=torch.float32) if probs is None else torch.empty_like(probs)
-    return input.new_empty(input.shape), permuted_probs
-
-
-def _sort_save(ctx, inputs, output):
-    ctx.set_materialize_grads(False)
-    ctx.save_for_backward(inputs[1], inputs[2])
-
-
-def _sort_backward(ctx, grad, grad_probs):
-    split_sizes, sorted_idxs = ctx.saved_tensors
-    order = sorted_idxs.long()
-    sizes, back = split_sizes[order], torch.argsort(order)
-    input = probs = None
-    if grad is not None and ctx.needs_input_grad[0]:
-        input = _sort(grad, sizes, back, None)[0]
-    if grad_probs is not None and ctx.needs_input_grad[3]:
-        probs = _sort(grad_probs.unsqueeze(1), sizes, back, None)[0].squeeze(1)
-    return input, None, None, probs
-
-
-_sort = define(
-    "sort_chunks_by_idxs(Tensor input, Tensor split_sizes, Tensor sorted_idxs, Tensor? probs=None) "
-    "-> (Tensor, Tensor)",
-    _sort_cpu,
-    _sort_fake,
-    save=_sort_save,
-    backward=_sort_backward,
-)
+@gradient("sort_chunks_by_idxs", of="input probs", saves="split_sizes sorted_idxs", materialize=False)
+def _(saved, grad, grad_probs):
+    order = saved.sorted_idxs.long()
+    sizes, back = saved.split_sizes[order], torch.argsort(order)
+    grads = {}
+    if grad is not None and saved.needs.input:
+        grads["input"] = _sort(grad, sizes, back)[0]
+    if grad_probs is not None and saved.needs.probs:
+        grads["probs"] = _sort(grad_probs.unsqueeze(1), sizes, back)[0].squeeze(1)
+    return grads
 
 
 @own_messages()

@@ -4,99 +4,38 @@ from __future__ import annotations
 
 import torch
 
-from turnout import _core
 from turnout.torch.messages import own_messages
-from turnout.torch.registration import define
+from turnout.torch.registration import gradient
 
 __all__ = ["moe_re_routing", "moe_re_routing_inverse"]
 
-_empty = torch.empty
+
+_forward = torch.ops.turnout.moe_re_routing.default
+_inverse = torch.ops.turnout.moe_re_routing_inverse.default
 
 
-def _forward_cpu(
-    tokens, expert_token_num_per_rank, per_token_scales=None, expert_token_num_type=1, idx_type=0
-):
-    permuted, scales, idx, num = _core.moe_re_routing(
-        tokens.contiguous(),
-        expert_token_num_per_rank.contiguous(),
-        None if per_token_scales is None else per_token_scales.contiguous(),
-        expert_token_num_type,
-        idx_type,
-        None,
-        True,
-    )
-    # An operator of torch returns tensors, always: absent scales are an empty one.
-    return permuted, _empty(0, dtype=torch.float32, device="cpu") if scales is None else scales, idx, num
-
-
-def _forward_fake(
-    tokens, expert_token_num_per_rank, per_token_scales=None, expert_token_num_type=1, idx_type=0
-):
-    if per_token_scales is None:
-        scales = tokens.new_empty((0,), dtype=torch.float32)
-    else:
-        scales = per_token_scales.new_empty(per_token_scales.shape)
-    return (
-        tokens.new_empty(tokens.shape),
-        scales,
-        tokens.new_empty((tokens.shape[0],), dtype=torch.int32),
-        expert_token_num_per_rank.new_empty((expert_token_num_per_rank.shape[1],)),
-    )
-
-
-def _forward_save(ctx, inputs, output):
-    ctx.set_materialize_grads(False)
-    ctx.save_for_backward(output[2])
-    ctx.idx_type = inputs[4]
-
-
-def _forward_backward(ctx, grad_tokens, grad_scales, grad_idx, grad_num):
-    (idx,) = ctx.saved_tensors
-    tokens = scales = None
-    if grad_tokens is not None and ctx.needs_input_grad[0]:
-        tokens = _inverse(grad_tokens, idx, ctx.idx_type)
-    if grad_scales is not None and ctx.needs_input_grad[2]:
+@gradient(
+    "moe_re_routing",
+    of="tokens per_token_scales",
+    saves="permute_token_idx",
+    constant="permute_token_idx expert_token_num",
+    materialize=False,
+)
+def _(saved, grad_tokens, grad_scales, grad_idx, grad_num):
+    grads = {}
+    if grad_tokens is not None and saved.needs.tokens:
+        grads["tokens"] = _inverse(grad_tokens, saved.permute_token_idx, saved.idx_type)
+    if grad_scales is not None and saved.needs.per_token_scales:
         rows = grad_scales if grad_scales.dim() == 2 else grad_scales.unsqueeze(1)
-        scales = _inverse(rows, idx, ctx.idx_type).reshape(grad_scales.shape)
-    return tokens, None, scales, None, None
+        scales = _inverse(rows, saved.permute_token_idx, saved.idx_type)
+        grads["per_token_scales"] = scales.reshape(grad_scales.shape)
+    return grads
 
 
-def _inverse_cpu(permute_tokens, permute_token_idx, idx_type=0):
-    return _core.moe_re_routing_inverse(
-        permute_tokens.contiguous(), permute_token_idx.contiguous(), idx_type, None, True
-    )
-
-
-def _inverse_fake(permute_tokens, permute_token_idx, idx_type=0):
-    return permute_tokens.new_empty(permute_tokens.shape)
-
-
-def _inverse_save(ctx, inputs, output):
-    ctx.save_for_backward(inputs[1])
-    ctx.idx_type = inputs[2]
-
-
-def _inverse_backward(ctx, grad):
+@gradient("moe_re_routing_inverse", of="permute_tokens", saves="permute_token_idx")
+def _(saved, grad):
     # The index of the one type, read as the other, undoes it.
-    (idx,) = ctx.saved_tensors
-    return _inverse(grad, idx, 1 - ctx.idx_type), None, None
-
-
-_forward = define(
-    "moe_re_routing(Tensor tokens, Tensor expert_token_num_per_rank, Tensor? per_token_scales=None, "
-    "int expert_token_num_type=1, int idx_type=0) -> (Tensor, Tensor, Tensor, Tensor)",
-    _forward_cpu,
-    _forward_fake,
-    save=_forward_save,
-    backward=_forward_backward,
-)
-_inverse = define(
-    "moe_re_routing_inverse(Tensor permute_tokens, Tensor permute_token_idx, int idx_type=0) -> Tensor",
-    _inverse_cpu,
-    _inverse_fake,
-    save=_inverse_save,
-    backward=_inverse_backward,
-)
+    return {"permute_tokens": _inverse(grad, saved.permute_token_idx, 1 - saved.idx_type)}
 
 
 @own_messages()

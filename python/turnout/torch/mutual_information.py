@@ -7,9 +7,8 @@ from typing import Literal, overload
 
 import torch
 
-from turnout import _core
 from turnout.torch.messages import own_messages
-from turnout.torch.registration import define
+from turnout.torch.registration import gradient
 
 __all__ = ["joint_mutual_information_recursion", "mutual_information_recursion"]
 
@@ -18,46 +17,17 @@ def _lattice_dtype(px):
     return torch.float64 if px.dtype == torch.float64 else torch.float32
 
 
-def _contiguous(boundary):
-    return None if boundary is None else boundary.contiguous()
+_forward = torch.ops.turnout.mutual_information_forward.default
+_backward = torch.ops.turnout.mutual_information_backward.default
+_both = torch.ops.turnout.mutual_information_forward_backward.default
 
 
-# -- the operators -----------------------------------------------------------------------------------------
-
-
-def _forward_cpu(px, py, boundary=None):
-    return _core.mutual_information_forward(
-        px.contiguous(), py.contiguous(), _contiguous(boundary), None, True
-    )
-
-
-def _forward_fake(px, py, boundary=None):
-    (batch, symbols, _), frames, dtype = px.shape, py.shape[2], _lattice_dtype(px)
-    p = px.new_empty((batch, symbols + 1, frames + 1), dtype=dtype)
-    return p, px.new_empty((batch,), dtype=dtype)
-
-
-def _forward_save(ctx, inputs, output):
-    ctx.set_materialize_grads(False)
-    ctx.mark_non_differentiable(output[0])
-    ctx.save_for_backward(*inputs, output[0])
-
-
-def _forward_grad(ctx, grad_p, grad_ans):
-    del grad_p
-    px, py, boundary, p = ctx.saved_tensors
+@gradient("mutual_information_forward", of="px py", saves="px py boundary p", constant="p", materialize=False)
+def _(saved, grad_p, grad_ans):
     if grad_ans is None:
-        return None, None, None
-    return *_backward(px, py, p, grad_ans, boundary), None
-
-
-def _backward_cpu(px, py, p, ans_grad, boundary=None):
-    tensors = (x.contiguous() for x in (px, py, p, ans_grad))
-    return _core.mutual_information_backward(*tensors, _contiguous(boundary), False, None, True)
-
-
-def _backward_fake(px, py, p, ans_grad, boundary=None):
-    return px.new_empty(px.shape), py.new_empty(py.shape)
+        return {}
+    px, py = _backward(saved.px, saved.py, saved.p, grad_ans, saved.boundary)
+    return {"px": px, "py": py}
 
 
 def _refuse_second_derivative(*_):
@@ -67,28 +37,21 @@ def _refuse_second_derivative(*_):
     )
 
 
-def _both_cpu(px, py, boundary=None):
-    return _core.mutual_information_forward_backward(
-        px.contiguous(), py.contiguous(), _contiguous(boundary), None, True
-    )
+gradient("mutual_information_backward", of="px py p ans_grad")(_refuse_second_derivative)
 
 
-def _both_fake(px, py, boundary=None):
-    ans = px.new_empty((px.shape[0],), dtype=_lattice_dtype(px))
-    return ans, px.new_empty(px.shape), py.new_empty(py.shape)
-
-
-def _both_save(ctx, inputs, output):
-    ctx.set_materialize_grads(False)
-    ctx.mark_non_differentiable(*output[1:])
-    ctx.save_for_backward(*output)
-
-
-def _both_grad(ctx, grad_ans, grad_px, grad_py):
-    del grad_px, grad_py
+@gradient(
+    "mutual_information_forward_backward",
+    of="px py",
+    saves="ans px_grad py_grad",
+    constant="px_grad py_grad",
+    materialize=False,
+)
+def _(saved, grad_ans, grad_px, grad_py):
     if grad_ans is None:
-        return None, None, None
-    return *_weighted(*ctx.saved_tensors, grad_ans), None
+        return {}
+    px, py = _weighted(saved.ans, saved.px_grad, saved.py_grad, grad_ans)
+    return {"px": px, "py": py}
 
 
 def _product(grad, weight):
@@ -121,31 +84,6 @@ def _weighted(ans, px_grad, py_grad, weight):
     if torch.is_grad_enabled():  # create_graph=True
         return WeightedMutualInformation.apply(ans, px_grad, py_grad, weight)
     return _product(px_grad, weight), _product(py_grad, weight)
-
-
-_backward = define(
-    "mutual_information_backward(Tensor px, Tensor py, Tensor p, Tensor ans_grad, Tensor? boundary=None) "
-    "-> (Tensor, Tensor)",
-    _backward_cpu,
-    _backward_fake,
-    save=lambda ctx, inputs, output: None,
-    backward=_refuse_second_derivative,
-)
-_forward = define(
-    "mutual_information_forward(Tensor px, Tensor py, Tensor? boundary=None) -> (Tensor, Tensor)",
-    _forward_cpu,
-    _forward_fake,
-    save=_forward_save,
-    backward=_forward_grad,
-)
-_both = define(
-    "mutual_information_forward_backward(Tensor px, Tensor py, Tensor? boundary=None) "
-    "-> (Tensor, Tensor, Tensor)",
-    _both_cpu,
-    _both_fake,
-    save=_both_save,
-    backward=_both_grad,
-)
 
 
 # -- the signatures that users of k2 know ------------------------------------------------------------------

@@ -28,16 +28,6 @@ _rows: dict[str, dict[str, Any]] = {row["op"]: row for row in _core.schemas()}
 # Operators whose torch schema does not follow from their Signature: their modules call define().
 BY_HAND = frozenset(
     {
-        "moe_re_routing",
-        "moe_re_routing_inverse",
-        "sort_chunks_by_idxs",
-        "grouped_mm",
-        "grouped_mm_backward_weight",
-        "moe_experts",
-        "moe_experts_quantized",
-        "mutual_information_backward",
-        "mutual_information_forward",
-        "mutual_information_forward_backward",
         "rnnt_align",
         "rnnt_logprobs_fused_backward",
         "rnnt_logprobs_fused_forward",

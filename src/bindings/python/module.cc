@@ -24,12 +24,12 @@
 #include "simd/isa.h"
 #include "turnout/version.h"
 
-// Each family's bindings, in its python.cc.
+// The bindings of families that have a python.cc.
 #define TURNOUT_FAMILY(family)          \
   namespace turnout::families::family { \
   void bind(nanobind::module_& module); \
   }
-#include "families.inc"
+#include "families_with_bindings.inc"
 #undef TURNOUT_FAMILY
 
 namespace turnout::bindings {
@@ -168,7 +168,7 @@ NB_MODULE(_core, module) {
   bind_library(module);
   bind_output_memory(module);
 #define TURNOUT_FAMILY(family) families::family::bind(module);
-#include "families.inc"
+#include "families_with_bindings.inc"
 #undef TURNOUT_FAMILY
   bind_operators(module);
 }

@@ -24,22 +24,19 @@ struct OperatorFunction {
   Renames renames;
   bool use_torch_threads;
   std::string name;
-  std::size_t parameter_count;  // without those that only gradients need, which torch follows
   PyMethodDef method = {};
 
   OperatorFunction(const Operator& its_op, bool torch)
       : op(its_op),
-        schema(*its_op.signature),
+        schema(*its_op.signature, torch ? Convention::functional : Convention::in_place),
         // The only result of a function is what its caller passes as `out`.
         renames(schema.results().size() == 1
                     ? Renames(its_op.signature->arguments[schema.results()[0]].name, "out")
                     : Renames()),
         use_torch_threads(torch),
-        name(its_op.signature->op),
-        parameter_count(schema.parameters().size() -
-                        static_cast<std::size_t>(torch ? 0
-                                                       : its_op.signature->unused.count +
-                                                             its_op.signature->unused_flags.count)) {}
+        name(its_op.signature->op) {}
+
+  std::size_t parameter_count() const { return schema.parameters().size(); }
 };
 
 class PythonAdapter : public PythonCall {
@@ -48,7 +45,7 @@ class PythonAdapter : public PythonCall {
       : PythonCall(*function.op.signature, function.renames, function.use_torch_threads),
         function_(function),
         arguments_(arguments),
-        count_(std::min(count, function.parameter_count)) {
+        count_(std::min(count, function.parameter_count())) {
     result_count_ = static_cast<int>(function.schema.results().size());
     outs_.fill(Py_None);
     if (count <= count_ || arguments[count_] == Py_None) return;
@@ -59,8 +56,9 @@ class PythonAdapter : public PythonCall {
     }
   }
 
-  bool is_given(int i) const { return static_cast<std::size_t>(i) < count_ && arguments_[i] != Py_None; }
-  Tensor tensor(int i, int argument) { return import(object(i), argument, false); }
+  bool is_passed(int i) const { return static_cast<std::size_t>(i) < count_; }
+  bool is_given(int i) const { return is_passed(i) && arguments_[i] != Py_None; }
+  Tensor tensor(int i, int argument, bool is_written) { return import(object(i), argument, is_written); }
   std::int64_t integer(int i) const { return PythonCall::integer(object(i), name(i)); }
   double real(int i) const { return number(object(i), name(i)); }
   bool flag(int i) const { return PythonCall::flag(object(i), name(i)); }
@@ -85,9 +83,7 @@ class PythonAdapter : public PythonCall {
   }
 
  private:
-  nb::handle object(int i) const {
-    return static_cast<std::size_t>(i) < count_ ? nb::handle(arguments_[i]) : nb::handle(Py_None);
-  }
+  nb::handle object(int i) const { return is_passed(i) ? nb::handle(arguments_[i]) : nb::handle(Py_None); }
   std::string_view name(int i) const {
     return function_.schema.parameters()[static_cast<std::size_t>(i)].name;
   }
@@ -115,7 +111,7 @@ PyObject* call_function(PyObject* self, PyObject* const* arguments, Py_ssize_t c
   return staying_at_exit([&] {
     return raising_errors([&]() -> PyObject* {
       const auto& function = *static_cast<const OperatorFunction*>(PyCapsule_GetPointer(self, nullptr));
-      const std::size_t most = function.parameter_count + 1;
+      const std::size_t most = function.parameter_count() + 1;
       if (static_cast<std::size_t>(count) > most)
         throw nb::type_error(concat(function.name, ": takes at most ", static_cast<std::int64_t>(most),
                                     " arguments, but ", std::int64_t{count}, " were given")
