@@ -1,18 +1,23 @@
-"""Generates the argument tables of the families' READMEs from the signatures that check every call.
+"""Generates the argument tables of the families' READMEs, and the list of operators, from the registry.
 
-python tools/tables.py writes them between the markers of src/*/README.md; --check only compares.
+python tools/tables.py writes them between the markers of src/*/README.md and docs/operators.md; --check only
+compares.
 """
 
 from __future__ import annotations
 
+import inspect
 import re
 import sys
 from pathlib import Path
 
+import turnout.torch
 from turnout import _core
+from turnout.torch.registration import has_gradient
 
 ROOT = Path(__file__).resolve().parent.parent
 MARKER = re.compile(r"<!-- arguments of (\w+) -->.*?<!-- end -->", re.DOTALL)
+LIST_MARKER = re.compile(r"<!-- operators -->.*?<!-- end -->", re.DOTALL)
 
 
 # Names of the dtypes and of the values of a flag, by language.
@@ -55,15 +60,63 @@ def table(signature: dict) -> str:
     return "\n".join([header.replace("|  |", "| |"), "|---|---|---|---|", *body])
 
 
+def c_functions(family: str) -> dict[str, list[str]]:
+    """The C functions of a family by the operator that they run."""
+    found: dict[str, list[str]] = {}
+    for path in sorted((ROOT / "src" / family).glob("c_*.cc")):
+        if path.name.endswith("_test.cc"):
+            continue
+        parts = re.split(r"^mluOpStatus_t (mluOp\w+)\(", path.read_text(), flags=re.MULTILINE)
+        for name, body in zip(parts[1::2], parts[2::2], strict=True):
+            for row in _core.schemas():
+                if re.search(rf"\b{row['op']}\(", body) and name not in found.get(row["op"], []):
+                    found.setdefault(row["op"], []).append(name)
+    return found
+
+
+def summary(op: str) -> str:
+    """The first line of a function's documentation; that of voxelize is also that of voxelize_hard."""
+    for name in (op, op.rpartition("_")[0]):
+        for module in (turnout, turnout.torch):
+            if function := getattr(module, name, None):
+                line = inspect.getdoc(function).splitlines()[0]
+                return re.sub(r":func:`(?:turnout\.)?(\w+)`", r"`\1`", line).rstrip(".")
+    raise SystemExit(f"there is no documented function for {op}")
+
+
+def operator_list() -> str:
+    """A row for each operator: what it does, its gradient in torch, and its functions in C."""
+    rows = ["| operator | what it does | gradient in torch | C |", "|---|---|---|---|"]
+    listed = {row["op"]: row for row in _core.schemas()}
+    families = sorted(path.parent.name for path in ROOT.glob("src/*/operators.cc"))
+    if not families:
+        raise SystemExit("there is no src/*/operators.cc")
+    for family in families:
+        text = (ROOT / "src" / family / "operators.cc").read_text()
+        in_c = c_functions(family)
+        for op in (op for op in listed if re.search(rf"op<&(?:\w+::)?{op}>", text)):
+            is_floating = any(result["is_floating"] for result in listed[op]["results"])
+            gradient = "yes" if has_gradient(op) else "no" if is_floating else "results are integers"
+            names = ", ".join(f"`{name}`" for name in in_c.get(op, []))
+            rows.append(
+                f"| [`{op}`](../src/{family}/README.md) | {summary(op)} | {gradient} |"
+                + (f" {names} |" if names else " |")
+            )
+    return "\n".join(rows)
+
+
 def main() -> None:
     signatures = {signature["op"]: signature for signature in _core.signatures()}
     shown, stale = set(), []
-    for path in sorted(ROOT.glob("src/*/README.md")):
+    for path in [*sorted(ROOT.glob("src/*/README.md")), ROOT / "docs/operators.md"]:
         text = path.read_text()
         shown |= set(MARKER.findall(text))
         fresh = MARKER.sub(
             lambda m: f"<!-- arguments of {m[1]} -->\n{table(signatures[m[1]])}\n<!-- end -->", text
         )
+        if LIST_MARKER.search(fresh):
+            new = f"<!-- operators -->\n{operator_list()}\n<!-- end -->"
+            fresh = LIST_MARKER.sub(lambda _: new, fresh)  # noqa: B023 (called at once)
         if fresh != text:
             stale.append(str(path.relative_to(ROOT)))
             if "--check" not in sys.argv:

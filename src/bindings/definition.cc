@@ -236,13 +236,14 @@ class DrawnCall {
     gives_results.assign(schema.results().size(), false);
   }
 
+  bool is_passed(int i) const { return is_given(i); }
   bool is_given(int i) const {
     const Parameter& parameter = at(i);
     if (parameter.kind == Parameter::Kind::tensor) return !input(parameter).tensor.is_absent();
     if (parameter.kind != Parameter::Kind::size) return true;
     return signature_.size_kinds[parameter.position - signature_.scalars.count] != SizeKind::either;
   }
-  Tensor tensor(int i, int) const { return input(at(i)).tensor; }
+  Tensor tensor(int i, int, bool) const { return input(at(i)).tensor; }
   std::int64_t integer(int i) const { return drawn_.values.sizes[static_cast<std::size_t>(at(i).position)]; }
   double real(int i) const { return drawn_.values.reals[static_cast<std::size_t>(at(i).position)][0]; }
   bool flag(int i) const {

@@ -107,6 +107,10 @@ def define_operators() -> None:
             define(row["schema"], _cpu_kernel(row), derived_fake(row))
 
 
+def has_gradient(op: str) -> bool:
+    return op in _has_gradient
+
+
 def refuse_missing_gradients() -> None:
     """No operator drops a gradient silently: one without :func:`gradient` refuses tensors that require grad.
 
