@@ -109,8 +109,8 @@ class Transducer(nn.Module):
         am, lm = self.am_projection(am), self.lm_projection(lm)
         if fused:
             pruned = rnnt_loss_pruned_fused(
-                *(am, lm, self.output.weight, self.output.bias, "tanh"),
-                *(batch.symbols, ranges, 0, batch.boundary),
+                *(am, lm, self.output.weight, batch.symbols, ranges, "tanh", 0),
+                *(self.output.bias, batch.boundary),
             )
         else:
             am, lm = do_rnnt_pruning(am, lm, ranges)

@@ -1,6 +1,6 @@
-// Compiles only if the name in TURNOUT_TEST_... is one of the signature's, and if the size in
-// TURNOUT_TEST_SIZE has a name that no argument has, and if TURNOUT_TEST_WRITTEN_IF is a flag that is off by
-// default. See CMakeLists.txt.
+// Compiles only if the name in TURNOUT_TEST_... is one of the signature's, if the size in TURNOUT_TEST_SIZE has
+// a name that no argument has, if TURNOUT_TEST_WRITTEN_IF is a flag that is off by default, and if
+// TURNOUT_TEST_FLAG for sizes has a size to find. See CMakeLists.txt.
 #include "core/check.h"
 #include "core/draft.h"
 
@@ -9,6 +9,9 @@ namespace {
 
 #ifndef TURNOUT_TEST_SIZE
 #define TURNOUT_TEST_SIZE "columns"
+#endif
+#ifndef TURNOUT_TEST_FLAG
+#define TURNOUT_TEST_FLAG flag("wide")
 #endif
 #ifndef TURNOUT_TEST_LOOKS_AT
 #define TURNOUT_TEST_LOOKS_AT "x"
@@ -24,7 +27,7 @@ void data_check(const Arguments& arguments, const Positions& at) {
 constexpr const Signature& kScale = signature([] {
   return Draft{"scale",
                "rows " TURNOUT_TEST_SIZE,
-               {scalar("factor", 1)},
+               {scalar("factor", 1), TURNOUT_TEST_FLAG},
                {in("x", kFloats, "rows"), out("y", like("x"), "rows * factor")},
                {},
                {{"a check", "what it expects", &data_check, TURNOUT_TEST_LOOKS_AT}}};

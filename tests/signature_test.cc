@@ -388,6 +388,27 @@ TEST(Scalars, MessagesSayWhichValuesThereAre) {
   EXPECT_EQ(message(1, 2, 3, 0), "narrow: least is 0, expected 1 or more");
 }
 
+// A flag of bindings, from which they find a size that callers of the function give by the shape of y.
+constexpr const Signature& kWiden = signature([] {
+  return Draft{"widen",
+               "n computed(width)",
+               {scalar("factor", 1), for_sizes(flag("wide")), unused(flag("in_place"))},
+               {in("x", kFloats, "n"), out("y", like("x"), "n, width")}};
+});
+static_assert(kWiden.scalars.count == 1 && kWiden.names.count == 3);
+static_assert(kWiden.size_flags.count == 1 && kWiden.size_flag("wide") == 1);
+static_assert(kWiden.size_flags[0].has_default && kWiden.size_flags[0].default_value == 0);
+
+TEST(SignatureGrammar, FlagsForSizesAreNotOfTheFunction) {
+  float x[2] = {}, y[6] = {};
+  const Slot slots[] = {view(x, {2}), view(y, {2, 3})};
+  const ScalarValue scalars[] = {4};
+  Arguments arguments(kWiden, slots, 2, scalars, 1);
+  EXPECT_EQ(arguments.describe(), "x f32[2], y f32[2, 3], factor 4");
+  EXPECT_TRUE(arguments.check());
+  EXPECT_EQ(arguments.size(kWiden.size("width")), 3);
+}
+
 // An argument that is required for one value of an enum, and a dtype that follows from another argument's.
 constexpr const Signature& kReduce = signature([] {
   return Draft{"reduce",

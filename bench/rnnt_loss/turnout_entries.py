@@ -77,9 +77,10 @@ def in_two_steps(u: Utterances) -> Entry:
 
 def fused(u: Utterances) -> Entry:
     inputs = leaves(u.hidden_am, u.hidden_lm, u.weight, u.bias)
+    *joiner, bias = inputs
     ranges = band(u)
 
     def loss_of() -> torch.Tensor:
-        return rnnt_loss_pruned_fused(*inputs, "tanh", u.text, ranges, 0, u.boundary, reduction="sum")
+        return rnnt_loss_pruned_fused(*joiner, u.text, ranges, "tanh", 0, bias, u.boundary, reduction="sum")
 
     return with_gradients("turnout rnnt_loss_pruned_fused", loss_of, inputs)

@@ -104,12 +104,12 @@ CALLS = {
     ),
     "rnnt_logprobs_fused_forward": (
         *("weight", (6, 6)),
-        lambda x: OPS.rnnt_logprobs_fused_forward(*JOINER, x, None, "tanh", TEXT, KEPT, 0)[1],
+        lambda x: OPS.rnnt_logprobs_fused_forward(*JOINER, x, TEXT, KEPT, "tanh", 0)[1],
     ),
     "rnnt_logprobs_fused_backward": (
         *("px_grad", (2, 3, 5)),
         lambda x: OPS.rnnt_logprobs_fused_backward(
-            *(*JOINER, torch.zeros(6, 6), None, "tanh", TEXT, KEPT, torch.zeros(2, 4, 2), x, PY, 0)
+            *(*JOINER, torch.zeros(6, 6), TEXT, KEPT, torch.zeros(2, 4, 2), x, PY, "tanh", 0)
         )[0],
     ),
     "rnnt_logprobs_simple_forward": (

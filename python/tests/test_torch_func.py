@@ -59,7 +59,7 @@ ONCE = {
     "rnnt_loss_pruned_fused": (
         LOGITS[0],
         lambda x: turnout.torch.rnnt_loss_pruned_fused(
-            *(x[:2], x[2:], x[0], x[0, :, 0], "tanh", TEXT, KEPT, 0)
+            *(x[:2], x[2:], x[0], TEXT, KEPT, "tanh", 0, x[0, :, 0])
         ),
     ),
     "rnnt_loss_simple": (LOGITS[0], lambda x: turnout.torch.rnnt_loss_simple(x[:2], x[2:], TEXT, 0)),

@@ -22,6 +22,12 @@ def joiner(seed, shape=(3, 7, 4, 9), classes=11, dtype=torch.float64):
     return [x.requires_grad_() for x in (am, lm, weight, bias)], text, ranges, boundary
 
 
+def in_one_step(am, lm, weight, bias, activation, text, ranges, blank, *arguments, **options):
+    return rnnt_loss_pruned_fused(
+        am, lm, weight, text, ranges, activation, blank, bias, *arguments, **options
+    )
+
+
 def in_two_steps(am, lm, weight, bias, activation, text, ranges, *arguments, **options):
     am, lm = do_rnnt_pruning(am, lm, ranges)
     logits = torch.nn.functional.linear(ACTIVATIONS[activation](am + lm), weight, bias)
@@ -39,7 +45,7 @@ def test_like_two_steps(activation, rnnt_type, use_hat_loss):
         for used in (inputs, [*inputs[:3], None]):
             losses = [
                 f(*used, activation, text, ranges, 0, boxes, rnnt_type, 0.1, "none", use_hat_loss)
-                for f in (rnnt_loss_pruned_fused, in_two_steps)
+                for f in (in_one_step, in_two_steps)
             ]
             torch.testing.assert_close(*losses)
             weight = torch.tensor([1.0, -2.0, 0.5]).double()
@@ -57,7 +63,7 @@ def test_like_two_steps(activation, rnnt_type, use_hat_loss):
 def test_short_floats(dtype):
     inputs, text, ranges, boundary = joiner(2, dtype=dtype)
     wide = [x.detach().double().requires_grad_() for x in inputs]
-    loss = rnnt_loss_pruned_fused(*inputs, "tanh", text, ranges, 0, reduction="sum")
+    loss = in_one_step(*inputs, "tanh", text, ranges, 0, reduction="sum")
     expected = in_two_steps(*wide, "tanh", text, ranges, 0, reduction="sum")
     assert loss.dtype == torch.float32
     torch.testing.assert_close(loss.double(), expected, rtol=1e-5, atol=1e-4)
@@ -70,12 +76,8 @@ def test_short_floats(dtype):
 
 def test_gradcheck_and_return_grad():
     inputs, text, ranges, _ = joiner(3, (2, 3, 2, 4), 5)
-    torch.autograd.gradcheck(
-        lambda *x: rnnt_loss_pruned_fused(*x, "tanh", text, ranges, 0, reduction="none"), inputs
-    )
-    results = [
-        f(*inputs, "tanh", text, ranges, 0, return_grad=True) for f in (rnnt_loss_pruned_fused, in_two_steps)
-    ]
+    torch.autograd.gradcheck(lambda *x: in_one_step(*x, "tanh", text, ranges, 0, reduction="none"), inputs)
+    results = [f(*inputs, "tanh", text, ranges, 0, return_grad=True) for f in (in_one_step, in_two_steps)]
     for x, y in zip(results[0][1], results[1][1], strict=True):
         torch.testing.assert_close(x, y)
 
@@ -85,17 +87,17 @@ def test_nan_and_refusals():
     am, *others = (x.detach() for x in inputs)
     bad = am.clone()
     bad[1, 3, 0] = torch.nan
-    loss = rnnt_loss_pruned_fused(bad, *others, "tanh", text, ranges, 0, reduction="none")
+    loss = in_one_step(bad, *others, "tanh", text, ranges, 0, reduction="none")
     assert loss.isnan().tolist() == [False, True, False]
     with pytest.raises(
         ValueError, match="rnnt_loss_pruned_fused: activation is 'gelu', expected one of 'tanh', 'relu', None"
     ):
-        rnnt_loss_pruned_fused(am, *others, "gelu", text, ranges, 0)
+        in_one_step(am, *others, "gelu", text, ranges, 0)
     with pytest.raises(
         ValueError, match=r"rnnt_loss_pruned_fused: weight.shape\[1\] is 8, expected 9 = am.shape"
     ):
-        rnnt_loss_pruned_fused(am, others[0], others[1][:, :8], others[2], None, text, ranges, 0)
+        in_one_step(am, others[0], others[1][:, :8], others[2], None, text, ranges, 0)
     with pytest.raises(ValueError, match=r"rnnt_loss_pruned_fused: symbols\[0, 0\] is 99, expected 0 .. 10"):
-        rnnt_loss_pruned_fused(am, *others, None, text * 0 + 99, ranges, 0)
+        in_one_step(am, *others, None, text * 0 + 99, ranges, 0)
     with pytest.raises(ValueError, match="rnnt_loss_pruned_fused: reduction is 'all'"):
-        rnnt_loss_pruned_fused(am, *others, None, text, ranges, 0, reduction="all")
+        in_one_step(am, *others, None, text, ranges, 0, reduction="all")

@@ -25,7 +25,7 @@ def several(lm, am, text, boundary):
         + rnnt_loss_simple(lm, am, text, 0, boundary, "modified")
         + rnnt_loss_smoothed(lm, am, text, 0, 0.1, 0.1, boundary, "constrained")
         + rnnt_loss_pruned(sums(lm, am), text, full, 0, boundary, fastemit_lambda=0.1)
-        + rnnt_loss_pruned_fused(am, lm, lm[0, :1].expand(7, -1), None, "tanh", text, full, 0, boundary)
+        + rnnt_loss_pruned_fused(*(am, lm, lm[0, :1].expand(7, -1), text, full, "tanh", 0), boundary=boundary)
     )
 
 

@@ -109,7 +109,7 @@ def test_values_are_checked(name, changes):
 def test_sizes_that_depend_on_values(name):
     meta = {k: v.to("meta") for k, v in CALLS[name].items() if isinstance(v, torch.Tensor)}
     assert message_of(lambda: call(name, **meta)) == (
-        f"{name}: the number of {DYNAMIC_SIZE[name]} depends on values, which tensors on the device "
+        f"{name}: {DYNAMIC_SIZE[name]} depends on values, which tensors on the device "
         "meta do not have; use "
         "fake tensors, or real ones"
     )

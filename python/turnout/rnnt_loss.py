@@ -1,4 +1,4 @@
-"""RNN-T losses: from logits to the steps of a lattice and back, what prunes a lattice, the best way through.
+"""RNN-T losses: from logits to the steps of a lattice, and back.
 
 The losses themselves are in ``turnout.torch``; these are their parts, for NumPy and others.
 """
@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 from turnout import _core
 
 if TYPE_CHECKING:
-    from turnout.typing import Activation, Array, Int, PruneScore, R, Source
+    from turnout.typing import Activation, Array, Int, R, Source
 
 __all__ = [
-    "rnnt_align",
     "rnnt_logprobs_fused_backward",
     "rnnt_logprobs_fused_forward",
     "rnnt_logprobs_joint_backward",
@@ -22,9 +21,6 @@ __all__ = [
     "rnnt_logprobs_pruned_forward",
     "rnnt_logprobs_simple_backward",
     "rnnt_logprobs_simple_forward",
-    "rnnt_prune_ranges",
-    "rnnt_pruning_backward",
-    "rnnt_pruning_forward",
 ]
 
 
@@ -77,9 +73,7 @@ def rnnt_logprobs_joint_forward(
         >>> nan_at.tolist()
         [-1]
     """
-    return _core.rnnt_logprobs_joint_forward(
-        logits, symbols, termination_symbol, boundary, modified, out, False
-    )
+    return _core.rnnt_logprobs_joint_forward(logits, symbols, termination_symbol, boundary, modified, out)
 
 
 def rnnt_logprobs_joint_backward(
@@ -113,7 +107,7 @@ def rnnt_logprobs_joint_backward(
         [0.25, -0.25, -0.25, 0.25]
     """
     return _core.rnnt_logprobs_joint_backward(
-        logits, symbols, normalizer, px_grad, py_grad, termination_symbol, boundary, out, False
+        logits, symbols, normalizer, px_grad, py_grad, termination_symbol, boundary, out
     )
 
 
@@ -153,7 +147,7 @@ def rnnt_logprobs_pruned_forward(
         [[[0.25, 0.25, 0.0]]]
     """
     return _core.rnnt_logprobs_pruned_forward(
-        logits, symbols, ranges, termination_symbol, boundary, modified, use_hat_loss, out, False
+        logits, symbols, ranges, termination_symbol, boundary, use_hat_loss, modified, out
     )
 
 
@@ -184,7 +178,7 @@ def rnnt_logprobs_pruned_backward(
     """
     return _core.rnnt_logprobs_pruned_backward(
         *(logits, symbols, ranges, normalizer, px_grad, py_grad, termination_symbol, boundary),
-        *(use_hat_loss, out, False),
+        *(use_hat_loss, out),
     )
 
 
@@ -192,12 +186,12 @@ def rnnt_logprobs_fused_forward(
     am: Source[R],
     lm: Array,
     weight: Array,
-    bias: Array | None,
-    activation: Activation,
     symbols: Array,
     ranges: Array,
+    activation: Activation,
     termination_symbol: Int,
     *,
+    bias: Array | None = None,
     boundary: Array | None = None,
     modified: bool = False,
     use_hat_loss: bool = False,
@@ -213,8 +207,8 @@ def rnnt_logprobs_fused_forward(
         am: ``[batch, frames, width]``, float32, float64, float16 or bfloat16.
         lm: ``[batch, symbols + 1, width]``, like ``weight`` and ``bias`` of the dtype of ``am``.
         weight: ``[classes, width]``.
-        bias: ``[classes]`` or None.
         activation: "tanh", "relu" or "none".
+        bias: ``[classes]`` or None.
 
     The other arguments and the results are those of the pruned form.
 
@@ -223,14 +217,14 @@ def rnnt_logprobs_fused_forward(
         >>> weight = np.ones((4, 5), np.float32)
         >>> symbols, ranges = np.array([[3]]), np.array([[[0, 1], [0, 1]]])
         >>> px, py, normalizer, nan_at = turnout.rnnt_logprobs_fused_forward(
-        ...     am, lm, weight, None, "tanh", symbols, ranges, termination_symbol=0
+        ...     am, lm, weight, symbols, ranges, "tanh", termination_symbol=0
         ... )
         >>> np.exp(px).round(4).tolist()  # tanh(0) gives equal logits for all four classes
         [[[0.25, 0.25, 0.0]]]
     """
     return _core.rnnt_logprobs_fused_forward(
-        *(am, lm, weight, bias, activation, symbols, ranges, termination_symbol, boundary, modified),
-        *(use_hat_loss, out, False),
+        *(am, lm, weight, symbols, ranges, activation, termination_symbol, bias, boundary),
+        *(use_hat_loss, modified, out),
     )
 
 
@@ -238,15 +232,15 @@ def rnnt_logprobs_fused_backward(
     am: Source[R],
     lm: Array,
     weight: Array,
-    bias: Array | None,
-    activation: Activation,
     symbols: Array,
     ranges: Array,
     normalizer: Array,
     px_grad: Array,
     py_grad: Array,
+    activation: Activation,
     termination_symbol: Int,
     *,
+    bias: Array | None = None,
     boundary: Array | None = None,
     use_hat_loss: bool = False,
     out: tuple[R | None, R | None, R | None, R | None] | None = None,
@@ -258,18 +252,18 @@ def rnnt_logprobs_fused_backward(
         >>> weight = np.ones((4, 5), np.float32)
         >>> symbols, ranges = np.array([[3]]), np.array([[[0, 1], [0, 1]]])
         >>> px, py, normalizer, nan_at = turnout.rnnt_logprobs_fused_forward(
-        ...     am, lm, weight, None, "tanh", symbols, ranges, termination_symbol=0
+        ...     am, lm, weight, symbols, ranges, "tanh", termination_symbol=0
         ... )
         >>> _, px_grad, py_grad = turnout.mutual_information_forward_backward(px, py)
         >>> am_grad, lm_grad, weight_grad, bias_grad = turnout.rnnt_logprobs_fused_backward(
-        ...     am, lm, weight, None, "tanh", symbols, ranges, normalizer, px_grad, py_grad, 0
+        ...     am, lm, weight, symbols, ranges, normalizer, px_grad, py_grad, "tanh", 0
         ... )
         >>> am_grad.shape, weight_grad.shape, bias_grad
         ((1, 2, 5), (4, 5), None)
     """
     return _core.rnnt_logprobs_fused_backward(
-        *(am, lm, weight, bias, activation, symbols, ranges, normalizer, px_grad, py_grad),
-        *(termination_symbol, boundary, use_hat_loss, out, False),
+        *(am, lm, weight, symbols, ranges, normalizer, px_grad, py_grad, activation),
+        *(termination_symbol, bias, boundary, use_hat_loss, out),
     )
 
 
@@ -305,9 +299,7 @@ def rnnt_logprobs_simple_forward(
         >>> np.exp(px).round(4).tolist()
         [[[0.25, 0.25, 0.0]]]
     """
-    return _core.rnnt_logprobs_simple_forward(
-        lm, am, symbols, termination_symbol, boundary, modified, out, False
-    )
+    return _core.rnnt_logprobs_simple_forward(lm, am, symbols, termination_symbol, boundary, modified, out)
 
 
 def rnnt_logprobs_simple_backward(
@@ -335,93 +327,5 @@ def rnnt_logprobs_simple_backward(
         [0.625, -0.375, -0.375, 0.125]
     """
     return _core.rnnt_logprobs_simple_backward(
-        lm, am, symbols, normalizer, px_grad, py_grad, termination_symbol, boundary, out, False
+        lm, am, symbols, normalizer, px_grad, py_grad, termination_symbol, boundary, out
     )
-
-
-def rnnt_prune_ranges(
-    px_grad: Source[R],
-    py_grad: Array,
-    boundary: Array,
-    s_range: Int,
-    *,
-    score: PruneScore = "flow",
-    out: R | None = None,
-) -> R:
-    """Which positions each frame of a lattice keeps: ``[batch, frames, rows]``, int64.
-
-    Each frame starts at the window of ``rows`` positions with the largest score, the first of equal ones.
-    Then starts are lowered until, from 0 on, they never fall and rise by at most ``rows - 1`` a frame, or 1
-    if ``px_grad`` has no column more than there are frames.
-
-    Args:
-        px_grad, py_grad: how often each step is taken, float32 or float64: from
-            :func:`turnout.mutual_information_forward_backward`.
-        boundary: ``[batch, 4]``; of it only the ends are looked at. The last frame of a row keeps s_end.
-        s_range: the ``rows`` that are wanted; no more than there are positions, and by ``"flow"`` of a
-            regular px no fewer than the longest text needs.
-        score: ``"flow"``, the blanks of the window less the symbol that leads into it; or ``"steps"``, all
-            steps of the window.
-
-    Example:
-        >>> px = np.log(np.full((1, 3, 5), 0.5, np.float32))  # three symbols, four frames
-        >>> py = np.log(np.full((1, 4, 4), 0.5, np.float32))
-        >>> _, px_grad, py_grad = turnout.mutual_information_forward_backward(px, py)
-        >>> ranges = turnout.rnnt_prune_ranges(px_grad, py_grad, np.array([[0, 0, 3, 4]]), s_range=2)
-        >>> ranges.tolist()  # two of four positions in each frame, from the first to the last
-        [[[0, 1], [0, 1], [1, 2], [2, 3]]]
-    """
-    return _core.rnnt_prune_ranges(px_grad, py_grad, boundary, s_range, score, out, False)
-
-
-def rnnt_pruning_forward(lm: Source[R], ranges: Array, *, out: R | None = None) -> R:
-    """``pruned[b, t, r] = lm[b, ranges[b, t, r]]``: ``[batch, frames, rows, width]``.
-
-    ``lm`` is ``[batch, symbols + 1, width]``; every row of ``ranges [batch, frames, rows]`` is consecutive.
-
-    Example:
-        >>> lm = np.array([[[0.0], [10.0], [20.0]]], np.float32)  # a row for each position
-        >>> ranges = np.array([[[0, 1], [1, 2]]])  # two positions in each of two frames
-        >>> turnout.rnnt_pruning_forward(lm, ranges).tolist()
-        [[[[0.0], [10.0]], [[10.0], [20.0]]]]
-    """
-    return _core.rnnt_pruning_forward(lm, ranges, out, False)
-
-
-def rnnt_pruning_backward(pruned_grad: Source[R], ranges: Array, symbols: Int, *, out: R | None = None) -> R:
-    """The gradient of :func:`rnnt_pruning_forward`: ``[batch, symbols + 1, width]``, summed over frames.
-
-    Example:
-        >>> ranges = np.array([[[0, 1], [1, 2]]])
-        >>> grad = np.array([[[[1.0], [2.0]], [[3.0], [4.0]]]], np.float32)
-        >>> turnout.rnnt_pruning_backward(grad, ranges, symbols=2).tolist()  # position 1 is in both frames
-        [[[1.0], [5.0], [4.0]]]
-    """
-    return _core.rnnt_pruning_backward(pruned_grad, ranges, symbols, out, False)
-
-
-def rnnt_align(
-    px: Source[R],
-    py: Array,
-    *,
-    boundary: Array | None = None,
-    out: tuple[R | None, R | None] | None = None,
-) -> tuple[R, R]:
-    """The best way through each lattice: ``(symbol_frames, score)``.
-
-    The recursion is that of :func:`turnout.mutual_information_forward` with the larger of the two terms, the
-    symbol's where they are equal.
-
-    Returns:
-        symbol_frames: ``[batch, symbols]``, int64: the frame in which each symbol is taken; -1 outside the
-            boundary, and where no way leads through.
-        score: ``[batch]``, float64 beside float64, else float32.
-
-    Example:
-        >>> px = np.log(np.array([[[0.1, 0.8, 0.1]]], np.float32))  # one symbol, most likely in frame 1
-        >>> py = np.log(np.array([[[0.9, 0.2], [0.5, 0.9]]], np.float32))
-        >>> frames, score = turnout.rnnt_align(px, py)
-        >>> frames.tolist(), round(float(np.exp(score[0])), 4)  # 0.9 * 0.8 * 0.9
-        ([[1]], 0.648)
-    """
-    return _core.rnnt_align(px, py, boundary, out, False)

@@ -35,7 +35,8 @@ class OperatorCall {
       : op_(op), schema_(schema), signature_(*op.signature), adapter_(adapter) {
     // Only as many as there are: setting up the largest number would take as long as a small call.
     for (int i = 0; i < signature_.arguments.count; ++i) new (tensors() + i) Tensor(nullptr);
-    for (int i = 0; i < signature_.scalars.count; ++i) new (scalars() + i) core::ScalarValue();
+    const int scalar_count = signature_.scalars.count + signature_.size_flags.count;
+    for (int i = 0; i < scalar_count; ++i) new (scalars() + i) core::ScalarValue();
     for (int name = signature_.scalars.count; name < signature_.names.count; ++name)
       given_[name] = core::kUnknownExtent;
   }
@@ -98,6 +99,8 @@ class OperatorCall {
         if (position != read_flag_) scalars()[position] = read_scalar(i, position);
       } else if (parameter.kind == Parameter::Kind::request) {
         is_requested_[position] = adapter_.is_passed(i) && adapter_.flag(i);
+      } else if (parameter.kind == Parameter::Kind::size_flag) {
+        scalars()[signature_.scalars.count + position] = adapter_.is_passed(i) && adapter_.flag(i);
       } else if (parameter.kind == Parameter::Kind::size) {
         if (parameter.has_default && !adapter_.is_given(i)) continue;
         given_[position] = adapter_.integer(i);

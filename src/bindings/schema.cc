@@ -62,6 +62,8 @@ Schema::Schema(const core::Signature& signature, Convention convention)
       if (kind == SizeKind::adjusted || (kind == SizeKind::shapes && !is_determined(name) && is_extent(name)))
         add(Kind::size, signature.names[name], name, false);
     }
+    for (int i = 0; i < signature.size_flags.count; ++i)
+      add(Kind::size_flag, signature.size_flags[i].name, i, true);
     for (int i = 0; i < signature.arguments.count; ++i)
       if (const std::string_view flag = signature.arguments[i].request; !flag.empty())
         add(Kind::request, flag, i, true);
@@ -114,7 +116,8 @@ std::string Schema::text() const {
       type = signature_.arguments[parameter.position].optional ? "Tensor?" : "Tensor";
     } else if (parameter.kind == Kind::unused) {
       type = "Tensor?";
-    } else if (parameter.kind == Kind::request || parameter.kind == Kind::unused_flag) {
+    } else if (parameter.kind == Kind::request || parameter.kind == Kind::unused_flag ||
+               parameter.kind == Kind::size_flag) {
       type = "bool";
       value = "False";
     } else if (parameter.kind == Kind::size) {

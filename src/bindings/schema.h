@@ -27,6 +27,7 @@ struct Parameter {
     tensor,
     scalar,
     size,
+    size_flag,    // a flag from which the operator finds a size
     request,      // a flag that asks for an optional result
     unused,       // a tensor that only a gradient needs
     unused_flag,  // likewise

@@ -22,7 +22,9 @@
 // value per element. code(..) is a choice that callers give as a number. fill("fill", "keep zero") is chosen
 // by a binding: keep if the caller gives `out`. by_default(1, scalar(..)) has a default, or_none(x,
 // real(..)) the default x, which callers spell None. Sizes: `computed(voxels)` is found by the operator;
-// `computed(groups?)` as well, unless the caller gives it; `adjusted(room)` from what the caller gives. A step of the order of checks may be limited to
+// `computed(groups?)` as well, unless the caller gives it; `adjusted(room)` from what the caller gives.
+// for_sizes(flag("wide")): a flag of bindings from which the operator finds a computed size, and which the
+// function does not have: there the shapes of results say it. A step of the order of checks may be limited to
 // some arguments: {Check::shapes, code, "x.1 y"} checks dimension 1 of x and all of y; {Check::rules, code,
 // "space limit"} checks the rules of these names; scalars and data checks are selected in the same way.
 // {Check::outputs_empty, code, "y z"} ends the call if y and z have no elements, even if other outputs have
@@ -146,6 +148,8 @@ struct ScalarSpec {
   Scalar scalar;
   std::string_view length;
   bool is_unused = false;
+  bool is_for_sizes = false;
+  constexpr bool is_of_function() const { return !is_unused && !is_for_sizes; }
 };
 consteval ScalarSpec scalar(std::string_view name, std::int64_t min, std::int64_t max = kSizeMax) {
   return {{.name = name, .min = min, .max = max}, {}};
@@ -212,6 +216,14 @@ consteval ScalarSpec unused(ScalarSpec spec) {
   spec.is_unused = true;
   return spec;
 }
+// A flag from which find_sizes finds a computed size. The function does not have it: what a binding computes
+// by the flag, callers of the function say by the shapes of its results.
+consteval ScalarSpec for_sizes(ScalarSpec spec) {
+  if (!spec.scalar.is_flag) throw "only a flag can be for sizes";
+  spec = by_default("no", spec);
+  spec.is_for_sizes = true;
+  return spec;
+}
 consteval ScalarSpec or_none(double value, ScalarSpec spec) {
   spec = by_default(value, spec);
   spec.scalar.may_be_none = true;
@@ -259,6 +271,7 @@ class Draft {
   List<Argument, kMaxArguments> arguments;
   List<Argument, 4> unused;
   List<Scalar, 4> unused_flags;
+  List<Scalar, 4> size_flags;
   List<Part, kMaxArguments> dims_of;  // in `dims`
   List<Extent, 4 * kMaxArguments> dims;
   List<Rule, 16> rules;
@@ -378,6 +391,8 @@ consteval Draft::Draft(std::string_view op_name, std::string_view size_names,
   for (const ScalarSpec& spec : scalar_specs) {
     if (spec.is_unused) {
       unused_flags.push(spec.scalar);
+    } else if (spec.is_for_sizes) {
+      size_flags.push(spec.scalar);
     } else {
       names.push(spec.scalar.name);
     }
@@ -398,11 +413,17 @@ consteval Draft::Draft(std::string_view op_name, std::string_view size_names,
     names.push(name);
     size_kinds.push(kind);
   });
+  if (size_flags.count > 0) {
+    bool has_computed = false;
+    for (SizeKind kind : size_kinds) has_computed |= kind == SizeKind::computed;
+    if (!has_computed) throw "a flag is for sizes, but no size is computed";
+    if (names.count + size_flags.count > kMaxNames) throw "too many entries";
+  }
   for (const ArgumentSpec& spec : argument_specs)
     for (std::string_view name : names)
       if (name == spec.name) throw "a size or scalar has the name of an argument";
   for (const ScalarSpec& spec : scalar_specs) {
-    if (spec.is_unused) continue;
+    if (!spec.is_of_function()) continue;
     Scalar parsed = spec.scalar;
     scalars.push(parsed);  // its length may be named by a vector before it
     if (!parsed.is_vector) continue;
@@ -497,6 +518,7 @@ struct StoredSignature {
   static constexpr auto kSizeKinds = exact<SizeKind, kDraft.size_kinds.count>(kDraft.size_kinds);
   static constexpr auto kUnused = exact<Argument, kDraft.unused.count>(kDraft.unused);
   static constexpr auto kUnusedFlags = exact<Scalar, kDraft.unused_flags.count>(kDraft.unused_flags);
+  static constexpr auto kSizeFlags = exact<Scalar, kDraft.size_flags.count>(kDraft.size_flags);
   static constexpr auto kScalars = exact<Scalar, kDraft.scalars.count>(kDraft.scalars);
   static constexpr auto kDims = exact<Extent, kDraft.dims.count>(kDraft.dims);
   static constexpr auto kRules = exact<Rule, kDraft.rules.count>(kDraft.rules);
@@ -518,9 +540,10 @@ struct StoredSignature {
     }
     return items;
   }();
-  static constexpr Signature kSignature{kDraft.op,         view(kNames),  view(kSizeKinds),   view(kScalars),
-                                        view(kArguments),  view(kUnused), view(kUnusedFlags), view(kRules),
-                                        view(kDataChecks), view(kOrder),  kDraft.scratch};
+  static constexpr Signature kSignature{kDraft.op,          view(kNames),     view(kSizeKinds),
+                                        view(kScalars),     view(kArguments), view(kUnused),
+                                        view(kUnusedFlags), view(kSizeFlags), view(kRules),
+                                        view(kDataChecks),  view(kOrder),     kDraft.scratch};
 };
 
 template <class Make>

@@ -16,6 +16,10 @@ inline constexpr ArgumentSpec kBoundary = optional(in("boundary", dtypes(DType::
 inline constexpr ArgumentSpec kNanAt = out("nan_at", dtypes(DType::i64), "batch");
 inline constexpr ScalarSpec kTermination = scalar("termination_symbol", 0);
 inline constexpr ScalarSpec kHat = by_default("no", flag("use_hat_loss"));
+// A symbol takes a frame, so that px has no column behind the last frame.
+inline constexpr ScalarSpec kModified = for_sizes(flag("modified"));
+// The gradient is written where the logits are.
+inline constexpr ScalarSpec kOverwrites = unused(flag("overwrite_logits"));
 inline constexpr RuleSpec kTerminationIsAClass = at_most("termination_symbol + 1", "classes");
 inline constexpr RuleSpec kFewestColumns = at_most("frames", "columns");
 inline constexpr RuleSpec kMostColumns = at_most("columns", "frames + 1");
@@ -39,8 +43,8 @@ consteval ArgumentSpec py_grad(std::string_view logits) {
 inline constexpr const Signature& kRnntLogprobsJointForward = signature([] {
   return Draft{
       "rnnt_logprobs_joint_forward",
-      "batch frames num_symbols classes columns",
-      {kTermination},
+      "batch frames num_symbols classes computed(columns)",
+      {kTermination, kModified, kOverwrites},
       {in("logits", kFloats, "batch, frames, num_symbols + 1, classes"), kSymbols, kBoundary, px("logits"),
        py("logits"), out("normalizer", lane_of("logits"), "batch, frames, num_symbols + 1"), kNanAt},
       {kTerminationIsAClass, kFewestColumns, kMostColumns}};
@@ -61,8 +65,8 @@ inline constexpr const Signature& kRnntLogprobsJointBackward = signature([] {
 inline constexpr const Signature& kRnntLogprobsPrunedForward = signature([] {
   return Draft{
       "rnnt_logprobs_pruned_forward",
-      "batch frames rows classes num_symbols columns",
-      {kTermination, kHat},
+      "batch frames rows classes num_symbols computed(columns)",
+      {kTermination, kHat, kModified, kOverwrites},
       {in("logits", kFloats, "batch, frames, rows, classes"), kSymbols, kRanges, kBoundary, px("logits"),
        py("logits"), out("normalizer", lane_of("logits"), "batch, frames, rows"), kNanAt},
       {kTerminationIsAClass, kFewestColumns, kMostColumns, kFewestRows, kMostRows}};
@@ -87,8 +91,8 @@ inline constexpr ArgumentSpec kBias = optional(in("bias", like("am"), "classes")
 inline constexpr const Signature& kRnntLogprobsFusedForward = signature([] {
   return Draft{
       "rnnt_logprobs_fused_forward",
-      "batch frames width num_symbols classes rows columns",
-      {kActivation, kTermination, kHat},
+      "batch frames width num_symbols classes rows computed(columns)",
+      {kActivation, kTermination, kHat, kModified},
       {in("am", kFloats, "batch, frames, width"), kJoinerLm, kWeight, kBias, kSymbols, kRanges, kBoundary,
        px("am"), py("am"), out("normalizer", lane_of("am"), "batch, frames, rows"), kNanAt},
       {kTerminationIsAClass, kFewestColumns, kMostColumns, kFewestRows, kMostRows}};
@@ -109,8 +113,8 @@ inline constexpr const Signature& kRnntLogprobsFusedBackward = signature([] {
 
 inline constexpr const Signature& kRnntLogprobsSimpleForward = signature([] {
   return Draft{"rnnt_logprobs_simple_forward",
-               "batch num_symbols classes frames columns",
-               {kTermination},
+               "batch num_symbols classes frames computed(columns)",
+               {kTermination, kModified},
                {in("lm", kFloats, "batch, num_symbols + 1, classes"),
                 in("am", like("lm"), "batch, frames, classes"), kSymbols, kBoundary, px("lm"), py("lm"),
                 out("normalizer", lane_of("lm"), "batch, num_symbols + 1, frames"), kNanAt},
@@ -145,11 +149,12 @@ inline constexpr const Signature& kRnntPruneWidth = signature([] {
 });
 
 inline constexpr const Signature& kRnntPruneRanges = signature([] {
-  return Draft{"rnnt_prune_ranges",
-               "batch num_symbols columns frames rows",
-               {kScore},
-               {kTakenSymbols, kTakenBlanks, kEnds, out("ranges", dtypes(DType::i64), "batch, frames, rows")},
-               {kFewestColumns, kMostColumns, kFewestRows, kMostRows}};
+  return Draft{
+      "rnnt_prune_ranges",
+      "batch num_symbols columns frames adjusted(s_range)",
+      {kScore},
+      {kTakenSymbols, kTakenBlanks, kEnds, out("ranges", dtypes(DType::i64), "batch, frames, s_range")},
+      {kFewestColumns, kMostColumns, at_most("1", "s_range"), at_most("s_range", "num_symbols + 1")}};
 });
 
 inline constexpr const Signature& kRnntPruningForward = signature([] {
@@ -163,11 +168,11 @@ inline constexpr const Signature& kRnntPruningForward = signature([] {
 
 inline constexpr const Signature& kRnntPruningBackward = signature([] {
   return Draft{"rnnt_pruning_backward",
-               "batch frames rows width num_symbols",
+               "batch frames rows width symbols",
                {},
                {in("pruned_grad", kFloats, "batch, frames, rows, width"), kRanges,
-                out("lm_grad", like("pruned_grad"), "batch, num_symbols + 1, width")},
-               {kFewestRows, kMostRows}};
+                out("lm_grad", like("pruned_grad"), "batch, symbols + 1, width")},
+               {kFewestRows, at_most("rows", "symbols + 1")}};
 });
 
 inline constexpr const Signature& kRnntAlign = signature([] {

@@ -6,7 +6,7 @@ and number of rows, and each time the call must be refused. The rest is optional
 - FREE_RANK, FREE_ROWS: pairs (operator, tensor) for which another rank or number of rows is valid
 - WRONG: pairs (operator, changes) of further calls that must be refused
 - WITHOUT_GRADIENT: operators that refuse tensors that require grad
-- DYNAMIC_SIZE: operators with a result whose size depends on values, and what that size counts
+- DYNAMIC_SIZE: operators with a result whose size depends on values, and how messages call it
 """
 
 import importlib

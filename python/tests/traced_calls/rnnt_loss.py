@@ -47,7 +47,7 @@ CALLS = {
     "rnnt_align": {"px": torch.zeros(2, 3, 5), "py": torch.zeros(2, 4, 4), "boundary": BOX},
 }
 WITHOUT_GRADIENT = {"rnnt_align"}
-DYNAMIC_SIZE = {"rnnt_prune_ranges": "rows"}
+DYNAMIC_SIZE = {"rnnt_prune_ranges": "s_range"}
 WRONG = [
     ("rnnt_logprobs_joint_forward", {"termination_symbol": -1}),
     ("rnnt_logprobs_simple_forward", {"termination_symbol": 6}),

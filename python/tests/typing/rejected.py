@@ -28,7 +28,7 @@ def of_numpy(x: NDArray[np.float32], i: NDArray[np.int64]) -> None:
     turnout.get_indice_pairs(i, 1, "666")  # error
     turnout.get_indice_pairs(i, 1, [6.0])  # error
     turnout.indice_max_pool_forward(x, i, i, 3, init="one")  # error
-    turnout.rnnt_logprobs_fused_forward(x, x, x, None, "gelu", i, i, 0)  # error
+    turnout.rnnt_logprobs_fused_forward(x, x, x, i, i, "gelu", 0)  # error
     turnout.rnnt_prune_ranges(x, x, i, 5, score="best")  # error
     turnout.voxelize(x, "abc", x)  # error
     turnout.voxelize(x, [1, 1, 1], x, max_points=5)  # error

@@ -136,12 +136,12 @@ def rnnt_logprobs_fused_forward(
     am,
     lm,
     weight,
-    bias,
-    activation,
     symbols,
     ranges,
+    activation,
     termination_symbol,
     *,
+    bias=None,
     boundary=None,
     modified=False,
     use_hat_loss=False,
@@ -155,15 +155,15 @@ def rnnt_logprobs_fused_backward(
     am,
     lm,
     weight,
-    bias,
-    activation,
     symbols,
     ranges,
     normalizer,
     px_grad,
     py_grad,
+    activation,
     termination_symbol,
     *,
+    bias=None,
     boundary=None,
     use_hat_loss=False,
 ):
@@ -301,12 +301,12 @@ def _check_fused(rng: np.random.Generator) -> None:
     _, lm, am, symbols, boundary, ranges, grads = _batch(rng)
     weight, bias = rng.standard_normal((9, 7)).astype(np.float32), rng.standard_normal(9).astype(np.float32)
     for activation in _ACTIVATIONS:
-        arguments = am, lm, weight, bias, activation, symbols, ranges
-        steps = turnout.rnnt_logprobs_fused_forward(*arguments, 0, boundary=boundary)
-        _assert_close(steps, rnnt_logprobs_fused_forward(*arguments, 0, boundary=boundary))
+        arguments, options = (am, lm, weight, symbols, ranges), {"bias": bias, "boundary": boundary}
+        steps = turnout.rnnt_logprobs_fused_forward(*arguments, activation, 0, **options)
+        _assert_close(steps, rnnt_logprobs_fused_forward(*arguments, activation, 0, **options))
         _assert_close(
             *(
-                module(*arguments, steps[2], *grads, 0, boundary=boundary)
+                module(*arguments, steps[2], *grads, activation, 0, **options)
                 for module in (turnout.rnnt_logprobs_fused_backward, rnnt_logprobs_fused_backward)
             )
         )

@@ -28,18 +28,6 @@ _rows: dict[str, dict[str, Any]] = {row["op"]: row for row in _core.schemas()}
 # Operators whose torch schema does not follow from their Signature: their modules call define().
 BY_HAND = frozenset(
     {
-        "rnnt_align",
-        "rnnt_logprobs_fused_backward",
-        "rnnt_logprobs_fused_forward",
-        "rnnt_logprobs_joint_backward",
-        "rnnt_logprobs_joint_forward",
-        "rnnt_logprobs_pruned_backward",
-        "rnnt_logprobs_pruned_forward",
-        "rnnt_logprobs_simple_backward",
-        "rnnt_logprobs_simple_forward",
-        "rnnt_prune_ranges",
-        "rnnt_pruning_backward",
-        "rnnt_pruning_forward",
         "dynamic_scatter_backward",
         "dynamic_scatter_forward",
         "scatter_max",
@@ -144,15 +132,22 @@ def _cpu_kernel(row: dict[str, Any]) -> Callable:
 
 
 def gradient(
-    name: str, *, of: str, saves: str = "", constant: str = "", materialize: bool = True
+    name: str,
+    *,
+    of: str,
+    saves: str = "",
+    shapes: str = "",
+    constant: str = "",
+    materialize: bool = True,
 ) -> Callable[[Callable], Callable]:
     """Decorates the gradient of an operator with respect to the arguments ``of``.
 
     The function is called as ``gradient(saved, *grads)`` and returns a dict of gradients by argument.
     ``saved`` has the tensors that ``saves`` names, arguments or results, all arguments that are not tensors,
-    and ``needs``, which says for each argument whether its gradient is needed. ``constant`` names results
-    without a gradient. Without ``materialize``, the gradient of a result that was not used is None and not
-    zeros. Names are checked when the module is imported.
+    and ``needs``, which says for each argument whether its gradient is needed. ``shapes`` names arguments of
+    which only the shape is needed: ``saved.x_shape``. ``constant`` names results without a gradient. Without
+    ``materialize``, the gradient of a result that was not used is None and not zeros. Names are checked when
+    the module is imported.
     """
     op = getattr(torch.ops.turnout, name, None)
     if op is None:
@@ -164,6 +159,7 @@ def gradient(
     for what, names, known in (
         ("of", of.split(), arguments),
         ("saves", saves.split(), arguments + results),
+        ("shapes", shapes.split(), arguments),
         ("constant", constant.split(), results),
     ):
         for one in names:
@@ -178,9 +174,11 @@ def gradient(
     ]
     constants = [results.index(one) for one in constant.split()]
     values = [i for i, tensor in enumerate(is_tensor) if not tensor]
+    shaped = [arguments.index(one) for one in shapes.split()]
     make_type: Callable[..., Any] = namedtuple  # with names that a type checker cannot know
     needs_type = make_type("Needs", arguments)
-    saved_type = make_type("Saved", [*saves.split(), *(arguments[i] for i in values), "needs"])
+    shape_names = [f"{one}_shape" for one in shapes.split()]
+    saved_type = make_type("Saved", [*saves.split(), *(arguments[i] for i in values), *shape_names, "needs"])
     index = {one: arguments.index(one) for one in of.split()}
 
     def save(ctx, inputs, output):
@@ -191,6 +189,8 @@ def gradient(
             ctx.mark_non_differentiable(*(outputs[i] for i in constants))
         ctx.save_for_backward(*(outputs[i] if of_result else inputs[i] for i, of_result in places))
         ctx.turnout_values = [inputs[i] for i in values]
+        for i in shaped:
+            ctx.turnout_values.append(inputs[i].shape)
 
     def decorate(function: Callable) -> Callable:
         def backward(ctx, *grads):

@@ -8,7 +8,8 @@ import torch
 
 from turnout import _core
 from turnout.torch.messages import own_messages
-from turnout.torch.registration import define
+from turnout.torch.registration import gradient
+from turnout.torch.tracing import computed_size
 
 __all__ = [
     "get_rnnt_logprobs",
@@ -30,11 +31,6 @@ class Steps(NamedTuple):
     is_bad: torch.Tensor  # [batch]
 
 
-def lane_dtype(x: torch.Tensor) -> torch.dtype:
-    """What the steps are computed in."""
-    return torch.float64 if x.dtype == torch.float64 else torch.float32
-
-
 def is_modified(op: str, rnnt_type: str) -> bool:
     if rnnt_type not in RNNT_TYPES:
         expected = ", ".join(f"'{name}'" for name in RNNT_TYPES)
@@ -42,368 +38,137 @@ def is_modified(op: str, rnnt_type: str) -> bool:
     return rnnt_type != "regular"
 
 
-def _contiguous(x):
-    return None if x is None else x.contiguous()
+# -- operators and their gradients -------------------------------------------------------------------------
+
+_joint_forward = torch.ops.turnout.rnnt_logprobs_joint_forward.default
+_joint_backward = torch.ops.turnout.rnnt_logprobs_joint_backward.default
+_pruned_forward = torch.ops.turnout.rnnt_logprobs_pruned_forward.default
+_pruned_backward = torch.ops.turnout.rnnt_logprobs_pruned_backward.default
+_fused_forward = torch.ops.turnout.rnnt_logprobs_fused_forward.default
+_fused_backward = torch.ops.turnout.rnnt_logprobs_fused_backward.default
+_simple_forward = torch.ops.turnout.rnnt_logprobs_simple_forward.default
+_simple_backward = torch.ops.turnout.rnnt_logprobs_simple_backward.default
 
 
-# -- shapes ------------------------------------------------------------------------------------------------
+@computed_size("rnnt_logprobs_joint_forward")
+@computed_size("rnnt_logprobs_pruned_forward")
+@computed_size("rnnt_logprobs_fused_forward")
+@computed_size("rnnt_logprobs_simple_forward")
+def _(arguments):
+    """The columns of px."""
+    frames = (arguments["logits"] if "logits" in arguments else arguments["am"]).shape[1]
+    return frames if arguments["modified"] else frames + 1
 
 
-def _steps_fake(logits, symbols, frames, modified, normalizer):
-    (batch, count), dtype = symbols.shape, lane_dtype(logits)
-    return (
-        logits.new_empty((batch, count, frames + (not modified)), dtype=dtype),
-        logits.new_empty((batch, count + 1, frames), dtype=dtype),
-        logits.new_empty(normalizer, dtype=dtype),
-        logits.new_empty((batch,), dtype=torch.int64),
-    )
-
-
-def _save_steps(ctx, arguments, output, saved):
-    ctx.set_materialize_grads(False)
-    ctx.mark_non_differentiable(*output[2:])
-    ctx.save_for_backward(*saved, output[2], output[0], output[1])
-    ctx.arguments = arguments
-
-
-def _step_grads(grad_px, grad_py, px, py):
-    """Both gradients, for a step that has one; None: none has."""
-    if grad_px is None and grad_py is None:
-        return None
-    return (
-        torch.zeros_like(px) if grad_px is None else grad_px,
-        torch.zeros_like(py) if grad_py is None else grad_py,
-    )
-
-
-def _refusal(op):
-    def refuse_second_derivative(*_):
+def _refuse_second_derivatives(op):
+    def refuse(*_):
         raise NotImplementedError(
             f"{op}: a derivative of the gradients was asked for, but there is none: this operator can be "
             "differentiated once"
         )
 
-    return refuse_second_derivative
+    return gradient(op, of="")(refuse)
 
 
-def _overwritten(op, backward, logits, *arguments):
+_refuse_joint = _refuse_second_derivatives("rnnt_logprobs_joint_backward")
+_refuse_pruned = _refuse_second_derivatives("rnnt_logprobs_pruned_backward")
+_refuse_second_derivatives("rnnt_logprobs_fused_backward")
+_refuse_second_derivatives("rnnt_logprobs_simple_backward")
+
+
+def _step_grads(saved, px_grad, py_grad):
+    """Both gradients, of which one may be that of a step that was not used."""
+    return (
+        torch.zeros_like(saved.px) if px_grad is None else px_grad,
+        torch.zeros_like(saved.py) if py_grad is None else py_grad,
+    )
+
+
+def _overwritten(refuse, backward, logits, *arguments):
     """The gradient in the memory of the logits, which autograd then knows to have changed."""
     if torch.is_grad_enabled():
-        _refusal(op)()
+        refuse()
     grad = logits.detach()
-    backward(grad, *arguments, grad, True)
+    backward(grad, *arguments, grad)
     torch.autograd.graph.increment_version(logits)
     return grad
 
 
-# -- given logits ------------------------------------------------------------------------------------------
-
-
-def _joint_forward_cpu(
-    logits, symbols, termination_symbol, boundary=None, modified=False, overwrite_logits=False
-):
-    del overwrite_logits
-    return _core.rnnt_logprobs_joint_forward(
-        *(logits.contiguous(), symbols.contiguous(), termination_symbol, _contiguous(boundary), modified),
-        *(None, True),
-    )
-
-
-def _joint_forward_fake(logits, symbols, termination_symbol, boundary, modified, overwrite_logits):
-    return _steps_fake(logits, symbols, logits.shape[1], modified, logits.shape[:3])
-
-
-def _joint_save(ctx, inputs, output):
-    logits, symbols, termination_symbol, boundary, _, overwrite = inputs
-    _save_steps(ctx, (termination_symbol, overwrite), output, (logits, symbols, boundary))
-
-
-def _joint_grad(ctx, grad_px, grad_py, *_):
-    logits, symbols, boundary, normalizer, px, py = ctx.saved_tensors
-    grads = _step_grads(grad_px, grad_py, px, py)
-    if grads is None:
-        return (None,) * 6
-    blank, overwrite = ctx.arguments
-    if overwrite:
-        grads = (grad.contiguous() for grad in grads)
-        logits_grad = _overwritten(
-            *("rnnt_logprobs_joint_backward", _core.rnnt_logprobs_joint_backward, logits),
-            *(symbols.contiguous(), normalizer, *grads, blank, _contiguous(boundary)),
-        )
-    else:
-        logits_grad = _joint_backward(logits, symbols, normalizer, *grads, blank, boundary)
-    return logits_grad, None, None, None, None, None
-
-
-def _joint_backward_cpu(logits, symbols, normalizer, px_grad, py_grad, termination_symbol, boundary=None):
-    tensors = (x.contiguous() for x in (logits, symbols, normalizer, px_grad, py_grad))
-    return _core.rnnt_logprobs_joint_backward(*tensors, termination_symbol, _contiguous(boundary), None, True)
-
-
-def _joint_backward_fake(logits, symbols, normalizer, px_grad, py_grad, termination_symbol, boundary):
-    return logits.new_empty(logits.shape)
-
-
-_joint_backward = define(
-    "rnnt_logprobs_joint_backward(Tensor logits, Tensor symbols, Tensor normalizer, Tensor px_grad, "
-    "Tensor py_grad, int termination_symbol, Tensor? boundary=None) -> Tensor",
-    _joint_backward_cpu,
-    _joint_backward_fake,
-    save=lambda ctx, inputs, output: None,
-    backward=_refusal("rnnt_logprobs_joint_backward"),
+@gradient(
+    "rnnt_logprobs_joint_forward",
+    of="logits",
+    saves="logits symbols boundary normalizer px py",
+    constant="normalizer nan_at",
+    materialize=False,
 )
-_joint_forward = define(
-    "rnnt_logprobs_joint_forward(Tensor logits, Tensor symbols, int termination_symbol, "
-    "Tensor? boundary=None, bool modified=False, bool overwrite_logits=False) "
-    "-> (Tensor, Tensor, Tensor, Tensor)",
-    _joint_forward_cpu,
-    _joint_forward_fake,
-    save=_joint_save,
-    backward=_joint_grad,
-)
-
-
-def _pruned_forward_cpu(
-    logits,
-    symbols,
-    ranges,
-    termination_symbol,
-    boundary=None,
-    modified=False,
-    use_hat_loss=False,
-    overwrite_logits=False,
-):
-    del overwrite_logits
-    return _core.rnnt_logprobs_pruned_forward(
-        *(logits.contiguous(), symbols.contiguous(), ranges.contiguous(), termination_symbol),
-        *(_contiguous(boundary), modified, use_hat_loss, None, True),
+def _(saved, px_grad, py_grad, *_):
+    if px_grad is None and py_grad is None:
+        return {}
+    grads = _step_grads(saved, px_grad, py_grad)
+    arguments = (
+        *(saved.logits, saved.symbols, saved.normalizer, *grads),
+        *(saved.termination_symbol, saved.boundary),
     )
+    if saved.overwrite_logits:
+        return {"logits": _overwritten(_refuse_joint, _core.torch.rnnt_logprobs_joint_backward, *arguments)}
+    return {"logits": _joint_backward(*arguments)}
 
 
-def _pruned_forward_fake(
-    logits, symbols, ranges, termination_symbol, boundary, modified, use_hat_loss, overwrite_logits
-):
-    return _steps_fake(logits, symbols, logits.shape[1], modified, logits.shape[:3])
-
-
-def _pruned_save(ctx, inputs, output):
-    logits, symbols, ranges, termination_symbol, boundary, _, hat, overwrite = inputs
-    saved = logits, symbols, ranges, boundary
-    _save_steps(ctx, (termination_symbol, hat, overwrite), output, saved)
-
-
-def _pruned_grad(ctx, grad_px, grad_py, *_):
-    logits, symbols, ranges, boundary, normalizer, px, py = ctx.saved_tensors
-    grads = _step_grads(grad_px, grad_py, px, py)
-    if grads is None:
-        return (None,) * 8
-    blank, hat, overwrite = ctx.arguments
-    if overwrite:
-        grads = (grad.contiguous() for grad in grads)
-        logits_grad = _overwritten(
-            *("rnnt_logprobs_pruned_backward", _core.rnnt_logprobs_pruned_backward, logits),
-            *(symbols.contiguous(), ranges.contiguous(), normalizer, *grads),
-            *(blank, _contiguous(boundary), hat),
-        )
-    else:
-        logits_grad = _pruned_backward(logits, symbols, ranges, normalizer, *grads, blank, boundary, hat)
-    return logits_grad, *(None,) * 7
-
-
-def _pruned_backward_cpu(
-    logits,
-    symbols,
-    ranges,
-    normalizer,
-    px_grad,
-    py_grad,
-    termination_symbol,
-    boundary=None,
-    use_hat_loss=False,
-):
-    tensors = (x.contiguous() for x in (logits, symbols, ranges, normalizer, px_grad, py_grad))
-    return _core.rnnt_logprobs_pruned_backward(
-        *tensors, termination_symbol, _contiguous(boundary), use_hat_loss, None, True
-    )
-
-
-def _pruned_backward_fake(logits, *_):
-    return logits.new_empty(logits.shape)
-
-
-_pruned_backward = define(
-    "rnnt_logprobs_pruned_backward(Tensor logits, Tensor symbols, Tensor ranges, Tensor normalizer, "
-    "Tensor px_grad, Tensor py_grad, int termination_symbol, Tensor? boundary=None, "
-    "bool use_hat_loss=False) -> Tensor",
-    _pruned_backward_cpu,
-    _pruned_backward_fake,
-    save=lambda ctx, inputs, output: None,
-    backward=_refusal("rnnt_logprobs_pruned_backward"),
+@gradient(
+    "rnnt_logprobs_pruned_forward",
+    of="logits",
+    saves="logits symbols ranges boundary normalizer px py",
+    constant="normalizer nan_at",
+    materialize=False,
 )
-_pruned_forward = define(
-    "rnnt_logprobs_pruned_forward(Tensor logits, Tensor symbols, Tensor ranges, int termination_symbol, "
-    "Tensor? boundary=None, bool modified=False, bool use_hat_loss=False, bool overwrite_logits=False) "
-    "-> (Tensor, Tensor, Tensor, Tensor)",
-    _pruned_forward_cpu,
-    _pruned_forward_fake,
-    save=_pruned_save,
-    backward=_pruned_grad,
-)
-
-
-# -- given a joiner ----------------------------------------------------------------------------------------
-
-
-def _fused_forward_cpu(
-    am,
-    lm,
-    weight,
-    bias,
-    activation,
-    symbols,
-    ranges,
-    termination_symbol,
-    boundary=None,
-    modified=False,
-    use_hat_loss=False,
-):
-    return _core.rnnt_logprobs_fused_forward(
-        *(am.contiguous(), lm.contiguous(), weight.contiguous(), _contiguous(bias), activation),
-        *(symbols.contiguous(), ranges.contiguous(), termination_symbol, _contiguous(boundary)),
-        *(modified, use_hat_loss, None, True),
+def _(saved, px_grad, py_grad, *_):
+    if px_grad is None and py_grad is None:
+        return {}
+    grads = _step_grads(saved, px_grad, py_grad)
+    arguments = (
+        *(saved.logits, saved.symbols, saved.ranges, saved.normalizer, *grads),
+        *(saved.termination_symbol, saved.boundary, saved.use_hat_loss),
     )
+    if saved.overwrite_logits:
+        return {"logits": _overwritten(_refuse_pruned, _core.torch.rnnt_logprobs_pruned_backward, *arguments)}
+    return {"logits": _pruned_backward(*arguments)}
 
 
-def _fused_forward_fake(
-    am, lm, weight, bias, activation, symbols, ranges, termination_symbol, boundary, modified, use_hat_loss
-):
-    return _steps_fake(am, symbols, am.shape[1], modified, ranges.shape)
-
-
-def _fused_save(ctx, inputs, output):
-    am, lm, weight, bias, activation, symbols, ranges, termination_symbol, boundary, _, hat = inputs
-    saved = am, lm, weight, bias, symbols, ranges, boundary
-    _save_steps(ctx, (activation, termination_symbol, hat), output, saved)
-
-
-def _fused_grad(ctx, grad_px, grad_py, *_):
-    am, lm, weight, bias, symbols, ranges, boundary, normalizer, px, py = ctx.saved_tensors
-    grads = _step_grads(grad_px, grad_py, px, py)
-    if grads is None:
-        return (None,) * 11
-    activation, blank, hat = ctx.arguments
+@gradient(
+    "rnnt_logprobs_fused_forward",
+    of="am lm weight bias",
+    saves="am lm weight symbols ranges bias boundary normalizer px py",
+    constant="normalizer nan_at",
+    materialize=False,
+)
+def _(saved, px_grad, py_grad, *_):
+    if px_grad is None and py_grad is None:
+        return {}
+    grads = _step_grads(saved, px_grad, py_grad)
     am_grad, lm_grad, weight_grad, bias_grad = _fused_backward(
-        *(am, lm, weight, bias, activation, symbols, ranges, normalizer, *grads, blank, boundary, hat)
+        *(saved.am, saved.lm, saved.weight, saved.symbols, saved.ranges, saved.normalizer, *grads),
+        *(saved.activation, saved.termination_symbol, saved.bias, saved.boundary, saved.use_hat_loss),
     )
-    return am_grad, lm_grad, weight_grad, None if bias is None else bias_grad, *(None,) * 7
+    found = {"am": am_grad, "lm": lm_grad, "weight": weight_grad}
+    return found if saved.bias is None else {**found, "bias": bias_grad}
 
 
-def _fused_backward_cpu(
-    am,
-    lm,
-    weight,
-    bias,
-    activation,
-    symbols,
-    ranges,
-    normalizer,
-    px_grad,
-    py_grad,
-    termination_symbol,
-    boundary=None,
-    use_hat_loss=False,
-):
-    am_grad, lm_grad, weight_grad, bias_grad = _core.rnnt_logprobs_fused_backward(
-        *(am.contiguous(), lm.contiguous(), weight.contiguous(), _contiguous(bias), activation),
-        *(symbols.contiguous(), ranges.contiguous(), normalizer.contiguous()),
-        *(px_grad.contiguous(), py_grad.contiguous(), termination_symbol, _contiguous(boundary)),
-        *(use_hat_loss, None, True),
-    )
-    return am_grad, lm_grad, weight_grad, weight.new_empty(0) if bias is None else bias_grad
-
-
-def _fused_backward_fake(am, lm, weight, bias, *_):
-    return tuple(
-        x.new_empty(x.shape) for x in (am, lm, weight, weight.new_empty(0) if bias is None else bias)
-    )
-
-
-_fused_backward = define(
-    "rnnt_logprobs_fused_backward(Tensor am, Tensor lm, Tensor weight, Tensor? bias, str activation, "
-    "Tensor symbols, Tensor ranges, Tensor normalizer, Tensor px_grad, Tensor py_grad, "
-    "int termination_symbol, Tensor? boundary=None, bool use_hat_loss=False) "
-    "-> (Tensor, Tensor, Tensor, Tensor)",
-    _fused_backward_cpu,
-    _fused_backward_fake,
-    save=lambda ctx, inputs, output: None,
-    backward=_refusal("rnnt_logprobs_fused_backward"),
+@gradient(
+    "rnnt_logprobs_simple_forward",
+    of="lm am",
+    saves="lm am symbols boundary normalizer px py",
+    constant="normalizer nan_at",
+    materialize=False,
 )
-_fused_forward = define(
-    "rnnt_logprobs_fused_forward(Tensor am, Tensor lm, Tensor weight, Tensor? bias, str activation, "
-    "Tensor symbols, Tensor ranges, int termination_symbol, Tensor? boundary=None, bool modified=False, "
-    "bool use_hat_loss=False) -> (Tensor, Tensor, Tensor, Tensor)",
-    _fused_forward_cpu,
-    _fused_forward_fake,
-    save=_fused_save,
-    backward=_fused_grad,
-)
-
-
-# -- given sums of two parts -------------------------------------------------------------------------------
-
-
-def _simple_forward_cpu(lm, am, symbols, termination_symbol, boundary=None, modified=False):
-    tensors = (x.contiguous() for x in (lm, am, symbols))
-    return _core.rnnt_logprobs_simple_forward(
-        *tensors, termination_symbol, _contiguous(boundary), modified, None, True
+def _(saved, px_grad, py_grad, *_):
+    if px_grad is None and py_grad is None:
+        return {}
+    grads = _step_grads(saved, px_grad, py_grad)
+    lm_grad, am_grad = _simple_backward(
+        *(saved.lm, saved.am, saved.symbols, saved.normalizer, *grads),
+        *(saved.termination_symbol, saved.boundary),
     )
-
-
-def _simple_forward_fake(lm, am, symbols, termination_symbol, boundary, modified):
-    return _steps_fake(lm, symbols, am.shape[1], modified, (*lm.shape[:2], am.shape[1]))
-
-
-def _simple_save(ctx, inputs, output):
-    lm, am, symbols, termination_symbol, boundary, _ = inputs
-    _save_steps(ctx, termination_symbol, output, (lm, am, symbols, boundary))
-
-
-def _simple_grad(ctx, grad_px, grad_py, *_):
-    lm, am, symbols, boundary, normalizer, px, py = ctx.saved_tensors
-    grads = _step_grads(grad_px, grad_py, px, py)
-    if grads is None:
-        return (None,) * 6
-    lm_grad, am_grad = _simple_backward(lm, am, symbols, normalizer, *grads, ctx.arguments, boundary)
-    return lm_grad, am_grad, None, None, None, None
-
-
-def _simple_backward_cpu(lm, am, symbols, normalizer, px_grad, py_grad, termination_symbol, boundary=None):
-    tensors = (x.contiguous() for x in (lm, am, symbols, normalizer, px_grad, py_grad))
-    return _core.rnnt_logprobs_simple_backward(
-        *tensors, termination_symbol, _contiguous(boundary), None, True
-    )
-
-
-def _simple_backward_fake(lm, am, *_):
-    return lm.new_empty(lm.shape), am.new_empty(am.shape)
-
-
-_simple_backward = define(
-    "rnnt_logprobs_simple_backward(Tensor lm, Tensor am, Tensor symbols, Tensor normalizer, Tensor px_grad, "
-    "Tensor py_grad, int termination_symbol, Tensor? boundary=None) -> (Tensor, Tensor)",
-    _simple_backward_cpu,
-    _simple_backward_fake,
-    save=lambda ctx, inputs, output: None,
-    backward=_refusal("rnnt_logprobs_simple_backward"),
-)
-_simple_forward = define(
-    "rnnt_logprobs_simple_forward(Tensor lm, Tensor am, Tensor symbols, int termination_symbol, "
-    "Tensor? boundary=None, bool modified=False) -> (Tensor, Tensor, Tensor, Tensor)",
-    _simple_forward_cpu,
-    _simple_forward_fake,
-    save=_simple_save,
-    backward=_simple_grad,
-)
+    return {"lm": lm_grad, "am": am_grad}
 
 
 # -- the steps of each loss --------------------------------------------------------------------------------
@@ -448,7 +213,7 @@ def pruned_steps(
     if overwrite_logits:
         _refuse_overwriting(op, logits)
     px, py, _, nan_at = _pruned_forward(
-        *(logits, symbols, ranges, termination_symbol, boundary, modified, use_hat_loss, overwrite_logits)
+        *(logits, symbols, ranges, termination_symbol, boundary, use_hat_loss, modified, overwrite_logits)
     )
     return Steps(_constrained(px, py, rnnt_type), py, nan_at >= 0)
 
@@ -458,11 +223,11 @@ def fused_steps(
     am,
     lm,
     weight,
-    bias,
-    activation,
     symbols,
     ranges,
+    activation,
     termination_symbol,
+    bias,
     boundary,
     rnnt_type,
     use_hat_loss,
@@ -471,8 +236,8 @@ def fused_steps(
     if activation not in ("tanh", "relu", None):
         raise ValueError(f"{op}: activation is {activation!r}, expected one of 'tanh', 'relu', None")
     px, py, _, nan_at = _fused_forward(
-        *(am, lm, weight, bias, activation or "none", symbols, ranges, termination_symbol, boundary),
-        *(modified, use_hat_loss),
+        *(am, lm, weight, symbols, ranges, activation or "none", termination_symbol, bias, boundary),
+        *(use_hat_loss, modified),
     )
     return Steps(_constrained(px, py, rnnt_type), py, nan_at >= 0)
 

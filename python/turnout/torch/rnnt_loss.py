@@ -448,11 +448,11 @@ def rnnt_loss_pruned_fused(
     am: torch.Tensor,
     lm: torch.Tensor,
     weight: torch.Tensor,
-    bias: torch.Tensor | None,
-    activation: Literal["tanh", "relu"] | None,
     symbols: torch.Tensor,
     ranges: torch.Tensor,
+    activation: Literal["tanh", "relu"] | None,
     termination_symbol: int,
+    bias: torch.Tensor | None = None,
     boundary: torch.Tensor | None = None,
     rnnt_type: RnntType = "regular",
     delay_penalty: float = 0.0,
@@ -468,11 +468,11 @@ def rnnt_loss_pruned_fused(
     am: torch.Tensor,
     lm: torch.Tensor,
     weight: torch.Tensor,
-    bias: torch.Tensor | None,
-    activation: Literal["tanh", "relu"] | None,
     symbols: torch.Tensor,
     ranges: torch.Tensor,
+    activation: Literal["tanh", "relu"] | None,
     termination_symbol: int,
+    bias: torch.Tensor | None = None,
     boundary: torch.Tensor | None = None,
     rnnt_type: RnntType = "regular",
     delay_penalty: float = 0.0,
@@ -488,11 +488,11 @@ def rnnt_loss_pruned_fused(
     am: torch.Tensor,
     lm: torch.Tensor,
     weight: torch.Tensor,
-    bias: torch.Tensor | None,
-    activation: Literal["tanh", "relu"] | None,
     symbols: torch.Tensor,
     ranges: torch.Tensor,
+    activation: Literal["tanh", "relu"] | None,
     termination_symbol: int,
+    bias: torch.Tensor | None = None,
     boundary: torch.Tensor | None = None,
     rnnt_type: RnntType = "regular",
     delay_penalty: float = 0.0,
@@ -518,23 +518,23 @@ def rnnt_loss_pruned_fused(
         am: ``[batch, frames, width]``: the encoder's projection.
         lm: ``[batch, symbols + 1, width]``: the decoder's.
         weight: ``[classes, width]``: the output layer; all four of one dtype.
-        bias: ``[classes]`` or None.
         activation: 'tanh', 'relu' or None.
+        bias: ``[classes]`` or None.
 
     The other arguments are those of :func:`rnnt_loss_pruned`.
 
     Example:
         >>> am, lm, weight = torch.zeros(1, 2, 5), torch.zeros(1, 2, 5), torch.ones(4, 5)
         >>> symbols, ranges = torch.tensor([[3]]), torch.tensor([[[0, 1], [0, 1]]])
-        >>> loss = turnout.torch.rnnt_loss_pruned_fused(am, lm, weight, None, "tanh", symbols, ranges, 0)
+        >>> loss = turnout.torch.rnnt_loss_pruned_fused(am, lm, weight, symbols, ranges, "tanh", 0)
         >>> round(loss.neg().exp().item(), 5)  # tanh(0) gives equal logits: 2 / 4**3
         0.03125
     """
     _check_options("rnnt_loss_pruned_fused", rnnt_type, reduction)
     _refuse_single_rows("rnnt_loss_pruned_fused", ranges, symbols, rnnt_type)
     steps = fused_steps(
-        *("rnnt_loss_pruned_fused", am, lm, weight, bias, activation, symbols, ranges),
-        *(termination_symbol, boundary, rnnt_type, use_hat_loss),
+        *("rnnt_loss_pruned_fused", am, lm, weight, symbols, ranges, activation),
+        *(termination_symbol, bias, boundary, rnnt_type, use_hat_loss),
     )
     return _loss(steps, boundary, delay_penalty, reduction, return_grad, zero_infinity, fastemit_lambda)
 

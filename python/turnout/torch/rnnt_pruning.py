@@ -7,11 +7,10 @@ from typing import NamedTuple
 
 import torch
 
-from turnout import _core
 from turnout.torch.messages import own_messages
 from turnout.torch.mutual_information import mutual_information_recursion
-from turnout.torch.registration import define
-from turnout.torch.tracing import unknown_size
+from turnout.torch.registration import gradient
+from turnout.torch.tracing import computed_size
 
 __all__ = [
     "RnntAlignment",
@@ -25,22 +24,13 @@ __all__ = [
 # -- which positions each frame keeps ----------------------------------------------------------------------
 
 
-def _ranges_cpu(px_grad, py_grad, boundary, s_range, score="flow"):
-    tensors = (x.contiguous() for x in (px_grad, py_grad, boundary))
-    return _core.rnnt_prune_ranges(*tensors, s_range, score, None, True)
+_ranges = torch.ops.turnout.rnnt_prune_ranges.default
 
 
-def _ranges_fake(px_grad, py_grad, boundary, s_range, score):
-    rows = unknown_size("rnnt_prune_ranges", "rows")
-    return boundary.new_empty((px_grad.shape[0], py_grad.shape[2], rows))
-
-
-_ranges = define(
-    "rnnt_prune_ranges(Tensor px_grad, Tensor py_grad, Tensor boundary, int s_range, str score='flow') "
-    "-> Tensor",
-    _ranges_cpu,
-    _ranges_fake,
-)
+@computed_size("rnnt_prune_ranges")
+def _(arguments):
+    """Ends in ``boundary`` say how far ``s_range`` is raised."""
+    return None
 
 
 @own_messages()
@@ -97,53 +87,18 @@ def get_rnnt_prune_ranges_deprecated(
 # -- the rows of these positions ---------------------------------------------------------------------------
 
 
-def _pruning_cpu(lm, ranges):
-    return _core.rnnt_pruning_forward(lm.contiguous(), ranges.contiguous(), None, True)
+_pruning = torch.ops.turnout.rnnt_pruning_forward.default
+_pruning_backward = torch.ops.turnout.rnnt_pruning_backward.default
 
 
-def _pruning_fake(lm, ranges):
-    return lm.new_empty((*ranges.shape, lm.shape[2]))
+@gradient("rnnt_pruning_forward", of="lm", saves="ranges", shapes="lm")
+def _(saved, grad):
+    return {"lm": _pruning_backward(grad, saved.ranges, saved.lm_shape[1] - 1)}
 
 
-def _pruning_save(ctx, inputs, output):
-    ctx.save_for_backward(inputs[1])
-    ctx.symbols = inputs[0].shape[1] - 1
-
-
-def _pruning_grad(ctx, grad):
-    return _pruning_backward(grad, *ctx.saved_tensors, ctx.symbols), None
-
-
-def _pruning_backward_cpu(pruned_grad, ranges, symbols):
-    return _core.rnnt_pruning_backward(pruned_grad.contiguous(), ranges.contiguous(), symbols, None, True)
-
-
-def _pruning_backward_fake(pruned_grad, ranges, symbols):
-    return pruned_grad.new_empty((pruned_grad.shape[0], symbols + 1, pruned_grad.shape[3]))
-
-
-def _pruning_backward_save(ctx, inputs, output):
-    ctx.save_for_backward(inputs[1])
-
-
-def _pruning_backward_grad(ctx, grad):
-    return _pruning(grad, *ctx.saved_tensors), None, None
-
-
-_pruning_backward = define(
-    "rnnt_pruning_backward(Tensor pruned_grad, Tensor ranges, int symbols) -> Tensor",
-    _pruning_backward_cpu,
-    _pruning_backward_fake,
-    save=_pruning_backward_save,
-    backward=_pruning_backward_grad,
-)
-_pruning = define(
-    "rnnt_pruning_forward(Tensor lm, Tensor ranges) -> Tensor",
-    _pruning_cpu,
-    _pruning_fake,
-    save=_pruning_save,
-    backward=_pruning_grad,
-)
+@gradient("rnnt_pruning_backward", of="pruned_grad", saves="ranges")
+def _(saved, grad):
+    return {"pruned_grad": _pruning(grad, saved.ranges)}
 
 
 @own_messages()
@@ -180,22 +135,7 @@ def do_rnnt_pruning(
 # -- the best way ------------------------------------------------------------------------------------------
 
 
-def _align_cpu(px, py, boundary=None):
-    boundary = None if boundary is None else boundary.contiguous()
-    return _core.rnnt_align(px.contiguous(), py.contiguous(), boundary, None, True)
-
-
-def _align_fake(px, py, boundary):
-    dtype = torch.float64 if px.dtype == torch.float64 else torch.float32
-    return px.new_empty(px.shape[:2], dtype=torch.int64), px.new_empty((px.shape[0],), dtype=dtype)
-
-
-_align = define(
-    "rnnt_align(Tensor px, Tensor py, Tensor? boundary=None) -> (Tensor, Tensor)",
-    _align_cpu,
-    _align_fake,
-    refuse=("px", "py"),
-)
+_align = torch.ops.turnout.rnnt_align.default
 
 
 class RnntAlignment(NamedTuple):

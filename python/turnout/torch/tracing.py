@@ -108,7 +108,7 @@ def derived_fake(row: dict[str, Any]) -> Callable:
         for name in row["computed"]:
             if sizes.get(name) is None or op in _computed:
                 found = _computed[op](bound) if op in _computed else None
-                sizes[name] = unknown_size(op, name) if found is None else found
+                sizes[name] = _size_of_values(op, name) if found is None else found
         results = [_new_result(one, bound, sizes, folded) for one in row["results"]]
         return results[0] if len(results) == 1 else tuple(results)
 
@@ -239,12 +239,16 @@ def refusing(op: torch._ops.OpOverload) -> Callable:
 
 
 def unknown_size(op: str, what: str) -> torch.SymInt:
-    """A size that depends on values. Fake tensors have a symbol for it, meta tensors nothing."""
+    """A number that depends on values. Fake tensors have a symbol for it, meta tensors nothing."""
+    return _size_of_values(op, f"the number of {what}")
+
+
+def _size_of_values(op: str, what: str) -> torch.SymInt:
     try:
         context = torch.library.get_ctx()
     except RuntimeError:
         raise NotImplementedError(
-            f"{op}: the number of {what} depends on values, which tensors on the device meta do not have; "
+            f"{op}: {what} depends on values, which tensors on the device meta do not have; "
             "use fake tensors, or real ones"
         ) from None
     return context.new_dynamic_size()

@@ -86,7 +86,7 @@ nb::list functions() {
     for (const Parameter& one : schema.parameters())
       if (one.kind == Parameter::Kind::size)
         scalars.append(row_of({.name = one.name, .min = one.has_default ? -kSizeMax : 0}, ""));
-      else if (one.kind == Parameter::Kind::request)
+      else if (one.kind == Parameter::Kind::request || one.kind == Parameter::Kind::size_flag)
         scalars.append(row_of({.name = one.name, .max = 1, .values = "no yes", .is_flag = true}, ""));
     entry["scalars"] = scalars;
     all.append(entry);

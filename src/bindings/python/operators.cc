@@ -192,7 +192,8 @@ void bind_operators(nb::module_& module) {
 }
 
 nb::list schemas() {
-  static constexpr const char* kKinds[] = {"tensor", "scalar", "size", "request", "unused", "unused"};
+  static constexpr const char* kKinds[] = {"tensor",  "scalar", "size",  "size_flag",
+                                           "request", "unused", "unused"};
   nb::list all;
   for (const Operator& op : operators()) {
     const Signature& signature = *op.signature;
