@@ -12,7 +12,6 @@ from turnout.typing import (
     Int,
     Ints,
     Numbers,
-    PoolInit,
     PruneScore,
     R,
     ReduceType,
@@ -352,111 +351,6 @@ def indice_pairs_output_shape(
     transpose: bool,
     /,
 ) -> tuple[int, ...]: ...
-def indice_convolution_forward(
-    features: Source[R],
-    filters: Array,
-    indice_pairs: Array,
-    indice_num: Array,
-    num_act_out: Int,
-    bias: Array | None,
-    inverse: bool,
-    subm: bool,
-    index: Array | None,
-    out: R | None,
-    use_torch_threads: bool,
-    /,
-) -> R: ...
-def indice_convolution_backward_data(
-    output_grad: Source[R],
-    filters: Array,
-    indice_pairs: Array,
-    indice_num: Array,
-    num_act_in: Int,
-    inverse: bool,
-    subm: bool,
-    index: Array | None,
-    out: R | None,
-    use_torch_threads: bool,
-    /,
-) -> R: ...
-def indice_convolution_index(
-    indice_pairs: Source[R],
-    indice_num: Array,
-    rows: Int,
-    out_rows: Int,
-    inverse: bool,
-    subm: bool,
-    out: R | None,
-    use_torch_threads: bool,
-    /,
-) -> R: ...
-def indice_convolution_backward_filter(
-    features: Source[R],
-    output_grad: Array,
-    indice_pairs: Array,
-    indice_num: Array,
-    inverse: bool,
-    subm: bool,
-    out: R | None,
-    use_torch_threads: bool,
-    /,
-) -> R: ...
-def global_max_pool_forward(
-    features: Source[R], indices: Array, batch_size: Int, out: R | None, use_torch_threads: bool, /
-) -> R: ...
-def global_max_pool_backward(
-    features: Source[R],
-    features_out: Array,
-    output_grad: Array,
-    indices: Array,
-    out: R | None,
-    use_torch_threads: bool,
-    /,
-) -> R: ...
-def global_avg_pool_forward(
-    features: Source[R], indices: Array, batch_size: Int, out: R | None, use_torch_threads: bool, /
-) -> R: ...
-def global_avg_pool_backward(
-    output_grad: Source[R], indices: Array, out: R | None, use_torch_threads: bool, /
-) -> R: ...
-def indice_avg_pool_forward(
-    features: Source[R],
-    indice_pairs: Array,
-    indice_num: Array,
-    num_act_out: Int,
-    out: R | None,
-    use_torch_threads: bool,
-    /,
-) -> R: ...
-def indice_avg_pool_backward(
-    output_grad: Source[R],
-    indice_pairs: Array,
-    indice_num: Array,
-    num_act_in: Int,
-    out: R | None,
-    use_torch_threads: bool,
-    /,
-) -> R: ...
-def indice_max_pool_forward(
-    features: Source[R],
-    indice_pairs: Array,
-    indice_num: Array,
-    num_act_out: Int,
-    init: PoolInit,
-    out: R | None,
-    use_torch_threads: bool,
-    /,
-) -> R: ...
-def indice_max_pool_backward(
-    features: Source[R],
-    features_out: Array,
-    output_grad: Array,
-    indice_pairs: Array,
-    indice_num: Array,
-    out: R | None,
-    use_torch_threads: bool,
-    /,
-) -> R: ...
 def voxelize(
     points: Source[R],
     voxel_size: Numbers,

@@ -10,6 +10,16 @@ namespace {
 
 Dims to_dims(const ScalarValue& scalar) { return {scalar.values, static_cast<int>(scalar.value)}; }
 
+// The index of indice_convolution_index has as many words as its pairs need.
+std::unique_ptr<Prepared> find_index_size(const Caller& caller, const Tensor* t, const ScalarValue* s,
+                                          std::int64_t* sizes) {
+  sizes[kIndiceConvolutionIndex.size("words")] = indice_convolution_index_size(
+      t[0], t[1],
+      {.rows = s[0].value, .out_rows = s[1].value, .inverse = s[2].value != 0, .subm = s[3].value != 0},
+      caller);
+  return nullptr;
+}
+
 }  // namespace
 
 std::span<const Operator> operators() {
@@ -31,28 +41,30 @@ std::span<const Operator> operators() {
        },
        "batch_size=2 spatial_shape=4 kernel_size=3 stride=1 padding=1 dilation=1 output_shape=4 mode=0 "
        "rows=5 dims=3 out_rows=9"},
-      op<&indice_convolution_forward>(
-          kIndiceConvolutionForward,
-          "inverse=0 subm=0 rows=5 in_channels=3 offsets=4 out_channels=2 columns=6 words=2 out_rows=7"),
-      op<&indice_convolution_backward_data>(
-          kIndiceConvolutionBackwardData,
-          "inverse=0 subm=0 rows=5 in_channels=3 offsets=4 out_channels=2 columns=6 words=2 out_rows=7"),
+      op<&indice_convolution_forward>(kIndiceConvolutionForward,
+                                      "inverse=0 subm=0 num_act_in=5 in_channels=3 offsets=4 out_channels=2 "
+                                      "columns=6 words=2 num_act_out=7"),
+      op<&indice_convolution_backward_data>(kIndiceConvolutionBackwardData,
+                                            "inverse=0 subm=0 num_act_in=5 in_channels=3 offsets=4 "
+                                            "out_channels=2 columns=6 words=2 num_act_out=7"),
       op<&indice_convolution_backward_filter>(
           kIndiceConvolutionBackwardFilter,
-          "inverse=0 subm=0 rows=5 in_channels=3 offsets=4 out_channels=2 columns=6 out_rows=7"),
+          "inverse=0 subm=0 num_act_in=5 in_channels=3 offsets=4 out_channels=2 columns=6 num_act_out=7"),
       op<&indice_convolution_index>(kIndiceConvolutionIndex,
-                                    "rows=5 out_rows=7 inverse=0 subm=0 offsets=4 columns=6 words=2"),
+                                    "rows=5 out_rows=7 inverse=0 subm=0 offsets=4 columns=6 words=2",
+                                    {.find_sizes = find_index_size}),
       op<&indice_max_pool_forward>(kIndiceMaxPoolForward,
-                                   "init=0 rows=5 channels=3 offsets=4 columns=6 out_rows=7"),
+                                   "init=0 num_act_in=5 channels=3 offsets=4 columns=6 num_act_out=7"),
       op<&indice_max_pool_backward>(kIndiceMaxPoolBackward,
-                                    "rows=5 channels=3 offsets=4 columns=6 out_rows=7"),
-      op<&indice_avg_pool_forward>(kIndiceAvgPoolForward, "rows=5 channels=3 offsets=4 columns=6 out_rows=7"),
+                                    "num_act_in=5 channels=3 offsets=4 columns=6 num_act_out=7"),
+      op<&indice_avg_pool_forward>(kIndiceAvgPoolForward,
+                                   "num_act_in=5 channels=3 offsets=4 columns=6 num_act_out=7"),
       op<&indice_avg_pool_backward>(kIndiceAvgPoolBackward,
-                                    "rows=5 channels=3 offsets=4 columns=6 out_rows=7"),
-      op<&global_max_pool_forward>(kGlobalMaxPoolForward, "rows=5 channels=3 columns=4 batches=2"),
-      op<&global_max_pool_backward>(kGlobalMaxPoolBackward, "rows=5 channels=3 columns=4 batches=2"),
-      op<&global_avg_pool_forward>(kGlobalAvgPoolForward, "rows=5 channels=3 columns=4 batches=2"),
-      op<&global_avg_pool_backward>(kGlobalAvgPoolBackward, "rows=5 channels=3 columns=4 batches=2"),
+                                    "num_act_in=5 channels=3 offsets=4 columns=6 num_act_out=7"),
+      op<&global_max_pool_forward>(kGlobalMaxPoolForward, "rows=5 channels=3 columns=4 batch_size=2"),
+      op<&global_max_pool_backward>(kGlobalMaxPoolBackward, "rows=5 channels=3 columns=4 batch_size=2"),
+      op<&global_avg_pool_forward>(kGlobalAvgPoolForward, "rows=5 channels=3 columns=4 batch_size=2"),
+      op<&global_avg_pool_backward>(kGlobalAvgPoolBackward, "rows=5 channels=3 columns=4 batch_size=2"),
   };
   return kOperators;
 }

@@ -62,18 +62,6 @@ BY_HAND = frozenset(
         "voxelize",
         "voxelize_hard",
         "get_indice_pairs",
-        "global_avg_pool_backward",
-        "global_avg_pool_forward",
-        "global_max_pool_backward",
-        "global_max_pool_forward",
-        "indice_avg_pool_backward",
-        "indice_avg_pool_forward",
-        "indice_convolution_backward_data",
-        "indice_convolution_backward_filter",
-        "indice_convolution_forward",
-        "indice_convolution_index",
-        "indice_max_pool_backward",
-        "indice_max_pool_forward",
     }
 )
 
@@ -152,14 +140,15 @@ def _cpu_kernel(row: dict[str, Any]) -> Callable:
 
 
 def gradient(
-    name: str, *, of: str, saves: str = "", constant: str = "", materialize: bool = True
+    name: str, *, of: str, saves: str = "", shapes: str = "", constant: str = "", materialize: bool = True
 ) -> Callable[[Callable], Callable]:
     """Decorates the gradient of an operator with respect to the arguments ``of``.
 
     The function is called as ``gradient(saved, *grads)`` and returns a dict of gradients by argument.
-    ``saved`` has the tensors that ``saves`` names, arguments or results, all arguments that are not tensors,
-    and ``needs``, which says for each argument whether its gradient is needed. ``constant`` names results
-    without a gradient. Without ``materialize``, the gradient of a result that was not used is None and not
+    ``saved`` has the tensors that ``saves`` names, arguments or results, ``<name>_shape`` for the arguments
+    that ``shapes`` names, whose memory need not be kept, all arguments that are not tensors, and ``needs``,
+    which says for each argument whether its gradient is needed. ``constant`` names results without a
+    gradient. Without ``materialize``, the gradient of a result that was not used is None and not
     zeros. Names are checked when the module is imported.
     """
     op = getattr(torch.ops.turnout, name, None)
@@ -172,6 +161,7 @@ def gradient(
     for what, names, known in (
         ("of", of.split(), arguments),
         ("saves", saves.split(), arguments + results),
+        ("shapes", shapes.split(), arguments),
         ("constant", constant.split(), results),
     ):
         for one in names:
@@ -186,9 +176,18 @@ def gradient(
     ]
     constants = [results.index(one) for one in constant.split()]
     values = [i for i, tensor in enumerate(is_tensor) if not tensor]
+    shaped = [arguments.index(one) for one in shapes.split()]
     make_type: Callable[..., Any] = namedtuple  # with names that a type checker cannot know
     needs_type = make_type("Needs", arguments)
-    saved_type = make_type("Saved", [*saves.split(), *(arguments[i] for i in values), "needs"])
+    saved_type = make_type(
+        "Saved",
+        [
+            *saves.split(),
+            *(arguments[i] for i in values),
+            *(f"{one}_shape" for one in shapes.split()),
+            "needs",
+        ],
+    )
     index = {one: arguments.index(one) for one in of.split()}
 
     def save(ctx, inputs, output):
@@ -198,7 +197,7 @@ def gradient(
         if constants:
             ctx.mark_non_differentiable(*(outputs[i] for i in constants))
         ctx.save_for_backward(*(outputs[i] if of_result else inputs[i] for i, of_result in places))
-        ctx.turnout_values = [inputs[i] for i in values]
+        ctx.turnout_values = [inputs[i] for i in values] + [inputs[i].shape for i in shaped]
 
     def decorate(function: Callable) -> Callable:
         def backward(ctx, *grads):
