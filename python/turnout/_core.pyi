@@ -325,21 +325,6 @@ def rnnt_align(
     use_torch_threads: bool,
     /,
 ) -> tuple[R, R]: ...
-def get_indice_pairs(
-    indices: Source[R],
-    batch_size: Int,
-    spatial_shape: Ints,
-    kernel_size: Ints,
-    stride: Ints,
-    padding: Ints,
-    dilation: Ints,
-    output_padding: Ints,
-    subm: bool,
-    transpose: bool,
-    out: tuple[R | None, R | None, R | None] | None,
-    use_torch_threads: bool,
-    /,
-) -> tuple[R, R, R]: ...
 def indice_pairs_output_shape(
     spatial_shape: Ints,
     kernel_size: Ints,

@@ -19,7 +19,9 @@
 // capacity..`, over one for each factor. Scalars: scalar, choice, flag, real; vector and reals have one
 // value per element. code(..) is a choice that callers give as a number. fill("fill", "keep zero") is chosen
 // by a binding: keep if the caller gives `out`. by_default(1, scalar(..)) has a default, or_none(x,
-// real(..)) the default x, which callers spell None. symbolic(scalar(..)) may be a symbol in a traced call. Sizes: `computed(voxels)` is found by the operator;
+// real(..)) the default x, which callers spell None. by_default(1, vector(..)) is the
+// default of each element, and callers may give one integer for all. symbolic(scalar(..)) may be a symbol in a
+// traced call. Sizes: `computed(voxels)` is found by the operator;
 // `computed(groups?)` as well, unless the caller gives it; `adjusted(room)` from what the caller gives. A step of the order of checks may be limited to
 // some arguments: {Check::shapes, code, "x.1 y"} checks dimension 1 of x and all of y; {Check::rules, code,
 // "space limit"} checks the rules of these names; scalars and data checks are selected in the same way.

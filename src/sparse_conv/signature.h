@@ -57,6 +57,26 @@ inline constexpr const Signature& kIndicePairsIndex =
 inline constexpr const Signature& kIndicePairsResult =
     signature([] { return indice_pairs_signature(kResultOrder); });
 
+// What callers of the bindings pass. The function takes what follows from it: vectors after their defaults, an
+// output shape, a mode. A kernel size of -1 is the whole extent, so its volume is found.
+inline constexpr const Signature& kIndicePairsCall = signature([] {
+  return Draft{"get_indice_pairs",
+               "rows dims computed(num_act_out) computed(kernel_volume)",
+               {symbolic(scalar("batch_size", 1, kMaxSpatial)),
+                symbolic(vector("spatial_shape", "dims", 1, kMaxSpatial)),
+                by_default(3, vector("kernel_size", "dims", -1, kMaxSpatial)),
+                by_default(1, vector("stride", "dims", 1, kMaxSpatial)),
+                by_default(0, vector("padding", "dims", 0, kMaxSpatial)),
+                by_default(1, vector("dilation", "dims", 1, kMaxSpatial)),
+                by_default(0, vector("output_padding", "dims", 0)), by_default("no", flag("subm")),
+                by_default("no", flag("transpose"))},
+               {in("indices", kIndices, "rows, dims + 1"),
+                out("out_indices", like("indices"), "num_act_out, dims + 1"),
+                out("indice_pairs", dtypes(DType::i32), "kernel_volume, 2, rows"),
+                out("indice_num", dtypes(DType::i32), "kernel_volume")},
+               {at_most("1", "dims"), at_most("dims", "4"), at_most("rows", "2147483647")}};
+});
+
 inline constexpr StepSpec kScalarsOnly[] = {{Check::scalars}};
 inline constexpr const Signature& kOutputShape = signature([] {
   return Draft{

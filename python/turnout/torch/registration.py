@@ -61,7 +61,6 @@ BY_HAND = frozenset(
         "scatter_sum_backward",
         "voxelize",
         "voxelize_hard",
-        "get_indice_pairs",
     }
 )
 
