@@ -34,6 +34,9 @@ class Prepared {
   Prepared& operator=(const Prepared&) = delete;
   // As Invoke, which it replaces.
   virtual std::int64_t run(const Caller& caller, const Tensor* arguments, const ScalarValue* scalars) = 0;
+  // The sizes that OperatorParts::find_sizes has left unknown because they take work. Results whose sizes are
+  // known exist by then: a call that memory cannot hold fails before the work.
+  virtual void find_sizes(const Caller&, const Tensor* /*arguments*/, std::int64_t* /*sizes*/) {}
 };
 
 struct OperatorParts {
@@ -49,6 +52,9 @@ struct OperatorParts {
   // what this function returns, or Invoke if that is nullptr.
   std::unique_ptr<Prepared> (*find_sizes)(const Caller& caller, const Tensor* arguments,
                                           const ScalarValue* scalars, std::int64_t* sizes) = nullptr;
+  // What callers of a binding pass, if it is not what the function takes. find_sizes gets these arguments and
+  // scalars, and returns a Prepared, because Invoke does not fit. Results have the same order in both.
+  const Signature* spelled = nullptr;
 };
 
 struct Operator : OperatorParts {
@@ -60,11 +66,13 @@ struct Operator : OperatorParts {
   constexpr Operator(const Signature* its_signature, Invoke its_invoke, std::string_view its_example,
                      const OperatorParts& parts = {})
       : OperatorParts(parts), signature(its_signature), invoke(its_invoke), example(its_example) {}
+  // The Signature of what callers of a binding pass.
+  constexpr const Signature& for_bindings() const { return spelled != nullptr ? *spelled : *signature; }
   // Of a lambda, for a function that op() does not fit.
   template <class Lambda>
   constexpr Operator(const Signature* its_signature, Lambda, std::string_view its_example,
-                     void (*its_prepare)(const Tensor* arguments) = nullptr)
-      : OperatorParts{.prepare = its_prepare},
+                     const OperatorParts& parts = {})
+      : OperatorParts(parts),
         signature(its_signature),
         invoke([](const Caller& caller, const Tensor* arguments, const ScalarValue* scalars) -> std::int64_t {
           if constexpr (requires { Lambda{}(caller, arguments, scalars); }) {

@@ -451,5 +451,45 @@ constexpr const Signature& kUpdate = signature([] {
 static_assert(kUpdate.arguments[0].written_if == -1);
 static_assert(kUpdate.arguments[1].written_if == 1 && kUpdate.arguments[1].is_output());
 
+constexpr const Signature& kWindows = signature([] {
+  return Draft{
+      "windows",
+      "rows dims computed(found)",
+      {symbolic(scalar("batch_size", 1)), by_default(3, vector("kernel_size", "dims", 1, 9))},
+      {in("x", kFloats, "rows, dims + 1"), out("y", like("x"), "found"), out("z", like("x"), "found")}};
+});
+static_assert(kWindows.scalars[0].is_symbolic && !kWindows.scalars[1].is_symbolic);
+static_assert(kWindows.scalars[1].has_default && kWindows.scalars[1].default_value == 3);
+
+TEST(SignatureGrammar, TheLengthOfAVectorFollowsFromShapes) {
+  const Scalar& kernel = kWindows.scalars[1];
+  const auto length = [&](std::initializer_list<Size> shape) {
+    const Slot slots[] = {Tensor(nullptr, DType::f32, shape), Slot(), Slot()};
+    return length_of(kWindows, kernel, slots);
+  };
+  EXPECT_EQ(length({2, 4}), 3);
+  EXPECT_EQ(length({2, 1}), 0);
+  EXPECT_EQ(length({2, 0}), kUnbound);
+  EXPECT_EQ(length({4}), kUnbound);
+  EXPECT_EQ(length({0, 1000000}), kUnbound);
+  const Slot absent[3];
+  EXPECT_EQ(length_of(kWindows, kernel, absent), kUnbound);
+}
+
+TEST(SignatureGrammar, AResultDoesNotDetermineASizeThatIsFound) {
+  float memory[8] = {};
+  const Slot slots[] = {view(memory, {2, 2}), view(memory + 4, {2}), view(memory + 6, {3})};
+  const std::int64_t kernel[1] = {3};
+  const ScalarValue scalars[] = {1, {kernel, 1}};
+  Arguments arguments(kWindows, slots, 3, scalars, 2);
+  arguments.bind(kWindows.size("found"), 3);
+  try {
+    arguments.check_metadata();
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "windows: y.shape[0] is 2, expected 3 = found");
+  }
+}
+
 }  // namespace
 }  // namespace turnout::core

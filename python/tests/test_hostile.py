@@ -157,7 +157,7 @@ def test_sequences_without_end():
         )
         sites = Producer(dlpack(memory([0] * 6, ctypes.c_int32), [2, 3], code=INT))
         assert refusal(ValueError, turnout.get_indice_pairs, sites, 1, range(10**12)) == (
-            "get_indice_pairs: spatial_shape has 1000000000000 elements, expected 2 = indices.shape[1] - 1"
+            "get_indice_pairs: spatial_shape has 1000000000000 elements, expected 2"
         )
         points = Producer(dlpack(memory([0] * 6), [2, 3]))
         many = {range(10**12): "1000000000000", Endless(): "more than 3", Huge(): "more than 3"}

@@ -99,11 +99,15 @@ def site(row, column, value, dtype=np.int32):
         ({"indices": lambda a: a["indices"][0]}, "indices has 1 dimensions, expected [rows, dims + 1]"),
         (
             {"indices": lambda a: np.zeros((3, 6), np.int32)},
-            "indices.shape[1] is 6, expected 2 .. 5: a batch number and coordinates",
+            "spatial_shape has 2 elements, expected 5 = indices.shape[1] - 1",
         ),
         (
-            {"indices": lambda a: np.zeros((3, 1), np.int32)},
-            "indices.shape[1] is 1, expected 2 .. 5: a batch number and coordinates",
+            {"indices": lambda a: np.zeros((3, 6), np.int32), "spatial_shape": (3,) * 5, "kernel_size": 1},
+            "indices.shape[1] is 6, expected at most 5",
+        ),
+        (
+            {"indices": lambda a: np.zeros((3, 1), np.int32), "spatial_shape": (), "kernel_size": 3},
+            "indices.shape[1] is 1, expected 2 or more",
         ),
         (
             {"indices": lambda a: a["indices"].astype(np.int16)},
@@ -113,10 +117,10 @@ def site(row, column, value, dtype=np.int32):
         ({"spatial_shape": (3, 4, 5)}, "spatial_shape has 3 elements, expected 2 = indices.shape[1] - 1"),
         ({"spatial_shape": ()}, "spatial_shape has 0 elements, expected 2 = indices.shape[1] - 1"),
         ({"spatial_shape": (3, 0)}, "spatial_shape[1] is 0, expected 1 .. 2147483647"),
-        ({"kernel_size": (3,)}, "kernel_size has 1 elements, expected 2 = len(spatial_shape)"),
-        ({"kernel_size": -2}, "kernel_size[0] is -2, expected 1 .. 2147483647"),
-        ({"stride": (1, 2, 1)}, "stride has 3 elements, expected 2 = len(spatial_shape)"),
-        ({"stride": ()}, "stride has 0 elements, expected 2 = len(spatial_shape)"),
+        ({"kernel_size": (3,)}, "kernel_size has 1 elements, expected 2 = indices.shape[1] - 1"),
+        ({"kernel_size": -2}, "kernel_size[0] is -2, expected -1 .. 2147483647"),
+        ({"stride": (1, 2, 1)}, "stride has 3 elements, expected 2 = indices.shape[1] - 1"),
+        ({"stride": ()}, "stride has 0 elements, expected 2 = indices.shape[1] - 1"),
         ({"stride": (1, 0)}, "stride[1] is 0, expected 1 .. 2147483647"),
         ({"stride": 2**64}, "stride is 18446744073709551616, expected an integer of 64 bits"),
         ({"padding": -1}, "padding[0] is -1, expected 0 .. 2147483647"),
@@ -153,7 +157,7 @@ def site(row, column, value, dtype=np.int32):
         ({"out": out_of(0, read_only)}, "out_indices is read-only, expected memory that can be written to"),
         (
             {"out": out_of(1, lambda o: o[:2])},
-            "indice_pairs.shape[0] is 2, expected 3 = volume(kernel_size)",
+            "indice_pairs.shape[0] is 2, expected 3 = kernel_volume",
         ),
         ({"out": out_of(1, lambda o: o[:, :1].copy())}, "indice_pairs.shape[1] is 1, expected 2"),
         (

@@ -237,10 +237,11 @@ def test_opcheck(rng, options):
     features, filters = values(rng, rows, 3, dtype=torch.float32), values(rng, 27, 3, 4, dtype=torch.float32)
     grad, bias = values(rng, out_rows, 4, dtype=torch.float32), values(rng, 4, dtype=torch.float32)
     check_op = torch.library.opcheck
-    check_op(
-        OPS.indice_convolution_forward.default, (features, filters, pairs, num, out_rows, bias, False, subm)
-    )
-    check_op(OPS.indice_convolution_backward_data.default, (grad, filters, pairs, num, rows, False, subm))
+    for weight in (filters, filters.reshape(3, 3, 3, 3, 4)):
+        forward = features, weight, pairs, num, out_rows, bias, None, False, subm
+        check_op(OPS.indice_convolution_forward.default, forward)
+        backward = grad, weight, pairs, num, rows, None, False, subm
+        check_op(OPS.indice_convolution_backward_data.default, backward)
     check_op(OPS.indice_convolution_backward_filter.default, (features, grad, pairs, num, False, subm))
     check_op(OPS.indice_max_pool_forward.default, (features, pairs, num, out_rows, "lowest"))
     pooled = OPS.indice_max_pool_forward(features.detach(), pairs, num, out_rows)

@@ -155,5 +155,5 @@ def test_opcheck(rng):
     torch.library.opcheck(OPS.indice_convolution_index.default, (pairs, num, rows, out_rows))
     torch.library.opcheck(
         OPS.indice_convolution_forward.default,
-        (features, filters, pairs, num, out_rows, None, False, False, index, grad_index),
+        (features, filters, pairs, num, out_rows, None, index, False, False, grad_index),
     )

@@ -65,7 +65,7 @@ MESSAGES = [
     (lambda: mmcv.get_indice_pairs(COORS, 1, [4, 4], ksize=[3]), None),
     (
         lambda: mmcv.get_indice_pairs(COORS, 1, [4, 4], ksize=[3, 3, 3]),
-        "get_indice_pairs: ksize has 3 elements, expected 2 = len(spatial_shape)",
+        "get_indice_pairs: ksize has 3 elements, expected 2 = indices.shape[1] - 1",
     ),
     (
         lambda: mmcv.get_indice_pairs(COORS, 1, [4, 4], out_padding=[1]),
@@ -73,7 +73,7 @@ MESSAGES = [
     ),
     (
         lambda: mmcv.get_indice_pairs(COORS, 1, [4, 4], out_padding=[1, 1, 1], transpose=True),
-        "get_indice_pairs: out_padding has 3 elements, expected 2 = len(spatial_shape)",
+        "get_indice_pairs: out_padding has 3 elements, expected 2 = indices.shape[1] - 1",
     ),
     (
         lambda: mmcv.DynamicScatter(SIZE, RANGE, True)(FEATS[0], COORS),

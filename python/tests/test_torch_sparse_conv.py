@@ -89,7 +89,7 @@ def test_kinds_of_integers(rng, shape):
 def test_same_messages(rng):
     indices = tensor_sites(rng)
     with pytest.raises(
-        ValueError, match=r"get_indice_pairs: stride has 2 elements, expected 3 = len\(spatial_shape\)"
+        ValueError, match=r"get_indice_pairs: stride has 2 elements, expected 3 = indices\.shape\[1\] - 1"
     ):
         OP(indices, 2, SPACE, 3, (1, 2))
     indices[7, 2] = 6
@@ -125,7 +125,7 @@ def test_fake_refuses_what_has_no_shape():
     with FakeTensorMode(shape_env=ShapeEnv()), pytest.raises(ValueError) as caught:
         OP(torch.empty(60, 4, dtype=torch.int32), 2, SPACE, (3, 3))
     assert (
-        str(caught.value) == "get_indice_pairs: kernel_size has 2 elements, expected 3 = len(spatial_shape)"
+        str(caught.value) == "get_indice_pairs: kernel_size has 2 elements, expected 3 = indices.shape[1] - 1"
     )
 
 

@@ -190,7 +190,12 @@ def replay(path: str | Path) -> Replay:
     """Runs a recorded call again and compares its results, or its error, with the recorded ones."""
     call = RecordedCall.load(path)
     signature = next((entry for entry in _core.signatures() if entry["op"] == call.op), None)
-    if signature is None or (not call.error and _is_step(call, signature)):
+    # A binding may refuse a call in the form in which callers spell it, which an operator does not see.
+    if (
+        signature is None
+        or any(row["name"] not in call.scalars for row in signature["scalars"])
+        or (not call.error and _is_step(call, signature))
+    ):
         return Replay(call, 0.0, [_reason(call)], None)
     memory = {name: _memory(argument) for name, argument in call.arguments.items()}
     arguments: list[tuple[Any, ...] | None] = []

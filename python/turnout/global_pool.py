@@ -49,7 +49,7 @@ def global_max_pool_forward(
         >>> turnout.global_max_pool_forward(features, indices, 2).tolist()
         [[4.0, 2.0], [-3.0, 6.0]]
     """
-    return _core.global_max_pool_forward(features, indices, batch_size, out, False)
+    return _core.global_max_pool_forward(features, indices, batch_size, out)
 
 
 def global_max_pool_backward(
@@ -72,7 +72,7 @@ def global_max_pool_backward(
         >>> turnout.global_max_pool_backward(features, pooled, grad, indices).tolist()
         [[0.0, 0.25], [0.5, 0.0], [1.0, 2.0]]
     """
-    return _core.global_max_pool_backward(features, features_out, output_grad, indices, out, False)
+    return _core.global_max_pool_backward(features, features_out, output_grad, indices, out)
 
 
 def global_avg_pool_forward(
@@ -93,7 +93,7 @@ def global_avg_pool_forward(
         >>> turnout.global_avg_pool_forward(features, indices, 2).tolist()
         [[2.5, 1.0], [-3.0, 6.0]]
     """
-    return _core.global_avg_pool_forward(features, indices, batch_size, out, False)
+    return _core.global_avg_pool_forward(features, indices, batch_size, out)
 
 
 def global_avg_pool_backward(output_grad: Source[R], indices: Array, *, out: R | None = None) -> R:
@@ -110,4 +110,4 @@ def global_avg_pool_backward(output_grad: Source[R], indices: Array, *, out: R |
         >>> turnout.global_avg_pool_backward(grad, indices).tolist()
         [[0.25, 0.125], [0.25, 0.125], [1.0, 2.0]]
     """
-    return _core.global_avg_pool_backward(output_grad, indices, out, False)
+    return _core.global_avg_pool_backward(output_grad, indices, out)

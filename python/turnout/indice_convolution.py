@@ -83,7 +83,7 @@ def indice_convolution_forward(
         [[201.0], [12.0], [3.0]]
     """
     return _core.indice_convolution_forward(
-        features, filters, indice_pairs, indice_num, num_act_out, bias, inverse, subm, index, out, False
+        features, filters, indice_pairs, indice_num, num_act_out, bias, index, inverse, subm, out
     )
 
 
@@ -120,7 +120,7 @@ def indice_convolution_backward_data(
         [[1.0], [100.0], [1.0]]
     """
     return _core.indice_convolution_backward_data(
-        output_grad, filters, indice_pairs, indice_num, num_act_in, inverse, subm, index, out, False
+        output_grad, filters, indice_pairs, indice_num, num_act_in, index, inverse, subm, out
     )
 
 
@@ -173,7 +173,7 @@ def indice_convolution_index(
         >>> out.tolist()
         [[201.0], [12.0], [3.0]]
     """
-    return _core.indice_convolution_index(indice_pairs, indice_num, rows, out_rows, inverse, subm, out, False)
+    return _core.indice_convolution_index(indice_pairs, indice_num, rows, out_rows, inverse, subm, out)
 
 
 def indice_convolution_backward_filter(
@@ -204,7 +204,7 @@ def indice_convolution_backward_filter(
         [[[0.0]], [[4.0]], [[2.0]]]
     """
     return _core.indice_convolution_backward_filter(
-        features, output_grad, indice_pairs, indice_num, inverse, subm, out, False
+        features, output_grad, indice_pairs, indice_num, inverse, subm, out
     )
 
 
@@ -236,7 +236,7 @@ def indice_max_pool_forward(
         >>> turnout.indice_max_pool_forward(features, pairs, num, len(out_sites)).tolist()
         [[2.0], [3.0]]
     """
-    return _core.indice_max_pool_forward(features, indice_pairs, indice_num, num_act_out, init, out, False)
+    return _core.indice_max_pool_forward(features, indice_pairs, indice_num, num_act_out, init, out)
 
 
 def indice_max_pool_backward(
@@ -268,9 +268,7 @@ def indice_max_pool_backward(
         >>> turnout.indice_max_pool_backward(features, pooled, grad, pairs, num).tolist()
         [[0.0], [0.5], [0.25]]
     """
-    return _core.indice_max_pool_backward(
-        features, features_out, output_grad, indice_pairs, indice_num, out, False
-    )
+    return _core.indice_max_pool_backward(features, features_out, output_grad, indice_pairs, indice_num, out)
 
 
 def indice_avg_pool_forward(
@@ -292,7 +290,7 @@ def indice_avg_pool_forward(
         >>> turnout.indice_avg_pool_forward(features, pairs, num, len(out_sites)).tolist()
         [[1.5], [3.0]]
     """
-    return _core.indice_avg_pool_forward(features, indice_pairs, indice_num, num_act_out, out, False)
+    return _core.indice_avg_pool_forward(features, indice_pairs, indice_num, num_act_out, out)
 
 
 def indice_avg_pool_backward(
@@ -313,4 +311,4 @@ def indice_avg_pool_backward(
         >>> turnout.indice_avg_pool_backward(grad, pairs, num, 3).tolist()
         [[0.25], [0.25], [0.25]]
     """
-    return _core.indice_avg_pool_backward(output_grad, indice_pairs, indice_num, num_act_in, out, False)
+    return _core.indice_avg_pool_backward(output_grad, indice_pairs, indice_num, num_act_in, out)

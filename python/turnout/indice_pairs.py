@@ -100,7 +100,6 @@ def get_indice_pairs(
         subm,
         transpose,
         out,
-        False,
     )
 
 

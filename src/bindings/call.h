@@ -6,7 +6,8 @@
 //   Tensor tensor(int i, int argument, bool is_written)      parameter i as an input, or as one in place
 //   int64_t integer(int i), double real(int i), bool flag(int i)
 //   int64_t choice(int i, const Scalar&)      a value of an enum, which the caller gives by its name
-//   vector<int64_t> integers(int i, ...)      likewise vector<double> reals(int i, ...)
+//   vector<int64_t> integers(int i, int64_t length, bool may_be_single)   one for all elements; length -1: unknown
+//   vector<double> reals(int i, int64_t length)
 //   bool has_out(int r), Tensor out(int r, int argument)     result r, if the caller gives its memory
 //   Tensor new_result(int r, int argument, DType, shape, rank)
 //   void no_result(int r)                     result r is absent: it belongs to an input that is not given
@@ -16,6 +17,7 @@
 //   void refuse(text)                         throws Error(bad_param), "function: text"
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <memory>
 #include <new>
@@ -32,7 +34,7 @@ template <class Adapter>
 class OperatorCall {
  public:
   OperatorCall(const core::Operator& op, const Schema& schema, Adapter& adapter)
-      : op_(op), schema_(schema), signature_(*op.signature), adapter_(adapter) {
+      : op_(op), schema_(schema), signature_(op.for_bindings()), adapter_(adapter) {
     // Only as many as there are: setting up the largest number would take as long as a small call.
     for (int i = 0; i < signature_.arguments.count; ++i) new (tensors() + i) Tensor(nullptr);
     const int scalar_count = signature_.scalars.count + signature_.size_flags.count;
@@ -127,16 +129,24 @@ class OperatorCall {
 
   core::ScalarValue read_scalar(int i, int position) {
     const core::Scalar& scalar = signature_.scalars[position];
+    // None is not a value, unless the Signature says so.
     const bool is_given =
         !scalar.has_default || (scalar.may_be_none ? adapter_.is_given(i) : adapter_.is_passed(i));
     if (scalar.is_vector) {
-      const std::int64_t length =
-          scalar.length.names.count == 0 ? scalar.length.factor + scalar.length.add : -1;
+      core::Slot slots[core::kMaxArguments];
+      for (int a = 0; a < signature_.arguments.count; ++a) slots[a] = core::Slot(tensors()[a]);
+      const std::int64_t length = core::length_of(signature_, scalar, slots);
       if (scalar.is_real) {
         auto& values = reals_.emplace_back(adapter_.reals(i, length));
         return {values.data(), static_cast<std::int64_t>(values.size())};
       }
-      auto& values = integers_.emplace_back(adapter_.integers(i, length));
+      if (!is_given) {
+        const auto count = static_cast<std::size_t>(length < 0 ? 1 : length);
+        integers_.emplace_back(count, scalar.default_value);
+      } else {
+        integers_.push_back(adapter_.integers(i, length, scalar.has_default));
+      }
+      auto& values = integers_.back();
       return {values.data(), static_cast<std::int64_t>(values.size())};
     }
     if (scalar.is_real) return is_given ? adapter_.real(i) : scalar.default_real;
@@ -172,8 +182,13 @@ class OperatorCall {
       const bool is_given = kind != core::SizeKind::computed && given_[name] != core::kUnknownExtent;
       if (is_given && op_.find_sizes == nullptr) arguments.bind(name, given_[name]);
     }
-    core::check_metadata_and_log(arguments);
-    if (op_.find_sizes != nullptr) {
+    if (op_.find_sizes == nullptr) {
+      core::check_metadata_and_log(arguments);
+    } else {
+      // A result that the caller gives does not determine a size that only the operator finds.
+      for (int argument : schema_.results())
+        if (has_computed_size(argument)) slots[argument] = core::Slot();
+      core::check_metadata_and_log(arguments);
       std::int64_t sizes[core::kMaxNames];
       for (int name = 0; name < signature_.names.count; ++name)
         sizes[name] = name >= first && given_[name] != core::kUnknownExtent ? given_[name]
@@ -182,16 +197,51 @@ class OperatorCall {
       adapter_.run(
           [&](const Caller& caller) { prepared_ = op_.find_sizes(caller, tensors(), scalars(), sizes); },
           /*is_last=*/false);
-      for (int name = first; name < signature_.names.count; ++name)
-        if (signature_.size_kinds[name - first] != core::SizeKind::shapes) arguments.bind(name, sizes[name]);
+      if (!bind_found(arguments, sizes) && prepared_ != nullptr) {
+        new_results(arguments);
+        adapter_.run([&](const Caller& caller) { prepared_->find_sizes(caller, tensors(), sizes); },
+                     /*is_last=*/false);
+        bind_found(arguments, sizes);
+      }
+      for (int argument : schema_.results()) slots[argument] = core::Slot(tensors()[argument]);
       use_first_rows(arguments, slots);
       core::check_metadata_and_log(arguments);  // once more, of results that the caller gives
     }
+    new_results(arguments);
+  }
+
+  bool has_computed_size(int argument) const {
+    for (const core::Extent& extent : signature_.arguments[argument].dims)
+      for (const std::int8_t name : extent.names)
+        if (name >= signature_.scalars.count &&
+            signature_.size_kinds[name - signature_.scalars.count] == core::SizeKind::computed)
+          return true;
+    return false;
+  }
+
+  // Binds the sizes that the operator has found; returns whether these are all.
+  bool bind_found(core::Arguments& arguments, const std::int64_t* sizes) {
+    bool is_complete = true;
+    const int first = signature_.scalars.count;
+    for (int name = first; name < signature_.names.count; ++name) {
+      if (signature_.size_kinds[name - first] == core::SizeKind::shapes) continue;
+      if (sizes[name] == core::kUnknownExtent) {
+        is_complete = false;
+      } else {
+        arguments.bind(name, sizes[name]);
+      }
+    }
+    return is_complete;
+  }
+
+  // Allocates the results that the caller does not give, if their sizes are known.
+  void new_results(const core::Arguments& arguments) {
     for (std::size_t r = 0; r < schema_.results().size(); ++r) {
       const int argument = schema_.results()[r], result = static_cast<int>(r);
       if (!tensors()[argument].is_absent() || is_absent(argument)) continue;
       std::int64_t shape[kMaxRank];
       const int rank = arguments.result_shape(argument, shape);
+      if (std::count(shape, shape + rank, core::kUnbound) > 0) continue;
       tensors()[argument] = adapter_.new_result(result, argument, dtype_of_result(argument), shape, rank);
     }
   }

@@ -147,10 +147,12 @@ struct Drawn {
   Example values;
   std::vector<OwnedTensor> inputs;  // by argument; outputs are absent
   std::vector<bool> requests;       // by argument
+  std::vector<bool> size_flags;     // by position in Signature::size_flags
 
   Drawn(const Operator& op, Random& random) : values(*op.signature, op.example, random.one_in(3)) {
     const Signature& signature = *op.signature;
     draw_values(signature, random);
+    for (int i = 0; i < signature.size_flags.count; ++i) size_flags.push_back(random.one_in(2));
     std::vector<DType> dtypes(static_cast<std::size_t>(signature.arguments.count), kForeign);
     for (int i = 0; i < signature.arguments.count; ++i) draw_dtype(signature, i, dtypes, random);
     for (int i = 0; i < signature.arguments.count; ++i) {
@@ -250,10 +252,11 @@ class DrawnCall {
     const Parameter& parameter = at(i);
     const auto position = static_cast<std::size_t>(parameter.position);
     if (parameter.kind == Parameter::Kind::request) return drawn_.requests[position];
+    if (parameter.kind == Parameter::Kind::size_flag) return drawn_.size_flags[position];
     return drawn_.values.sizes[position] != 0;
   }
   std::int64_t choice(int i, const Scalar&) const { return integer(i); }
-  std::vector<std::int64_t> integers(int i, std::int64_t) const {
+  std::vector<std::int64_t> integers(int i, std::int64_t, bool) const {
     return drawn_.values.vectors[static_cast<std::size_t>(at(i).position)];
   }
   std::vector<double> reals(int i, std::int64_t) const {

@@ -124,13 +124,16 @@ std::string Schema::text() const {
       type = parameter.has_default ? "SymInt?" : "SymInt";
     } else {
       const Scalar& scalar = signature_.scalars[parameter.position];
-      type = scalar.is_real                                                     ? "float"
-             : scalar.is_flag                                                   ? "bool"
-             : scalar.is_code                                                   ? "int"
-             : !scalar.values.empty()                                           ? "str"
-             : scalar.is_vector || is_in_shapes(signature_, parameter.position) ? "SymInt"
-                                                                                : "int";
-      type += concat(scalar.is_vector ? "[]" : "", scalar.may_be_none ? "?" : "");
+      type = scalar.is_real                                                       ? "float"
+             : scalar.is_flag                                                     ? "bool"
+             : scalar.is_code                                                     ? "int"
+             : !scalar.values.empty()                                             ? "str"
+             : scalar.is_symbolic || is_in_shapes(signature_, parameter.position) ? "SymInt"
+                                                                                  : "int";
+      type += concat(!scalar.is_vector    ? ""
+                     : scalar.has_default ? "[1]"
+                                          : "[]",
+                     scalar.may_be_none ? "?" : "");
       if (scalar.has_default) value = default_text(scalar);
     }
     text += concat(type, " ", parameter.name);

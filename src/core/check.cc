@@ -68,6 +68,22 @@ std::string range_text(const Scalar& scalar) {
   return concat(single ? "" : "one of ", range, " (", scalar.values, ")");
 }
 
+std::int64_t length_of(const Signature& signature, const Scalar& vector, const Slot* slots) {
+  const Extent& length = vector.length;
+  if (length.names.count == 0) return length.factor + length.add;
+  for (int i = 0; i < signature.arguments.count; ++i) {
+    const Argument& argument = signature.arguments[i];
+    if (!slots[i].present || slots[i].rank != argument.dims.count) continue;
+    for (int d = 0; d < argument.dims.count; ++d) {
+      const Extent& dim = argument.dims[d];
+      const std::int64_t count = slots[i].shape[d] - dim.add;
+      if (dim.names.count == 1 && dim.names[0] == length.names[0] && dim.factor == 1 && count >= 0)
+        return count <= kMaxRank ? count : kUnbound;
+    }
+  }
+  return kUnbound;
+}
+
 bool share_memory(const Slot& a, const Slot& b) {
   if (!a.present || !b.present || a.elements() == 0 || b.elements() == 0) return false;
   return range_of(a).overlaps(range_of(b));

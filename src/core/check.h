@@ -181,6 +181,10 @@ class Arguments {
   bool only_metadata_ = false;
 };
 
+// How many elements a vector scalar has by the shapes of the arguments that are present; kUnbound if they do
+// not say, or say more than kMaxRank, which the checks refuse.
+std::int64_t length_of(const Signature& signature, const Scalar& vector, const Slot* slots);
+
 // "[choices?, samples]" and "that of input, or f32", for messages and argument tables.
 std::string dims_text(const Argument& argument);
 std::string dtypes_text(const Signature& signature, const Argument& argument,

@@ -21,10 +21,12 @@
 // capacity..`, over one for each factor. Scalars: scalar, choice, flag, real; vector and reals have one
 // value per element. code(..) is a choice that callers give as a number. fill("fill", "keep zero") is chosen
 // by a binding: keep if the caller gives `out`. by_default(1, scalar(..)) has a default, or_none(x,
-// real(..)) the default x, which callers spell None. Sizes: `computed(voxels)` is found by the operator;
-// `computed(groups?)` as well, unless the caller gives it; `adjusted(room)` from what the caller gives.
-// for_sizes(flag("wide")): a flag of bindings from which the operator finds a computed size, and which the
-// function does not have: there the shapes of results say it. A step of the order of checks may be limited to
+// real(..)) the default x, which callers spell None. by_default(1, vector(..)) is the default of each element,
+// and callers may give one integer for all. symbolic(scalar(..)) may be a symbol in a traced call. Sizes:
+// `computed(voxels)` is found by the operator; `computed(groups?)` as well, unless the caller gives it;
+// `adjusted(room)` from what the caller gives. for_sizes(flag("wide")): a flag of bindings from which the
+// operator finds a computed size, and which the function does not have: there the shapes of results say it. A
+// step of the order of checks may be limited to
 // some arguments: {Check::shapes, code, "x.1 y"} checks dimension 1 of x and all of y; {Check::rules, code,
 // "space limit"} checks the rules of these names; scalars and data checks are selected in the same way.
 // {Check::outputs_empty, code, "y z"} ends the call if y and z have no elements, even if other outputs have
@@ -222,6 +224,12 @@ consteval ScalarSpec for_sizes(ScalarSpec spec) {
   if (!spec.scalar.is_flag) throw "only a flag can be for sizes";
   spec = by_default("no", spec);
   spec.is_for_sizes = true;
+  return spec;
+}
+// An integer that a binding may leave symbolic while it traces a call, as it does sizes: it depends on data.
+consteval ScalarSpec symbolic(ScalarSpec spec) {
+  if (spec.scalar.is_real || !spec.scalar.values.empty()) throw "only integers can be symbolic";
+  spec.scalar.is_symbolic = true;
   return spec;
 }
 consteval ScalarSpec or_none(double value, ScalarSpec spec) {

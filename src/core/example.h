@@ -28,12 +28,17 @@ struct Example {
   std::vector<std::vector<std::int64_t>> vectors;  // elements of the vector scalars, by scalar
   std::vector<std::vector<double>> reals;          // elements of the floating-point scalars, by scalar
 
-  // text: "capacity=3 samples=5", a value for every name; for a vector, the value of each element.
+  // text: "capacity=3 samples=5", a value for every name without a default; for a vector, the value of each
+  // element.
   Example(const Signature& its_signature, std::string_view text, bool drop_dimensions = false)
       : signature(its_signature),
         drops_dimensions(drop_dimensions),
         sizes(static_cast<std::size_t>(its_signature.names.count), 0) {
     std::map<std::size_t, double> real_values;
+    for (int i = 0; i < signature.scalars.count; ++i) {
+      sizes[static_cast<std::size_t>(i)] = signature.scalars[i].default_value;
+      real_values[static_cast<std::size_t>(i)] = signature.scalars[i].default_real;
+    }
     split(text, ' ', [&](std::string_view part) {
       const std::size_t equals = part.find('=');
       const std::size_t position = position_of(signature, part.substr(0, equals));

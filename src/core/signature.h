@@ -99,6 +99,7 @@ struct Scalar {
   std::int64_t default_value = 0;  // of each element
   double default_real = 0;
   bool may_be_none = false;  // callers may say None, which stands for the default
+  bool is_symbolic = false;  // a traced call may have a symbol for it, although no shape has it
   Extent length = {};
 };
 

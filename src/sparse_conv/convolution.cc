@@ -47,6 +47,34 @@ void check_same_rows(const Arguments& arguments, const Positions& at) {
                           ", expected ", rows, " = ", arguments.size_text(at[1])));
 }
 
+namespace {
+
+// The distance between neighbouring offsets of filters [k.., in, out]. Dimensions of one entry have no say.
+std::int64_t offset_stride(const std::int64_t* shape, const std::int64_t* stride, int rank) {
+  int d = rank - 3;
+  while (d > 0 && shape[d] == 1) --d;
+  return stride[d];
+}
+std::int64_t offset_stride(const ConstTensor& filters) {
+  return offset_stride(filters.shape, filters.stride, filters.rank);
+}
+
+}  // namespace
+
+void check_filter_strides(const Arguments& arguments, const Positions& at) {
+  const Slot& filters = arguments.slot(at[0]);
+  if (filters.is_empty()) return;
+  std::int64_t expected = offset_stride(filters.shape, filters.stride, filters.rank);
+  for (int d = filters.rank - 3; d >= 0; --d) {
+    if (filters.shape[d] == 1) continue;
+    if (filters.stride[d] != expected)
+      arguments.fail(ErrorCode::bad_param,
+                     concat(arguments.name(at[0]), ".stride(", std::int64_t{d}, ") is ", filters.stride[d],
+                            ", expected kernel dimensions that lie behind each other"));
+    if (__builtin_mul_overflow(expected, filters.shape[d], &expected)) expected = kSizeMax;
+  }
+}
+
 template <class Lane>
 struct ConvolutionPlan<Lane>::Worker {
   Lane* sums;  // [rows of a block, padded columns]
@@ -211,8 +239,8 @@ void indice_convolution_forward(const ConstTensor& features, const ConstTensor& 
   convolve(call, indice_pairs, indice_num, index, {"features", params.inverse ? 1 : 0, features.shape[0]},
            {"features_out", params.inverse ? 0 : 1, features_out.shape[0]}, params.subm,
            {features.dtype, features.shape[1], features_out.shape[1]},
-           {features.data, bias.data, features_out.data, filters.data, filters.stride[0], filters.stride[1],
-            filters.stride[2]});
+           {features.data, bias.data, features_out.data, filters.data, offset_stride(filters),
+            filters.stride[filters.rank - 2], filters.stride[filters.rank - 1]});
 }
 
 void indice_convolution_backward_data(const ConstTensor& output_grad, const ConstTensor& filters,
@@ -227,8 +255,8 @@ void indice_convolution_backward_data(const ConstTensor& output_grad, const Cons
            {"output_grad", params.inverse ? 0 : 1, output_grad.shape[0]},
            {"input_grad", params.inverse ? 1 : 0, input_grad.shape[0]}, params.subm,
            {output_grad.dtype, output_grad.shape[1], input_grad.shape[1]},
-           {output_grad.data, nullptr, input_grad.data, filters.data, filters.stride[0], filters.stride[2],
-            filters.stride[1]});
+           {output_grad.data, nullptr, input_grad.data, filters.data, offset_stride(filters),
+            filters.stride[filters.rank - 1], filters.stride[filters.rank - 2]});
 }
 
 }  // namespace turnout

@@ -98,6 +98,43 @@ std::int64_t kernel_volume(const IndicePairsParams& p) {
   return volume;
 }
 
+IndicePairsParams read_spelled(std::string_view op, const SpelledParams& given) {
+  const auto refuse = [&](const std::string& why) {
+    throw Error(ErrorCode::bad_param, concat(op, ": ", why));
+  };
+  if (given.subm && given.transpose) refuse("subm and transpose are both True, expected one of them at most");
+  const Dims& kernel = given.kernel_size;
+  for (int d = 0; d < kernel.count(); ++d) {
+    const auto refuse_kernel = [&](const char* expected) {
+      refuse(concat("kernel_size[", std::int64_t{d}, "] is ", kernel[d], ", expected ", expected));
+    };
+    if (given.subm && (kernel[d] < 1 || kernel[d] % 2 == 0))
+      refuse_kernel("an odd number in submanifold mode");
+    if (given.transpose && kernel[d] == -1) refuse_kernel("1 or more in transposed mode");
+    if (given.output_padding[d] < 0)
+      refuse(concat("output_padding[", std::int64_t{d}, "] is ", given.output_padding[d],
+                    ", expected 0 or more"));
+  }
+  return centred_on_sites({.spatial_shape = given.spatial_shape,
+                           .kernel_size = kernel,
+                           .stride = given.stride,
+                           .padding = given.padding,
+                           .dilation = given.dilation,
+                           .output_padding = given.output_padding,
+                           .mode = given.subm        ? ConvMode::submanifold
+                                   : given.transpose ? ConvMode::transposed
+                                                     : ConvMode::sparse});
+}
+
+std::int64_t checked_kernel_volume(std::string_view op, const IndicePairsParams& p) {
+  const std::int64_t volume = kernel_volume(p);
+  if (volume <= kMaxOffsets) return volume;
+  std::string kernel;
+  for (int d = 0; d < p.kernel_size.count(); ++d) kernel += concat(d == 0 ? "[" : ", ", p.kernel_size[d]);
+  throw Error(ErrorCode::bad_param, concat(op, ": kernel_size is ", kernel, "], expected at most ",
+                                           kMaxOffsets, " offsets in all"));
+}
+
 Dims checked_output_shape(const IndicePairsParams& params) {
   const IndicePairsParams p = resolved(params);
   const auto value = [](const Dims& dims) { return ScalarValue(dims.data(), dims.count()); };

@@ -15,6 +15,16 @@ using namespace core;
 // refuse.
 IndicePairsParams resolved(const IndicePairsParams& given);
 
+// What callers of the bindings pass: one value per dimension and flags instead of a mode. Refuses what the
+// Signature of `op` cannot, and returns the parameters of the same convolution, centred_on_sites().
+struct SpelledParams {
+  Dims spatial_shape, kernel_size, stride, padding, dilation, output_padding;
+  bool subm = false, transpose = false;
+};
+IndicePairsParams read_spelled(std::string_view op, const SpelledParams& given);
+// kernel_volume(); throws Error if it is more than kMaxOffsets.
+std::int64_t checked_kernel_volume(std::string_view op, const IndicePairsParams& p);
+
 // The number of kernel offsets, before or after resolved(); saturates.
 std::int64_t kernel_volume(const IndicePairsParams& p);
 

@@ -57,6 +57,26 @@ inline constexpr const Signature& kIndicePairsIndex =
 inline constexpr const Signature& kIndicePairsResult =
     signature([] { return indice_pairs_signature(kResultOrder); });
 
+// What callers of the bindings pass. The function takes what follows from it: vectors after their defaults, an
+// output shape, a mode. A kernel size of -1 is the whole extent, so its volume is found.
+inline constexpr const Signature& kIndicePairsCall = signature([] {
+  return Draft{"get_indice_pairs",
+               "rows dims computed(num_act_out) computed(kernel_volume)",
+               {symbolic(scalar("batch_size", 1, kMaxSpatial)),
+                symbolic(vector("spatial_shape", "dims", 1, kMaxSpatial)),
+                by_default(3, vector("kernel_size", "dims", -1, kMaxSpatial)),
+                by_default(1, vector("stride", "dims", 1, kMaxSpatial)),
+                by_default(0, vector("padding", "dims", 0, kMaxSpatial)),
+                by_default(1, vector("dilation", "dims", 1, kMaxSpatial)),
+                by_default(0, vector("output_padding", "dims", 0)), by_default("no", flag("subm")),
+                by_default("no", flag("transpose"))},
+               {in("indices", kIndices, "rows, dims + 1"),
+                out("out_indices", like("indices"), "num_act_out, dims + 1"),
+                out("indice_pairs", dtypes(DType::i32), "kernel_volume, 2, rows"),
+                out("indice_num", dtypes(DType::i32), "kernel_volume")},
+               {at_most("1", "dims"), at_most("dims", "4"), at_most("rows", "2147483647")}};
+});
+
 inline constexpr StepSpec kScalarsOnly[] = {{Check::scalars}};
 inline constexpr const Signature& kOutputShape = signature([] {
   return Draft{
@@ -80,11 +100,12 @@ consteval ArgumentSpec pairs_argument() {
   return in("indice_pairs", dtypes(DType::i32), "offsets, 2, columns");
 }
 consteval ArgumentSpec counts_argument() { return in("indice_num", kIndices, "offsets"); }
-inline constexpr std::initializer_list<RuleSpec> kPairRules = {
-    at_most("offsets", "16777216"), at_most("rows", "2147483647"), at_most("out_rows", "2147483647")};
+inline constexpr std::initializer_list<RuleSpec> kPairRules = {at_most("offsets", "16777216"),
+                                                               at_most("num_act_in", "2147483647"),
+                                                               at_most("num_act_out", "2147483647")};
 // With a kept index, which has at least one element.
 inline constexpr std::initializer_list<RuleSpec> kIndexedPairRules = {
-    at_most("offsets", "16777216"), at_most("rows", "2147483647"), at_most("out_rows", "2147483647"),
+    at_most("offsets", "16777216"), at_most("num_act_in", "2147483647"), at_most("num_act_out", "2147483647"),
     at_most("1", "words")};
 
 // The standard order, but filters may have any strides.
@@ -113,45 +134,55 @@ inline constexpr StepSpec kConvolutionDataOrder[] = {
     {Check::overlap},
     {Check::data}};
 
+// Kernel dimensions of filters [k.., in, out] are one dimension of offsets, whatever its stride.
+void check_filter_strides(const Arguments& arguments, const Positions& at);
+inline constexpr DataCheck kFilterStrides = {"strides", "kernel dimensions of filters lie behind each other",
+                                             &check_filter_strides, "filters"};
+// A kept index of the opposite direction, for the gradient.
+inline constexpr ArgumentSpec kIndexOfGradient = unused(in("grad_index", dtypes(DType::i64), "words"));
+
 inline constexpr const Signature& kIndiceConvolutionForward = signature([] {
-  return Draft{
-      "indice_convolution_forward",
-      "rows in_channels offsets out_channels columns words out_rows",
-      {flag("inverse"), flag("subm")},
-      {in("features", kFloats, "rows, in_channels"),
-       in("filters", like("features"), "offsets, in_channels, out_channels"), pairs_argument(),
-       counts_argument(), optional(in("bias", like("features"), "out_channels")),
-       optional(in("index", dtypes(DType::i64), "words")),
-       out("features_out", like("features"), "out_rows, out_channels")},
-      kIndexedPairRules,
-      {{"rows", "subm: features_out has the rows of features", &check_same_rows, "subm rows out_rows"}},
-      kConvolutionOrder};
+  return Draft{"indice_convolution_forward",
+               "num_act_in in_channels offsets out_channels columns words num_act_out",
+               {by_default("no", flag("inverse")), by_default("no", flag("subm"))},
+               {in("features", kFloats, "num_act_in, in_channels"),
+                in("filters", like("features"), "offsets.., in_channels, out_channels"), pairs_argument(),
+                counts_argument(), optional(in("bias", like("features"), "out_channels")),
+                optional(in("index", dtypes(DType::i64), "words")), kIndexOfGradient,
+                out("features_out", like("features"), "num_act_out, out_channels")},
+               kIndexedPairRules,
+               {{"rows", "subm: features_out has the rows of features", &check_same_rows,
+                 "subm num_act_in num_act_out"},
+                kFilterStrides},
+               kConvolutionOrder};
 });
 
 inline constexpr const Signature& kIndiceConvolutionBackwardData = signature([] {
-  return Draft{
-      "indice_convolution_backward_data",
-      "out_rows out_channels offsets in_channels columns words rows",
-      {flag("inverse"), flag("subm")},
-      {in("output_grad", kFloats, "out_rows, out_channels"),
-       in("filters", like("output_grad"), "offsets, in_channels, out_channels"), pairs_argument(),
-       counts_argument(), optional(in("index", dtypes(DType::i64), "words")),
-       out("input_grad", like("output_grad"), "rows, in_channels")},
-      kIndexedPairRules,
-      {{"rows", "subm: input_grad has the rows of output_grad", &check_same_rows, "subm rows out_rows"}},
-      kConvolutionDataOrder};
+  return Draft{"indice_convolution_backward_data",
+               "num_act_out out_channels offsets in_channels columns words num_act_in",
+               {by_default("no", flag("inverse")), by_default("no", flag("subm"))},
+               {in("output_grad", kFloats, "num_act_out, out_channels"),
+                in("filters", like("output_grad"), "offsets.., in_channels, out_channels"), pairs_argument(),
+                counts_argument(), optional(in("index", dtypes(DType::i64), "words")), kIndexOfGradient,
+                out("input_grad", like("output_grad"), "num_act_in, in_channels")},
+               kIndexedPairRules,
+               {{"rows", "subm: input_grad has the rows of output_grad", &check_same_rows,
+                 "subm num_act_in num_act_out"},
+                kFilterStrides},
+               kConvolutionDataOrder};
 });
 
 inline constexpr const Signature& kIndiceConvolutionBackwardFilter = signature([] {
   return Draft{
       "indice_convolution_backward_filter",
-      "rows in_channels out_rows out_channels offsets columns",
-      {flag("inverse"), flag("subm")},
-      {in("features", kFloats, "rows, in_channels"),
-       in("output_grad", like("features"), "out_rows, out_channels"), pairs_argument(), counts_argument(),
-       out("filters_grad", like("features"), "offsets, in_channels, out_channels")},
+      "num_act_in in_channels num_act_out out_channels offsets columns",
+      {by_default("no", flag("inverse")), by_default("no", flag("subm"))},
+      {in("features", kFloats, "num_act_in, in_channels"),
+       in("output_grad", like("features"), "num_act_out, out_channels"), pairs_argument(), counts_argument(),
+       out("filters_grad", like("features"), "offsets.., in_channels, out_channels")},
       kPairRules,
-      {{"rows", "subm: output_grad has the rows of features", &check_same_rows, "subm rows out_rows"}}};
+      {{"rows", "subm: output_grad has the rows of features", &check_same_rows,
+        "subm num_act_in num_act_out"}}};
 });
 
 // The order of checks while the index does not exist yet.
@@ -174,8 +205,9 @@ inline constexpr StepSpec kIndexOfPairsOrder[] = {
 consteval Draft convolution_index_signature(std::span<const StepSpec> order) {
   return Draft{
       "indice_convolution_index",
-      "offsets columns words",
-      {scalar("rows", 0, kMaxSpatial), scalar("out_rows", 0, kMaxSpatial), flag("inverse"), flag("subm")},
+      "offsets columns computed(words)",
+      {symbolic(scalar("rows", 0, kMaxSpatial)), symbolic(scalar("out_rows", 0, kMaxSpatial)),
+       by_default("no", flag("inverse")), by_default("no", flag("subm"))},
       {pairs_argument(), counts_argument(), out("index", dtypes(DType::i64), "words")},
       {at_most("offsets", "16777216")},
       {{"rows", "subm: as many rows are added to as are read", &check_same_rows, "subm rows out_rows"}},

@@ -44,7 +44,7 @@ CALLS = {
     "global_avg_pool_forward": {"features": torch.ones(4, 3), "indices": SITES, "batch_size": 1},
     "global_avg_pool_backward": {"output_grad": torch.ones(1, 3), "indices": SITES},
 }
-DYNAMIC_SIZE = {"indice_convolution_index": "the number of elements"}
+DYNAMIC_SIZE = {"indice_convolution_index": "words"}
 FREE_RANK = {
     ("indice_convolution_forward", "filters"),
     ("indice_convolution_backward_data", "filters"),

@@ -6,193 +6,97 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from turnout import _core
-from turnout.torch.registration import define
+from turnout.torch.registration import gradient
 from turnout.torch.scatter import scatter_sum
-from turnout.torch.tracing import unknown_size
 
 if TYPE_CHECKING:
     from turnout.typing import PoolInit
 
 __all__ = ["indice_avg_pool", "indice_convolution", "indice_convolution_index", "indice_max_pool"]
 
-
-def _forward_cpu(
-    features,
-    filters,
-    indice_pairs,
-    indice_num,
-    num_act_out,
-    bias=None,
-    inverse=False,
-    subm=False,
-    index=None,
-    grad_index=None,
-):
-    return _core.indice_convolution_forward(
-        features.contiguous(),
-        filters,
-        indice_pairs.contiguous(),
-        indice_num.contiguous(),
-        num_act_out,
-        None if bias is None else bias.contiguous(),
-        inverse,
-        subm,
-        None if index is None else index.contiguous(),
-        None,
-        True,
-    )
-
-
-def _forward_fake(features, filters, indice_pairs, indice_num, num_act_out, *_):
-    return features.new_empty((num_act_out, filters.shape[2]))
-
-
-def _data_cpu(
-    output_grad,
-    filters,
-    indice_pairs,
-    indice_num,
-    num_act_in,
-    inverse=False,
-    subm=False,
-    index=None,
-    grad_index=None,
-):
-    return _core.indice_convolution_backward_data(
-        output_grad.contiguous(),
-        filters,
-        indice_pairs.contiguous(),
-        indice_num.contiguous(),
-        num_act_in,
-        inverse,
-        subm,
-        None if index is None else index.contiguous(),
-        None,
-        True,
-    )
-
-
-def _data_fake(output_grad, filters, indice_pairs, indice_num, num_act_in, *_):
-    return output_grad.new_empty((num_act_in, filters.shape[1]))
-
-
-def _filter_cpu(features, output_grad, indice_pairs, indice_num, inverse=False, subm=False):
-    return _core.indice_convolution_backward_filter(
-        features.contiguous(),
-        output_grad.contiguous(),
-        indice_pairs.contiguous(),
-        indice_num.contiguous(),
-        inverse,
-        subm,
-        None,
-        True,
-    )
-
-
-def _filter_fake(features, output_grad, indice_pairs, indice_num, inverse=False, subm=False):
-    return features.new_empty((indice_num.shape[0], features.shape[1], output_grad.shape[1]))
+_forward = torch.ops.turnout.indice_convolution_forward.default
+_data = torch.ops.turnout.indice_convolution_backward_data.default
+_filter = torch.ops.turnout.indice_convolution_backward_filter.default
+_index = torch.ops.turnout.indice_convolution_index.default
+_pool = torch.ops.turnout.indice_max_pool_forward.default
+_pool_grad = torch.ops.turnout.indice_max_pool_backward.default
+_avg = torch.ops.turnout.indice_avg_pool_forward.default
+_avg_grad = torch.ops.turnout.indice_avg_pool_backward.default
 
 
 # A convolution is linear in its features and in its filters, and so are its two gradients in their arguments:
 # the derivative of each of the three operators is made of the other two.
 
 
-def _forward_save(ctx, inputs, output):
-    features, filters, indice_pairs, indice_num, _, bias, ctx.inverse, ctx.subm, index, grad_index = inputs
-    ctx.save_for_backward(features, filters, index, grad_index, indice_pairs, indice_num)
-    ctx.has_bias = bias is not None
+def _filters_grad(saved, features, output_grad):
+    grad = _filter(features, output_grad, saved.indice_pairs, saved.indice_num, saved.inverse, saved.subm)
+    return grad if saved.filters.dim() == 3 else grad.reshape(saved.filters.shape)
 
 
-def _forward_backward(ctx, grad):
-    features, filters, index, grad_index, *pairs = ctx.saved_tensors
-    data = filter_grad = bias = None
-    if ctx.needs_input_grad[0]:
-        rows = features.shape[0]
-        data = _data(grad, filters, *pairs, rows, ctx.inverse, ctx.subm, grad_index, index)
-    if ctx.needs_input_grad[1]:
-        filter_grad = _filter(features, grad, *pairs, ctx.inverse, ctx.subm)
-    if ctx.has_bias and ctx.needs_input_grad[5]:
-        bias = grad.sum(0)
-    return data, filter_grad, None, None, None, bias, None, None, None, None
-
-
-def _data_save(ctx, inputs, output):
-    output_grad, filters, indice_pairs, indice_num, _, ctx.inverse, ctx.subm, index, grad_index = inputs
-    ctx.save_for_backward(output_grad, filters, index, grad_index, indice_pairs, indice_num)
-
-
-def _data_backward(ctx, grad):
-    output_grad, filters, index, grad_index, *pairs = ctx.saved_tensors
-    of_grad = of_filters = None
-    if ctx.needs_input_grad[0]:
-        rows = output_grad.shape[0]
-        of_grad = _forward(grad, filters, *pairs, rows, None, ctx.inverse, ctx.subm, grad_index, index)
-    if ctx.needs_input_grad[1]:
-        of_filters = _filter(grad, output_grad, *pairs, ctx.inverse, ctx.subm)
-    return of_grad, of_filters, None, None, None, None, None, None, None
-
-
-def _filter_save(ctx, inputs, output):
-    features, output_grad, indice_pairs, indice_num, ctx.inverse, ctx.subm = inputs
-    ctx.save_for_backward(features, output_grad, indice_pairs, indice_num)
-
-
-def _filter_backward(ctx, grad):
-    features, output_grad, *pairs = ctx.saved_tensors
-    of_features = of_grad = None
-    if ctx.needs_input_grad[0]:
-        of_features = _data(output_grad, grad, *pairs, features.shape[0], ctx.inverse, ctx.subm)
-    if ctx.needs_input_grad[1]:
-        of_grad = _forward(features, grad, *pairs, output_grad.shape[0], None, ctx.inverse, ctx.subm)
-    return of_features, of_grad, None, None, None, None
-
-
-_forward = define(
-    "indice_convolution_forward(Tensor features, Tensor filters, Tensor indice_pairs, Tensor indice_num, "
-    "SymInt num_act_out, Tensor? bias=None, bool inverse=False, bool subm=False, Tensor? index=None, "
-    "Tensor? grad_index=None) -> Tensor",
-    _forward_cpu,
-    _forward_fake,
-    save=_forward_save,
-    backward=_forward_backward,
+@gradient(
+    "indice_convolution_forward",
+    of="features filters bias",
+    saves="features filters indice_pairs indice_num index grad_index",
 )
-_data = define(
-    "indice_convolution_backward_data(Tensor output_grad, Tensor filters, Tensor indice_pairs, "
-    "Tensor indice_num, SymInt num_act_in, bool inverse=False, bool subm=False, Tensor? index=None, "
-    "Tensor? grad_index=None) -> Tensor",
-    _data_cpu,
-    _data_fake,
-    save=_data_save,
-    backward=_data_backward,
+def _(saved, grad):
+    grads = {}
+    if saved.needs.features:
+        grads["features"] = _data(
+            grad,
+            saved.filters,
+            saved.indice_pairs,
+            saved.indice_num,
+            saved.features.shape[0],
+            saved.grad_index,
+            saved.inverse,
+            saved.subm,
+            saved.index,
+        )
+    if saved.needs.filters:
+        grads["filters"] = _filters_grad(saved, saved.features, grad)
+    if saved.needs.bias:
+        grads["bias"] = grad.sum(0)
+    return grads
+
+
+@gradient(
+    "indice_convolution_backward_data",
+    of="output_grad filters",
+    saves="output_grad filters indice_pairs indice_num index grad_index",
 )
-_filter = define(
-    "indice_convolution_backward_filter(Tensor features, Tensor output_grad, Tensor indice_pairs, "
-    "Tensor indice_num, bool inverse=False, bool subm=False) -> Tensor",
-    _filter_cpu,
-    _filter_fake,
-    save=_filter_save,
-    backward=_filter_backward,
+def _(saved, grad):
+    grads = {}
+    if saved.needs.output_grad:
+        grads["output_grad"] = _forward(
+            grad,
+            saved.filters,
+            saved.indice_pairs,
+            saved.indice_num,
+            saved.output_grad.shape[0],
+            None,
+            saved.grad_index,
+            saved.inverse,
+            saved.subm,
+            saved.index,
+        )
+    if saved.needs.filters:
+        grads["filters"] = _filters_grad(saved, grad, saved.output_grad)
+    return grads
+
+
+@gradient(
+    "indice_convolution_backward_filter",
+    of="features output_grad",
+    saves="features output_grad indice_pairs indice_num",
 )
-
-
-def _index_cpu(indice_pairs, indice_num, rows, out_rows, inverse=False, subm=False):
-    return _core.indice_convolution_index(
-        indice_pairs.contiguous(), indice_num.contiguous(), rows, out_rows, inverse, subm, None, True
-    )
-
-
-def _index_fake(indice_pairs, indice_num, rows, out_rows, inverse=False, subm=False):
-    size = unknown_size("indice_convolution_index", "elements")
-    return indice_pairs.new_empty((size,), dtype=torch.int64)
-
-
-_index = define(
-    "indice_convolution_index(Tensor indice_pairs, Tensor indice_num, SymInt rows, SymInt out_rows, "
-    "bool inverse=False, bool subm=False) -> Tensor",
-    _index_cpu,
-    _index_fake,
-)
+def _(saved, grad):
+    features, output_grad, grads = saved.features, saved.output_grad, {}
+    pairs, kind = (saved.indice_pairs, saved.indice_num), (saved.inverse, saved.subm)
+    if saved.needs.features:
+        grads["features"] = _data(output_grad, grad, *pairs, features.shape[0], None, *kind)
+    if saved.needs.output_grad:
+        grads["output_grad"] = _forward(features, grad, *pairs, output_grad.shape[0], None, None, *kind)
+    return grads
 
 
 def indice_convolution_index(
@@ -269,86 +173,31 @@ def indice_convolution(
         features, filters = features.to(dtype), filters.to(dtype)
         bias = None if bias is None else bias.to(dtype)
     pairs = indice_pairs, indice_num
-    return _forward(features, filters, *pairs, num_act_out, bias, inverse, subm, index, grad_index)
+    return _forward(features, filters, *pairs, num_act_out, bias, index, inverse, subm, grad_index)
 
 
-def _pool_cpu(features, indice_pairs, indice_num, num_act_out, init="zero"):
-    return _core.indice_max_pool_forward(
-        features.contiguous(),
-        indice_pairs.contiguous(),
-        indice_num.contiguous(),
-        num_act_out,
-        init,
-        None,
-        True,
-    )
+@gradient("indice_max_pool_forward", of="features", saves="features features_out indice_pairs indice_num")
+def _(saved, grad):
+    pairs = saved.indice_pairs, saved.indice_num
+    return {"features": _pool_grad(saved.features, saved.features_out, grad, *pairs)}
 
 
-def _pool_fake(features, indice_pairs, indice_num, num_act_out, init="zero"):
-    return features.new_empty((num_act_out, features.shape[1]))
-
-
-def _pool_save(ctx, inputs, output):
-    ctx.save_for_backward(inputs[0], output, inputs[1], inputs[2])
-
-
-def _pool_backward(ctx, grad):
-    features, output, indice_pairs, indice_num = ctx.saved_tensors
-    return _pool_grad(features, output, grad, indice_pairs, indice_num), None, None, None, None
-
-
-def _pool_grad_cpu(features, features_out, output_grad, indice_pairs, indice_num):
-    return _core.indice_max_pool_backward(
-        features.contiguous(),
-        features_out.contiguous(),
-        output_grad.contiguous(),
-        indice_pairs.contiguous(),
-        indice_num.contiguous(),
-        None,
-        True,
-    )
-
-
-def _pool_grad_fake(features, features_out, output_grad, indice_pairs, indice_num):
-    return features.new_empty(features.shape)
-
-
-def _pool_grad_save(ctx, inputs, output):
-    ctx.save_for_backward(*inputs)
-
-
-def _pool_grad_backward(ctx, grad):
+@gradient("indice_max_pool_backward", of="output_grad", saves="features features_out indice_pairs indice_num")
+def _(saved, grad):
     """The gradient is linear in output_grad: its derivative gathers what it has spread.
 
     Which inputs equal the maximum does not change with features, except where it has no derivative.
     """
-    features, features_out, output_grad, indice_pairs, indice_num = ctx.saved_tensors
+    features, features_out, indice_pairs = saved.features, saved.features_out, saved.indice_pairs
     if features_out.shape[0] == 0:
-        return None, None, torch.zeros_like(output_grad), None, None
-    is_pair = torch.arange(indice_pairs.shape[2], device=indice_num.device) < indice_num.unsqueeze(1)
+        return {"output_grad": torch.zeros_like(features_out)}
+    columns = torch.arange(indice_pairs.shape[2], device=indice_pairs.device)
+    is_pair = columns < saved.indice_num.unsqueeze(1)
     # Places behind the pairs of an offset add zeros to the first output.
     rows, out_rows = (torch.where(is_pair, indice_pairs[:, i], 0).flatten().long() for i in (0, 1))
     is_taken = is_pair.reshape(-1, 1) & (features[rows] == features_out[out_rows])
     spread = torch.where(is_taken, grad[rows], 0)
-    return None, None, scatter_sum(spread, out_rows, 0, features_out.shape[0]), None, None
-
-
-_pool = define(
-    "indice_max_pool_forward(Tensor features, Tensor indice_pairs, Tensor indice_num, SymInt num_act_out, "
-    'str init="zero") -> Tensor',
-    _pool_cpu,
-    _pool_fake,
-    save=_pool_save,
-    backward=_pool_backward,
-)
-_pool_grad = define(
-    "indice_max_pool_backward(Tensor features, Tensor features_out, Tensor output_grad, Tensor indice_pairs, "
-    "Tensor indice_num) -> Tensor",
-    _pool_grad_cpu,
-    _pool_grad_fake,
-    save=_pool_grad_save,
-    backward=_pool_grad_backward,
-)
+    return {"output_grad": scatter_sum(spread, out_rows, 0, features_out.shape[0])}
 
 
 def indice_max_pool(
@@ -378,59 +227,19 @@ def indice_max_pool(
     return _pool(features, indice_pairs, indice_num, num_act_out, init)
 
 
-def _avg_cpu(features, indice_pairs, indice_num, num_act_out):
-    return _core.indice_avg_pool_forward(
-        features.contiguous(), indice_pairs.contiguous(), indice_num.contiguous(), num_act_out, None, True
-    )
-
-
-def _avg_grad_cpu(output_grad, indice_pairs, indice_num, num_act_in):
-    return _core.indice_avg_pool_backward(
-        output_grad.contiguous(), indice_pairs.contiguous(), indice_num.contiguous(), num_act_in, None, True
-    )
-
-
-def _avg_fake(features, indice_pairs, indice_num, num_act_out):
-    return features.new_empty((num_act_out, features.shape[1]))
-
-
-def _avg_grad_fake(output_grad, indice_pairs, indice_num, num_act_in):
-    return output_grad.new_empty((num_act_in, output_grad.shape[1]))
-
-
 # Each of the two is the derivative of the other.
 
 
-def _avg_save(ctx, inputs, output):
-    features, indice_pairs, indice_num, _ = inputs
-    ctx.save_for_backward(indice_pairs, indice_num)
-    ctx.rows = features.shape[0]
+@gradient("indice_avg_pool_forward", of="features", saves="indice_pairs indice_num", shapes="features")
+def _(saved, grad):
+    rows = saved.features_shape[0]
+    return {"features": _avg_grad(grad, saved.indice_pairs, saved.indice_num, rows)}
 
 
-def _avg_backward(ctx, grad):
-    return _avg_grad(grad, *ctx.saved_tensors, ctx.rows), None, None, None
-
-
-def _avg_grad_backward(ctx, grad):
-    return _avg(grad, *ctx.saved_tensors, ctx.rows), None, None, None
-
-
-_avg = define(
-    "indice_avg_pool_forward(Tensor features, Tensor indice_pairs, Tensor indice_num, SymInt num_act_out) "
-    "-> Tensor",
-    _avg_cpu,
-    _avg_fake,
-    save=_avg_save,
-    backward=_avg_backward,
-)
-_avg_grad = define(
-    "indice_avg_pool_backward(Tensor output_grad, Tensor indice_pairs, Tensor indice_num, SymInt num_act_in) "
-    "-> Tensor",
-    _avg_grad_cpu,
-    _avg_grad_fake,
-    save=_avg_save,
-    backward=_avg_grad_backward,
-)
+@gradient("indice_avg_pool_backward", of="output_grad", saves="indice_pairs indice_num", shapes="output_grad")
+def _(saved, grad):
+    rows = saved.output_grad_shape[0]
+    return {"output_grad": _avg(grad, saved.indice_pairs, saved.indice_num, rows)}
 
 
 def indice_avg_pool(

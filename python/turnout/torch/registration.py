@@ -38,19 +38,6 @@ BY_HAND = frozenset(
         "scatter_sum_backward",
         "voxelize",
         "voxelize_hard",
-        "get_indice_pairs",
-        "global_avg_pool_backward",
-        "global_avg_pool_forward",
-        "global_max_pool_backward",
-        "global_max_pool_forward",
-        "indice_avg_pool_backward",
-        "indice_avg_pool_forward",
-        "indice_convolution_backward_data",
-        "indice_convolution_backward_filter",
-        "indice_convolution_forward",
-        "indice_convolution_index",
-        "indice_max_pool_backward",
-        "indice_max_pool_forward",
     }
 )
 

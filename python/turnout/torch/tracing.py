@@ -105,10 +105,11 @@ def derived_fake(row: dict[str, Any]) -> Callable:
     def fake(*arguments):
         bound = dict(zip(names, arguments, strict=True))
         sizes, folded = _sizes_of(row["parameters"], bound)
+        found = _computed[op](bound) if op in _computed else None
         for name in row["computed"]:
             if sizes.get(name) is None or op in _computed:
-                found = _computed[op](bound) if op in _computed else None
-                sizes[name] = _size_of_values(op, name) if found is None else found
+                size = found.get(name) if isinstance(found, dict) else found
+                sizes[name] = _size_of_values(op, name) if size is None else size
         results = [_new_result(one, bound, sizes, folded) for one in row["results"]]
         return results[0] if len(results) == 1 else tuple(results)
 
@@ -120,7 +121,10 @@ _computed: dict[str, Callable[[dict[str, Any]], Any]] = {}
 
 
 def computed_size(op: str) -> Callable[[Callable], Callable]:
-    """Decorates a function of the arguments by name: the computed size of ``op``, or None if data decides."""
+    """Decorates a function of the arguments by name: the computed size of ``op``, or None if data decides.
+
+    Of several sizes it returns a dict of those that it knows.
+    """
 
     def decorate(function: Callable) -> Callable:
         _computed[op] = function

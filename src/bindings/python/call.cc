@@ -238,7 +238,8 @@ std::vector<std::int64_t> PythonCall::integers(nb::handle object, std::string_vi
   const auto refuse_count = [&](const std::string& count) {
     refuse(concat(name, " has ", count, " elements, expected ",
                   length.least == length.most ? concat(length.most, " = ", length.origin)
-                                              : concat(length.least, " .. ", length.most)));
+                  : length.origin.empty()     ? concat(length.least, " .. ", length.most)
+                                              : text_of(length.origin)));
   };
   Py_ssize_t count = -1;
   if (PySequence_Check(object.ptr())) {
@@ -251,10 +252,10 @@ std::vector<std::int64_t> PythonCall::integers(nb::handle object, std::string_vi
     if (count < 0) expect_pending(PyExc_TypeError);
   }
   if (count < 0) {
-    if (!length.may_be_single) refuse_type(object, name, "a sequence of integers");
+    if (length.single < 0) refuse_type(object, name, "a sequence of integers");
     if (PyBool_Check(object.ptr()) || !PyIndex_Check(object.ptr()))
       refuse_type(object, name, "an integer or a sequence of them");
-    return std::vector<std::int64_t>(static_cast<std::size_t>(length.most), one(object, name));
+    return std::vector<std::int64_t>(static_cast<std::size_t>(length.single), one(object, name));
   }
   if (count < length.least || count > length.most) refuse_count(concat(std::int64_t{count}));
   std::vector<std::int64_t> values;
@@ -269,7 +270,7 @@ std::vector<std::int64_t> PythonCall::integers(nb::handle object, std::string_vi
 std::vector<std::int64_t> PythonCall::vector(nb::handle object, std::int64_t least, std::int64_t most,
                                              std::string_view origin) {
   const Scalar& scalar = signature_.scalars[next_scalar_++];
-  return integers(object, scalar.name, {least, most, origin, false});
+  return integers(object, scalar.name, {least, most, origin});
 }
 
 std::vector<std::int64_t> PythonCall::vector(nb::handle object, std::int64_t length,
@@ -280,7 +281,7 @@ std::vector<std::int64_t> PythonCall::vector(nb::handle object, std::int64_t len
 
 std::vector<std::int64_t> PythonCall::vector(nb::handle object, std::int64_t length, std::string_view origin,
                                              std::string_view name) const {
-  return integers(object, name, {length, length, origin, true});
+  return integers(object, name, {length, length, origin, length});
 }
 
 std::vector<double> PythonCall::numbers(nb::handle object) {

@@ -151,11 +151,12 @@ class PythonCall {
   std::vector<double> numbers(nb::handle object, std::string_view name, std::int64_t length) const;
   std::int64_t named_value(nb::handle object, const Scalar& choice) const;
   [[noreturn]] void refuse_type(nb::handle object, std::string_view name, std::string_view expected) const;
-  // How many elements a vector has, and whether one integer stands for all.
+  // How many elements a vector has; `origin` says where the number is from, or which one is expected. One
+  // integer stands for `single` elements; -1: it must be a sequence.
   struct Length {
     std::int64_t least, most;
-    std::string_view origin;
-    bool may_be_single;
+    std::string_view origin = {};
+    std::int64_t single = -1;
   };
   std::vector<std::int64_t> integers(nb::handle object, std::string_view name, const Length& length) const;
   CallerNames caller_names() const {

@@ -49,8 +49,15 @@ nb::object scalar_of(const Example& values, int i) {
 
 nb::dict example(const std::string& op) {
   const Operator& its = operator_named(op);
-  const Signature& signature = *its.signature;
-  const Example values(signature, its.example);
+  const Signature& signature = its.for_bindings();
+  // What callers of a binding pass may lack names of the operator's own Signature.
+  std::string text;
+  split(its.example, ' ', [&](std::string_view part) {
+    const bool is_name = position_of(signature, part.substr(0, part.find('='))) <
+                         static_cast<std::size_t>(signature.names.count);
+    if (is_name) text += concat(text.empty() ? "" : " ", part);
+  });
+  const Example values(signature, text);
   std::vector<NewArray> arrays;
   std::vector<Tensor> tensors;
   for (int i = 0; i < signature.arguments.count; ++i) {

@@ -74,14 +74,15 @@ nb::list signatures() {
 nb::list functions() {
   nb::list all;
   for (const Operator* op : derived_operators()) {
-    const Schema schema(*op->signature);
+    const Signature& signature = op->for_bindings();
+    const Schema schema(signature);
     const Renames renames = schema.results().size() == 1
-                                ? Renames(op->signature->arguments[schema.results()[0]].name, "out")
+                                ? Renames(signature.arguments[schema.results()[0]].name, "out")
                                 : Renames();
     nb::dict entry =
-        entry_of(*op->signature, {.op = op->signature->op, .renames = renames, .dtype_name = &library_name});
+        entry_of(signature, {.op = signature.op, .renames = renames, .dtype_name = &library_name});
     nb::list scalars;
-    for (const Scalar& scalar : op->signature->scalars)
+    for (const Scalar& scalar : signature.scalars)
       if (!scalar.is_fill) scalars.append(row_of(scalar, scalar.is_vector ? scalar.length.text : ""));
     for (const Parameter& one : schema.parameters())
       if (one.kind == Parameter::Kind::size)

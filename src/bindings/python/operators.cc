@@ -28,10 +28,10 @@ struct OperatorFunction {
 
   OperatorFunction(const Operator& its_op, bool torch)
       : op(its_op),
-        schema(*its_op.signature, torch ? Convention::functional : Convention::in_place),
+        schema(its_op.for_bindings(), torch ? Convention::functional : Convention::in_place),
         // The only result of a function is what its caller passes as `out`.
         renames(schema.results().size() == 1
-                    ? Renames(its_op.signature->arguments[schema.results()[0]].name, "out")
+                    ? Renames(its_op.for_bindings().arguments[schema.results()[0]].name, "out")
                     : Renames()),
         use_torch_threads(torch),
         name(its_op.signature->op) {}
@@ -42,7 +42,7 @@ struct OperatorFunction {
 class PythonAdapter : public PythonCall {
  public:
   PythonAdapter(const OperatorFunction& function, PyObject* const* arguments, std::size_t count)
-      : PythonCall(*function.op.signature, function.renames, function.use_torch_threads),
+      : PythonCall(function.schema.signature(), function.renames, function.use_torch_threads),
         function_(function),
         arguments_(arguments),
         count_(std::min(count, function.parameter_count())) {
@@ -63,9 +63,16 @@ class PythonAdapter : public PythonCall {
   double real(int i) const { return number(object(i), name(i)); }
   bool flag(int i) const { return PythonCall::flag(object(i), name(i)); }
   std::int64_t choice(int i, const Scalar& scalar) const { return named_value(object(i), scalar); }
-  std::vector<std::int64_t> integers(int i, std::int64_t length) const {
-    return PythonCall::integers(object(i), name(i),
-                                {length < 0 ? 0 : length, length < 0 ? kMaxRank : length, "", length >= 0});
+  std::vector<std::int64_t> integers(int i, std::int64_t length, bool may_be_single) const {
+    // The operator's checks refuse another number of elements, unless it is too large to be read.
+    const std::string expected = length < 0 ? "" : concat(length);
+    const std::int64_t single = !may_be_single ? -1 : length < 0 ? 1 : length;
+    std::vector<std::int64_t> values =
+        PythonCall::integers(object(i), name(i), {0, kMaxRank, expected, single});
+    // torch has lists alone: its list of one value stands for all elements.
+    if (may_be_single && function_.use_torch_threads && values.size() == 1 && length > 1)
+      values.resize(static_cast<std::size_t>(length), values[0]);
+    return values;
   }
   std::vector<double> reals(int i, std::int64_t length) const { return numbers(object(i), name(i), length); }
   bool has_out(int result) const { return outs_[static_cast<std::size_t>(result)].ptr() != Py_None; }
@@ -91,7 +98,7 @@ class PythonAdapter : public PythonCall {
     const auto expected = [&] {
       std::string names;
       for (int argument : function_.schema.results())
-        names += concat(names.empty() ? "" : ", ", function_.op.signature->arguments[argument].name);
+        names += concat(names.empty() ? "" : ", ", function_.schema.signature().arguments[argument].name);
       return concat("a tuple of ", names, "; None allocates");
     };
     if (!nb::isinstance<nb::tuple>(tuple)) refuse_type(tuple, "out", expected());
@@ -196,7 +203,7 @@ nb::list schemas() {
                                            "request", "unused", "unused"};
   nb::list all;
   for (const Operator& op : operators()) {
-    const Signature& signature = *op.signature;
+    const Signature& signature = op.for_bindings();
     const Schema schema(signature);
     nb::list parameters, results, computed;
     for (const Parameter& one : schema.parameters()) {

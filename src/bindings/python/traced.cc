@@ -43,7 +43,7 @@ void check_metadata(const std::string& op, const nb::dict& arguments, const nb::
                                   [&](const Operator& one) { return one.signature->op == op; });
   if (found == operators().end())
     throw Error(ErrorCode::internal, concat("check_metadata: there is no operator ", op));
-  const Signature& signature = *found->signature;
+  const Signature& signature = found->for_bindings();
   static constexpr Renames kOwnNames;
   const CallerNames names{.op = signature.op, .renames = kOwnNames, .dtype_name = &library_name};
   Description descriptions[kMaxArguments];
@@ -72,6 +72,10 @@ void check_metadata(const std::string& op, const nb::dict& arguments, const nb::
       continue;
     }
     for (nb::handle element : nb::cast<nb::tuple>(given)) elements[i].push_back(value_of(element));
+    // torch's way: a list of one value stands for all elements.
+    const std::int64_t length = length_of(signature, scalar, slots);
+    if (scalar.has_default && elements[i].size() == 1 && length > 1)
+      elements[i].resize(static_cast<std::size_t>(length), elements[i][0]);
     values.emplace_back(elements[i].data(), static_cast<std::int64_t>(elements[i].size()));
   }
   Arguments(signature, slots, signature.arguments.count, values.data(), signature.scalars.count, {}, 1,

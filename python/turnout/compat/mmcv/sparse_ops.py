@@ -109,7 +109,7 @@ def indice_conv_backward(
     pairs, kind = (indice_pairs, indice_pair_num), (bool(inverse), bool(subm))
     matrices = filters.flatten(0, -3)
     of_features = torch.ops.turnout.indice_convolution_backward_data(
-        out_bp, matrices, *pairs, features.shape[0], *kind
+        out_bp, matrices, *pairs, features.shape[0], None, *kind
     )
     of_filters = torch.ops.turnout.indice_convolution_backward_filter(features, out_bp, *pairs, *kind)
     return of_features, of_filters.reshape(filters.shape)
