@@ -18,7 +18,6 @@ _inverse = torch.ops.turnout.moe_re_routing_inverse.default
     "moe_re_routing",
     of="tokens per_token_scales",
     saves="permute_token_idx",
-    constant="permute_token_idx expert_token_num",
     materialize=False,
 )
 def _(saved, grad_tokens, grad_scales, grad_idx, grad_num):
