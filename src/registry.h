@@ -49,6 +49,10 @@ struct OperatorParts {
   // what this function returns, or Invoke if that is nullptr.
   std::unique_ptr<Prepared> (*find_sizes)(const Caller& caller, const Tensor* arguments,
                                           const ScalarValue* scalars, std::int64_t* sizes) = nullptr;
+  // The same for an operator that finds its sizes from others, without data and without a failure.
+  void (*compute_sizes)(const ScalarValue* scalars, std::int64_t* sizes) = nullptr;
+
+  constexpr bool has_own_sizes() const { return find_sizes != nullptr || compute_sizes != nullptr; }
 };
 
 struct Operator : OperatorParts {

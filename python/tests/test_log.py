@@ -27,7 +27,7 @@ def watch(name, function):
 
 for name in dir(_core):
     function = getattr(_core, name)
-    if type(function).__name__ == "nb_func":
+    if type(function).__name__ in ("nb_func", "builtin_function_or_method"):
         setattr(_core, name, watch(name, function))
 _core.set_log(1)
 for check in CHECKS.values():

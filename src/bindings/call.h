@@ -56,7 +56,7 @@ class OperatorCall {
       }
     }
     if (schema_.has_fill()) choose_fills();
-    if (!is_complete || gives_sizes_ || op_.find_sizes != nullptr) make_results();
+    if (!is_complete || gives_sizes_ || op_.has_own_sizes()) make_results();
     const auto for_shortened = [&](auto&& f) {
       for (std::size_t r = 0; r < schema_.results().size(); ++r)
         if (const int argument = schema_.results()[r]; signature_.arguments[argument].is_shortened)
@@ -103,7 +103,7 @@ class OperatorCall {
         if (parameter.has_default && !adapter_.is_given(i)) continue;
         given_[position] = adapter_.integer(i);
         gives_sizes_ = true;
-        const bool may_be_negative = op_.find_sizes != nullptr;  // which checks it
+        const bool may_be_negative = op_.has_own_sizes();  // whose function checks it
         if (given_[position] < 0 && !may_be_negative)
           adapter_.refuse(core::concat(parameter.name, " is ", given_[position], ", expected 0 or more"));
       }
@@ -141,8 +141,9 @@ class OperatorCall {
   }
 
   void make_results() {
-    core::Slot slots[core::kMaxArguments];
-    for (int i = 0; i < signature_.arguments.count; ++i) slots[i] = core::Slot(tensors()[i]);
+    alignas(core::Slot) std::byte slot_memory[core::kMaxArguments * sizeof(core::Slot)];
+    auto* slots = reinterpret_cast<core::Slot*>(slot_memory);
+    for (int i = 0; i < signature_.arguments.count; ++i) new (slots + i) core::Slot(tensors()[i]);
     const core::CallerNames names = adapter_.names();
     core::Arguments arguments(signature_, slots, signature_.arguments.count, scalars(),
                               signature_.scalars.count, {}, 1, Isa::best, &names);
@@ -150,22 +151,31 @@ class OperatorCall {
     for (int name = first; name < signature_.names.count; ++name) {
       const core::SizeKind kind = signature_.size_kinds[name - first];
       const bool is_given = kind != core::SizeKind::computed && given_[name] != core::kUnknownExtent;
-      if (is_given && op_.find_sizes == nullptr) arguments.bind(name, given_[name]);
+      if (is_given && !op_.has_own_sizes()) arguments.bind(name, given_[name]);
     }
-    core::check_metadata_and_log(arguments);
-    if (op_.find_sizes != nullptr) {
+    if (!arguments.passes_plain_metadata()) core::check_metadata_and_log(arguments);
+    if (op_.has_own_sizes()) {
       std::int64_t sizes[core::kMaxNames];
       for (int name = 0; name < signature_.names.count; ++name)
         sizes[name] = name >= first && given_[name] != core::kUnknownExtent ? given_[name]
                       : arguments.is_bound(name)                            ? arguments.size(name)
                                                                             : core::kUnknownExtent;
-      adapter_.run(
-          [&](const Caller& caller) { prepared_ = op_.find_sizes(caller, tensors(), scalars(), sizes); },
-          /*is_last=*/false);
-      for (int name = first; name < signature_.names.count; ++name)
-        if (signature_.size_kinds[name - first] != core::SizeKind::shapes) arguments.bind(name, sizes[name]);
+      if (op_.compute_sizes != nullptr) {
+        op_.compute_sizes(scalars(), sizes);
+      } else {
+        adapter_.run(
+            [&](const Caller& caller) { prepared_ = op_.find_sizes(caller, tensors(), scalars(), sizes); },
+            /*is_last=*/false);
+      }
+      bool is_unchecked = gives_sizes_;
+      for (int name = first; name < signature_.names.count; ++name) {
+        if (signature_.size_kinds[name - first] == core::SizeKind::shapes) continue;
+        // A result that the caller gives has bound it.
+        is_unchecked |= arguments.is_bound(name) && arguments.size(name) != sizes[name];
+        arguments.bind(name, sizes[name]);
+      }
       use_first_rows(arguments, slots);
-      core::check_metadata_and_log(arguments);  // once more, of results that the caller gives
+      if (is_unchecked && !arguments.passes_plain_metadata()) core::check_metadata_and_log(arguments);
     }
     for (std::size_t r = 0; r < schema_.results().size(); ++r) {
       const int argument = schema_.results()[r], result = static_cast<int>(r);
