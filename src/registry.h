@@ -55,6 +55,10 @@ struct OperatorParts {
   // What callers of a binding pass, if it is not what the function takes. find_sizes gets these arguments and
   // scalars, and returns a Prepared, because Invoke does not fit. Results have the same order in both.
   const Signature* spelled = nullptr;
+  // The same for an operator that finds its sizes from others, without data and without a failure.
+  void (*compute_sizes)(const ScalarValue* scalars, std::int64_t* sizes) = nullptr;
+
+  constexpr bool has_own_sizes() const { return find_sizes != nullptr || compute_sizes != nullptr; }
 };
 
 struct Operator : OperatorParts {

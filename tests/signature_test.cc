@@ -401,12 +401,63 @@ static_assert(kWiden.size_flags[0].has_default && kWiden.size_flags[0].default_v
 
 TEST(SignatureGrammar, FlagsForSizesAreNotOfTheFunction) {
   float x[2] = {}, y[6] = {};
-  const Slot slots[] = {view(x, {2}), view(y, {2, 3})};
+  const Tensor from = view(x, {2}), to = view(y, {2, 3});
+  const Slot slots[] = {from, to};
   const ScalarValue scalars[] = {4};
   Arguments arguments(kWiden, slots, 2, scalars, 1);
   EXPECT_EQ(arguments.describe(), "x f32[2], y f32[2, 3], factor 4");
   EXPECT_TRUE(arguments.check());
   EXPECT_EQ(arguments.size(kWiden.size("width")), 3);
+}
+
+// What needs no messages passes in one pass; everything else is left to check_metadata().
+constexpr const Signature& kPlain = signature([] {
+  return Draft{"plain",
+               "n width",
+               {scalar("factor", 1, 3), real("limit", 0)},
+               {in("x", kFloats, "n, width + 1"), optional(in("scales", like("x"), "n")),
+                out("y", lane_of("x"), "n, 2")},
+               {at_most("width", "n")}};
+});
+
+TEST(SignatureGrammar, PlainMetadata) {
+  double memory[16] = {};
+  struct Case {
+    Tensor x, scales, y;
+    std::int64_t factor = 2;
+    double limit = 0;
+  };
+  const auto passes = [](const Case& given) {
+    const Slot slots[] = {given.x, given.scales, given.y};
+    const ScalarValue scalars[] = {given.factor, given.limit};
+    Arguments arguments(kPlain, slots, 3, scalars, 2);
+    const bool passed = arguments.passes_plain_metadata();
+    EXPECT_EQ(arguments.is_bound(kPlain.size("n")), passed);
+    EXPECT_EQ(arguments.is_bound(kPlain.size("width")), passed);
+    bool is_valid = true;
+    try {
+      Arguments(kPlain, slots, 3, scalars, 2).check_metadata();
+    } catch (const Error&) {
+      is_valid = false;
+    }
+    EXPECT_EQ(passed, is_valid);  // with these arguments, of which all are plain
+    return passed;
+  };
+  const Case valid{Tensor(memory, DType::f16, {2, 3}), Tensor(memory, DType::f16, {2}),
+                   Tensor(memory, DType::f32, {2, 2})};
+  EXPECT_TRUE(passes(valid));
+  EXPECT_TRUE(passes({valid.x, nullptr, nullptr}));
+  EXPECT_FALSE(passes({nullptr, nullptr, valid.y}));
+  EXPECT_FALSE(passes({valid.x, Tensor(memory, DType::f32, {2}), valid.y}));
+  EXPECT_FALSE(passes({valid.x, Tensor(memory, DType::f16, {3}), valid.y}));
+  EXPECT_FALSE(passes({valid.x, valid.scales, Tensor(memory, DType::f16, {2, 2})}));
+  EXPECT_FALSE(passes({valid.x, valid.scales, Tensor(memory, DType::f32, {2, 1})}));
+  EXPECT_FALSE(passes({valid.x, valid.scales, Tensor(memory, DType::f32, {4})}));
+  EXPECT_FALSE(passes({Tensor(memory, DType::i32, {2, 3}), nullptr, valid.y}));
+  EXPECT_FALSE(passes({Tensor(memory, DType::f32, {2, 0}), nullptr, valid.y}));
+  EXPECT_FALSE(passes({Tensor(memory, DType::f32, {2, 4}), nullptr, valid.y}));  // the rule
+  EXPECT_FALSE(passes({valid.x, valid.scales, valid.y, 4}));
+  EXPECT_FALSE(passes({valid.x, valid.scales, valid.y, 2, -1}));
 }
 
 // An argument that is required for one value of an enum, and a dtype that follows from another argument's.

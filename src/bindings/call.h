@@ -59,7 +59,7 @@ class OperatorCall {
       }
     }
     if (schema_.has_fill()) choose_fills();
-    if (!is_complete || gives_sizes_ || op_.find_sizes != nullptr) make_results();
+    if (!is_complete || gives_sizes_ || op_.has_own_sizes()) make_results();
     const auto for_shortened = [&](auto&& f) {
       for (std::size_t r = 0; r < schema_.results().size(); ++r)
         if (const int argument = schema_.results()[r]; signature_.arguments[argument].is_shortened)
@@ -107,7 +107,7 @@ class OperatorCall {
         if (parameter.has_default && !adapter_.is_given(i)) continue;
         given_[position] = adapter_.integer(i);
         gives_sizes_ = true;
-        const bool may_be_negative = op_.find_sizes != nullptr;  // which checks it
+        const bool may_be_negative = op_.has_own_sizes();  // whose function checks it
         if (given_[position] < 0 && !may_be_negative)
           adapter_.refuse(core::concat(parameter.name, " is ", given_[position], ", expected 0 or more"));
       }
@@ -171,43 +171,54 @@ class OperatorCall {
   }
 
   void make_results() {
-    core::Slot slots[core::kMaxArguments];
-    for (int i = 0; i < signature_.arguments.count; ++i) slots[i] = core::Slot(tensors()[i]);
+    alignas(core::Slot) std::byte slot_memory[core::kMaxArguments * sizeof(core::Slot)];
+    auto* slots = reinterpret_cast<core::Slot*>(slot_memory);
+    for (int i = 0; i < signature_.arguments.count; ++i) new (slots + i) core::Slot(tensors()[i]);
     const core::CallerNames names = adapter_.names();
     core::Arguments arguments(signature_, slots, signature_.arguments.count, scalars(),
                               signature_.scalars.count, {}, 1, Isa::best, &names);
-    const int first = signature_.scalars.count;
-    for (int name = first; name < signature_.names.count; ++name) {
-      const core::SizeKind kind = signature_.size_kinds[name - first];
-      const bool is_given = kind != core::SizeKind::computed && given_[name] != core::kUnknownExtent;
-      if (is_given && op_.find_sizes == nullptr) arguments.bind(name, given_[name]);
-    }
-    if (op_.find_sizes == nullptr) {
-      core::check_metadata_and_log(arguments);
-    } else {
+    const auto check = [&] {
+      if (!arguments.passes_plain_metadata()) core::check_metadata_and_log(arguments);
+    };
+    if (op_.has_own_sizes()) {
       // A result that the caller gives does not determine a size that only the operator finds.
       for (int argument : schema_.results())
         if (has_computed_size(argument)) slots[argument] = core::Slot();
-      core::check_metadata_and_log(arguments);
-      std::int64_t sizes[core::kMaxNames];
-      for (int name = 0; name < signature_.names.count; ++name)
-        sizes[name] = name >= first && given_[name] != core::kUnknownExtent ? given_[name]
-                      : arguments.is_bound(name)                            ? arguments.size(name)
-                                                                            : core::kUnknownExtent;
+      check();
+      find_sizes(arguments);
+      bool is_unchecked = gives_sizes_;
+      for (int argument : schema_.results()) {
+        slots[argument] = core::Slot(tensors()[argument]);
+        is_unchecked |= slots[argument].present;
+      }
+      use_first_rows(arguments, slots);
+      if (is_unchecked) check();
+    } else {
+      for (int name = signature_.scalars.count; name < signature_.names.count; ++name)
+        if (given_[name] != core::kUnknownExtent) arguments.bind(name, given_[name]);
+      check();
+    }
+    new_results(arguments);
+  }
+
+  void find_sizes(core::Arguments& arguments) {
+    std::int64_t sizes[core::kMaxNames];
+    for (int name = 0; name < signature_.names.count; ++name)
+      sizes[name] = name >= signature_.scalars.count && given_[name] != core::kUnknownExtent ? given_[name]
+                    : arguments.is_bound(name) ? arguments.size(name)
+                                               : core::kUnknownExtent;
+    if (op_.compute_sizes != nullptr) {
+      op_.compute_sizes(scalars(), sizes);
+    } else {
       adapter_.run(
           [&](const Caller& caller) { prepared_ = op_.find_sizes(caller, tensors(), scalars(), sizes); },
           /*is_last=*/false);
-      if (!bind_found(arguments, sizes) && prepared_ != nullptr) {
-        new_results(arguments);
-        adapter_.run([&](const Caller& caller) { prepared_->find_sizes(caller, tensors(), sizes); },
-                     /*is_last=*/false);
-        bind_found(arguments, sizes);
-      }
-      for (int argument : schema_.results()) slots[argument] = core::Slot(tensors()[argument]);
-      use_first_rows(arguments, slots);
-      core::check_metadata_and_log(arguments);  // once more, of results that the caller gives
     }
+    if (bind_found(arguments, sizes) || prepared_ == nullptr) return;
     new_results(arguments);
+    adapter_.run([&](const Caller& caller) { prepared_->find_sizes(caller, tensors(), sizes); },
+                 /*is_last=*/false);
+    bind_found(arguments, sizes);
   }
 
   bool has_computed_size(int argument) const {

@@ -211,6 +211,51 @@ void Arguments::check_metadata() {
   }
 }
 
+bool Arguments::passes_plain_metadata() {
+  std::int64_t sizes[kMaxNames];
+  std::copy_n(sizes_, signature_.names.count, sizes);
+  for (int i = 0; i < signature_.scalars.count; ++i) {
+    const Scalar& scalar = signature_.scalars[i];
+    const ScalarValue& given = scalars_[i];
+    const bool fits = scalar.is_real ? given.real >= scalar.least && given.real <= scalar.most
+                                     : given.value >= scalar.min && given.value <= scalar.max;
+    if (scalar.is_vector || !fits) return false;
+  }
+  for (int i = 0; i < signature_.arguments.count; ++i) {
+    const Argument& argument = signature_.arguments[i];
+    const Slot& slot = slots_[i];
+    if (!slot.present) {
+      if (argument.is_output()) continue;
+      if (!argument.optional || argument.required_with >= 0 || argument.required_when >= 0) return false;
+      continue;
+    }
+    bool fits = contains(argument.dtypes, slot.dtype);
+    if (argument.like >= 0) {
+      const Slot& other = slots_[argument.like];
+      fits = argument.is_lane ? slot.dtype == lane_dtype(other.dtype)
+                              : fits || (other.present && other.dtype == slot.dtype);
+    }
+    if (!fits || slot.rank != argument.dims.count) return false;
+    for (int d = 0; d < slot.rank; ++d) {
+      const Extent& extent = argument.dims[d];
+      const std::int64_t actual = slot.shape[d];
+      if (extent.names.count == 0 && actual == extent.factor + extent.add) continue;
+      if (extent.names.count != 1 || extent.factor != 1 || actual < extent.add) return false;
+      std::int64_t& size = sizes[extent.names[0]];
+      if (size == kUnbound) size = actual - extent.add;
+      if (size != actual - extent.add) return false;
+    }
+  }
+  std::swap_ranges(sizes, sizes + signature_.names.count, sizes_);
+  for (const Rule& rule : signature_.rules) {
+    const std::int64_t right = evaluate(rule.right);
+    if (right == kUnbound || evaluate(rule.left) <= right) continue;
+    std::swap_ranges(sizes, sizes + signature_.names.count, sizes_);
+    return false;
+  }
+  return true;
+}
+
 void Arguments::check_argument(const Step& step, int i) {
   const Argument& argument = signature_.arguments[i];
   const Slot& slot = slots_[i];

@@ -97,6 +97,10 @@ class Arguments {
   // absent and extents may be kUnknownExtent. For callers that trace a call instead of running it.
   void check_metadata();
 
+  // The same in one pass, for arguments whose extents are single names: a small call has this check and then
+  // that of the operator. Returns false, and binds nothing, if check_metadata() must decide.
+  bool passes_plain_metadata();
+
   // Sets a size that no shape determines, before the checks.
   void bind(int name, std::int64_t value) { sizes_[name] = value; }
   // Whether a shape, a scalar or bind() has determined the size.

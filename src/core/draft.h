@@ -218,8 +218,8 @@ consteval ScalarSpec unused(ScalarSpec spec) {
   spec.is_unused = true;
   return spec;
 }
-// A flag from which find_sizes finds a computed size. The function does not have it: what a binding computes
-// by the flag, callers of the function say by the shapes of its results.
+// A flag on which a computed size depends. The function does not have it: what a binding computes by the flag,
+// callers of the function say by the shapes of its results.
 consteval ScalarSpec for_sizes(ScalarSpec spec) {
   if (!spec.scalar.is_flag) throw "only a flag can be for sizes";
   spec = by_default("no", spec);

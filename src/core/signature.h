@@ -189,7 +189,7 @@ struct Signature {
   View<Argument> arguments;
   View<Argument> unused;      // inputs that only the gradient of a binding needs
   View<Scalar> unused_flags;  // likewise
-  View<Scalar> size_flags;    // flags of bindings from which find_sizes finds sizes
+  View<Scalar> size_flags;    // flags of bindings that a computed size depends on
   View<Rule> rules;
   View<DataCheck> data_checks;
   View<Step> order;
@@ -206,7 +206,7 @@ struct Signature {
       if (names[i] == name) return i;
     throw "no such size";
   }
-  // The position of a flag for sizes in the scalars that find_sizes gets.
+  // The position of a flag for sizes in the scalars that the function which computes sizes gets.
   consteval int size_flag(std::string_view name) const {
     for (int i = 0; i < size_flags.count; ++i)
       if (size_flags[i].name == name) return scalars.count + i;

@@ -19,12 +19,10 @@ void fill_ranges(const Tensor* arguments) {
 
 // The columns of px: one for each frame and, unless a symbol takes a frame, one behind the last frame.
 template <const Signature& signature>
-std::unique_ptr<Prepared> find_columns(const Caller&, const Tensor*, const ScalarValue* scalars,
-                                       std::int64_t* sizes) {
+void count_columns(const ScalarValue* scalars, std::int64_t* sizes) {
   const std::int64_t frames = sizes[signature.size("frames")];
   const bool is_modified = scalars[signature.size_flag("modified")].value != 0;
   sizes[signature.size("columns")] = is_modified ? frames : std::min(frames, kSizeMax - 1) + 1;
-  return nullptr;
 }
 
 // As many positions as callers ask for, but no more than there are, and no fewer than the longest text needs.
@@ -47,27 +45,27 @@ std::span<const Operator> operators() {
       op<&rnnt_logprobs_joint_forward>(
           kRnntLogprobsJointForward,
           "termination_symbol=3 batch=2 frames=5 num_symbols=3 classes=4 columns=6",
-          {.find_sizes = find_columns<kRnntLogprobsJointForward>}),
+          {.compute_sizes = count_columns<kRnntLogprobsJointForward>}),
       op<&rnnt_logprobs_joint_backward>(
           kRnntLogprobsJointBackward,
           "termination_symbol=3 batch=2 frames=5 num_symbols=3 classes=4 columns=6"),
       op<&rnnt_logprobs_pruned_forward>(
           kRnntLogprobsPrunedForward,
           "termination_symbol=3 use_hat_loss=0 batch=2 frames=5 rows=2 classes=4 num_symbols=3 columns=6",
-          {.prepare = fill_ranges<2>, .find_sizes = find_columns<kRnntLogprobsPrunedForward>}),
+          {.prepare = fill_ranges<2>, .compute_sizes = count_columns<kRnntLogprobsPrunedForward>}),
       op<&rnnt_logprobs_pruned_backward>(
           kRnntLogprobsPrunedBackward,
           "termination_symbol=3 use_hat_loss=0 batch=2 frames=5 rows=2 classes=4 num_symbols=3 columns=6",
           {.prepare = fill_ranges<2>}),
       op<&rnnt_logprobs_fused_forward>(
           kRnntLogprobsFusedForward, kFusedExample,
-          {.prepare = fill_ranges<5>, .find_sizes = find_columns<kRnntLogprobsFusedForward>}),
+          {.prepare = fill_ranges<5>, .compute_sizes = count_columns<kRnntLogprobsFusedForward>}),
       op<&rnnt_logprobs_fused_backward>(kRnntLogprobsFusedBackward, kFusedExample,
                                         {.prepare = fill_ranges<5>}),
       op<&rnnt_logprobs_simple_forward>(
           kRnntLogprobsSimpleForward,
           "termination_symbol=3 batch=2 num_symbols=3 classes=4 frames=5 columns=6",
-          {.find_sizes = find_columns<kRnntLogprobsSimpleForward>}),
+          {.compute_sizes = count_columns<kRnntLogprobsSimpleForward>}),
       op<&rnnt_logprobs_simple_backward>(
           kRnntLogprobsSimpleBackward,
           "termination_symbol=3 batch=2 num_symbols=3 classes=4 frames=5 columns=6"),

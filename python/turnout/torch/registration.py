@@ -170,14 +170,12 @@ def gradient(
                     f"gradient of {name}: {what} names {one}, expected one of {', '.join(known)}"
                 )
     is_tensor = ["Tensor" in str(argument.type) for argument in op._schema.arguments]
-    # Positions in the arguments, followed by the results.
-    every = arguments + results
-    values = [i for i, tensor in enumerate(is_tensor) if not tensor]
-    pick_saved = _picker([every.index(one) for one in saves.split()])
-    pick_constant = _picker([len(arguments) + results.index(one) for one in constant.split()])
-    pick_values = _picker(values)
     is_single = len(op._schema.returns) == 1
-    shaped = [arguments.index(one) for one in shapes.split()]
+    values = [i for i, tensor in enumerate(is_tensor) if not tensor]
+    saved_of = _picker([(arguments + results).index(one) for one in saves.split()])
+    constants_of = _picker([results.index(one) for one in constant.split()])
+    values_of = _picker(values)
+    shaped_of = _picker([arguments.index(one) for one in shapes.split()])
     make_type: Callable[..., Any] = namedtuple  # with names that a type checker cannot know
     needs_type = make_type("Needs", arguments)
     shape_names = [f"{one}_shape" for one in shapes.split()]
@@ -185,15 +183,15 @@ def gradient(
     index = {one: arguments.index(one) for one in of.split()}
 
     def save(ctx, inputs, output):
-        everything = (*inputs, output) if is_single else (*inputs, *output)
         if not materialize:
             ctx.set_materialize_grads(False)
         if constant:
-            ctx.mark_non_differentiable(*pick_constant(everything))
-        ctx.save_for_backward(*pick_saved(everything))
-        ctx.turnout_values = pick_values(everything)
-        if shaped:
-            ctx.turnout_values += tuple(inputs[i].shape for i in shaped)
+            ctx.mark_non_differentiable(*constants_of((output,) if is_single else output))
+        ctx.save_for_backward(*saved_of((*inputs, output) if is_single else (*inputs, *output)))
+        if shapes:
+            ctx.turnout_values = (*values_of(inputs), *[x.shape for x in shaped_of(inputs)])
+        else:
+            ctx.turnout_values = values_of(inputs)
 
     def decorate(function: Callable) -> Callable:
         def backward(ctx, *grads):
@@ -213,10 +211,13 @@ def gradient(
 
 
 def _picker(positions: list[int]) -> Callable[[Sequence], tuple]:
-    """A function that takes these elements of a sequence; a comprehension would take 0.3 us longer."""
+    """The entries at these positions. A comprehension in their place takes 0.1 us more of each call."""
     if len(positions) > 1:
         return itemgetter(*positions)
-    return (lambda sequence: (sequence[positions[0]],)) if positions else (lambda sequence: ())
+    if positions:
+        only = positions[0]
+        return lambda entries: (entries[only],)
+    return lambda entries: ()
 
 
 def _below(op, cpu: Callable) -> Callable:
