@@ -53,12 +53,14 @@ class OperatorCall {
         adapter_.no_result(result);
       } else if (adapter_.has_out(result)) {
         tensors()[argument] = adapter_.out(result, argument);
+        has_outs_ = true;
       } else {
         is_complete = false;
       }
     }
     if (schema_.has_fill()) choose_fills();
-    if (!is_complete || gives_sizes_ || op_.find_sizes != nullptr) make_results();
+    if (op_.find_sizes != nullptr || !results_have_given_sizes() || (!is_complete && !make_plain_results()))
+      make_results();
     const auto for_shortened = [&](auto&& f) {
       for (std::size_t r = 0; r < schema_.results().size(); ++r)
         if (const int argument = schema_.results()[r]; signature_.arguments[argument].is_shortened)
@@ -79,6 +81,85 @@ class OperatorCall {
  private:
   Tensor* tensors() { return reinterpret_cast<Tensor*>(tensor_memory_); }
   core::ScalarValue* scalars() { return reinterpret_cast<core::ScalarValue*>(scalar_memory_); }
+
+  core::Slot* describe_tensors() {
+    auto* slots = reinterpret_cast<core::Slot*>(slot_memory_);
+    for (int i = 0; i < signature_.arguments.count; ++i) new (slots + i) core::Slot(tensors()[i]);
+    return slots;
+  }
+
+  // Whether each size that the caller gives is that of the results that have it. If not, or if that is not
+  // plain to see, the checks of make_results() decide.
+  bool results_have_given_sizes() {
+    if (!gives_sizes_) return true;
+    for (int name = signature_.scalars.count; name < signature_.names.count; ++name) {
+      if (given_[name] == core::kUnknownExtent) continue;
+      bool is_found = false;
+      for (int argument : schema_.results()) {
+        const core::View<core::Extent>& dims = signature_.arguments[argument].dims;
+        const Tensor& result = tensors()[argument];
+        for (int d = 0; d < dims.count; ++d) {
+          if (std::count(dims[d].names.begin(), dims[d].names.end(), name) == 0) continue;
+          if (result.is_absent() && !is_absent(argument)) {
+            is_found = true;  // it will be made with this size
+            continue;
+          }
+          if (!is_plain(dims[d]) || result.rank != dims.count || result.shape[d] != given_[name])
+            return false;
+          is_found = true;
+        }
+      }
+      if (!is_found) return false;
+    }
+    return true;
+  }
+
+  static bool is_plain(const core::Extent& extent) {
+    return extent.names.count == 1 && extent.factor == 1 && extent.add == 0 && !extent.optional &&
+           !extent.is_folded;
+  }
+
+  // Small results whose extents are given, or those of an input: their shapes need no checks, which the
+  // operator makes next and which take a tenth of the time of a small call. False: nothing is made.
+  bool make_plain_results() {
+    constexpr std::int64_t kMostElements = 1 << 16;  // beyond, wrong sizes are refused before memory is taken
+    std::int64_t shapes[core::kMaxArguments][kMaxRank];
+    for (int argument : schema_.results()) {
+      if (!tensors()[argument].is_absent() || is_absent(argument)) continue;
+      const core::View<core::Extent>& dims = signature_.arguments[argument].dims;
+      std::int64_t elements = 1;
+      for (int d = 0; d < dims.count; ++d) {
+        const std::int64_t extent = is_plain(dims[d]) ? plain_size(dims[d].names[0]) : core::kUnbound;
+        if (extent < 0 || extent > kMostElements || (elements *= extent) > kMostElements) return false;
+        shapes[argument][d] = extent;
+      }
+    }
+    for (std::size_t r = 0; r < schema_.results().size(); ++r) {
+      const int argument = schema_.results()[r], result = static_cast<int>(r);
+      if (!tensors()[argument].is_absent() || is_absent(argument)) continue;
+      tensors()[argument] = adapter_.new_result(result, argument, dtype_of_result(argument), shapes[argument],
+                                                signature_.arguments[argument].dims.count);
+    }
+    return true;
+  }
+
+  // A size that the caller gives or that is an extent of the first input that has it; or kUnbound.
+  std::int64_t plain_size(int name) {
+    if (name < signature_.scalars.count) return core::kUnbound;
+    if (given_[name] != core::kUnknownExtent) return given_[name];
+    for (int i = 0; i < signature_.arguments.count; ++i) {
+      const core::Argument& argument = signature_.arguments[i];
+      const Tensor& tensor = tensors()[i];
+      if (argument.is_output() || tensor.is_absent()) continue;
+      for (int d = 0; d < argument.dims.count; ++d) {
+        const core::List<std::int8_t, 3>& names = argument.dims[d].names;
+        if (std::count(names.begin(), names.end(), name) == 0) continue;
+        const bool is_known = is_plain(argument.dims[d]) && tensor.rank == argument.dims.count;
+        return is_known ? tensor.shape[d] : core::kUnbound;
+      }
+    }
+    return core::kUnbound;
+  }
 
   // Whether this call does not have a result: it belongs to an input that is not given, or nobody asks for it.
   bool is_absent(int position) {
@@ -116,13 +197,12 @@ class OperatorCall {
     const bool is_given =
         !scalar.has_default || (scalar.may_be_none ? adapter_.is_given(i) : adapter_.is_passed(i));
     if (scalar.is_vector) {
-      core::Slot slots[core::kMaxArguments];
-      for (int a = 0; a < signature_.arguments.count; ++a) slots[a] = core::Slot(tensors()[a]);
-      const std::int64_t length = core::length_of(signature_, scalar, slots);
+      const std::int64_t length = core::length_of(signature_, scalar, describe_tensors());
       if (scalar.is_real) {
         auto& values = reals_.emplace_back(adapter_.reals(i, length));
         return {values.data(), static_cast<std::int64_t>(values.size())};
       }
+      integers_.reserve(static_cast<std::size_t>(signature_.scalars.count));
       if (!is_given) {
         const auto count = static_cast<std::size_t>(length < 0 ? 1 : length);
         integers_.emplace_back(count, scalar.default_value);
@@ -150,8 +230,7 @@ class OperatorCall {
   }
 
   void make_results() {
-    core::Slot slots[core::kMaxArguments];
-    for (int i = 0; i < signature_.arguments.count; ++i) slots[i] = core::Slot(tensors()[i]);
+    core::Slot* const slots = describe_tensors();
     const core::CallerNames names = adapter_.names();
     core::Arguments arguments(signature_, slots, signature_.arguments.count, scalars(),
                               signature_.scalars.count, {}, 1, Isa::best, &names);
@@ -184,7 +263,7 @@ class OperatorCall {
       }
       for (int argument : schema_.results()) slots[argument] = core::Slot(tensors()[argument]);
       use_first_rows(arguments, slots);
-      core::check_metadata_and_log(arguments);  // once more, of results that the caller gives
+      if (has_outs_) core::check_metadata_and_log(arguments);  // once more, of results that the caller gives
     }
     new_results(arguments);
   }
@@ -257,10 +336,12 @@ class OperatorCall {
   const core::Signature& signature_;
   Adapter& adapter_;
   alignas(Tensor) std::byte tensor_memory_[core::kMaxArguments * sizeof(Tensor)];
+  alignas(core::Slot) std::byte slot_memory_[core::kMaxArguments * sizeof(core::Slot)];
   alignas(core::ScalarValue) std::byte scalar_memory_[core::kMaxNames * sizeof(core::ScalarValue)];
   std::int64_t given_[core::kMaxNames];  // sizes that the caller gives, or kUnknownExtent
   bool is_requested_[core::kMaxArguments] = {};
   bool gives_sizes_ = false;
+  bool has_outs_ = false;  // the caller gives memory for a result
   std::unique_ptr<core::Prepared> prepared_;
   std::vector<std::vector<std::int64_t>> integers_;
   std::vector<std::vector<double>> reals_;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import namedtuple
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 from typing import Any
 
 import torch
@@ -169,10 +170,6 @@ def gradient(
                     f"gradient of {name}: {what} names {one}, expected one of {', '.join(known)}"
                 )
     is_tensor = ["Tensor" in str(argument.type) for argument in op._schema.arguments]
-    places = [
-        (results.index(one), True) if one not in arguments else (arguments.index(one), False)
-        for one in saves.split()
-    ]
     constants = [results.index(one) for one in constant.split()]
     values = [i for i, tensor in enumerate(is_tensor) if not tensor]
     shaped = [arguments.index(one) for one in shapes.split()]
@@ -188,6 +185,9 @@ def gradient(
         ],
     )
     index = {one: arguments.index(one) for one in of.split()}
+    arity, new = len(arguments), tuple.__new__  # which takes half the time of a namedtuple's own
+    pick_saved = _picker([(arguments + results).index(one) for one in saves.split()])
+    pick_values = _picker(values)
 
     def save(ctx, inputs, output):
         outputs = (output,) if isinstance(output, torch.Tensor) else output
@@ -195,15 +195,17 @@ def gradient(
             ctx.set_materialize_grads(False)
         if constants:
             ctx.mark_non_differentiable(*(outputs[i] for i in constants))
-        ctx.save_for_backward(*(outputs[i] if of_result else inputs[i] for i, of_result in places))
-        ctx.turnout_values = [inputs[i] for i in values] + [inputs[i].shape for i in shaped]
+        ctx.save_for_backward(*pick_saved((*inputs, *outputs)))
+        ctx.turnout_values = pick_values(inputs)
+        if shaped:
+            ctx.turnout_values += tuple(inputs[i].shape for i in shaped)
 
     def decorate(function: Callable) -> Callable:
         def backward(ctx, *grads):
-            needs = needs_type(*ctx.needs_input_grad[: len(arguments)])
-            found = function(saved_type(*ctx.saved_tensors, *ctx.turnout_values, needs), *grads)
-            ordered = [None] * len(arguments)
-            for one, value in found.items():
+            needs = new(needs_type, ctx.needs_input_grad[:arity])
+            saved = new(saved_type, (*ctx.saved_tensors, *ctx.turnout_values, needs))
+            ordered = [None] * arity
+            for one, value in function(saved, *grads).items():
                 ordered[index[one]] = value
             return ordered
 
@@ -213,6 +215,13 @@ def gradient(
         return function
 
     return decorate
+
+
+def _picker(places: list[int]) -> Callable[[Sequence], tuple]:
+    """The elements at these places of a sequence, faster than a loop over them."""
+    if len(places) > 1:
+        return itemgetter(*places)
+    return lambda elements: tuple(elements[i] for i in places)
 
 
 def _below(op, cpu: Callable) -> Callable:
