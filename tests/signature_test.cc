@@ -515,7 +515,8 @@ static_assert(kWindows.scalars[1].has_default && kWindows.scalars[1].default_val
 TEST(SignatureGrammar, TheLengthOfAVectorFollowsFromShapes) {
   const Scalar& kernel = kWindows.scalars[1];
   const auto length = [&](std::initializer_list<Size> shape) {
-    const Slot slots[] = {Tensor(nullptr, DType::f32, shape), Slot(), Slot()};
+    const Tensor x(nullptr, DType::f32, shape);
+    const Slot slots[] = {x, Slot(), Slot()};
     return length_of(kWindows, kernel, slots);
   };
   EXPECT_EQ(length({2, 4}), 3);

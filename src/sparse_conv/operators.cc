@@ -108,9 +108,9 @@ std::span<const Operator> operators() {
       op<&indice_avg_pool_backward>(kIndiceAvgPoolBackward,
                                     "num_act_in=5 channels=3 offsets=4 columns=6 num_act_out=7"),
       op<&global_max_pool_forward>(kGlobalMaxPoolForward, "rows=5 channels=3 columns=4 batch_size=2"),
-      op<&global_max_pool_backward>(kGlobalMaxPoolBackward, "rows=5 channels=3 columns=4 batch_size=2"),
+      op<&global_max_pool_backward>(kGlobalMaxPoolBackward, "rows=5 channels=3 columns=4 batches=2"),
       op<&global_avg_pool_forward>(kGlobalAvgPoolForward, "rows=5 channels=3 columns=4 batch_size=2"),
-      op<&global_avg_pool_backward>(kGlobalAvgPoolBackward, "rows=5 channels=3 columns=4 batch_size=2"),
+      op<&global_avg_pool_backward>(kGlobalAvgPoolBackward, "rows=5 channels=3 columns=4 batches=2"),
   };
   return kOperators;
 }

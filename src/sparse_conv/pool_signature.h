@@ -45,6 +45,10 @@ consteval ArgumentSpec batch_argument() { return in("indices", kIndices, "rows, 
 inline constexpr std::initializer_list<RuleSpec> kBatchRules = {
     at_most("1", "columns"), at_most("rows", "2147483647"), at_most("batch_size", "2147483647")};
 
+// Of gradients, whose shapes say how many there are.
+inline constexpr std::initializer_list<RuleSpec> kBatchesRules = {
+    at_most("1", "columns"), at_most("rows", "2147483647"), at_most("batches", "2147483647")};
+
 consteval Draft global_pool_forward(std::string_view op) {
   return Draft{op,
                "rows channels columns batch_size",
@@ -59,22 +63,22 @@ inline constexpr const Signature& kGlobalAvgPoolForward =
     signature([] { return global_pool_forward("global_avg_pool_forward"); });
 
 inline constexpr const Signature& kGlobalMaxPoolBackward = signature([] {
-  return Draft{"global_max_pool_backward",
-               "rows channels batch_size columns",
-               {},
-               {in("features", kFloats, "rows, channels"),
-                in("features_out", like("features"), "batch_size, channels"),
-                in("output_grad", like("features"), "batch_size, channels"), batch_argument(),
-                out("input_grad", like("features"), "rows, channels")},
-               kBatchRules};
+  return Draft{
+      "global_max_pool_backward",
+      "rows channels batches columns",
+      {},
+      {in("features", kFloats, "rows, channels"), in("features_out", like("features"), "batches, channels"),
+       in("output_grad", like("features"), "batches, channels"), batch_argument(),
+       out("input_grad", like("features"), "rows, channels")},
+      kBatchesRules};
 });
 inline constexpr const Signature& kGlobalAvgPoolBackward = signature([] {
   return Draft{"global_avg_pool_backward",
-               "batch_size channels rows columns",
+               "batches channels rows columns",
                {},
-               {in("output_grad", kFloats, "batch_size, channels"), batch_argument(),
+               {in("output_grad", kFloats, "batches, channels"), batch_argument(),
                 out("input_grad", like("output_grad"), "rows, channels")},
-               kBatchRules};
+               kBatchesRules};
 });
 
 }  // namespace turnout::families::sparse_conv

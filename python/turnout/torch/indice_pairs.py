@@ -25,14 +25,17 @@ _pairs = torch.ops.turnout.get_indice_pairs.default
 def _(bound: Scalars) -> Scalars:
     """The sizes that do not depend on sites, after the checks that a real call has of its scalars."""
     indices, space = bound["indices"], bound["spatial_shape"]
-    vectors = [bound[name] * len(space) if len(bound[name]) == 1 else bound[name] for name in _VECTORS]
-    known = values_of(space)
-    if None not in known:
-        _core.indice_pairs_output_shape(known, *vectors, bound["subm"], bound["transpose"])
-    volume = math.prod(i if k == -1 else k for k, i in zip(vectors[0], space, strict=True))
+    kernel, stride, padding, dilation, output_padding = (
+        bound[name] * len(space) if len(bound[name]) == 1 else bound[name] for name in _VECTORS
+    )
+    known = [extent for extent in values_of(space) if extent is not None]
+    if len(known) == len(space):
+        flags = bound["subm"], bound["transpose"]
+        _core.indice_pairs_output_shape(known, kernel, stride, padding, dilation, output_padding, *flags)
+    volume = math.prod(i if k == -1 else k for k, i in zip(kernel, space, strict=True))
     if isinstance(volume, int) and volume > _MOST_OFFSETS:
         raise ValueError(
-            f"get_indice_pairs: kernel_size is {vectors[0]}, expected at most {_MOST_OFFSETS} offsets in all"
+            f"get_indice_pairs: kernel_size is {kernel}, expected at most {_MOST_OFFSETS} offsets in all"
         )
     return {"kernel_volume": volume, "num_act_out": indices.shape[0] if bound["subm"] else None}
 
