@@ -35,17 +35,20 @@ struct ExampleCall {
   std::vector<std::unique_ptr<std::vector<std::uint64_t>>> memory;  // by argument
   std::vector<Tensor> tensors;
 
-  // example: "capacity=3 samples=5", a value for every name; for a vector, the value of each element.
+  // example: "capacity=3 samples=5", a value for every name; for a vector, the value of each element, or of
+  // floating-point numbers all of them: "range=0,4".
   // drop_optional: leave out the optional dimensions.
   ExampleCall(const Signature& s, std::string_view example, bool drop_optional = false)
       : signature(s), sizes(static_cast<std::size_t>(s.names.count), 0) {
-    std::map<std::size_t, double> real_values;
+    std::map<std::size_t, std::vector<double>> real_values;
     core::split(example, ' ', [&](std::string_view part) {
       const std::size_t eq = part.find('=');
       const std::size_t position = position_of(s, part.substr(0, eq));
       const bool is_scalar = position < static_cast<std::size_t>(s.scalars.count);
       if (is_scalar && s.scalars[static_cast<int>(position)].is_real) {
-        real_values[position] = std::stod(std::string(part.substr(eq + 1)));
+        core::split(part.substr(eq + 1), ',', [&](std::string_view value) {
+          real_values[position].push_back(std::stod(std::string(value)));
+        });
       } else {
         sizes.at(position) = core::number(part.substr(eq + 1));
       }
@@ -58,9 +61,11 @@ struct ExampleCall {
     for (const core::Scalar& scalar : s.scalars) {
       vectors.emplace_back();
       reals.emplace_back();
-      if (scalar.is_real)
-        reals.back().assign(scalar.is_vector ? static_cast<std::size_t>(evaluate(scalar.length)) : 1,
-                            real_values[reals.size() - 1]);
+      if (scalar.is_real) {
+        reals.back() = real_values.at(reals.size() - 1);
+        reals.back().resize(scalar.is_vector ? static_cast<std::size_t>(evaluate(scalar.length)) : 1,
+                            reals.back().back());
+      }
       if (!scalar.is_vector || scalar.is_real) continue;
       std::int64_t& element = sizes[vectors.size() - 1];  // replaced by the product of the vector's elements
       vectors.back().assign(static_cast<std::size_t>(evaluate(scalar.length)), std::max(scalar.min, element));

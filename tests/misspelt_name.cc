@@ -1,5 +1,6 @@
-// Compiles only if the name in TURNOUT_TEST_... is one of the signature's, and if the size in
-// TURNOUT_TEST_SIZE has a name that no argument has. See CMakeLists.txt.
+// Compiles only if the name in TURNOUT_TEST_... is one of the signature's, if the size in TURNOUT_TEST_SIZE
+// has a name that no argument has, and if the words in TURNOUT_TEST_INPUT and TURNOUT_TEST_OUTPUT are for
+// such arguments. See CMakeLists.txt.
 #include "core/check.h"
 #include "core/draft.h"
 
@@ -12,6 +13,12 @@ namespace {
 #ifndef TURNOUT_TEST_LOOKS_AT
 #define TURNOUT_TEST_LOOKS_AT "x"
 #endif
+#ifndef TURNOUT_TEST_INPUT
+#define TURNOUT_TEST_INPUT in("x", kFloats, "rows")
+#endif
+#ifndef TURNOUT_TEST_OUTPUT
+#define TURNOUT_TEST_OUTPUT out("y", like("x"), "rows * factor")
+#endif
 
 void data_check(const Arguments& arguments, const Positions& at) {
   if (!arguments.slot(at[0]).present) arguments.fail(ErrorCode::bad_param, "fails");
@@ -21,7 +28,7 @@ constexpr const Signature& kScale = signature([] {
   return Draft{"scale",
                "rows " TURNOUT_TEST_SIZE,
                {scalar("factor", 1)},
-               {in("x", kFloats, "rows"), out("y", like("x"), "rows * factor")},
+               {TURNOUT_TEST_INPUT, TURNOUT_TEST_OUTPUT},
                {},
                {{"a check", "what it expects", &data_check, TURNOUT_TEST_LOOKS_AT}}};
 });

@@ -11,7 +11,6 @@ from turnout.typing import (
     ExpertActivation,
     Int,
     Ints,
-    Numbers,
     PoolInit,
     PruneScore,
     R,
@@ -78,7 +77,8 @@ def schemas() -> list[dict[str, Any]]: ...
 def check_metadata(
     op: str,
     arguments: Mapping[str, tuple[str, tuple[int | None, ...]] | None],
-    scalars: Mapping[str, int | tuple[int | None, ...] | None],
+    scalars: Mapping[str, int | tuple[float | None, ...] | None],
+    sizes: Mapping[str, int],
     /,
 ) -> None: ...
 def grouped_mm(
@@ -457,36 +457,6 @@ def indice_max_pool_backward(
     use_torch_threads: bool,
     /,
 ) -> R: ...
-def voxelize(
-    points: Source[R],
-    voxel_size: Numbers,
-    point_cloud_range: Numbers,
-    max_points: Int,
-    max_voxels: Int,
-    return_map: bool,
-    out: R | tuple[R | None, ...] | None,
-    use_torch_threads: bool,
-    /,
-) -> R | tuple[R, ...]: ...
-def dynamic_scatter_forward(
-    feats: Source[R],
-    coors: Source[R2],
-    reduce_type: ReduceType,
-    out: tuple[R | None, R2 | None, R | None, R | None] | None,
-    use_torch_threads: bool,
-    /,
-) -> tuple[R, R2, R, R]: ...
-def dynamic_scatter_backward(
-    grad_voxel_feats: Source[R],
-    feats: Array | None,
-    voxel_feats: Array | None,
-    point2voxel_map: Array,
-    voxel_points_count: Array | None,
-    reduce_type: ReduceType,
-    out: R | None,
-    use_torch_threads: bool,
-    /,
-) -> R: ...
 def voxel_index(coors: Source[R], use_torch_threads: bool, /) -> tuple[VoxelIndex, tuple[R, R, R]]: ...
 def voxel_index_first_points(index: VoxelIndex, /) -> Any: ...
 def voxel_index_reduce(
@@ -500,29 +470,6 @@ def voxel_index_reduce_backward(
     reduce_type: ReduceType,
     out: R | None,
     /,
-) -> R: ...
-def scatter_sum(
-    src: Source[R], index: Array, dim_size: Int | None, out: R | None, use_torch_threads: bool, /
-) -> R: ...
-def scatter_mean(
-    src: Source[R], index: Array, dim_size: Int | None, out: R | None, use_torch_threads: bool, /
-) -> R: ...
-def scatter_max(
-    src: Source[R],
-    index: Array,
-    dim_size: Int | None,
-    out: tuple[R | None, R | None] | None,
-    use_torch_threads: bool,
-    /,
-) -> tuple[R, R]: ...
-def scatter_sum_backward(
-    grad_out: Source[R], index: Array, out: R | None, use_torch_threads: bool, /
-) -> R: ...
-def scatter_mean_backward(
-    grad_out: Source[R], index: Array, out: R | None, use_torch_threads: bool, /
-) -> R: ...
-def scatter_max_backward(
-    grad_out: Source[R], index: Array, argmax: Array, out: R | None, use_torch_threads: bool, /
 ) -> R: ...
 
 # The operators of the registry, for which the modules of the package have types.

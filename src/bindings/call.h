@@ -1,7 +1,8 @@
 // One call of an operator through a binding: reads the arguments, computes the shapes of results, and runs
 // the operator. Every runtime uses it through an adapter:
 //
-//   bool is_given(int i)                      whether the caller passes parameter i, and not as None
+//   bool is_passed(int i)                     whether the caller passes parameter i
+//   bool is_given(int i)                      the same, and not as None
 //   Tensor tensor(int i, int argument)        parameter i as an input
 //   int64_t integer(int i), double real(int i), bool flag(int i)
 //   int64_t choice(int i, const Scalar&)      a value of an enum, which the caller gives by its name
@@ -15,7 +16,6 @@
 //   void refuse(text)                         throws Error(bad_param), "function: text"
 #pragma once
 
-#include <bit>
 #include <memory>
 #include <new>
 #include <vector>
@@ -55,13 +55,16 @@ class OperatorCall {
       }
     }
     if (schema_.has_fill()) choose_fills();
-    if (!is_complete || gives_sizes_ || op_.find_sizes != nullptr) make_results();
+    if (!is_complete || gives_sizes_ || always_finds_sizes()) make_results(is_complete);
     const auto for_shortened = [&](auto&& f) {
       for (std::size_t r = 0; r < schema_.results().size(); ++r)
         if (const int argument = schema_.results()[r]; signature_.arguments[argument].is_shortened)
           f(static_cast<int>(r), tensors()[argument]);
     };
-    for_shortened([&](int r, Tensor&) { adapter_.check_rows(r); });
+    for_shortened([&](int r, Tensor&) {
+      if (adapter_.has_out(r) && !has_exact_rows(schema_.results()[static_cast<std::size_t>(r)]))
+        adapter_.check_rows(r);
+    });
     std::int64_t rows = 0;
     adapter_.run(
         [&](const Caller& caller) {
@@ -100,20 +103,20 @@ class OperatorCall {
         if (parameter.has_default && !adapter_.is_given(i)) continue;
         given_[position] = adapter_.integer(i);
         gives_sizes_ = true;
-        const bool may_be_negative = op_.find_sizes != nullptr;  // which checks it
-        if (given_[position] < 0 && !may_be_negative)
-          adapter_.refuse(core::concat(parameter.name, " is ", given_[position], ", expected 0 or more"));
+        if (is_final(kind_of(position))) check_size(position, given_[position]);
       }
     }
   }
 
   core::ScalarValue read_scalar(int i, int position) {
     const core::Scalar& scalar = signature_.scalars[position];
-    const bool is_given = !scalar.has_default || adapter_.is_given(i);
+    const bool is_given =
+        !scalar.has_default || (scalar.may_be_none ? adapter_.is_given(i) : adapter_.is_passed(i));
     if (scalar.is_vector) {
       const std::int64_t length =
           scalar.length.names.count == 0 ? scalar.length.factor + scalar.length.add : -1;
       if (scalar.is_real) {
+        reals_.reserve(static_cast<std::size_t>(signature_.scalars.count));
         auto& values = reals_.emplace_back(adapter_.reals(i, length));
         return {values.data(), static_cast<std::int64_t>(values.size())};
       }
@@ -137,20 +140,27 @@ class OperatorCall {
       if (signature_.scalars[i].is_fill) scalars()[i] = signature_.scalars[i].min + (is_given ? 0 : 1);
   }
 
-  void make_results() {
-    core::Slot slots[core::kMaxArguments];
-    for (int i = 0; i < signature_.arguments.count; ++i) slots[i] = core::Slot(tensors()[i]);
+  void make_results(bool is_complete) {
+    alignas(core::Slot) std::byte slot_memory[core::kMaxArguments * sizeof(core::Slot)];
+    auto* const slots = reinterpret_cast<core::Slot*>(slot_memory);
+    bool has_results = is_complete;
+    for (int i = 0; i < signature_.arguments.count; ++i) {
+      // A result whose rows the operator counts says nothing about its sizes.
+      new (slots + i) core::Slot(is_counted(i) ? core::Slot() : core::Slot(tensors()[i]));
+      has_results |= signature_.arguments[i].is_output() && !tensors()[i].is_absent();
+    }
     const core::CallerNames names = adapter_.names();
     core::Arguments arguments(signature_, slots, signature_.arguments.count, scalars(),
                               signature_.scalars.count, {}, 1, Isa::best, &names);
     const int first = signature_.scalars.count;
-    for (int name = first; name < signature_.names.count; ++name) {
-      const core::SizeKind kind = signature_.size_kinds[name - first];
-      const bool is_given = kind != core::SizeKind::computed && given_[name] != core::kUnknownExtent;
-      if (is_given && op_.find_sizes == nullptr) arguments.bind(name, given_[name]);
-    }
+    for (int name = first; name < signature_.names.count; ++name)
+      if (is_final(kind_of(name)) && given_[name] != core::kUnknownExtent) arguments.bind(name, given_[name]);
     core::check_metadata_and_log(arguments);
-    if (op_.find_sizes != nullptr) {
+    bool is_found = true;
+    for (int name = first; name < signature_.names.count; ++name)
+      if (kind_of(name) != core::SizeKind::shapes)
+        is_found &= is_final(kind_of(name)) && arguments.is_bound(name);
+    if (!is_found && op_.find_sizes != nullptr) {
       std::int64_t sizes[core::kMaxNames];
       for (int name = 0; name < signature_.names.count; ++name)
         sizes[name] = name >= first && given_[name] != core::kUnknownExtent ? given_[name]
@@ -159,10 +169,16 @@ class OperatorCall {
       adapter_.run(
           [&](const Caller& caller) { prepared_ = op_.find_sizes(caller, tensors(), scalars(), sizes); },
           /*is_last=*/false);
-      for (int name = first; name < signature_.names.count; ++name)
-        if (signature_.size_kinds[name - first] != core::SizeKind::shapes) arguments.bind(name, sizes[name]);
-      use_first_rows(arguments, slots);
-      core::check_metadata_and_log(arguments);  // once more, of results that the caller gives
+      for (int name = first; name < signature_.names.count; ++name) {
+        if (kind_of(name) == core::SizeKind::shapes) continue;
+        check_size(name, sizes[name]);
+        arguments.bind(name, sizes[name]);
+      }
+      if (has_results) {
+        for (int i = 0; i < signature_.arguments.count; ++i) slots[i] = core::Slot(tensors()[i]);
+        use_first_rows(arguments, slots);
+        core::check_metadata_and_log(arguments);  // once more, with results that the caller gives
+      }
     }
     for (std::size_t r = 0; r < schema_.results().size(); ++r) {
       const int argument = schema_.results()[r], result = static_cast<int>(r);
@@ -173,21 +189,46 @@ class OperatorCall {
     }
   }
 
+  core::SizeKind kind_of(int name) const { return signature_.size_kinds[name - signature_.scalars.count]; }
+  // Whether a size is what the caller gives, if the caller gives it.
+  static bool is_final(core::SizeKind kind) {
+    return kind == core::SizeKind::shapes || kind == core::SizeKind::either;
+  }
+  // Whether the operator has a size that neither the caller nor a result determines.
+  bool always_finds_sizes() const {
+    for (const core::SizeKind kind : signature_.size_kinds)
+      if (!is_final(kind)) return true;
+    return false;
+  }
+  void check_size(int name, std::int64_t size) {
+    if (size < 0) adapter_.refuse(core::concat(signature_.names[name], " is ", size, ", expected 0 or more"));
+  }
+
+  // Whether the operator determines how many rows a result has.
+  bool is_counted(int position) const {
+    const core::Argument& argument = signature_.arguments[position];
+    return argument.is_shortened && op_.find_sizes != nullptr &&
+           kind_of(argument.dims[0].names[0]) != core::SizeKind::shapes;
+  }
+
+  // Whether a result has a row for each that the operator finds before it writes.
+  bool has_exact_rows(int position) const {
+    return is_counted(position) &&
+           kind_of(signature_.arguments[position].dims[0].names[0]) == core::SizeKind::computed;
+  }
+
   // Of a result that the caller gives, the call uses as many rows as the operator has found.
   void use_first_rows(const core::Arguments& arguments, core::Slot* slots) {
     for (std::size_t r = 0; r < schema_.results().size(); ++r) {
       const int position = schema_.results()[r], result = static_cast<int>(r);
       const core::Argument& argument = signature_.arguments[position];
       Tensor& tensor = tensors()[position];
-      if (!argument.is_shortened || tensor.is_absent() || tensor.rank != argument.dims.count) continue;
+      if (!has_exact_rows(position) || tensor.is_absent() || tensor.rank != argument.dims.count) continue;
       const int name = argument.dims[0].names[0];
-      const core::SizeKind kind = signature_.size_kinds[name - signature_.scalars.count];
-      if (kind == core::SizeKind::adjusted) continue;
       if (tensor.shape[0] < arguments.size(name))
         adapter_.refuse(core::concat(argument.name, ".shape[0] is ", tensor.shape[0], ", expected ",
-                                     arguments.size(name), " or more: the ", signature_.names[name],
-                                     " that this call finds"));
-      adapter_.check_rows(result);
+                                     arguments.size(name), " or more: the number of ",
+                                     signature_.names[name]));
       adapter_.shorten(result, tensor, arguments.size(name));
       slots[position] = core::Slot(tensor);
     }
@@ -195,7 +236,7 @@ class OperatorCall {
 
   DType dtype_of_result(int position) {
     const core::Argument& argument = signature_.arguments[position];
-    if (argument.like < 0) return static_cast<DType>(std::countr_zero(argument.dtypes));
+    if (argument.like < 0) return argument.default_dtype();
     const DType like = tensors()[argument.like].dtype;
     return argument.is_lane ? core::lane_dtype(like) : like;
   }

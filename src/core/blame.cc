@@ -35,7 +35,7 @@ std::optional<Arguments::SizeSource> Arguments::source_in(int i, int name) const
 }
 
 std::optional<Arguments::SizeSource> Arguments::source_of(int name) const {
-  if (name < signature_.scalars.count) return {};
+  if (name < signature_.scalars.count || (given_ >> name & 1) != 0) return {};
   for (int i = 0; i < signature_.arguments.count; ++i)
     if (const auto said = source_in(i, name); said && said->size == size(name)) return said;
   return {};

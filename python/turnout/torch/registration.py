@@ -51,16 +51,6 @@ BY_HAND = frozenset(
         "rnnt_prune_ranges",
         "rnnt_pruning_backward",
         "rnnt_pruning_forward",
-        "dynamic_scatter_backward",
-        "dynamic_scatter_forward",
-        "scatter_max",
-        "scatter_max_backward",
-        "scatter_mean",
-        "scatter_mean_backward",
-        "scatter_sum",
-        "scatter_sum_backward",
-        "voxelize",
-        "voxelize_hard",
         "get_indice_pairs",
         "global_avg_pool_backward",
         "global_avg_pool_forward",
@@ -152,7 +142,13 @@ def _cpu_kernel(row: dict[str, Any]) -> Callable:
 
 
 def gradient(
-    name: str, *, of: str, saves: str = "", constant: str = "", materialize: bool = True
+    name: str,
+    *,
+    of: str,
+    saves: str | dict[str, str] = "",
+    by: str = "",
+    constant: str = "",
+    materialize: bool = True,
 ) -> Callable[[Callable], Callable]:
     """Decorates the gradient of an operator with respect to the arguments ``of``.
 
@@ -161,6 +157,9 @@ def gradient(
     and ``needs``, which says for each argument whether its gradient is needed. ``constant`` names results
     without a gradient. Without ``materialize``, the gradient of a result that was not used is None and not
     zeros. Names are checked when the module is imported.
+
+    What a call does not need is not kept: ``saves`` may have an entry for each value of the argument ``by``,
+    and ``saved`` has None for a tensor that the entry of a call does not name.
     """
     op = getattr(torch.ops.turnout, name, None)
     if op is None:
@@ -169,9 +168,11 @@ def gradient(
     arguments = [argument.name for argument in op._schema.arguments]
     row = _rows.get(name)
     results = [result["name"] for result in row["results"]] if row else []
+    by_value = saves if isinstance(saves, dict) else {"": saves}
+    all_saved = list(dict.fromkeys(one for names in by_value.values() for one in names.split()))
     for what, names, known in (
         ("of", of.split(), arguments),
-        ("saves", saves.split(), arguments + results),
+        ("saves", all_saved, arguments + results),
         ("constant", constant.split(), results),
     ):
         for one in names:
@@ -180,15 +181,18 @@ def gradient(
                     f"gradient of {name}: {what} names {one}, expected one of {', '.join(known)}"
                 )
     is_tensor = ["Tensor" in str(argument.type) for argument in op._schema.arguments]
-    places = [
-        (results.index(one), True) if one not in arguments else (arguments.index(one), False)
-        for one in saves.split()
-    ]
+    # Places in the list of arguments and results, of which None is the last.
+    everything_named: list[str | None] = [*arguments, *results, None]
+    places = {
+        value: [everything_named.index(one if one in names.split() else None) for one in all_saved]
+        for value, names in by_value.items()
+    }
+    by_index = arguments.index(by) if by else None
     constants = [results.index(one) for one in constant.split()]
     values = [i for i, tensor in enumerate(is_tensor) if not tensor]
     make_type: Callable[..., Any] = namedtuple  # with names that a type checker cannot know
     needs_type = make_type("Needs", arguments)
-    saved_type = make_type("Saved", [*saves.split(), *(arguments[i] for i in values), "needs"])
+    saved_type = make_type("Saved", [*all_saved, *(arguments[i] for i in values), "needs"])
     index = {one: arguments.index(one) for one in of.split()}
 
     def save(ctx, inputs, output):
@@ -197,7 +201,9 @@ def gradient(
             ctx.set_materialize_grads(False)
         if constants:
             ctx.mark_non_differentiable(*(outputs[i] for i in constants))
-        ctx.save_for_backward(*(outputs[i] if of_result else inputs[i] for i, of_result in places))
+        kept = places["" if by_index is None else inputs[by_index]]
+        everything = [*inputs, *outputs, None]
+        ctx.save_for_backward(*[everything[i] for i in kept])
         ctx.turnout_values = [inputs[i] for i in values]
 
     def decorate(function: Callable) -> Callable:

@@ -78,9 +78,15 @@ nb::list functions() {
     const Renames renames = schema.results().size() == 1
                                 ? Renames(op->signature->arguments[schema.results()[0]].name, "out")
                                 : Renames();
-    nb::dict entry =
-        entry_of(*op->signature, {.op = op->signature->op, .renames = renames, .dtype_name = &library_name});
-    nb::list scalars;
+    const PythonFunction* function = function_of(*op->signature);
+    const CallerNames names{.op = function == nullptr ? op->signature->op : function->name,
+                            .renames = renames,
+                            .dtype_name = &library_name};
+    nb::dict entry = entry_of(*op->signature, names);
+    nb::list arguments, scalars;
+    for (const Argument& argument : op->signature->arguments)
+      if (!argument.is_cpp_only) arguments.append(row_of(*op->signature, argument, names));
+    entry["arguments"] = arguments;
     for (const Scalar& scalar : op->signature->scalars)
       if (!scalar.is_fill) scalars.append(row_of(scalar, scalar.is_vector ? scalar.length.text : ""));
     for (const Parameter& one : schema.parameters())
@@ -88,6 +94,8 @@ nb::list functions() {
         scalars.append(row_of({.name = one.name, .min = one.has_default ? -kSizeMax : 0}, ""));
       else if (one.kind == Parameter::Kind::request)
         scalars.append(row_of({.name = one.name, .max = 1, .values = "no yes", .is_flag = true}, ""));
+    if (function != nullptr)
+      for (const ScalarSpec& scalar : function->scalars) scalars.append(row_of(scalar.scalar, scalar.length));
     entry["scalars"] = scalars;
     all.append(entry);
   }
