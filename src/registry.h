@@ -46,8 +46,9 @@ struct OperatorParts {
   // Fills in the data of a call, if zeros are not valid data. Absent arguments have rank -1.
   void (*prepare)(const Tensor* arguments) = nullptr;
   // Finds the sizes that the Signature calls computed or adjusted: sizes[name], which is kUnknownExtent or
-  // what the caller of a binding gives. The Signature's flags for sizes follow its scalars: see
-  // Signature::size_flag(). Runs after the checks of shapes, and must check what it reads.
+  // what the caller of a binding gives. A size that is negative afterwards is refused. The Signature's flags for
+  // sizes follow its scalars: see Signature::size_flag(). Runs after the checks of shapes, and must check what
+  // it reads.
   // Results that the caller does not give are absent. The log line is that of the operator, which runs next:
   // what this function returns, or Invoke if that is nullptr.
   std::unique_ptr<Prepared> (*find_sizes)(const Caller& caller, const Tensor* arguments,

@@ -81,11 +81,11 @@ struct Scatter {
     for (std::size_t i = 0; i < feats.size(); ++i) feats[i] = static_cast<float>(i * 7919 % 5000) / 50;
   }
   void run(Context& context) {
-    const float size[3] = {1, 1, 10}, range[6] = {0, 0, 0, 90, 100, 100};  // some points are outside
+    const double size[3] = {1, 1, 10}, range[6] = {0, 0, 0, 90, 100, 100};  // some points are outside
     const ConstTensor rows = view(feats.data(), {points, 4}), cells = view(coors.data(), {points, 3});
-    voxelize(rows, view(&size[0], {3}), view(&range[0], {6}), view(coors.data(), {points, 3}), context);
-    voxelize_hard(rows, view(&size[0], {3}), view(&range[0], {6}), view(voxels.data(), {points, 2, 4}),
-                  view(voxel_coors.data(), {points, 3}), view(count.data(), {points}), nullptr, context);
+    voxelize(rows, view(coors.data(), {points, 3}), size, range, context);
+    voxelize_hard(rows, view(voxels.data(), {points, 2, 4}), view(voxel_coors.data(), {points, 3}),
+                  view(count.data(), {points}), nullptr, size, range, context);
     for (const Reduce reduce_type : {Reduce::sum, Reduce::mean, Reduce::max}) {
       const std::int64_t found = dynamic_scatter_forward(
           rows, cells, view(voxel_feats.data(), {points, 4}), view(voxel_coors.data(), {points, 3}),

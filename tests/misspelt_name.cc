@@ -1,6 +1,7 @@
 // Compiles only if the name in TURNOUT_TEST_... is one of the signature's, if the size in TURNOUT_TEST_SIZE has
-// a name that no argument has, if TURNOUT_TEST_WRITTEN_IF is a flag that is off by default, and if
-// TURNOUT_TEST_FLAG for sizes has a size to find. See CMakeLists.txt.
+// a name that no argument has, if TURNOUT_TEST_WRITTEN_IF is a flag that is off by default, if
+// TURNOUT_TEST_FLAG for sizes has a size to find, and if the words in TURNOUT_TEST_INPUT and TURNOUT_TEST_OUTPUT
+// are for such arguments. See CMakeLists.txt.
 #include "core/check.h"
 #include "core/draft.h"
 
@@ -19,6 +20,12 @@ namespace {
 #ifndef TURNOUT_TEST_WRITTEN_IF
 #define TURNOUT_TEST_WRITTEN_IF "in_place"
 #endif
+#ifndef TURNOUT_TEST_INPUT
+#define TURNOUT_TEST_INPUT in("x", kFloats, "rows")
+#endif
+#ifndef TURNOUT_TEST_OUTPUT
+#define TURNOUT_TEST_OUTPUT out("y", like("x"), "rows * factor")
+#endif
 
 void data_check(const Arguments& arguments, const Positions& at) {
   if (!arguments.slot(at[0]).present) arguments.fail(ErrorCode::bad_param, "fails");
@@ -28,7 +35,7 @@ constexpr const Signature& kScale = signature([] {
   return Draft{"scale",
                "rows " TURNOUT_TEST_SIZE,
                {scalar("factor", 1), TURNOUT_TEST_FLAG},
-               {in("x", kFloats, "rows"), out("y", like("x"), "rows * factor")},
+               {TURNOUT_TEST_INPUT, TURNOUT_TEST_OUTPUT},
                {},
                {{"a check", "what it expects", &data_check, TURNOUT_TEST_LOOKS_AT}}};
 });

@@ -294,10 +294,13 @@ TEST_P(Negative, SizesOfZero) {
     for (int n = 0; n < signature.names.count; ++n) {
       const auto at = static_cast<std::size_t>(n);
       const bool is_real = n < signature.scalars.count && signature.scalars[n].is_real;
-      text += std::string(signature.names[n]) + "=" +
-              (is_real ? core::number_text(example.reals[at][0])
-                       : std::to_string(n == name ? 0 : example.sizes[at])) +
-              " ";
+      std::string value = std::to_string(n == name ? 0 : example.sizes[at]);
+      if (is_real) {
+        value.clear();
+        for (const double real : example.reals[at])
+          value += (value.empty() ? "" : ",") + core::number_text(real);
+      }
+      text += std::string(signature.names[n]) + "=" + value + " ";
     }
     ExampleCall empty(signature, text);
     bool is_refused = false;

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <limits>
+#include <vector>
 
 #include "core/check.h"
 
@@ -541,6 +543,54 @@ TEST(SignatureGrammar, AResultDoesNotDetermineASizeThatIsFound) {
   } catch (const Error& error) {
     EXPECT_STREQ(error.what(), "windows: y.shape[0] is 2, expected 3 = found");
   }
+}
+
+// A size that tensors may spread over any number of dimensions, also over none.
+constexpr const Signature& kRows = signature([] {
+  return Draft{"rows",
+               "rows channels computed(groups?)",
+               {reals("side", "2", std::numeric_limits<double>::denorm_min(), kFinite)},
+               {in("x", kFloats, "rows, channels..?"), cpp_only(in("count", kIndices, "1")),
+                by_default(DType::i64, out("y", kIndices, "groups, channels..?"))}};
+});
+static_assert(kRows.arguments[1].optional && kRows.arguments[1].is_cpp_only);
+static_assert(kRows.arguments[2].default_dtype() == DType::i64);
+
+TEST(SignatureGrammar, SpreadDimensions) {
+  float values[24] = {};
+  std::int32_t results[24] = {};
+  std::vector<double> side = {1, 2};
+  std::int64_t groups = -1;
+  const auto message = [&](std::initializer_list<std::int64_t> x,
+                           std::initializer_list<std::int64_t> y) -> std::string {
+    const Tensor from(values, DType::f32, x), to(results, DType::i32, y);
+    const Slot slots[] = {from, Slot(), to};
+    const ScalarValue scalars[] = {{side.data(), static_cast<std::int64_t>(side.size())}};
+    Arguments arguments(kRows, slots, 3, scalars, 1);
+    if (groups >= 0) arguments.bind(kRows.size("groups"), groups);
+    try {
+      arguments.check();
+      std::int64_t shape[kMaxRank];
+      const int rank = arguments.result_shape(kRows.argument("y"), shape);
+      return concat(arguments.size(kRows.size("channels")), " in ",
+                    shape_text(Tensor(results, DType::i32, shape, rank)));
+    } catch (const Error& error) {
+      return error.what();
+    }
+  };
+  EXPECT_EQ(message({4, 6}, {3, 6}), "6 in [3, 6]");
+  EXPECT_EQ(message({4, 2, 3}, {3, 2, 3}), "6 in [3, 2, 3]");
+  EXPECT_EQ(message({4}, {3}), "1 in [3]");
+  EXPECT_EQ(message({4, 2, 3}, {3, 6}), "6 in [3, 2, 3]");
+  EXPECT_EQ(message({4, 2, 3}, {3, 3, 2}), "rows: y.shape[1] is 3, expected 2 = x.shape[1]");
+  EXPECT_EQ(message({4, 2, 3}, {3, 1, 2, 3}),
+            "rows: y has 4 dimensions, expected 3: as many for channels as x has");
+  EXPECT_EQ(message({4, 2, 3}, {3, 5}), "rows: y.shape[1] is 5, expected 6 = the product of x.shape[1:3]");
+  EXPECT_EQ(message({}, {3}), "rows: x has 0 dimensions, expected [rows, channels..?]");
+  groups = 2;  // messages name a size that the caller gives
+  EXPECT_EQ(message({4, 6}, {3, 6}), "rows: y.shape[0] is 3, expected 2 = groups");
+  side[1] = 0;
+  EXPECT_EQ(message({4, 6}, {2, 6}), "rows: side[1] is 0, expected a positive finite number");
 }
 
 }  // namespace

@@ -11,11 +11,11 @@ int main() {
                                     0.7f, 0.4f, 2.5f,   //
                                     3.1f, 0.1f, 0.5f,   //
                                     9.0f, 0.0f, 1.0f};  // outside of the range
-  const float voxel_size[] = {1, 1, 4}, range[] = {0, 0, 0, 4, 4, 4};
+  const double voxel_size[] = {1, 1, 4}, range[] = {0, 0, 0, 4, 4, 4};
   try {
     std::vector<std::int32_t> coors(points * 3);
-    turnout::voxelize(turnout::view(cloud, {points, 3}), turnout::view(voxel_size), turnout::view(range),
-                      turnout::view(coors, {points, 3}));
+    turnout::voxelize(turnout::view(cloud, {points, 3}), turnout::view(coors, {points, 3}), voxel_size,
+                      range);
 
     const turnout::VoxelIndex index(turnout::view(coors, {points, 3}));
     const auto pillars = static_cast<std::size_t>(index.voxels());

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "turnout/caller.h"
 #include "turnout/export.h"
@@ -18,13 +19,12 @@ enum class Reduce : std::uint8_t { sum, mean, max };
 // (-1, -1, -1) unless each is in 0 .. grid_j - 1, where
 // grid_j = round((point_cloud_range[3 + j] - point_cloud_range[j]) / voxel_size[j]), halves away from zero.
 //
-// points [points, features]: x, y, z, then any further features. voxel_size [3] and point_cloud_range [6]
-// (the lower limits of x, y, z, then the upper limits), f32 or f64. coors [points, 3], int32 or int64. Each
-// difference and each quotient is rounded, in double for f64 points and in float for all others. A point with
-// a NaN coordinate is in no voxel.
-TURNOUT_API void voxelize(const ConstTensor& points, const ConstTensor& voxel_size,
-                          const ConstTensor& point_cloud_range, const Tensor& coors,
-                          const Caller& caller = {});
+// points [points, features]: x, y, z, then any further features. coors [points, 3], int32 or int64. voxel_size
+// has 3 elements, point_cloud_range 6: the lower limits of x, y, z, then the upper limits. They are rounded to
+// float unless points are f64. Each difference and each quotient is rounded as well, to double for f64 points
+// and to float for all others. A point with a NaN coordinate is in no voxel.
+TURNOUT_API void voxelize(const ConstTensor& points, const Tensor& coors, std::span<const double> voxel_size,
+                          std::span<const double> point_cloud_range, const Caller& caller = {});
 
 // Groups the points by voxel: voxels[v, k] is the k-th point of voxel v with all its features. Returns the
 // number of voxels. Voxels are numbered in the order of their first points. Voxels after the first max_voxels
@@ -35,10 +35,10 @@ TURNOUT_API void voxelize(const ConstTensor& points, const ConstTensor& voxel_si
 // num_points_per_voxel [max_voxels], the number of points stored. Unused elements of the three are set to 0.
 // point2voxel_map [points], or nullptr: the voxel of each point, also of one that is dropped because its
 // voxel is full; -1 for a point outside of the range or of a dropped voxel.
-TURNOUT_API std::int64_t voxelize_hard(const ConstTensor& points, const ConstTensor& voxel_size,
-                                       const ConstTensor& point_cloud_range, const Tensor& voxels,
-                                       const Tensor& coors, const Tensor& num_points_per_voxel,
-                                       const Tensor& point2voxel_map = nullptr, const Caller& caller = {});
+TURNOUT_API std::int64_t voxelize_hard(const ConstTensor& points, const Tensor& voxels, const Tensor& coors,
+                                       const Tensor& num_points_per_voxel, const Tensor& point2voxel_map,
+                                       std::span<const double> voxel_size,
+                                       std::span<const double> point_cloud_range, const Caller& caller = {});
 
 // Points with equal rows of coors form one voxel. Voxels are numbered in ascending order of (coors[0],
 // coors[1], ..). A point with a negative coordinate is in no voxel. For voxel v with points x_0 < x_1 < ..:
@@ -88,7 +88,8 @@ TURNOUT_API void dynamic_scatter_backward(const ConstTensor& grad_voxel_feats, c
 //
 // src [rows, channels]: a float, or for sum and max int32 or int64; index [rows], int32 or int64, each
 // 0 .. groups - 1, else an error; out [groups, channels], dtype of src; argmax [groups, channels], int32 or
-// int64. At most 2147483647 rows and groups. 16-bit floats are added and divided in float and rounded once.
+// int64. The channels may have any number of dimensions, also none. At most 2147483647 rows and groups.
+// 16-bit floats are added and divided in float and rounded once.
 // Results are bit-identical for any thread count and instruction set.
 TURNOUT_API void scatter_sum(const ConstTensor& src, const ConstTensor& index, const Tensor& out,
                              const Caller& caller = {});

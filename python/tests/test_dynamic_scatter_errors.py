@@ -122,15 +122,15 @@ def test_reduce_type(name):
         ({"coors": np.zeros((5, 5), np.int32)}, "coors.shape[1] is 5, expected at most 4"),
         (
             {"voxel_feats": lambda x: x[:2]},
-            "voxel_feats.shape[0] is 2, expected 3 or more: the voxels that coors has",
+            "voxel_feats.shape[0] is 2, expected 3 or more: the number of voxels",
         ),
         (
             {"voxel_coors": lambda x: x[:0]},
-            "voxel_coors.shape[0] is 0, expected 3 or more: the voxels that coors has",
+            "voxel_coors.shape[0] is 0, expected 3 or more: the number of voxels",
         ),
         (
             {"voxel_points_count": lambda x: x[:1]},
-            "voxel_points_count.shape[0] is 1, expected 3 or more: the voxels that coors has",
+            "voxel_points_count.shape[0] is 1, expected 3 or more: the number of voxels",
         ),
         (
             {"voxel_feats": lambda x: x[:, :1].copy()},
@@ -269,7 +269,7 @@ def test_voxelize(changes, message):
             {"out": lambda x: x[0]},
             "out is of type ndarray, expected a tuple of voxels, coors, num_points_per_voxel; None allocates",
         ),
-        ({"max_points": 2**31}, "max_points is 2147483648, expected 0 .. 2147483647"),
+        ({"max_points": 2**31, "out": None}, "max_points is 2147483648, expected at most 2147483647"),
     ],
 )
 def test_voxelize_hard(changes, message):

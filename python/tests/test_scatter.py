@@ -162,7 +162,7 @@ def test_messages(rng, name):
     for arguments, kind, message in (
         ((src, index, 2), ValueError, "dim is 2, expected -2 .. 1"),
         ((src, index, 1.0), TypeError, "dim is of type float, expected an integer"),
-        ((src, index, 0, -1), ValueError, "dim_size is -1, expected 0 .. 2147483647"),
+        ((src, index, 0, -1), ValueError, "dim_size is -1, expected 0 or more"),
         ((src, index, 0, 1.5), TypeError, "dim_size is of type float, expected an integer"),
         ((src, index[:9], 0), ValueError, "index.shape[0] is 9, expected 60 = src.shape[0]"),
         ((src, index[:, None]), ValueError, "index has 2 dimensions, expected"),
@@ -178,7 +178,7 @@ def test_messages(rng, name):
 def test_messages_of_out(rng):
     src, index = case(rng)
     for out, dim, dim_size, message in (
-        (np.zeros((12, 18), np.float32), 0, None, "out has shape [12, 18], expected that of src, [60, 19]"),
+        (np.zeros((12, 18), np.float32), 0, None, "out.shape[1] is 18, expected 19 = src.shape[1]"),
         (np.zeros((12, 19), np.float64), 0, None, "out has dtype float64, expected that of src"),
         (np.zeros((12, 19), np.float32), 0, 13, "out.shape[0] is 12, expected 13 = dim_size"),
         (np.zeros((24, 19), np.float32)[::2], 0, None, "out is strided, expected contiguous"),

@@ -173,4 +173,4 @@ def test_meta_tensors_at_the_numpy_door():
 
 def test_descriptions_of_an_unknown_operator():
     with pytest.raises(RuntimeError, match="there is no operator nothing"):
-        _core.check_metadata("nothing", {}, {})
+        _core.check_metadata("nothing", {}, {}, {})

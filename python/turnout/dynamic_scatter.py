@@ -110,9 +110,31 @@ def voxelize(
         >>> voxels.shape, coors.tolist(), counts.tolist()
         ((2, 5, 3), [[0, 0, 0], [0, 2, 3]], [2, 1])
     """
-    return _core.voxelize(
-        points, voxel_size, point_cloud_range, max_points, max_voxels, return_map, out, False
-    )
+    if has_limits(max_points, max_voxels, return_map):
+        results: tuple[R, ...] = _core.voxelize_hard(
+            points, voxel_size, point_cloud_range, max_points, max_voxels, return_map, out
+        )
+        return results if return_map else results[:3]
+    coors: R = _core.voxelize(points, voxel_size, point_cloud_range, out)
+    return coors
+
+
+def has_limits(max_points: Any, max_voxels: Any, return_map: bool) -> bool:
+    """Whether a call of ``voxelize`` has its two limits."""
+    if max_points == -1 and max_voxels == -1:
+        if return_map:
+            raise ValueError("voxelize: return_map is True, expected max_points and max_voxels with it")
+        return False
+    try:
+        is_legal = max_points >= 0 and max_voxels >= 0
+    except TypeError:
+        return True  # the operator says which of them is not an integer
+    if not is_legal:
+        raise ValueError(
+            f"voxelize: max_points is {max_points} and max_voxels is {max_voxels}, expected two limits of 0 "
+            "or more, or -1 for both"
+        )
+    return True
 
 
 def dynamic_scatter_forward(
@@ -168,7 +190,8 @@ def dynamic_scatter_forward(
         >>> voxel_of.tolist(), counts.tolist()
         ([1, 1, 0], [1, 2])
     """
-    return _core.dynamic_scatter_forward(feats, coors, reduce_type, out, False)
+    results: tuple[R, R2, R, R] = _core.dynamic_scatter_forward(feats, coors, reduce_type, out)
+    return results
 
 
 def dynamic_scatter_backward(
@@ -216,9 +239,10 @@ def dynamic_scatter_backward(
         >>> turnout.dynamic_scatter_backward(grad, feats, voxel_feats, voxel_of, counts, "max").tolist()
         [[0.0, 3.0], [2.0, 0.0], [0.5, 0.25]]
     """
-    return _core.dynamic_scatter_backward(
-        grad_voxel_feats, feats, voxel_feats, point2voxel_map, voxel_points_count, reduce_type, out, False
+    result: R = _core.dynamic_scatter_backward(
+        grad_voxel_feats, feats, voxel_feats, point2voxel_map, voxel_points_count, reduce_type, out
     )
+    return result
 
 
 class VoxelIndex(Generic[R]):

@@ -121,21 +121,21 @@ def _reduced(
     name: str, function: Callable[..., Any], src: Any, index: Array, dim: Int, dim_size: Int | None, out: Any
 ) -> Any:
     if type(dim) is int and dim == 0:
-        return function(src, index, dim_size, out, False)
+        return function(src, index, dim_size, out)
     try:
         wanted = operator.index(dim)
     except TypeError:
         raise TypeError(f"{name}: dim is of type {type(dim).__name__}, expected an integer") from None
     rank = len(src.shape) if hasattr(src, "shape") else 0
     if rank == 0:
-        return function(src, index, dim_size, out, False)  # which says what src is
+        return function(src, index, dim_size, out)  # which says what src is
     if not -rank <= wanted < rank:
         raise ValueError(f"{name}: dim is {wanted}, expected {-rank} .. {rank - 1}")
     if wanted % rank == 0:
-        return function(src, index, dim_size, out, False)
+        return function(src, index, dim_size, out)
     if out is not None:
         raise ValueError(f"{name}: out is given with dim = {wanted}, expected dim = 0 with it")
-    results = function(_moved(src, wanted, 0), index, dim_size, None, False)
+    results = function(_moved(src, wanted, 0), index, dim_size)
     if isinstance(results, tuple):
         return tuple(_moved(result, 0, wanted) for result in results)
     return _moved(results, 0, wanted)
@@ -160,7 +160,8 @@ def scatter_sum_backward(grad_out: Source[R], index: Array, *, out: R | None = N
         >>> turnout.scatter_sum_backward(grad, np.array([0, 2, 0])).tolist()
         [[0.5], [2.0], [0.5]]
     """
-    return _core.scatter_sum_backward(grad_out, index, out, False)
+    result: R = _core.scatter_sum_backward(grad_out, index, out)
+    return result
 
 
 def scatter_mean_backward(grad_out: Source[R], index: Array, *, out: R | None = None) -> R:
@@ -173,7 +174,8 @@ def scatter_mean_backward(grad_out: Source[R], index: Array, *, out: R | None = 
         >>> turnout.scatter_mean_backward(grad, np.array([0, 2, 0])).tolist()
         [[0.25], [2.0], [0.25]]
     """
-    return _core.scatter_mean_backward(grad_out, index, out, False)
+    result: R = _core.scatter_mean_backward(grad_out, index, out)
+    return result
 
 
 def scatter_max_backward(grad_out: Source[R], index: Array, argmax: Array, *, out: R | None = None) -> R:
@@ -188,4 +190,5 @@ def scatter_max_backward(grad_out: Source[R], index: Array, argmax: Array, *, ou
         >>> turnout.scatter_max_backward(np.ones((3, 2), np.float32), index, argmax).tolist()
         [[0.0, 1.0], [1.0, 1.0], [1.0, 0.0]]
     """
-    return _core.scatter_max_backward(grad_out, index, argmax, out, False)
+    result: R = _core.scatter_max_backward(grad_out, index, argmax, out)
+    return result

@@ -59,13 +59,16 @@ class OperatorCall {
       }
     }
     if (schema_.has_fill()) choose_fills();
-    if (!is_complete || gives_sizes_ || op_.has_own_sizes()) make_results();
+    if (!is_complete || gives_sizes_ || always_finds_sizes()) make_results();
     const auto for_shortened = [&](auto&& f) {
       for (std::size_t r = 0; r < schema_.results().size(); ++r)
         if (const int argument = schema_.results()[r]; signature_.arguments[argument].is_shortened)
           f(static_cast<int>(r), tensors()[argument]);
     };
-    for_shortened([&](int r, Tensor&) { adapter_.check_rows(r); });
+    for_shortened([&](int r, Tensor&) {
+      if (adapter_.has_out(r) && !has_exact_rows(schema_.results()[static_cast<std::size_t>(r)]))
+        adapter_.check_rows(r);
+    });
     std::int64_t rows = 0;
     adapter_.run(
         [&](const Caller& caller) {
@@ -107,9 +110,7 @@ class OperatorCall {
         if (parameter.has_default && !adapter_.is_given(i)) continue;
         given_[position] = adapter_.integer(i);
         gives_sizes_ = true;
-        const bool may_be_negative = op_.has_own_sizes();  // whose function checks it
-        if (given_[position] < 0 && !may_be_negative)
-          adapter_.refuse(core::concat(parameter.name, " is ", given_[position], ", expected 0 or more"));
+        if (is_final(kind_of(position))) check_size(position, given_[position]);
       }
     }
   }
@@ -172,31 +173,33 @@ class OperatorCall {
 
   void make_results() {
     alignas(core::Slot) std::byte slot_memory[core::kMaxArguments * sizeof(core::Slot)];
-    auto* slots = reinterpret_cast<core::Slot*>(slot_memory);
-    for (int i = 0; i < signature_.arguments.count; ++i) new (slots + i) core::Slot(tensors()[i]);
+    auto* const slots = reinterpret_cast<core::Slot*>(slot_memory);
+    bool has_results = false;
+    for (int i = 0; i < signature_.arguments.count; ++i) {
+      // A result that the caller gives does not determine a size that the operator finds.
+      new (slots + i) core::Slot(has_found_size(i) ? core::Slot() : core::Slot(tensors()[i]));
+      has_results |= signature_.arguments[i].is_output() && !tensors()[i].is_absent();
+    }
     const core::CallerNames names = adapter_.names();
     core::Arguments arguments(signature_, slots, signature_.arguments.count, scalars(),
                               signature_.scalars.count, {}, 1, Isa::best, &names);
     const auto check = [&] {
       if (!arguments.passes_plain_metadata()) core::check_metadata_and_log(arguments);
     };
-    if (op_.has_own_sizes()) {
-      // A result that the caller gives does not determine a size that only the operator finds.
-      for (int argument : schema_.results())
-        if (has_computed_size(argument)) slots[argument] = core::Slot();
-      check();
+    bool is_found = true;
+    for (int name = signature_.scalars.count; name < signature_.names.count; ++name)
+      if (is_final(kind_of(name)) && given_[name] != core::kUnknownExtent) arguments.bind(name, given_[name]);
+    check();
+    for (int name = signature_.scalars.count; name < signature_.names.count; ++name)
+      if (kind_of(name) != core::SizeKind::shapes)
+        is_found &= is_final(kind_of(name)) && arguments.is_bound(name);
+    if (!is_found) {
       find_sizes(arguments);
-      bool is_unchecked = gives_sizes_;
-      for (int argument : schema_.results()) {
-        slots[argument] = core::Slot(tensors()[argument]);
-        is_unchecked |= slots[argument].present;
+      if (has_results) {
+        for (int i = 0; i < signature_.arguments.count; ++i) slots[i] = core::Slot(tensors()[i]);
+        use_first_rows(arguments, slots);
+        check();
       }
-      use_first_rows(arguments, slots);
-      if (is_unchecked) check();
-    } else {
-      for (int name = signature_.scalars.count; name < signature_.names.count; ++name)
-        if (given_[name] != core::kUnknownExtent) arguments.bind(name, given_[name]);
-      check();
     }
     new_results(arguments);
   }
@@ -221,24 +224,37 @@ class OperatorCall {
     bind_found(arguments, sizes);
   }
 
-  bool has_computed_size(int argument) const {
+  core::SizeKind kind_of(int name) const { return signature_.size_kinds[name - signature_.scalars.count]; }
+  // Whether a size is what the caller gives, if the caller gives it.
+  static bool is_final(core::SizeKind kind) {
+    return kind == core::SizeKind::shapes || kind == core::SizeKind::either;
+  }
+  // Whether the operator has a size that neither the caller nor a result determines.
+  bool always_finds_sizes() const {
+    for (const core::SizeKind kind : signature_.size_kinds)
+      if (!is_final(kind)) return true;
+    return false;
+  }
+  bool has_found_size(int argument) const {
+    if (!signature_.arguments[argument].is_output()) return false;
     for (const core::Extent& extent : signature_.arguments[argument].dims)
       for (const std::int8_t name : extent.names)
-        if (name >= signature_.scalars.count &&
-            signature_.size_kinds[name - signature_.scalars.count] == core::SizeKind::computed)
-          return true;
+        if (name >= signature_.scalars.count && !is_final(kind_of(name))) return true;
     return false;
+  }
+  void check_size(int name, std::int64_t size) {
+    if (size < 0) adapter_.refuse(core::concat(signature_.names[name], " is ", size, ", expected 0 or more"));
   }
 
   // Binds the sizes that the operator has found; returns whether these are all.
   bool bind_found(core::Arguments& arguments, const std::int64_t* sizes) {
     bool is_complete = true;
-    const int first = signature_.scalars.count;
-    for (int name = first; name < signature_.names.count; ++name) {
-      if (signature_.size_kinds[name - first] == core::SizeKind::shapes) continue;
+    for (int name = signature_.scalars.count; name < signature_.names.count; ++name) {
+      if (kind_of(name) == core::SizeKind::shapes) continue;
       if (sizes[name] == core::kUnknownExtent) {
         is_complete = false;
       } else {
+        check_size(name, sizes[name]);
         arguments.bind(name, sizes[name]);
       }
     }
@@ -257,21 +273,24 @@ class OperatorCall {
     }
   }
 
+  // Whether a result has a row for each that the operator finds before it writes.
+  bool has_exact_rows(int position) const {
+    const core::Argument& argument = signature_.arguments[position];
+    return argument.is_shortened && kind_of(argument.dims[0].names[0]) == core::SizeKind::computed;
+  }
+
   // Of a result that the caller gives, the call uses as many rows as the operator has found.
   void use_first_rows(const core::Arguments& arguments, core::Slot* slots) {
     for (std::size_t r = 0; r < schema_.results().size(); ++r) {
       const int position = schema_.results()[r], result = static_cast<int>(r);
       const core::Argument& argument = signature_.arguments[position];
       Tensor& tensor = tensors()[position];
-      if (!argument.is_shortened || tensor.is_absent() || tensor.rank != argument.dims.count) continue;
+      if (!has_exact_rows(position) || tensor.is_absent() || tensor.rank != argument.dims.count) continue;
       const int name = argument.dims[0].names[0];
-      const core::SizeKind kind = signature_.size_kinds[name - signature_.scalars.count];
-      if (kind == core::SizeKind::adjusted) continue;
       if (tensor.shape[0] < arguments.size(name))
         adapter_.refuse(core::concat(argument.name, ".shape[0] is ", tensor.shape[0], ", expected ",
-                                     arguments.size(name), " or more: the ", signature_.names[name],
-                                     " that this call finds"));
-      adapter_.check_rows(result);
+                                     arguments.size(name), " or more: the number of ",
+                                     signature_.names[name]));
       adapter_.shorten(result, tensor, arguments.size(name));
       slots[position] = core::Slot(tensor);
     }
@@ -279,7 +298,7 @@ class OperatorCall {
 
   DType dtype_of_result(int position) {
     const core::Argument& argument = signature_.arguments[position];
-    if (argument.like < 0) return static_cast<DType>(std::countr_zero(argument.dtypes));
+    if (argument.like < 0) return argument.default_dtype();
     const DType like = tensors()[argument.like].dtype;
     return argument.is_lane ? core::lane_dtype(like) : like;
   }

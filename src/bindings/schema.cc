@@ -52,13 +52,15 @@ Schema::Schema(const core::Signature& signature, Convention convention)
     for (int i = 0; i < signature.arguments.count; ++i) {
       const Argument& argument = signature.arguments[i];
       const bool is_input = !argument.is_output() || (argument.role == core::Role::inout && !has_fill_);
-      if (is_input) add(Kind::tensor, argument.name, i, argument.optional && !argument.has_no_default);
+      if (is_input && !argument.is_cpp_only)
+        add(Kind::tensor, argument.name, i, argument.optional && !argument.has_no_default);
     }
     for (int i = 0; i < signature.scalars.count; ++i)
       if (is_parameter(i)) add(Kind::scalar, signature.scalars[i].name, i, signature.scalars[i].has_default);
     for (int name = signature.scalars.count; name < signature.names.count; ++name) {
       const SizeKind kind = signature.size_kinds[name - signature.scalars.count];
-      if (kind == SizeKind::either) add(Kind::size, signature.names[name], name, true);
+      if (kind == SizeKind::either || kind == SizeKind::adjusted_or_computed)
+        add(Kind::size, signature.names[name], name, true);
       if (kind == SizeKind::adjusted || (kind == SizeKind::shapes && !is_determined(name) && is_extent(name)))
         add(Kind::size, signature.names[name], name, false);
     }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 
 #include "core/padding.h"
 
@@ -57,6 +58,8 @@ std::string range_text(const Scalar& scalar) {
     if (!has_least && !has_most) return "a number";
     if (scalar.least == Limits::lowest() && scalar.most == Limits::max()) return "a finite number";
     if (scalar.least == Limits::min() && !has_most) return "a number above 0";
+    if (scalar.least == Limits::denorm_min() && scalar.most == Limits::max())
+      return "a positive finite number";
     if (!has_most) return concat(number_text(scalar.least), " or more");
     if (!has_least) return concat("at most ", number_text(scalar.most));
     return concat(number_text(scalar.least), " .. ", number_text(scalar.most));
@@ -393,6 +396,32 @@ void Arguments::check_factors(const Step& step, int i, const Extent& extent, int
   }
 }
 
+// Tensors that spread the same size over several dimensions have the same ones: a product that fits may still
+// be another order of the elements. One dimension for all of them fits any.
+void Arguments::check_spread(const Step& step, int i, const Extent& extent, int position, int spread) const {
+  for (int other = 0; other < i; ++other) {
+    const Argument& argument = signature_.arguments[other];
+    if (!slots_[other].present) continue;
+    int first = 0;
+    for (int dim = 0; dim < argument.dims.count; first += spread_of(other, dim++)) {
+      if (!argument.dims[dim].is_folded || argument.dims[dim].text != extent.text) continue;
+      const int theirs = spread_of(other, dim);
+      if (theirs <= 1) continue;
+      if (theirs != spread)
+        fail(step.code, concat(name(i), " has ", std::int64_t{slots_[i].rank}, " dimensions, expected ",
+                               std::int64_t{slots_[i].rank + theirs - spread}, ": as many for ", extent.text,
+                               " as ", name(other), " has"));
+      for (int d = 0; d < spread; ++d) {
+        const std::int64_t mine = slots_[i].shape[position + d], its = slots_[other].shape[first + d];
+        if (mine == its || (only_metadata_ && (mine == kUnknownExtent || its == kUnknownExtent))) continue;
+        fail(step.code, concat(place_text(i, position + d), " is ", mine, ", expected ", its, " = ",
+                               place_text(other, first + d)));
+      }
+      return;
+    }
+  }
+}
+
 void Arguments::check_shape(const Step& step, int i, int only_dim) {
   const Argument& argument = signature_.arguments[i];
   const Slot& slot = slots_[i];
@@ -414,6 +443,7 @@ void Arguments::check_shape(const Step& step, int i, int only_dim) {
     if (only_dim >= 0 && only_dim != dim) continue;
     if (only_metadata_ && actual == kUnknownExtent) continue;
     if (spread > 1 && extent.names.count > 1) check_factors(step, i, extent, position, spread);
+    if (spread > 1 && extent.names.count == 1) check_spread(step, i, extent, position, spread);
     if (actual < 0)
       fail(step.code, concat(place_text(i, position, spread), " is ", actual, ", expected 0 or more"));
     if (extent.optional && sizes_[extent.names[0]] == kAbsent)
@@ -443,7 +473,8 @@ void Arguments::check_scalar(const Step& step, int i) const {
     std::string found;
     if (scalar.is_real) {
       const double value = scalar.is_vector ? given.reals[k] : given.real;
-      if (value >= scalar.least && value <= scalar.most) continue;
+      // Quiet comparisons: the caller's thread may trap on NaN.
+      if (std::isgreaterequal(value, scalar.least) && std::islessequal(value, scalar.most)) continue;
       found = number_text(value);
     } else {
       const std::int64_t value = scalar.is_vector ? given.values[k] : given.value;

@@ -5,6 +5,7 @@
 #include <initializer_list>
 #include <limits>
 #include <optional>
+#include <span>
 #include <string>
 #include <type_traits>
 
@@ -61,6 +62,8 @@ struct ScalarValue {
   requires(!std::is_floating_point_v<T> && !requires(T t) { t.data(); }) ScalarValue(T v)
       : value(static_cast<std::int64_t>(v)) {}  // NOLINT: integers, bools and enums are scalars
   ScalarValue(double v) : real(v) {}            // NOLINT: so are floating-point numbers
+  ScalarValue(std::span<const double> v)        // NOLINT: and vectors of them
+      : reals(v.data()), value(static_cast<std::int64_t>(v.size())) {}
   ScalarValue(const double* data, std::int64_t count) : reals(data), value(count) {}
   ScalarValue(const std::int64_t* data, std::int64_t count) : values(data), value(count) {}
 };
@@ -101,8 +104,11 @@ class Arguments {
   // that of the operator. Returns false, and binds nothing, if check_metadata() must decide.
   bool passes_plain_metadata();
 
-  // Sets a size that no shape determines, before the checks.
-  void bind(int name, std::int64_t value) { sizes_[name] = value; }
+  // Sets a size that no shape determines, before the checks. Messages then have its name, not a place of it.
+  void bind(int name, std::int64_t value) {
+    sizes_[name] = value;
+    given_ |= std::uint32_t{1} << name;
+  }
   // Whether a shape, a scalar or bind() has determined the size.
   bool is_bound(int name) const { return sizes_[name] != kUnbound; }
   // The shape that an output has by the sizes that are bound; returns its rank. kUnbound for an extent that
@@ -141,6 +147,7 @@ class Arguments {
   template <class Push>
   void push_folded(const Extent& extent, const Push& push) const;
   void check_factors(const Step& step, int argument, const Extent& extent, int position, int spread) const;
+  void check_spread(const Step& step, int argument, const Extent& extent, int position, int spread) const;
   // Throws for an extent that disagrees with those of other arguments. The message blames the minority.
   [[noreturn]] void refuse_extent(const Step& step, int argument, int dim, std::int64_t actual,
                                   std::int64_t expected) const;
@@ -182,6 +189,8 @@ class Arguments {
   Isa isa_;
   const CallerNames* names_;
   std::int64_t sizes_[kMaxNames];
+  static_assert(kMaxNames <= 32);
+  std::uint32_t given_ = 0;  // bits of the sizes that bind() has set
   bool only_metadata_ = false;
 };
 

@@ -15,6 +15,8 @@
 // written_if("in_place", inout(..)): is only read unless that flag is set; runtimes whose operators write to
 // no argument do not have the flag.
 // on_request("with_y", out("y", ..)): an optional result, which callers of a binding get by the flag with_y.
+// by_default(DType::i64, out("y", kIndices, ..)): the dtype of a y that a binding allocates; without it, the first of the
+// set. cpp_only(in(..)): an optional input that bindings do not have.
 // unused(in(..)), unused(flag(..)): only the gradient of a binding needs it. Dtypes: a set, like("x"), like("x", set),
 // lane_of("x"): f64 if x is f64, otherwise f32. volume(v) is the product of the elements of a vector scalar
 // v. A dimension `offsets..` may be spread over several dimensions of a tensor; a product, `experts *
@@ -23,8 +25,8 @@
 // by a binding: keep if the caller gives `out`. by_default(1, scalar(..)) has a default, or_none(x,
 // real(..)) the default x, which callers spell None. by_default(1, vector(..)) is the default of each element,
 // and callers may give one integer for all. symbolic(scalar(..)) may be a symbol in a traced call. Sizes:
-// `computed(voxels)` is found by the operator; `computed(groups?)` as well, unless the caller gives it;
-// `adjusted(room)` from what the caller gives. for_sizes(flag("wide")): a flag of bindings from which the
+// `computed(voxels)` is found by the operator; `computed(groups?)` as well, unless the caller or a result
+// says it; `adjusted(room)` from what the caller gives, `adjusted(room?)` also from nothing. for_sizes(flag("wide")): a flag of bindings from which the
 // operator finds a computed size, and which the function does not have: there the shapes of results say it. A
 // step of the order of checks may be limited to
 // some arguments: {Check::shapes, code, "x.1 y"} checks dimension 1 of x and all of y; {Check::rules, code,
@@ -74,6 +76,8 @@ struct ArgumentSpec {
   bool is_unused = false;
   bool has_no_default = false;
   std::string_view request = {};
+  bool is_cpp_only = false;
+  int new_dtype = -1;
 };
 consteval ArgumentSpec in(std::string_view name, DTypeSpec dtype, std::string_view dims) {
   return {name, Role::in, dtype, dims};
@@ -137,6 +141,21 @@ consteval ArgumentSpec shortened(ArgumentSpec argument) {
 consteval ArgumentSpec on_request(std::string_view name, ArgumentSpec argument) {
   argument.is_optional = true;
   argument.request = name;
+  return argument;
+}
+
+// The dtype of a result that a binding allocates, where the function accepts several.
+consteval ArgumentSpec by_default(DType dtype, ArgumentSpec argument) {
+  if (argument.role != Role::out) throw "only an output has a dtype by default";
+  if (!contains(argument.dtype.dtypes, dtype)) throw "the argument does not accept that dtype";
+  argument.new_dtype = static_cast<int>(dtype);
+  return argument;
+}
+
+// An optional input of the function that is not part of a binding's schema.
+consteval ArgumentSpec cpp_only(ArgumentSpec argument) {
+  if (argument.role != Role::in) throw "only an input can be for C++ only";
+  argument.is_optional = argument.is_cpp_only = true;
   return argument;
 }
 
@@ -413,8 +432,8 @@ consteval Draft::Draft(std::string_view op_name, std::string_view size_names,
       if (word != "computed" && word != "adjusted") throw "a size is neither computed nor adjusted";
       name = name.substr(open + 1, name.size() - open - 2);
       kind = word == "adjusted" ? SizeKind::adjusted : SizeKind::computed;
-      if (kind == SizeKind::computed && name.back() == '?') {
-        kind = SizeKind::either;
+      if (name.back() == '?') {
+        kind = kind == SizeKind::computed ? SizeKind::either : SizeKind::adjusted_or_computed;
         name.remove_suffix(1);
       }
     }
@@ -449,6 +468,8 @@ consteval Draft::Draft(std::string_view op_name, std::string_view size_names,
     parsed.is_shortened = spec.is_shortened;
     parsed.has_no_default = spec.has_no_default;
     parsed.request = spec.request;
+    parsed.is_cpp_only = spec.is_cpp_only;
+    parsed.new_dtype = static_cast<std::int8_t>(spec.new_dtype);
     if (parsed.is_shortened && spec.role != Role::out) throw "only an output can be shortened";
     if (!parsed.request.empty() && spec.role != Role::out) throw "only an output can be on request";
     if (spec.is_unused) {

@@ -29,22 +29,25 @@ struct Example {
   std::vector<std::vector<double>> reals;          // elements of the floating-point scalars, by scalar
 
   // text: "capacity=3 samples=5", a value for every name without a default; for a vector, the value of each
-  // element.
+  // element, or of floating-point numbers all of them: "range=0,4".
   Example(const Signature& its_signature, std::string_view text, bool drop_dimensions = false)
       : signature(its_signature),
         drops_dimensions(drop_dimensions),
         sizes(static_cast<std::size_t>(its_signature.names.count), 0) {
-    std::map<std::size_t, double> real_values;
+    std::map<std::size_t, std::vector<double>> real_values;
     for (int i = 0; i < signature.scalars.count; ++i) {
       sizes[static_cast<std::size_t>(i)] = signature.scalars[i].default_value;
-      real_values[static_cast<std::size_t>(i)] = signature.scalars[i].default_real;
+      real_values[static_cast<std::size_t>(i)] = {signature.scalars[i].default_real};
     }
     split(text, ' ', [&](std::string_view part) {
       const std::size_t equals = part.find('=');
       const std::size_t position = position_of(signature, part.substr(0, equals));
       const bool is_scalar = position < static_cast<std::size_t>(signature.scalars.count);
       if (is_scalar && signature.scalars[static_cast<int>(position)].is_real) {
-        real_values[position] = std::stod(std::string(part.substr(equals + 1)));
+        real_values[position].clear();
+        split(part.substr(equals + 1), ',', [&](std::string_view value) {
+          real_values[position].push_back(std::stod(std::string(value)));
+        });
       } else {
         sizes.at(position) = number(part.substr(equals + 1));
       }
@@ -57,9 +60,11 @@ struct Example {
     for (const Scalar& scalar : signature.scalars) {
       vectors.emplace_back();
       reals.emplace_back();
-      if (scalar.is_real)
-        reals.back().assign(scalar.is_vector ? static_cast<std::size_t>(evaluate(scalar.length)) : 1,
-                            real_values[reals.size() - 1]);
+      if (scalar.is_real) {
+        reals.back() = real_values[reals.size() - 1];
+        reals.back().resize(scalar.is_vector ? static_cast<std::size_t>(evaluate(scalar.length)) : 1,
+                            reals.back().back());
+      }
       if (!scalar.is_vector || scalar.is_real) continue;
       std::int64_t& element = sizes[vectors.size() - 1];  // replaced by the product of the vector's elements
       vectors.back().assign(static_cast<std::size_t>(evaluate(scalar.length)), std::max(scalar.min, element));

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstdint>
 #include <initializer_list>
 #include <limits>
@@ -76,8 +77,14 @@ struct Argument {
   bool has_no_default = false;    // an optional input for which callers of a binding pass None
   bool is_shortened = false;      // a result of which a call returns the first rows: as many as it counts
   std::string_view request = {};  // an optional result: the flag by which callers of a binding ask for it
+  bool is_cpp_only = false;       // an optional input that bindings do not have
+  std::int8_t new_dtype = -1;     // of a result that a binding allocates; -1: the first of `dtypes`
   View<Extent> dims;
   constexpr bool is_output() const { return role != Role::in; }
+  // The dtype of a new result that is not `like` another argument.
+  constexpr DType default_dtype() const {
+    return static_cast<DType>(new_dtype >= 0 ? new_dtype : std::countr_zero(dtypes));
+  }
 };
 
 // The dtype in which elements of `dtype` are computed.
@@ -105,10 +112,11 @@ struct Scalar {
 
 // What determines a size.
 enum class SizeKind : std::uint8_t {
-  shapes,    // shapes of inputs and, if no input has it, the caller of a binding
-  computed,  // the operator
-  either,    // the operator, unless the caller of a binding gives it
-  adjusted,  // the operator, from what the caller of a binding gives
+  shapes,                // shapes of inputs and, if no input has it, the caller of a binding
+  computed,              // the operator
+  either,                // the operator, unless the caller of a binding gives it
+  adjusted,              // the operator, from what the caller of a binding gives
+  adjusted_or_computed,  // likewise, also from nothing
 };
 
 struct Rule {  // left <= right

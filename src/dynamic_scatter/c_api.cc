@@ -1,5 +1,6 @@
 // The C functions of this family, each with its order of checks.
 #include <algorithm>
+#include <array>
 
 #include "bindings/mluop/call.h"
 #include "core/draft.h"
@@ -7,6 +8,7 @@
 #include "dynamic_scatter/dynamic_scatter.h"
 #include "dynamic_scatter/signature.h"
 #include "runtime/parallel.h"
+#include "simd/fp_environment.h"
 
 namespace turnout::families::dynamic_scatter {
 
@@ -128,6 +130,15 @@ consteval Draft voxelization_c(std::string_view op, std::initializer_list<RuleSp
       {},
       steps,
       kVoxelizationScratch};
+}
+
+// voxel_size or coors_range, read once.
+template <std::size_t kCount>
+std::array<double, kCount> read_numbers(const Tensor& from) {
+  const FpEnvironment environment;  // the caller's may trap
+  std::array<double, kCount> values;
+  for (std::size_t i = 0; i < kCount; ++i) values[i] = static_cast<const float*>(from.data)[i];
+  return values;
 }
 
 void write_voxel_num(const Tensor& voxel_num, std::int64_t voxels) {
@@ -371,7 +382,9 @@ mluOpStatus_t mluOpVoxelization(mluOpHandle_t handle, const mluOpTensorDescripto
            {deterministic, max_points, max_voxels, NDim},
            [&](const Caller& caller, const turnout::Tensor* t) {
              ran = true;
-             write_voxel_num(t[6], voxelize_hard(t[0], t[1], t[2], t[3], t[4], t[5], nullptr, caller));
+             const auto size = read_numbers<3>(t[1]);
+             const auto range = read_numbers<6>(t[2]);
+             write_voxel_num(t[6], voxelize_hard(t[0], t[3], t[4], t[5], nullptr, size, range, caller));
            },
            {workspace, workspace_size});
   if (status == MLUOP_STATUS_SUCCESS && !ran) {

@@ -182,21 +182,18 @@ std::vector<unsigned char> results_of_everything(const ScatterCase<float, std::i
     keep(voxel_feats);
   }
   // The range has 1.4999999 voxels, which is 1; rounded upwards it would be 2.
-  const float size[3] = {2.5f, 1, 1}, range[6] = {0, 0, 0, 3.7499998f, 4, 4};
+  const double size[3] = {2.5, 1, 1}, range[6] = {0, 0, 0, 3.7499998f, 4, 4};
   const std::vector<float> points = {2.6f, 1, 1, 1e-40f, 1, 1, -1e-40f, 1, 1, kNan, 1, 1, 0.1f, 0.2f, 0.3f};
   std::vector<std::int32_t> coors(15), hard_coors(15), num(5);
-  voxelize(view(points.data(), {5, 3}), view(&size[0], {3}), view(&range[0], {6}), view(coors.data(), {5, 3}),
-           context);
+  voxelize(view(points.data(), {5, 3}), view(coors.data(), {5, 3}), size, range, context);
   keep(coors);
   std::vector<float> voxels(15);
-  voxelize_hard(view(points.data(), {5, 3}), view(&size[0], {3}), view(&range[0], {6}),
-                view(voxels.data(), {5, 1, 3}), view(hard_coors.data(), {5, 3}), view(num.data(), {5}),
-                nullptr, context);
+  voxelize_hard(view(points.data(), {5, 3}), view(voxels.data(), {5, 1, 3}), view(hard_coors.data(), {5, 3}),
+                view(num.data(), {5}), nullptr, size, range, context);
   keep(hard_coors);
   keep(voxels);
-  const float nan_size[3] = {kNan, 1, 1};
-  EXPECT_THROW(voxelize(view(points.data(), {5, 3}), view(&nan_size[0], {3}), view(&range[0], {6}),
-                        view(coors.data(), {5, 3}), context),
+  constexpr double kNoSize[3] = {std::numeric_limits<double>::quiet_NaN(), 1, 1};
+  EXPECT_THROW(voxelize(view(points.data(), {5, 3}), view(coors.data(), {5, 3}), kNoSize, range, context),
                Error);
   return results;
 }

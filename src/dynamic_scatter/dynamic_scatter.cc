@@ -165,7 +165,7 @@ std::int64_t dynamic_scatter_forward(const ConstTensor& feats, const ConstTensor
   const VoxelGroups groups = plan.run(context, coors, scratch, scratch);
   if (groups.voxels > voxel_coors.shape[0])
     call.refuse(concat(call.name("voxel_feats"), ".shape[0] is ", voxel_coors.shape[0], ", expected ",
-                       groups.voxels, " or more: the voxels that ", call.name("coors"), " has"));
+                       groups.voxels, " or more: the number of voxels"));
   write_forward(context, call, groups, feats, coors, voxel_feats, voxel_coors, point2voxel_map,
                 voxel_points_count, reduce_type);
   return groups.voxels;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 
 #include "dynamic_scatter/groups.h"
 #include "runtime/call.h"
@@ -15,9 +16,9 @@ class VoxelizeHardPlan {
 
   std::size_t scratch_bytes() const;
   // Returns the number of voxels. Refuses a grid before it writes a result.
-  std::int64_t run(Call& call, const ConstTensor& points, const ConstTensor& voxel_size,
-                   const ConstTensor& point_cloud_range, const Tensor& voxels, const Tensor& coors,
-                   const Tensor& num_points_per_voxel, const Tensor& point2voxel_map) const;
+  std::int64_t run(Call& call, const ConstTensor& points, const Tensor& voxels, const Tensor& coors,
+                   const Tensor& num_points_per_voxel, const Tensor& point2voxel_map,
+                   std::span<const double> voxel_size, std::span<const double> point_cloud_range) const;
 
  private:
   const std::int64_t points_;

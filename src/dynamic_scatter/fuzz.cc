@@ -1,6 +1,9 @@
 // Differential fuzzer: any coordinates, features, maps, counts, points and grids; a legal call equals the
 // definition on every instruction set, in one step and through an index, and an illegal one is refused whole.
+#include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <iterator>
 #include <vector>
 
 #include "dynamic_scatter/index_case.h"
@@ -181,13 +184,20 @@ void voxels(FuzzInput& in) {
   if (grid.is_legal())
     hard = reference::voxelize_hard(lanes, grid, static_cast<std::size_t>(max_points),
                                     static_cast<std::size_t>(room));
-  const ConstTensor p = view(points.data(), {rows, features}), s = view(&size[0], {3}),
-                    r = view(&range[0], {6});
+  const ConstTensor p = view(points.data(), {rows, features});
+  const double sizes[3] = {size[0], size[1], size[2]};
+  const double ranges[6] = {range[0], range[1], range[2], range[3], range[4], range[5]};
+  // What is no grid for any points is refused even if there are none.
+  const bool is_grid =
+      std::all_of(std::begin(sizes), std::end(sizes), [](double v) { return v > 0 && std::isfinite(v); }) &&
+      std::none_of(std::begin(ranges), std::end(ranges), [](double v) { return std::isnan(v); });
   for (const Isa isa : supported_isas()) {
     Context context({.threads = 2, .isa = isa});
     auto coors = sized<Index>(rows * 3, kOld);
-    const bool refused = is_refused([&] { voxelize(p, s, r, view(coors.data(), {rows, 3}), context); });
-    require(refused == (rows > 0 && !grid.is_legal()));
+    const bool refused = is_refused([&] {
+      voxelize(p, view(coors.data(), {rows, 3}), sizes, ranges, context);
+    });
+    require(refused == (!is_grid || (rows > 0 && !grid.is_legal())));
     require(same(coors, refused ? sized<Index>(rows * 3, kOld) : expected));
 
     const std::int64_t voxel_size = max_points * features;
@@ -197,11 +207,11 @@ void voxels(FuzzInput& in) {
     const Tensor map_view = view(map.data(), {rows});
     std::int64_t used = 0;
     const bool hard_refused = is_refused([&] {
-      used = voxelize_hard(p, s, r, view(stored.data(), {room, max_points, features}),
+      used = voxelize_hard(p, view(stored.data(), {room, max_points, features}),
                            view(hard_coors.data(), {room, 3}), view(num.data(), {room}),
-                           with_map ? map_view : nullptr, context);
+                           with_map ? map_view : nullptr, sizes, ranges, context);
     });
-    require(hard_refused == ((room > 0 || (with_map && rows > 0)) && !grid.is_legal()));
+    require(hard_refused == (!is_grid || ((room > 0 || (with_map && rows > 0)) && !grid.is_legal())));
     if (hard_refused) {
       require(same(stored, sized<T>(room * voxel_size, rounded<T>(kOld))) &&
               same(num, sized<Index>(room, kOld)) && same(map, sized<Index>(rows, kOld)) &&

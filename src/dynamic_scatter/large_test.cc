@@ -144,16 +144,15 @@ TEST_F(DynamicScatterLarge, ManyPointsAndVoxels) {
 TEST_F(DynamicScatterLarge, VoxelsOfLongPoints) {
   constexpr std::int64_t kFeatures = 512012, kPoints = kFar / kFeatures + 2;
   constexpr std::int64_t kEnd = (kPoints - 1) * kFeatures;
-  const float size[3] = {1, 1, 1}, range[6] = {0, 0, 0, 4, 4, 4};
+  const double size[3] = {1, 1, 1}, range[6] = {0, 0, 0, 4, 4, 4};
   in()[kEnd] = bf(0.5f);
   in()[kEnd + kFeatures - 1] = bf(42);
   out()[kEnd] = out()[kEnd + kFeatures - 1] = bf(kOld);
   std::vector<std::int64_t> coors(3, kOld), num(1), all(3 * kPoints);
   const ConstTensor points = in_view({kPoints, kFeatures});
-  EXPECT_EQ(
-      voxelize_hard(points, view(&size[0], {3}), view(&range[0], {6}), out_view({1, kPoints, kFeatures}),
-                    view(coors.data(), {1, 3}), view(num.data(), {1})),
-      1);
+  EXPECT_EQ(voxelize_hard(points, out_view({1, kPoints, kFeatures}), view(coors.data(), {1, 3}),
+                          view(num.data(), {1}), nullptr, size, range),
+            1);
   EXPECT_EQ(num[0], kPoints);
   EXPECT_EQ(coors, (std::vector<std::int64_t>{0, 0, 0}));
   EXPECT_EQ(value(out()[kEnd - 1]), 0);
@@ -161,7 +160,7 @@ TEST_F(DynamicScatterLarge, VoxelsOfLongPoints) {
   EXPECT_EQ(value(out()[kEnd + kFeatures - 1]), 42);
 
   in()[kEnd] = bf(3);
-  voxelize(points, view(&size[0], {3}), view(&range[0], {6}), view(all.data(), {kPoints, 3}));
+  voxelize(points, view(all.data(), {kPoints, 3}), size, range);
   EXPECT_EQ(all.back(), 3);
   EXPECT_EQ(all.data()[3 * kPoints - 4], 0);
 }

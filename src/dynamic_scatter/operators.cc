@@ -1,28 +1,81 @@
 // The operators of this family.
+#include <algorithm>
+#include <iterator>
+
+#include "dynamic_scatter/dynamic_scatter.h"
 #include "dynamic_scatter/example.h"
 #include "dynamic_scatter/signature.h"
 #include "registry.h"
-#include "turnout/dynamic_scatter.h"
 
 namespace turnout::families::dynamic_scatter {
 
+namespace {
+
+// There are not more voxels than points. A result that the caller gives has room for max_voxels.
+std::unique_ptr<Prepared> limit_max_voxels(const Caller&, const Tensor* arguments, const ScalarValue*,
+                                           std::int64_t* sizes) {
+  constexpr int kRows = kVoxelizeHard.size("rows"), kMaxVoxels = kVoxelizeHard.size("max_voxels");
+  constexpr int kResults[] = {kVoxelizeHard.argument("voxels"), kVoxelizeHard.argument("coors"),
+                              kVoxelizeHard.argument("num_points_per_voxel")};
+  if (std::all_of(std::begin(kResults), std::end(kResults), [&](int i) { return arguments[i].is_absent(); }))
+    sizes[kMaxVoxels] = std::min(sizes[kMaxVoxels], sizes[kRows]);
+  return nullptr;
+}
+
+// dynamic_scatter_forward, once it knows which points each voxel has.
+class PreparedForward : public Prepared {
+ public:
+  PreparedForward(const ConstTensor& coors, const Caller& caller) : index_(coors, caller) {}
+
+  std::int64_t voxels() const { return index_.voxels(); }
+  std::int64_t run(const Caller& caller, const Tensor* t, const ScalarValue* scalars) override {
+    index_.scatter(t[0], t[2], t[3], t[4], t[5], to_enum<Reduce>(scalars[0]), caller);
+    return index_.voxels();
+  }
+
+ private:
+  const PointIndex index_;
+};
+
+std::unique_ptr<Prepared> find_voxels(const Caller& caller, const Tensor* arguments, const ScalarValue*,
+                                      std::int64_t* sizes) {
+  auto prepared =
+      std::make_unique<PreparedForward>(arguments[kDynamicScatterForward.argument("coors")], caller);
+  sizes[kDynamicScatterForward.size("voxels")] = prepared->voxels();
+  return prepared;
+}
+
+// As many groups as the index names, unless the caller or a result says how many there are.
+std::unique_ptr<Prepared> find_dim_size(const Caller& caller, const Tensor* arguments, const ScalarValue*,
+                                        std::int64_t* sizes) {
+  constexpr int kDimSize = kScatterSum.size("dim_size"), kIndex = kScatterSum.argument("index");
+  static_assert(kDimSize == kScatterMean.size("dim_size") && kDimSize == kScatterMax.size("dim_size"));
+  static_assert(kIndex == kScatterMean.argument("index") && kIndex == kScatterMax.argument("index"));
+  if (sizes[kDimSize] == kUnknownExtent) sizes[kDimSize] = scatter_dim_size(arguments[kIndex], caller);
+  return nullptr;
+}
+
+}  // namespace
+
 std::span<const Operator> operators() {
-  static constexpr auto kFillGrid = [](const Tensor* t) { fill_grid(t[1], t[2]); };
   static constexpr auto kFillMap = [](const Tensor* t) { fill_map(t[0], t[3], t[5]); };
   static constexpr Operator kOperators[] = {
-      op<&voxelize>(kVoxelize, "rows=5 features=4", {.prepare = kFillGrid}),
-      op<&voxelize_hard>(kVoxelizeHard, "rows=5 features=4 max_voxels=3 max_points=2",
-                         {.prepare = kFillGrid}),
+      op<&voxelize>(kVoxelize, "voxel_size=1 point_cloud_range=0,0,0,4,4,4 rows=5 features=4"),
+      op<&voxelize_hard>(
+          kVoxelizeHard,
+          "voxel_size=1 point_cloud_range=0,0,0,4,4,4 rows=5 features=4 max_points=2 max_voxels=3",
+          {.find_sizes = limit_max_voxels}),
       op<&dynamic_scatter_forward>(kDynamicScatterForward,
-                                   "reduce_type=2 points=5 channels=7 dims=3 voxels=4"),
+                                   "reduce_type=2 points=5 channels=7 dims=3 voxels=4",
+                                   {.find_sizes = find_voxels}),
       op<&dynamic_scatter_backward>(kDynamicScatterBackward, "reduce_type=0 voxels=4 channels=7 points=5",
                                     {.prepare = kFillMap}),
-      op<&scatter_sum>(kScatterSum, "rows=5 channels=7 groups=4"),
-      op<&scatter_mean>(kScatterMean, "rows=5 channels=7 groups=4"),
-      op<&scatter_max>(kScatterMax, "rows=5 channels=7 groups=4"),
-      op<&scatter_sum_backward>(kScatterSumBackward, "groups=4 channels=7 rows=5"),
-      op<&scatter_mean_backward>(kScatterMeanBackward, "groups=4 channels=7 rows=5"),
-      op<&scatter_max_backward>(kScatterMaxBackward, "groups=4 channels=7 rows=5"),
+      op<&scatter_sum>(kScatterSum, "rows=5 channels=7 dim_size=4", {.find_sizes = find_dim_size}),
+      op<&scatter_mean>(kScatterMean, "rows=5 channels=7 dim_size=4", {.find_sizes = find_dim_size}),
+      op<&scatter_max>(kScatterMax, "rows=5 channels=7 dim_size=4", {.find_sizes = find_dim_size}),
+      op<&scatter_sum_backward>(kScatterSumBackward, "dim_size=4 channels=7 rows=5"),
+      op<&scatter_mean_backward>(kScatterMeanBackward, "dim_size=4 channels=7 rows=5"),
+      op<&scatter_max_backward>(kScatterMaxBackward, "dim_size=4 channels=7 rows=5"),
   };
   return kOperators;
 }

@@ -53,6 +53,12 @@ class IndexGrouping {
   const MapGrouping grouping_;
 };
 
+// [rows, channels..] as [rows, channels].
+template <class Data>
+BasicTensor<Data> as_rows(const BasicTensor<Data>& given, std::int64_t channels) {
+  return {given.data, given.dtype, {given.shape[0], channels}};
+}
+
 // The groups of an index that names few of many.
 std::size_t touched_bytes(std::int64_t rows) {
   return array_bytes<std::int32_t>(rows) + TouchedGroups::scratch_bytes(rows);
@@ -134,11 +140,15 @@ void mean_backward_touched(Context& context, Call& call, const ConstTensor& grad
               nullptr, nullptr, grad_src, Reduce::mean);
 }
 
-void reduce(const Caller& caller, const Signature& signature, const ConstTensor& src,
-            const ConstTensor& index, const Tensor& out, Reduce reduce_type) {
-  Call call(caller, signature, {src, index, out}, {});
+template <const Signature& signature>
+void reduce(const Caller& caller, const ConstTensor& given_src, const ConstTensor& index,
+            const Tensor& given_out, Reduce reduce_type) {
+  Call call(caller, signature, {given_src, index, given_out}, {});
   if (call.nothing_to_do()) return;
   Context& context = caller.context();
+  const std::int64_t channels = call.size(signature.size("channels"));
+  const ConstTensor src = as_rows(given_src, channels);
+  const Tensor out = as_rows(given_out, channels);
   if (TouchedGroups::pays(src.shape[0], out.shape[0]))
     return reduce_touched(context, call, src, index, out, reduce_type);
   const IndexGrouping plan(src.shape[0], out.shape[0], context.threads());
@@ -182,18 +192,21 @@ std::int64_t scatter_dim_size(const ConstTensor& index, const Caller& caller) {
 }
 
 void scatter_sum(const ConstTensor& src, const ConstTensor& index, const Tensor& out, const Caller& caller) {
-  reduce(caller, kScatterSum, src, index, out, Reduce::sum);
+  reduce<kScatterSum>(caller, src, index, out, Reduce::sum);
 }
 
 void scatter_mean(const ConstTensor& src, const ConstTensor& index, const Tensor& out, const Caller& caller) {
-  reduce(caller, kScatterMean, src, index, out, Reduce::mean);
+  reduce<kScatterMean>(caller, src, index, out, Reduce::mean);
 }
 
-void scatter_max(const ConstTensor& src, const ConstTensor& index, const Tensor& out, const Tensor& argmax,
-                 const Caller& caller) {
-  Call call(caller, kScatterMax, {src, index, out, argmax}, {});
+void scatter_max(const ConstTensor& given_src, const ConstTensor& index, const Tensor& given_out,
+                 const Tensor& given_argmax, const Caller& caller) {
+  Call call(caller, kScatterMax, {given_src, index, given_out, given_argmax}, {});
   if (call.nothing_to_do()) return;
   Context& context = caller.context();
+  const std::int64_t channels = call.size(kScatterMax.size("channels"));
+  const ConstTensor src = as_rows(given_src, channels);
+  const Tensor out = as_rows(given_out, channels), argmax = as_rows(given_argmax, channels);
   if (TouchedGroups::pays(src.shape[0], out.shape[0]))
     return maximum_touched(context, call, src, index, out, argmax);
   const IndexGrouping plan(src.shape[0], out.shape[0], context.threads());
@@ -220,10 +233,13 @@ void scatter_max(const ConstTensor& src, const ConstTensor& index, const Tensor&
   });
 }
 
-void scatter_sum_backward(const ConstTensor& grad_out, const ConstTensor& index, const Tensor& grad_src,
-                          const Caller& caller) {
-  Call call(caller, kScatterSumBackward, {grad_out, index, grad_src}, {});
+void scatter_sum_backward(const ConstTensor& given_grad_out, const ConstTensor& index,
+                          const Tensor& given_grad_src, const Caller& caller) {
+  Call call(caller, kScatterSumBackward, {given_grad_out, index, given_grad_src}, {});
   if (call.nothing_to_do()) return;
+  const std::int64_t channels = call.size(kScatterSumBackward.size("channels"));
+  const ConstTensor grad_out = as_rows(given_grad_out, channels);
+  const Tensor grad_src = as_rows(given_grad_src, channels);
   const std::int64_t rows = index.shape[0], groups = grad_out.shape[0];
   auto* map = call.scratch(array_bytes<std::int32_t>(rows)).take<std::int32_t>(rows);
   read_index(call, index, groups, map);
@@ -232,10 +248,13 @@ void scatter_sum_backward(const ConstTensor& grad_out, const ConstTensor& index,
   spread_rows(caller.context(), call, task, grad_out, nullptr, nullptr, grad_src, Reduce::sum);
 }
 
-void scatter_mean_backward(const ConstTensor& grad_out, const ConstTensor& index, const Tensor& grad_src,
-                           const Caller& caller) {
-  Call call(caller, kScatterMeanBackward, {grad_out, index, grad_src}, {});
+void scatter_mean_backward(const ConstTensor& given_grad_out, const ConstTensor& index,
+                           const Tensor& given_grad_src, const Caller& caller) {
+  Call call(caller, kScatterMeanBackward, {given_grad_out, index, given_grad_src}, {});
   if (call.nothing_to_do()) return;
+  const std::int64_t channels = call.size(kScatterMeanBackward.size("channels"));
+  const ConstTensor grad_out = as_rows(given_grad_out, channels);
+  const Tensor grad_src = as_rows(given_grad_src, channels);
   const std::int64_t rows = index.shape[0], groups = grad_out.shape[0];
   if (TouchedGroups::pays(rows, groups))
     return mean_backward_touched(caller.context(), call, grad_out, index, grad_src);
@@ -261,9 +280,10 @@ void scatter_max_backward(const ConstTensor& grad_out, const ConstTensor& index,
   const std::int64_t rows = index.shape[0];
   auto* map = call.scratch(array_bytes<std::int32_t>(rows)).take<std::int32_t>(rows);
   read_index(call, index, grad_out.shape[0], map);
-  const MaximumBackwardTask task{map, grad_out.shape[1], grad_out.data, argmax.data};
+  const std::int64_t channels = call.size(kScatterMaxBackward.size("channels"));
+  const MaximumBackwardTask task{map, channels, grad_out.data, argmax.data};
   const auto backward = maximum_kernels(caller.context().isa()).backward(grad_out.dtype, argmax.dtype);
-  make_rows(caller.context(), call, rows, grad_src.shape[1] * size_of(grad_src.dtype), grad_src.data,
+  make_rows(caller.context(), call, rows, channels * size_of(grad_src.dtype), grad_src.data,
             [&](std::int64_t first, std::int64_t last, std::byte* to) { backward(task, first, last, to); });
 }
 

@@ -10,54 +10,33 @@ using namespace core;
 
 inline constexpr std::int64_t kMaxPoints = 2147483647;  // numbers of points and voxels are int32 inside
 
-inline constexpr DTypes kGridDTypes = dtypes(DType::f32, DType::f64);
-inline constexpr ScalarSpec kReduceType = choice("reduce_type", "sum mean max");
+inline constexpr ScalarSpec kReduceType = by_default("max", choice("reduce_type", "sum mean max"));
 inline constexpr ArgumentSpec kPoints = in("points", kFloats, "rows, features");
-inline constexpr ArgumentSpec kVoxelSize = in("voxel_size", kGridDTypes, "3");
-inline constexpr ArgumentSpec kPointCloudRange = in("point_cloud_range", kGridDTypes, "6");
+// The plans refuse 0 once more: the comparison here takes it for this number if the caller flushes denormals.
+inline constexpr double kAboveZero = std::numeric_limits<double>::denorm_min();
+inline constexpr ScalarSpec kVoxelSize = reals("voxel_size", "3", kAboveZero, kFinite);
+inline constexpr ScalarSpec kPointCloudRange = reals("point_cloud_range", "6");
 
-// Grids, maps and counts are checked by the plans, which keep what they have read: the caller's memory may
-// change during a call.
+// Maps and counts are checked by the plans, which keep what they have read: the caller's memory may change
+// during a call. So are grids, in the type that coordinates are computed in.
 inline constexpr const Signature& kVoxelize = signature([] {
   return Draft{"voxelize",
                "rows features",
-               {},
-               {kPoints, kVoxelSize, kPointCloudRange, out("coors", kIndices, "rows, 3")},
+               {kVoxelSize, kPointCloudRange},
+               {kPoints, out("coors", kIndices, "rows, 3")},
                {at_most("3", "features")}};
 });
 
 inline constexpr const Signature& kVoxelizeHard = signature([] {
   return Draft{
       "voxelize_hard",
-      "rows features max_voxels max_points",
-      {},
-      {kPoints, kVoxelSize, kPointCloudRange,
-       out("voxels", like("points"), "max_voxels, max_points, features"),
-       out("coors", kIndices, "max_voxels, 3"), out("num_points_per_voxel", kIndices, "max_voxels"),
-       optional(out("point2voxel_map", kIndices, "rows"))},
+      "rows features max_points adjusted(max_voxels)",
+      {kVoxelSize, kPointCloudRange},
+      {kPoints, shortened(out("voxels", like("points"), "max_voxels, max_points, features")),
+       shortened(out("coors", kIndices, "max_voxels, 3")),
+       shortened(out("num_points_per_voxel", kIndices, "max_voxels")),
+       on_request("return_map", out("point2voxel_map", kIndices, "rows"))},
       {at_most("3", "features"), at_most("rows", "2147483647"), at_most("max_points", "2147483647")}};
-});
-
-// voxelize_hard with its limits as arguments, which in C++ are the shape of its results.
-inline constexpr const Signature& kVoxelizeWithLimits = signature([] {
-  return Draft{
-      "voxelize",
-      "rows features",
-      {scalar("max_points", 0, kMaxPoints), scalar("max_voxels", 0)},
-      {kPoints, kVoxelSize, kPointCloudRange,
-       out("voxels", like("points"), "max_voxels, max_points, features"),
-       out("coors", kIndices, "max_voxels, 3"), out("num_points_per_voxel", kIndices, "max_voxels")}};
-});
-
-// The same with the map as a result.
-inline constexpr const Signature& kVoxelizeWithMap = signature([] {
-  return Draft{"voxelize",
-               "rows features",
-               {scalar("max_points", 0, kMaxPoints), scalar("max_voxels", 0), flag("return_map")},
-               {kPoints, kVoxelSize, kPointCloudRange,
-                out("voxels", like("points"), "max_voxels, max_points, features"),
-                out("coors", kIndices, "max_voxels, 3"), out("num_points_per_voxel", kIndices, "max_voxels"),
-                out("point2voxel_map", kIndices, "rows")}};
 });
 
 inline constexpr RuleSpec kLeastDims = at_most("1", "dims");
@@ -65,21 +44,22 @@ inline constexpr RuleSpec kMostDims = at_most("dims", "4");
 inline constexpr RuleSpec kMostPoints = at_most("points", "2147483647");
 
 inline constexpr const Signature& kDynamicScatterForward = signature([] {
-  return Draft{"dynamic_scatter_forward",
-               "points channels dims voxels",
-               {kReduceType},
-               {in("feats", kFloats, "points, channels"), in("coors", kIndices, "points, dims"),
-                out("voxel_feats", like("feats"), "voxels, channels"),
-                out("voxel_coors", like("coors"), "voxels, dims"), out("point2voxel_map", kIndices, "points"),
-                out("voxel_points_count", kIndices, "voxels")},
-               {kLeastDims, kMostDims, kMostPoints}};
+  return Draft{
+      "dynamic_scatter_forward",
+      "points channels dims computed(voxels)",
+      {kReduceType},
+      {in("feats", kFloats, "points, channels"), in("coors", kIndices, "points, dims"),
+       shortened(out("voxel_feats", like("feats"), "voxels, channels")),
+       shortened(out("voxel_coors", like("coors"), "voxels, dims")),
+       out("point2voxel_map", kIndices, "points"), shortened(out("voxel_points_count", kIndices, "voxels"))},
+      {kLeastDims, kMostDims, kMostPoints}};
 });
 
 inline constexpr ArgumentSpec kGradVoxelFeats = in("grad_voxel_feats", kFloats, "voxels, channels");
 inline constexpr ArgumentSpec kFeats =
-    required_when("reduce_type", "max", in("feats", like("grad_voxel_feats"), "points, channels"));
-inline constexpr ArgumentSpec kVoxelFeats =
-    required_when("reduce_type", "max", in("voxel_feats", like("grad_voxel_feats"), "voxels, channels"));
+    or_none(required_when("reduce_type", "max", in("feats", like("grad_voxel_feats"), "points, channels")));
+inline constexpr ArgumentSpec kVoxelFeats = or_none(
+    required_when("reduce_type", "max", in("voxel_feats", like("grad_voxel_feats"), "voxels, channels")));
 inline constexpr ArgumentSpec kGradFeats = out("grad_feats", like("grad_voxel_feats"), "points, channels");
 
 inline constexpr const Signature& kDynamicScatterBackward = signature([] {
@@ -87,8 +67,8 @@ inline constexpr const Signature& kDynamicScatterBackward = signature([] {
                "voxels channels points",
                {kReduceType},
                {kGradVoxelFeats, kFeats, kVoxelFeats, in("point2voxel_map", kIndices, "points"),
-                required_when("reduce_type", "mean", in("voxel_points_count", kIndices, "voxels")),
-                optional(in("voxel_num", kIndices, "1")), kGradFeats},
+                or_none(required_when("reduce_type", "mean", in("voxel_points_count", kIndices, "voxels"))),
+                cpp_only(in("voxel_num", kIndices, "1")), kGradFeats},
                {kMostPoints, at_most("voxels", "2147483647")}};
 });
 
@@ -139,17 +119,6 @@ inline constexpr const Signature& kVoxelIndexReduceBackward = signature([] {
                {kGradVoxelFeats, kFeats, kVoxelFeats, kGradFeats}};
 });
 
-// What dynamic_scatter_forward is given, checked before there is an index that knows how many voxels it has.
-inline constexpr const Signature& kScatterInputs = signature([] {
-  return Draft{"dynamic_scatter_forward",
-               "points channels dims",
-               {},
-               {in("feats", kFloats, "points, channels"), in("coors", kIndices, "points, dims")},
-               {kLeastDims, kMostDims, kMostPoints},
-               {},
-               kInputsOrder};
-});
-
 // What an index is made from again: the map says all that it knows.
 inline constexpr const Signature& kVoxelIndexRestore = signature([] {
   return Draft{"VoxelIndex",  "points", {},          {in("point2voxel_map", kIndices, "points")},
@@ -161,7 +130,7 @@ inline constexpr const Signature& kVoxelIndexRestore = signature([] {
 inline constexpr DTypes kNumbers = kFloats | kIndices;
 inline constexpr ArgumentSpec kRowIndex = in("index", kIndices, "rows");
 inline constexpr RuleSpec kMostRows = at_most("rows", "2147483647");
-inline constexpr RuleSpec kMostGroups = at_most("groups", "2147483647");
+inline constexpr RuleSpec kMostGroups = at_most("dim_size", "2147483647");
 
 inline constexpr const Signature& kScatterDimSize = signature(
     [] { return Draft{"scatter_dim_size", "rows", {}, {kRowIndex}, {kMostRows}, {}, kInputsOrder}; });
@@ -169,35 +138,37 @@ inline constexpr const Signature& kScatterDimSize = signature(
 inline constexpr const Signature& kScatterSum = signature([] {
   return Draft{
       "scatter_sum",
-      "rows channels groups",
+      "rows channels computed(dim_size?)",
       {},
-      {in("src", kNumbers, "rows, channels"), kRowIndex, out("out", like("src"), "groups, channels")},
+      {in("src", kNumbers, "rows, channels..?"), kRowIndex, out("out", like("src"), "dim_size, channels..?")},
       {kMostRows, kMostGroups}};
 });
 
 inline constexpr const Signature& kScatterMean = signature([] {
-  return Draft{"scatter_mean",
-               "rows channels groups",
-               {},
-               {in("src", kFloats, "rows, channels"), kRowIndex, out("out", like("src"), "groups, channels")},
-               {kMostRows, kMostGroups}};
+  return Draft{
+      "scatter_mean",
+      "rows channels computed(dim_size?)",
+      {},
+      {in("src", kFloats, "rows, channels..?"), kRowIndex, out("out", like("src"), "dim_size, channels..?")},
+      {kMostRows, kMostGroups}};
 });
 
 inline constexpr const Signature& kScatterMax = signature([] {
-  return Draft{"scatter_max",
-               "rows channels groups",
-               {},
-               {in("src", kNumbers, "rows, channels"), kRowIndex, out("out", like("src"), "groups, channels"),
-                out("argmax", kIndices, "groups, channels")},
-               {kMostRows, kMostGroups}};
+  return Draft{
+      "scatter_max",
+      "rows channels computed(dim_size?)",
+      {},
+      {in("src", kNumbers, "rows, channels..?"), kRowIndex, out("out", like("src"), "dim_size, channels..?"),
+       by_default(DType::i64, out("argmax", kIndices, "dim_size, channels..?"))},
+      {kMostRows, kMostGroups}};
 });
 
-inline constexpr ArgumentSpec kGradOut = in("grad_out", kFloats, "groups, channels");
-inline constexpr ArgumentSpec kGradSrc = out("grad_src", like("grad_out"), "rows, channels");
+inline constexpr ArgumentSpec kGradOut = in("grad_out", kFloats, "dim_size, channels..?");
+inline constexpr ArgumentSpec kGradSrc = out("grad_src", like("grad_out"), "rows, channels..?");
 
 inline constexpr const Signature& kScatterSumBackward = signature([] {
   return Draft{"scatter_sum_backward",
-               "groups channels rows",
+               "dim_size channels rows",
                {},
                {kGradOut, kRowIndex, kGradSrc},
                {kMostRows, kMostGroups}};
@@ -205,7 +176,7 @@ inline constexpr const Signature& kScatterSumBackward = signature([] {
 
 inline constexpr const Signature& kScatterMeanBackward = signature([] {
   return Draft{"scatter_mean_backward",
-               "groups channels rows",
+               "dim_size channels rows",
                {},
                {kGradOut, kRowIndex, kGradSrc},
                {kMostRows, kMostGroups}};
@@ -213,9 +184,9 @@ inline constexpr const Signature& kScatterMeanBackward = signature([] {
 
 inline constexpr const Signature& kScatterMaxBackward = signature([] {
   return Draft{"scatter_max_backward",
-               "groups channels rows",
+               "dim_size channels rows",
                {},
-               {kGradOut, kRowIndex, in("argmax", kIndices, "groups, channels"), kGradSrc},
+               {kGradOut, kRowIndex, in("argmax", kIndices, "dim_size, channels..?"), kGradSrc},
                {kMostRows, kMostGroups}};
 });
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <span>
 #include <string_view>
 #include <type_traits>
 
@@ -18,30 +19,24 @@ namespace turnout {
 namespace families::dynamic_scatter {
 namespace {
 
-// Element i of voxel_size or point_cloud_range.
-template <class Real>
-Real value_at(const ConstTensor& values, int i) {
-  return values.dtype == DType::f64 ? static_cast<Real>(static_cast<const double*>(values.data)[i])
-                                    : static_cast<Real>(static_cast<const float*>(values.data)[i]);
-}
+using Numbers = std::span<const double>;
 
-// Reads the grid once and checks it, in the type that coordinates are computed in: voxel_size is positive and
-// finite, and the range has 1 .. 2^31 - 1 voxels in each direction.
+// The grid in the type that coordinates are computed in. Checks it there: voxel_size is positive and finite,
+// and the range has 1 .. 2^31 - 1 voxels in each direction.
 template <class Real>
-GridOf<Real> read_grid(Call& call, const ConstTensor& voxel_size, const ConstTensor& range) {
+GridOf<Real> read_grid(Call& call, Numbers voxel_size, Numbers range) {
   GridOf<Real> grid;
-  for (int j = 0; j < 3; ++j) {
-    const Real size = value_at<Real>(voxel_size, j);
-    const Real least = value_at<Real>(range, j), most = value_at<Real>(range, 3 + j);
+  for (std::size_t j = 0; j < 3; ++j) {
+    const auto size = static_cast<Real>(voxel_size[j]);
+    const auto least = static_cast<Real>(range[j]), most = static_cast<Real>(range[3 + j]);
     const Real extent = std::round((most - least) / size);
     if (!(size > 0) || !std::isfinite(size))
-      call.refuse(concat(call.name("voxel_size"), "[", std::int64_t{j}, "] is ", number_text(size),
-                         ", expected a positive finite number"));
+      call.refuse(concat(call.name("voxel_size"), "[", static_cast<std::int64_t>(j), "] is ",
+                         number_text(size), ", expected a positive finite number"));
     if (!(extent >= 1 && extent < Real{0x1p31}))
       call.refuse(concat(call.name("point_cloud_range"), " is ", number_text(least), " .. ",
-                         number_text(most), " in direction ",
-                         std::string_view("xyz").substr(static_cast<std::size_t>(j), 1), ", which is ",
-                         number_text(extent), " voxels, expected 1 .. 2147483647"));
+                         number_text(most), " in direction ", std::string_view("xyz").substr(j, 1),
+                         ", which is ", number_text(extent), " voxels, expected 1 .. 2147483647"));
     grid.voxel_size[j] = size;
     grid.least[j] = least;
     grid.extent[j] = extent;
@@ -50,8 +45,8 @@ GridOf<Real> read_grid(Call& call, const ConstTensor& voxel_size, const ConstTen
 }
 
 // Coordinates of all points; `coors` is [points, 3]. Refuses a bad grid before the first write.
-void write_coordinates(Context& context, Call& call, const ConstTensor& points, const ConstTensor& voxel_size,
-                       const ConstTensor& range, const Tensor& coors) {
+void write_coordinates(Context& context, Call& call, const ConstTensor& points, Numbers voxel_size,
+                       Numbers range, const Tensor& coors) {
   const FpEnvironment environment;  // the caller's may round otherwise, or trap
   const auto voxelize_range = coordinate_kernels(context.isa()).voxelize(points.dtype, coors.dtype);
   const auto run = [&](auto grid) {
@@ -143,10 +138,10 @@ std::size_t VoxelizeHardPlan::scratch_bytes() const {
          2 * array_bytes<std::int32_t>(points_);
 }
 
-std::int64_t VoxelizeHardPlan::run(Call& call, const ConstTensor& points, const ConstTensor& voxel_size,
-                                   const ConstTensor& point_cloud_range, const Tensor& voxels,
+std::int64_t VoxelizeHardPlan::run(Call& call, const ConstTensor& points, const Tensor& voxels,
                                    const Tensor& coors, const Tensor& num_points_per_voxel,
-                                   const Tensor& point2voxel_map) const {
+                                   const Tensor& point2voxel_map, Numbers voxel_size,
+                                   Numbers point_cloud_range) const {
   Context& context = call.context();
   Scratch& scratch = call.scratch(scratch_bytes());
   const std::int64_t room = voxels.shape[0];
@@ -204,25 +199,24 @@ std::int64_t VoxelizeHardPlan::run(Call& call, const ConstTensor& points, const 
 
 using namespace families::dynamic_scatter;
 
-void voxelize(const ConstTensor& points, const ConstTensor& voxel_size, const ConstTensor& point_cloud_range,
-              const Tensor& coors, const Caller& caller) {
+void voxelize(const ConstTensor& points, const Tensor& coors, std::span<const double> voxel_size,
+              std::span<const double> point_cloud_range, const Caller& caller) {
   Context& context = caller.context();
-  Call call(caller, kVoxelize, {points, voxel_size, point_cloud_range, coors}, {});
+  Call call(caller, kVoxelize, {points, coors}, {voxel_size, point_cloud_range});
   if (call.nothing_to_do()) return;
   write_coordinates(context, call, points, voxel_size, point_cloud_range, coors);
   call.chose("by point", points.shape[0] > kPointGrain ? context.threads() : 1);
 }
 
-std::int64_t voxelize_hard(const ConstTensor& points, const ConstTensor& voxel_size,
-                           const ConstTensor& point_cloud_range, const Tensor& voxels, const Tensor& coors,
+std::int64_t voxelize_hard(const ConstTensor& points, const Tensor& voxels, const Tensor& coors,
                            const Tensor& num_points_per_voxel, const Tensor& point2voxel_map,
+                           std::span<const double> voxel_size, std::span<const double> point_cloud_range,
                            const Caller& caller) {
-  Call call(caller, kVoxelizeHard,
-            {points, voxel_size, point_cloud_range, voxels, coors, num_points_per_voxel, point2voxel_map},
-            {});
+  Call call(caller, kVoxelizeHard, {points, voxels, coors, num_points_per_voxel, point2voxel_map},
+            {voxel_size, point_cloud_range});
   if (call.nothing_to_do()) return 0;
   return VoxelizeHardPlan(points.shape[0])
-      .run(call, points, voxel_size, point_cloud_range, voxels, coors, num_points_per_voxel, point2voxel_map);
+      .run(call, points, voxels, coors, num_points_per_voxel, point2voxel_map, voxel_size, point_cloud_range);
 }
 
 }  // namespace turnout

@@ -1,5 +1,6 @@
 // voxelize and voxelize_hard against their definition: borders, roundings, limits of voxels and of points.
 #include <gtest/gtest.h>
+#include <array>
 
 #include <cmath>
 #include <random>
@@ -19,8 +20,10 @@ template <class Side>
 struct Sides {
   Side size[3], range[6];
 
-  ConstTensor size_view() const { return view(&size[0], {3}); }
-  ConstTensor range_view() const { return view(&range[0], {6}); }
+  std::array<double, 3> sizes() const { return {size[0], size[1], size[2]}; }
+  std::array<double, 6> ranges() const {
+    return {range[0], range[1], range[2], range[3], range[4], range[5]};
+  }
   template <class Real>
   reference::Grid<Real> grid() const {
     reference::Grid<Real> result;
@@ -66,7 +69,7 @@ void compare_coordinates(const Points<T>& points, const Sides<Side>& sides, cons
                    << name_of(dtype_of<T>) << ", " << name_of(isa) << ", threads " << threads);
       Context context({.threads = threads, .isa = isa});
       Guarded<Index> coors(points.rows() * 3, how.offset);
-      voxelize(points.tensor(), sides.size_view(), sides.range_view(), view(coors.data(), {points.rows(), 3}),
+      voxelize(points.tensor(), view(coors.data(), {points.rows(), 3}), sides.sizes(), sides.ranges(),
                context);
       expect_same(coors, expected, "coors");
     }
@@ -105,10 +108,9 @@ void compare_hard(const Points<T>& points, const Sides<Side>& sides, std::int64_
       std::fill_n(coors.data(), coors.size(), Index{kOld});
       std::fill_n(num.data(), num.size(), Index{kOld});
       const auto run = [&](const Tensor& point2voxel_map) {
-        return voxelize_hard(points.tensor(), sides.size_view(), sides.range_view(),
-                             view(voxels.data(), {max_voxels, max_points, f}),
+        return voxelize_hard(points.tensor(), view(voxels.data(), {max_voxels, max_points, f}),
                              view(coors.data(), {max_voxels, 3}), view(num.data(), {max_voxels}),
-                             point2voxel_map, context);
+                             point2voxel_map, sides.sizes(), sides.ranges(), context);
       };
       const Tensor map_view = view(map.data(), {points.rows()});
       EXPECT_EQ(run(map_view), v);
@@ -134,10 +136,9 @@ TEST(VoxelizeHard, TheMapOfPoints) {
     std::int64_t coors[6], num[2];
     std::vector<std::int64_t> map(7, kOld);
     const Tensor map_view = view(map.data(), {7});
-    EXPECT_EQ(
-        voxelize_hard(points.tensor(), sides.size_view(), sides.range_view(),
-                      view(voxels.data(), {2, max_points, 3}), view(coors, {2, 3}), view(num, {2}), map_view),
-        2);
+    EXPECT_EQ(voxelize_hard(points.tensor(), view(voxels.data(), {2, max_points, 3}), view(coors, {2, 3}),
+                            view(num, {2}), map_view, sides.sizes(), sides.ranges()),
+              2);
     EXPECT_EQ(map, (std::vector<std::int64_t>{0, 1, 0, -1, 0, -1, 1}));
   }
 }
@@ -149,7 +150,7 @@ std::int32_t cell_of(double x, Side low, Side high, Side size) {
   Points<T> point{3};
   point.add({x, 1.5, 1.5});
   std::int32_t coors[3] = {kOld, kOld, kOld};
-  voxelize(point.tensor(), sides.size_view(), sides.range_view(), view(&coors[0], {1, 3}));
+  voxelize(point.tensor(), view(&coors[0], {1, 3}), sides.sizes(), sides.ranges());
   if (coors[2] < 0) {
     EXPECT_EQ(coors[0], -1);
     EXPECT_EQ(coors[1], -1);
@@ -168,7 +169,7 @@ TEST(Voxelize, CoordinatesAreTurnedAround) {
   points.add({1.9, 3, 10, 0});     // y is at its end
   points.add({-2.1, -1, 9, 0});    // all three are outside
   std::vector<std::int32_t> coors(12);
-  voxelize(points.tensor(), sides.size_view(), sides.range_view(), view(coors.data(), {4, 3}));
+  voxelize(points.tensor(), view(coors.data(), {4, 3}), sides.sizes(), sides.ranges());
   EXPECT_EQ(coors, (std::vector<std::int32_t>{1, 2, 0, 0, 0, 7, -1, -1, -1, -1, -1, -1}));
 }
 
@@ -225,7 +226,7 @@ TEST(Voxelize, WhatIsNoNumberIsInNoVoxel) {
     points.add({1, 1, odd});
     points.add({odd, odd, odd});
     std::vector<std::int64_t> coors(12, kOld);
-    voxelize(points.tensor(), sides.size_view(), sides.range_view(), view(coors.data(), {4, 3}));
+    voxelize(points.tensor(), view(coors.data(), {4, 3}), sides.sizes(), sides.ranges());
     EXPECT_EQ(coors, std::vector<std::int64_t>(12, -1)) << odd;
   }
 }
@@ -314,9 +315,9 @@ TEST(VoxelizeHard, ByHand) {
   std::vector<float> voxels(16, kOld);
   std::vector<std::int32_t> coors(6, kOld), num(2, kOld);
   const auto run = [&](std::int64_t max_voxels, std::int64_t max_points) {
-    return voxelize_hard(points.tensor(), sides.size_view(), sides.range_view(),
-                         view(voxels.data(), {max_voxels, max_points, 4}),
-                         view(coors.data(), {max_voxels, 3}), view(num.data(), {max_voxels}));
+    return voxelize_hard(points.tensor(), view(voxels.data(), {max_voxels, max_points, 4}),
+                         view(coors.data(), {max_voxels, 3}), view(num.data(), {max_voxels}), nullptr,
+                         sides.sizes(), sides.ranges());
   };
   EXPECT_EQ(run(2, 2), 2);
   EXPECT_EQ(voxels, (std::vector<float>{3.5, 0, 0, 10, 3.25, 0, 0, 13, 0.5, 1, 2, 12, 0.75, 1, 2, 15}));
@@ -335,15 +336,14 @@ TEST(VoxelizeHard, RoomForNothing) {
   points.add({1, 2, 3});
   points.add({0, 0, 0});
   std::vector<std::int64_t> coors(9, kOld), num(3, kOld);
-  EXPECT_EQ(voxelize_hard(points.tensor(), sides.size_view(), sides.range_view(),
-                          Tensor(nullptr, DType::f32, {3, 0, 3}), view(coors.data(), {3, 3}),
-                          view(num.data(), {3})),
+  EXPECT_EQ(voxelize_hard(points.tensor(), Tensor(nullptr, DType::f32, {3, 0, 3}), view(coors.data(), {3, 3}),
+                          view(num.data(), {3}), nullptr, sides.sizes(), sides.ranges()),
             2);
   EXPECT_EQ(coors, (std::vector<std::int64_t>{3, 2, 1, 0, 0, 0, 0, 0, 0}));
   EXPECT_EQ(num, (std::vector<std::int64_t>{0, 0, 0}));
-  EXPECT_EQ(voxelize_hard(points.tensor(), sides.size_view(), sides.range_view(),
-                          Tensor(nullptr, DType::f32, {0, 5, 3}), Tensor(nullptr, DType::i32, {0, 3}),
-                          Tensor(nullptr, DType::i32, {0})),
+  EXPECT_EQ(voxelize_hard(points.tensor(), Tensor(nullptr, DType::f32, {0, 5, 3}),
+                          Tensor(nullptr, DType::i32, {0, 3}), Tensor(nullptr, DType::i32, {0}), nullptr,
+                          sides.sizes(), sides.ranges()),
             0);
 }
 

@@ -97,7 +97,7 @@ inline constexpr const Signature& kMoeCombineBackward = signature([] {
 
 inline constexpr const Signature& kMoeTokenPermute = signature([] {
   return Draft{"moe_token_permute",
-               "samples hidden choices computed(num_out_tokens?)",
+               "samples hidden choices adjusted(num_out_tokens?)",
                {},
                {in("tokens", kAnyDType, "samples, hidden"), in("indices", kIndices, "samples, choices?"),
                 out("permuted_tokens", like("tokens"), "num_out_tokens, hidden"),

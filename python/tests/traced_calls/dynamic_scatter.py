@@ -25,7 +25,8 @@ CALLS = {
     "scatter_mean_backward": {"grad_out": torch.ones(2, 3), "index": MAP},
     "scatter_max_backward": {"grad_out": torch.ones(2, 3), "index": MAP, "argmax": torch.zeros(2, 3).long()},
 }
-DYNAMIC_SIZE = dict.fromkeys(("voxelize_hard", "dynamic_scatter_forward"), "the number of voxels")
+DYNAMIC_SIZE = {"voxelize_hard": "voxels", "dynamic_scatter_forward": "voxels"}
+FREE_RANK = {("scatter_sum_backward", "grad_out"), ("scatter_mean_backward", "grad_out")}
 FREE_ROWS = {
     ("voxelize", "points"),
     ("voxelize_hard", "points"),

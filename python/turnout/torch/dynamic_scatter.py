@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 import torch
 
-from turnout import _core
+from turnout.dynamic_scatter import has_limits
 from turnout.torch.messages import own_messages
-from turnout.torch.registration import define
-from turnout.torch.tracing import unknown_size, value_of
+from turnout.torch.registration import gradient
 
 if TYPE_CHECKING:
     from turnout.typing import Numbers, ReduceType
@@ -17,142 +16,61 @@ if TYPE_CHECKING:
 __all__ = ["dynamic_scatter", "voxelize"]
 
 
-def _contiguous(tensor):
-    return None if tensor is None else tensor.contiguous()
+_voxelize = torch.ops.turnout.voxelize.default
+_voxelize_hard = torch.ops.turnout.voxelize_hard.default
+_forward = torch.ops.turnout.dynamic_scatter_forward.default
+_backward = torch.ops.turnout.dynamic_scatter_backward.default
 
 
-# -- points into voxels ------------------------------------------------------------------------------------
-
-
-def _voxelize_cpu(points, voxel_size, point_cloud_range):
-    return _core.voxelize(points.contiguous(), voxel_size, point_cloud_range, -1, -1, False, None, True)
-
-
-def _voxelize_fake(points, voxel_size, point_cloud_range):
-    return points.new_empty((points.shape[0], 3), dtype=torch.int32)
-
-
-def _hard_cpu(points, voxel_size, point_cloud_range, max_points, max_voxels, return_map=False):
-    results = _core.voxelize(
-        points.contiguous(), voxel_size, point_cloud_range, max_points, max_voxels, return_map, None, True
-    )
-    return results if return_map else (*results, points.new_empty((0,), dtype=torch.int32))
-
-
-def _hard_fake(points, voxel_size, point_cloud_range, max_points, max_voxels, return_map=False):
-    limits = value_of(max_points), value_of(max_voxels)
-    if any(limit is not None and limit < 0 for limit in limits):
-        raise ValueError(
-            f"voxelize: max_points is {limits[0]} and max_voxels is {limits[1]}, expected two limits of 0 or "
-            "more, or -1 for both"
-        )
-    voxels = unknown_size("voxelize_hard", "voxels")
-    return (
-        points.new_empty((voxels, max_points, points.shape[1])),
-        points.new_empty((voxels, 3), dtype=torch.int32),
-        points.new_empty((voxels,), dtype=torch.int32),
-        points.new_empty((points.shape[0] if return_map else 0,), dtype=torch.int32),
-    )
-
-
-# -- reductions --------------------------------------------------------------------------------------------
-
-
-def _forward_cpu(feats, coors, reduce_type="max"):
-    return _core.dynamic_scatter_forward(feats.contiguous(), coors.contiguous(), reduce_type, None, True)
-
-
-def _forward_fake(feats, coors, reduce_type="max"):
-    voxels = unknown_size("dynamic_scatter_forward", "voxels")
-    return (
-        feats.new_empty((voxels, feats.shape[1])),
-        coors.new_empty((voxels, coors.shape[1])),
-        coors.new_empty((coors.shape[0],), dtype=torch.int32),
-        coors.new_empty((voxels,), dtype=torch.int32),
-    )
-
-
-def _forward_save(ctx, inputs, output):
-    feats, _, reduce_type = inputs
-    voxel_feats, voxel_coors, point2voxel_map, voxel_points_count = output
-    ctx.set_materialize_grads(False)
-    ctx.mark_non_differentiable(voxel_coors, point2voxel_map, voxel_points_count)
-    ctx.reduce_type = reduce_type
-    # What the gradient does not need may be freed.
-    compared = (feats, voxel_feats) if reduce_type == "max" else (None, None)
-    ctx.save_for_backward(*compared, point2voxel_map, voxel_points_count if reduce_type == "mean" else None)
-
-
-def _forward_grad(ctx, grad_voxel_feats, *_):
+@gradient(
+    "dynamic_scatter_forward",
+    of="feats",
+    # What the gradient does not need may be freed, or written to.
+    by="reduce_type",
+    saves={
+        "sum": "point2voxel_map",
+        "mean": "point2voxel_map voxel_points_count",
+        "max": "feats voxel_feats point2voxel_map",
+    },
+    constant="voxel_coors point2voxel_map voxel_points_count",
+    materialize=False,
+)
+def _(saved, grad_voxel_feats, *_):
     if grad_voxel_feats is None:
-        return None, None, None
-    return _backward(grad_voxel_feats, *ctx.saved_tensors, ctx.reduce_type), None, None
+        return {}
+    return {
+        "feats": _backward(
+            grad_voxel_feats,
+            saved.feats,
+            saved.voxel_feats,
+            saved.point2voxel_map,
+            saved.voxel_points_count,
+            saved.reduce_type,
+        )
+    }
 
 
-def _backward_cpu(
-    grad_voxel_feats, feats, voxel_feats, point2voxel_map, voxel_points_count, reduce_type="max"
-):
-    tensors = (grad_voxel_feats, feats, voxel_feats, point2voxel_map, voxel_points_count)
-    return _core.dynamic_scatter_backward(*map(_contiguous, tensors), reduce_type, None, True)
-
-
-def _backward_fake(
-    grad_voxel_feats, feats, voxel_feats, point2voxel_map, voxel_points_count, reduce_type="max"
-):
-    return grad_voxel_feats.new_empty((point2voxel_map.shape[0], grad_voxel_feats.shape[1]))
-
-
-def _backward_save(ctx, inputs, output):
-    *tensors, ctx.reduce_type = inputs
-    ctx.save_for_backward(*tensors)
-
-
-def _backward_grad(ctx, grad):
+@gradient(
+    "dynamic_scatter_backward",
+    of="grad_voxel_feats",
+    saves="grad_voxel_feats feats voxel_feats point2voxel_map voxel_points_count",
+)
+def _(saved, grad):
     """The gradient is linear in grad_voxel_feats: its derivative gathers what it has spread.
 
     Which point has the maximum does not change with feats, except where the maximum has no derivative.
     """
-    grad_voxel_feats, feats, voxel_feats, point2voxel_map, voxel_points_count = ctx.saved_tensors
-    if ctx.reduce_type == "max":
+    voxel_of = saved.point2voxel_map
+    if saved.reduce_type == "max":
         with torch.no_grad():
-            ones = torch.ones_like(grad_voxel_feats)
-            is_taken = _backward(ones, feats, voxel_feats, point2voxel_map, None, "max") != 0
+            ones = torch.ones_like(saved.grad_voxel_feats)
+            is_taken = _backward(ones, saved.feats, saved.voxel_feats, voxel_of, None, "max") != 0
         grad = torch.where(is_taken, grad, 0)
-    sums, rows, _, _ = _forward(grad, point2voxel_map.unsqueeze(1), "sum")
-    if ctx.reduce_type == "mean":
-        sums = sums / voxel_points_count[rows[:, 0].long()].unsqueeze(1)
-    gathered = torch.zeros_like(grad_voxel_feats).index_copy(0, rows[:, 0].long(), sums)
-    return gathered, None, None, None, None, None
-
-
-_voxelize = define(
-    "voxelize(Tensor points, float[] voxel_size, float[] point_cloud_range) -> Tensor",
-    _voxelize_cpu,
-    _voxelize_fake,
-)
-_voxelize_hard = define(
-    "voxelize_hard(Tensor points, float[] voxel_size, float[] point_cloud_range, SymInt max_points, "
-    "SymInt max_voxels, bool return_map=False) -> (Tensor, Tensor, Tensor, Tensor)",
-    _hard_cpu,
-    _hard_fake,
-    refuse=("points",),
-)
-_backward = define(
-    "dynamic_scatter_backward(Tensor grad_voxel_feats, Tensor? feats, Tensor? voxel_feats, "
-    'Tensor point2voxel_map, Tensor? voxel_points_count, str reduce_type="max") -> Tensor',
-    _backward_cpu,
-    _backward_fake,
-    save=_backward_save,
-    backward=_backward_grad,
-)
-_forward = define(
-    'dynamic_scatter_forward(Tensor feats, Tensor coors, str reduce_type="max") '
-    "-> (Tensor, Tensor, Tensor, Tensor)",
-    _forward_cpu,
-    _forward_fake,
-    save=_forward_save,
-    backward=_forward_grad,
-)
+    sums, rows, _, _ = _forward(grad, voxel_of.unsqueeze(1), "sum")
+    if saved.reduce_type == "mean":
+        sums = sums / saved.voxel_points_count[rows[:, 0].long()].unsqueeze(1)
+    gathered = torch.zeros_like(saved.grad_voxel_feats).index_copy(0, rows[:, 0].long(), sums)
+    return {"grad_voxel_feats": gathered}
 
 
 # -- functions ---------------------------------------------------------------------------------------------
@@ -216,9 +134,7 @@ def voxelize(
         ([[0, 0, 0], [0, 2, 3]], [2, 1])
     """
     size, range_ = _numbers("voxel_size", voxel_size, 3), _numbers("point_cloud_range", point_cloud_range, 6)
-    if max_points == -1 and max_voxels == -1:
-        if return_map:
-            raise ValueError("voxelize: return_map is True, expected max_points and max_voxels with it")
+    if not has_limits(max_points, max_voxels, return_map):
         return _voxelize(points, size, range_)
     results = _voxelize_hard(points, size, range_, max_points, max_voxels, return_map)
     return results if return_map else results[:3]

@@ -28,20 +28,7 @@ _cpu_kernels: dict[str, Callable] = {}
 _has_gradient: set[str] = set()
 _rows: dict[str, dict[str, Any]] = {row["op"]: row for row in _core.schemas()}
 # Operators whose torch schema does not follow from their Signature: their modules call define().
-BY_HAND = frozenset(
-    {
-        "dynamic_scatter_backward",
-        "dynamic_scatter_forward",
-        "scatter_max",
-        "scatter_max_backward",
-        "scatter_mean",
-        "scatter_mean_backward",
-        "scatter_sum",
-        "scatter_sum_backward",
-        "voxelize",
-        "voxelize_hard",
-    }
-)
+BY_HAND = frozenset({})
 
 
 def define(
@@ -137,7 +124,8 @@ def gradient(
     name: str,
     *,
     of: str,
-    saves: str = "",
+    saves: str | dict[str, str] = "",
+    by: str = "",
     shapes: str = "",
     constant: str = "",
     materialize: bool = True,
@@ -150,6 +138,9 @@ def gradient(
     which only the shape is needed: ``saved.x_shape``. ``constant`` names results without a gradient. Without
     ``materialize``, the gradient of a result that was not used is None and not zeros. Names are checked when
     the module is imported.
+
+    What a call does not need is not kept: ``saves`` may have an entry for each value of the argument ``by``,
+    and ``saved`` has None for a tensor that the entry of a call does not name.
     """
     op = getattr(torch.ops.turnout, name, None)
     if op is None:
@@ -158,9 +149,11 @@ def gradient(
     arguments = [argument.name for argument in op._schema.arguments]
     row = _rows.get(name)
     results = [result["name"] for result in row["results"]] if row else []
+    by_value = saves if isinstance(saves, dict) else {"": saves}
+    all_saved = list(dict.fromkeys(one for names in by_value.values() for one in names.split()))
     for what, names, known in (
         ("of", of.split(), arguments),
-        ("saves", saves.split(), arguments + results),
+        ("saves", all_saved, arguments + results),
         ("shapes", shapes.split(), arguments),
         ("constant", constant.split(), results),
     ):
@@ -171,15 +164,21 @@ def gradient(
                 )
     is_tensor = ["Tensor" in str(argument.type) for argument in op._schema.arguments]
     is_single = len(op._schema.returns) == 1
+    # Places in the arguments, the results and None, by the value of the argument `by`.
+    everything: list[str | None] = [*arguments, *results, None]
+    saved_of = {
+        value: _picker([everything.index(one if one in names.split() else None) for one in all_saved])
+        for value, names in by_value.items()
+    }
+    by_index = arguments.index(by) if by else None
     values = [i for i, tensor in enumerate(is_tensor) if not tensor]
-    saved_of = _picker([(arguments + results).index(one) for one in saves.split()])
     constants_of = _picker([results.index(one) for one in constant.split()])
     values_of = _picker(values)
     shaped_of = _picker([arguments.index(one) for one in shapes.split()])
     make_type: Callable[..., Any] = namedtuple  # with names that a type checker cannot know
     needs_type = make_type("Needs", arguments)
     shape_names = [f"{one}_shape" for one in shapes.split()]
-    saved_type = make_type("Saved", [*saves.split(), *(arguments[i] for i in values), *shape_names, "needs"])
+    saved_type = make_type("Saved", [*all_saved, *(arguments[i] for i in values), *shape_names, "needs"])
     index = {one: arguments.index(one) for one in of.split()}
 
     def save(ctx, inputs, output):
@@ -187,7 +186,8 @@ def gradient(
             ctx.set_materialize_grads(False)
         if constant:
             ctx.mark_non_differentiable(*constants_of((output,) if is_single else output))
-        ctx.save_for_backward(*saved_of((*inputs, output) if is_single else (*inputs, *output)))
+        pick = saved_of["" if by_index is None else inputs[by_index]]
+        ctx.save_for_backward(*pick((*inputs, output, None) if is_single else (*inputs, *output, None)))
         if shapes:
             ctx.turnout_values = (*values_of(inputs), *[x.shape for x in shaped_of(inputs)])
         else:

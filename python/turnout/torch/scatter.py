@@ -6,157 +6,53 @@ from collections.abc import Callable
 
 import torch
 
-from turnout import _core
 from turnout.torch.messages import own_messages
-from turnout.torch.registration import define
-from turnout.torch.tracing import unknown_size, value_of
+from turnout.torch.registration import gradient
 
 __all__ = ["scatter_max", "scatter_mean", "scatter_sum"]
 
-# -- operators on [rows, channels] -------------------------------------------------------------------------
-
-
-def _groups(op: str, dim_size: int | torch.SymInt | None) -> int | torch.SymInt:
-    """How many groups a traced call has."""
-    if dim_size is None:
-        return unknown_size(op, "groups")
-    value = value_of(dim_size)
-    if value is not None and not 0 <= value < 2**31:
-        raise ValueError(f"{op}: dim_size is {value}, expected 0 .. 2147483647")
-    return dim_size
-
-
-def _sum_cpu(src, index, dim_size=None):
-    return _core.scatter_sum(src.contiguous(), index.contiguous(), dim_size, None, True)
-
-
-def _sum_fake(src, index, dim_size=None):
-    return src.new_empty((_groups("scatter_sum", dim_size), src.shape[1]))
-
-
-def _mean_cpu(src, index, dim_size=None):
-    return _core.scatter_mean(src.contiguous(), index.contiguous(), dim_size, None, True)
-
-
-def _mean_fake(src, index, dim_size=None):
-    return src.new_empty((_groups("scatter_mean", dim_size), src.shape[1]))
-
-
-def _max_cpu(src, index, dim_size=None):
-    return _core.scatter_max(src.contiguous(), index.contiguous(), dim_size, None, True)
-
-
-def _max_fake(src, index, dim_size=None):
-    shape = (_groups("scatter_max", dim_size), src.shape[1])
-    return src.new_empty(shape), src.new_empty(shape, dtype=torch.int64)
-
-
-def _sum_backward_cpu(grad_out, index):
-    return _core.scatter_sum_backward(grad_out.contiguous(), index.contiguous(), None, True)
-
-
-def _mean_backward_cpu(grad_out, index):
-    return _core.scatter_mean_backward(grad_out.contiguous(), index.contiguous(), None, True)
-
-
-def _max_backward_cpu(grad_out, index, argmax):
-    return _core.scatter_max_backward(
-        grad_out.contiguous(), index.contiguous(), argmax.contiguous(), None, True
-    )
-
-
-def _backward_fake(grad_out, index, argmax=None):
-    return grad_out.new_empty((index.shape[0], grad_out.shape[1]))
+_sum = torch.ops.turnout.scatter_sum.default
+_mean = torch.ops.turnout.scatter_mean.default
+_max = torch.ops.turnout.scatter_max.default
+_sum_backward = torch.ops.turnout.scatter_sum_backward.default
+_mean_backward = torch.ops.turnout.scatter_mean_backward.default
+_max_backward = torch.ops.turnout.scatter_max_backward.default
 
 
 # Each of sum and mean is the derivative of its own gradient.
 
 
-def _save_index(ctx, inputs, output):
-    ctx.save_for_backward(inputs[1])
-    ctx.groups = inputs[0].shape[0]
+@gradient("scatter_sum", of="src", saves="index")
+def _(saved, grad):
+    return {"src": _sum_backward(grad, saved.index)}
 
 
-def _sum_grad(ctx, grad):
-    return _sum_backward(grad, *ctx.saved_tensors), None, None
+@gradient("scatter_sum_backward", of="grad_out", saves="grad_out index")
+def _(saved, grad):
+    return {"grad_out": _sum(grad, saved.index, saved.grad_out.shape[0])}
 
 
-def _sum_backward_grad(ctx, grad):
-    return _sum(grad, *ctx.saved_tensors, ctx.groups), None
+@gradient("scatter_mean", of="src", saves="index")
+def _(saved, grad):
+    return {"src": _mean_backward(grad, saved.index)}
 
 
-def _mean_grad(ctx, grad):
-    return _mean_backward(grad, *ctx.saved_tensors), None, None
+@gradient("scatter_mean_backward", of="grad_out", saves="grad_out index")
+def _(saved, grad):
+    return {"grad_out": _mean(grad, saved.index, saved.grad_out.shape[0])}
 
 
-def _mean_backward_grad(ctx, grad):
-    return _mean(grad, *ctx.saved_tensors, ctx.groups), None
+@gradient("scatter_max", of="src", saves="index argmax", constant="argmax", materialize=False)
+def _(saved, grad, _):
+    return {} if grad is None else {"src": _max_backward(grad, saved.index, saved.argmax)}
 
 
-def _max_save(ctx, inputs, output):
-    _, argmax = output
-    ctx.set_materialize_grads(False)
-    ctx.mark_non_differentiable(argmax)
-    ctx.save_for_backward(inputs[1], argmax)
-
-
-def _max_grad(ctx, grad, _):
-    return None if grad is None else _max_backward(grad, *ctx.saved_tensors), None, None
-
-
-def _max_backward_save(ctx, inputs, output):
-    ctx.save_for_backward(*inputs)
-
-
-def _max_backward_grad(ctx, grad):
-    grad_out, index, argmax = ctx.saved_tensors
+@gradient("scatter_max_backward", of="grad_out", saves="grad_out index argmax")
+def _(saved, grad):
+    grad_out, index = saved.grad_out, saved.index
     with torch.no_grad():
-        is_taken = _max_backward(torch.ones_like(grad_out), index, argmax) != 0
-    return _sum(torch.where(is_taken, grad, 0), index, grad_out.shape[0]), None, None
-
-
-_sum = define(
-    "scatter_sum(Tensor src, Tensor index, SymInt? dim_size=None) -> Tensor",
-    _sum_cpu,
-    _sum_fake,
-    save=_save_index,
-    backward=_sum_grad,
-)
-_mean = define(
-    "scatter_mean(Tensor src, Tensor index, SymInt? dim_size=None) -> Tensor",
-    _mean_cpu,
-    _mean_fake,
-    save=_save_index,
-    backward=_mean_grad,
-)
-_max = define(
-    "scatter_max(Tensor src, Tensor index, SymInt? dim_size=None) -> (Tensor, Tensor)",
-    _max_cpu,
-    _max_fake,
-    save=_max_save,
-    backward=_max_grad,
-)
-_sum_backward = define(
-    "scatter_sum_backward(Tensor grad_out, Tensor index) -> Tensor",
-    _sum_backward_cpu,
-    _backward_fake,
-    save=_save_index,
-    backward=_sum_backward_grad,
-)
-_mean_backward = define(
-    "scatter_mean_backward(Tensor grad_out, Tensor index) -> Tensor",
-    _mean_backward_cpu,
-    _backward_fake,
-    save=_save_index,
-    backward=_mean_backward_grad,
-)
-_max_backward = define(
-    "scatter_max_backward(Tensor grad_out, Tensor index, Tensor argmax) -> Tensor",
-    _max_backward_cpu,
-    _backward_fake,
-    save=_max_backward_save,
-    backward=_max_backward_grad,
-)
+        is_taken = _max_backward(torch.ones_like(grad_out), index, saved.argmax) != 0
+    return {"grad_out": _sum(torch.where(is_taken, grad, 0), index, grad_out.shape[0])}
 
 
 # -- functions on tensors of any rank ----------------------------------------------------------------------
@@ -199,16 +95,14 @@ def _refuse_outside(name: str, index: torch.Tensor, groups: int) -> None:
 
 def _reduced(name: str, op: Callable, src, index, dim, dim_size):
     """What ``op``, which has rows and one index for each, makes of ``src`` along ``dim``."""
-    if index.dim() == 1 and src.dim() == 2 and dim == 0:
+    if index.dim() == 1 and dim == 0:
         return op(src, index, dim_size)
     dim = _normal_dim(name, src, dim)
     rows = src.movedim(dim, 0)
-    shape = rows.shape[1:]
-    rows = rows.flatten(1) if rows.dim() > 1 else rows.unsqueeze(1)
     if index.dim() != 1:
         index = _expanded(name, index, src)
         others = [d for d in range(src.dim()) if d != dim]
-        if any(src.shape[d] > 1 and index.stride(d) != 0 for d in others) or 0 in shape:
+        if any(src.shape[d] > 1 and index.stride(d) != 0 for d in others) or 0 in rows.shape[1:]:
             results = _reduced_one_by_one(name, op, rows, index, dim, dim_size)
         else:
             for d in reversed(others):
@@ -217,12 +111,14 @@ def _reduced(name: str, op: Callable, src, index, dim, dim_size):
     else:
         results = op(rows, index, dim_size)
     if isinstance(results, tuple):
-        return tuple(result.reshape(result.shape[:1] + shape).movedim(0, dim) for result in results)
-    return results.reshape(results.shape[:1] + shape).movedim(0, dim)
+        return tuple(result.movedim(0, dim) for result in results)
+    return results.movedim(0, dim)
 
 
 def _reduced_one_by_one(name: str, op: Callable, rows, index, dim, dim_size):
     """With an index for each element: each is a row of its own, in a group of its own column."""
+    shape = rows.shape[1:]
+    rows = rows.flatten(1) if rows.dim() > 1 else rows.unsqueeze(1)
     channels = rows.shape[1]
     if dim_size is None:
         dim_size = int(index.max()) + 1 if index.numel() else 0
@@ -231,7 +127,7 @@ def _reduced_one_by_one(name: str, op: Callable, rows, index, dim, dim_size):
     columns = index.movedim(dim, 0).reshape(rows.shape) * channels
     columns = columns + torch.arange(channels, dtype=index.dtype, device=index.device)
     results = op(rows.reshape(-1, 1), columns.reshape(-1), dim_size * channels)
-    shape = (dim_size, channels)
+    shape = (dim_size, *shape)
     if isinstance(results, tuple):
         out, argmax = results
         return out.reshape(shape), argmax.reshape(shape).div(max(channels, 1), rounding_mode="floor")

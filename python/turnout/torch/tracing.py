@@ -19,14 +19,6 @@ _choices = {
 }
 
 
-# The extents of the arguments that torch's operators take as lists of numbers: "[3]".
-_extents = {
-    (row["op"], argument["name"]): argument["dims"]
-    for row in _core.signatures()
-    for argument in row["arguments"]
-}
-
-
 def _name_of(dtype: torch.dtype) -> str:
     """The name in error messages, which NumPy shares: ``float32``."""
     return str(dtype).removeprefix("torch.")
@@ -66,19 +58,20 @@ def checked(
     return kernel
 
 
-def _check(op: str, bound: Scalars, scalars: Callable[[Scalars], Scalars] | None) -> None:
+def _check(
+    op: str,
+    bound: Scalars,
+    scalars: Callable[[Scalars], Scalars] | None,
+    sizes: dict[str, int] | None = None,
+) -> None:
     refuse_devices(op, bound)
-    descriptions = {}
-    for name, value in bound.items():
-        if isinstance(value, torch.Tensor):
-            descriptions[name] = _name_of(value.dtype), values_of(value.shape)
-        elif isinstance(value, list) and (op, name) in _extents:
-            if f"[{len(value)}]" != _extents[op, name]:
-                expected = _extents[op, name].strip("[]")
-                raise ValueError(f"{op}: {name} has {len(value)} elements, expected {expected}")
-            descriptions[name] = "float64", (len(value),)
+    descriptions = {
+        name: (_name_of(value.dtype), values_of(value.shape))
+        for name, value in bound.items()
+        if isinstance(value, torch.Tensor)
+    }
     given = bound if scalars is None else scalars(bound)
-    _core.check_metadata(op, descriptions, _plain_scalars(op, given))
+    _core.check_metadata(op, descriptions, _plain_scalars(op, given), sizes or {})
 
 
 def _plain_scalars(op: str, given: Scalars) -> Scalars:
@@ -93,7 +86,9 @@ def _plain_scalars(op: str, given: Scalars) -> Scalars:
                 raise ValueError(f"{op}: {name} is '{value}', expected one of {expected}")
             plain[name] = choices.index(value)
         elif isinstance(value, (list, tuple)):
-            plain[name] = values_of(value)
+            plain[name] = tuple(
+                None if isinstance(number, torch.SymFloat) else value_of(number) for number in value
+            )
     return plain
 
 
@@ -101,6 +96,12 @@ def derived_fake(row: dict[str, Any]) -> Callable:
     """The shape function of an operator, from the expressions that its Signature has for the results."""
     op = row["op"]
     names = [parameter["name"] for parameter in row["parameters"]]
+    given = [one["name"] for one in row["parameters"] if one["kind"] == "size"]
+    # The sizes of which a call returns less than there is room for, and the first result that has each.
+    counted: dict[str, str] = {}
+    for result in row["results"]:
+        if result["is_shortened"] and result["dims"][0][0][0] in given:
+            counted.setdefault(result["dims"][0][0][0], result["name"])
 
     def fake(*arguments):
         bound = dict(zip(names, arguments, strict=True))
@@ -109,7 +110,11 @@ def derived_fake(row: dict[str, Any]) -> Callable:
         for name in row["computed"]:
             if sizes.get(name) is None or op in _computed:
                 size = found.get(name) if isinstance(found, dict) else found
-                sizes[name] = _size_of_values(op, name) if size is None else size
+                sizes[name] = unknown_size(op, name, name in given) if size is None else size
+        plain = {name: value_of(sizes[name]) for name in given}
+        _check(op, bound, None, {name: size for name, size in plain.items() if size is not None})
+        for name, result in counted.items():
+            sizes[name] = unknown_size(op, result)
         results = [_new_result(one, bound, sizes, folded) for one in row["results"]]
         return results[0] if len(results) == 1 else tuple(results)
 
@@ -242,17 +247,16 @@ def refusing(op: torch._ops.OpOverload) -> Callable:
     return kernel
 
 
-def unknown_size(op: str, what: str) -> torch.SymInt:
-    """A number that depends on values. Fake tensors have a symbol for it, meta tensors nothing."""
-    return _size_of_values(op, f"the number of {what}")
+def unknown_size(op: str, size: str, is_optional: bool = False) -> torch.SymInt:
+    """A size that depends on values. Fake tensors have a symbol for it, meta tensors nothing.
 
-
-def _size_of_values(op: str, what: str) -> torch.SymInt:
+    ``is_optional``: the caller could have given it.
+    """
     try:
         context = torch.library.get_ctx()
     except RuntimeError:
         raise NotImplementedError(
-            f"{op}: {what} depends on values, which tensors on the device meta do not have; "
-            "use fake tensors, or real ones"
+            f"{op}: the size {size} {'is not given and ' if is_optional else ''}depends on values, which "
+            "tensors on the device meta do not have; use fake tensors, or real ones"
         ) from None
     return context.new_dynamic_size()

@@ -300,6 +300,7 @@ std::vector<double> PythonCall::numbers(nb::handle object, std::string_view name
     refuse_type(object, name, concat("a sequence of ", length, " numbers"));
   }
   std::vector<double> values;
+  values.reserve(static_cast<std::size_t>(length));
   // Reads at most one element too many: a sequence may be endless.
   std::int64_t count = 0;
   for (; count <= length; ++count) {

@@ -45,10 +45,11 @@ class PythonCall {
         use_torch_threads_(use_torch_threads),
         next_scalar_(known_scalars) {}
   PythonCall(const Signature& signature, bool use_torch_threads)
-      : PythonCall(signature, kOwnNames, use_torch_threads) {}
-  PythonCall(const Signature& signature, const Renames& renames, bool use_torch_threads)
+      : PythonCall(signature, signature.op, kOwnNames, use_torch_threads) {}
+  PythonCall(const Signature& signature, std::string_view name, const Renames& renames,
+             bool use_torch_threads)
       : signature_(signature),
-        op_(signature.op),
+        op_(name),
         renames_(renames),
         use_torch_threads_(use_torch_threads),
         next_scalar_(0) {}

@@ -79,9 +79,15 @@ nb::list functions() {
     const Renames renames = schema.results().size() == 1
                                 ? Renames(signature.arguments[schema.results()[0]].name, "out")
                                 : Renames();
-    nb::dict entry =
-        entry_of(signature, {.op = signature.op, .renames = renames, .dtype_name = &library_name});
-    nb::list scalars;
+    const PythonFunction* function = function_of(signature);
+    const CallerNames names{.op = function == nullptr ? signature.op : function->name,
+                            .renames = renames,
+                            .dtype_name = &library_name};
+    nb::dict entry = entry_of(signature, names);
+    nb::list arguments, scalars;
+    for (const Argument& argument : signature.arguments)
+      if (!argument.is_cpp_only) arguments.append(row_of(signature, argument, names));
+    entry["arguments"] = arguments;
     for (const Scalar& scalar : signature.scalars)
       if (!scalar.is_fill) scalars.append(row_of(scalar, scalar.is_vector ? scalar.length.text : ""));
     for (const Parameter& one : schema.parameters())
@@ -89,6 +95,8 @@ nb::list functions() {
         scalars.append(row_of({.name = one.name, .min = one.has_default ? -kSizeMax : 0}, ""));
       else if (one.kind == Parameter::Kind::request || one.kind == Parameter::Kind::size_flag)
         scalars.append(row_of({.name = one.name, .max = 1, .values = "no yes", .is_flag = true}, ""));
+    if (function != nullptr)
+      for (const ScalarSpec& scalar : function->scalars) scalars.append(row_of(scalar.scalar, scalar.length));
     entry["scalars"] = scalars;
     all.append(entry);
   }

@@ -34,7 +34,8 @@ struct OperatorFunction {
                     ? Renames(its_op.for_bindings().arguments[schema.results()[0]].name, "out")
                     : Renames()),
         use_torch_threads(torch),
-        name(its_op.signature->op) {}
+        name(function_of(*its_op.signature) == nullptr ? its_op.signature->op
+                                                       : function_of(*its_op.signature)->name) {}
 
   std::size_t parameter_count() const { return schema.parameters().size(); }
 };
@@ -42,7 +43,7 @@ struct OperatorFunction {
 class PythonAdapter : public PythonCall {
  public:
   PythonAdapter(const OperatorFunction& function, PyObject* const* arguments, std::size_t count)
-      : PythonCall(function.schema.signature(), function.renames, function.use_torch_threads),
+      : PythonCall(function.schema.signature(), function.name, function.renames, function.use_torch_threads),
         function_(function),
         arguments_(arguments),
         count_(std::min(count, function.parameter_count())) {
@@ -98,14 +99,27 @@ class PythonAdapter : public PythonCall {
     const auto expected = [&] {
       std::string names;
       for (int argument : function_.schema.results())
-        names += concat(names.empty() ? "" : ", ", function_.schema.signature().arguments[argument].name);
+        if (is_wanted(argument))
+          names += concat(names.empty() ? "" : ", ", function_.schema.signature().arguments[argument].name);
       return concat("a tuple of ", names, "; None allocates");
     };
+    const auto& results = function_.schema.results();
+    const auto wanted = static_cast<std::size_t>(
+        std::count_if(results.begin(), results.end(), [&](int argument) { return is_wanted(argument); }));
     if (!nb::isinstance<nb::tuple>(tuple)) refuse_type(tuple, "out", expected());
     const auto given = nb::borrow<nb::tuple>(tuple);
-    if (given.size() != static_cast<std::size_t>(result_count_))
+    if (given.size() != wanted)
       refuse(concat("out has ", static_cast<std::int64_t>(given.size()), " entries, expected ", expected()));
-    for (std::size_t i = 0; i < given.size(); ++i) outs_[i] = given[i];
+    for (std::size_t i = 0, next = 0; i < results.size(); ++i)
+      if (is_wanted(results[i])) outs_[i] = given[next++];
+  }
+  // Whether `out` has an entry for a result: not if the caller can ask for it and does not.
+  bool is_wanted(int argument) const {
+    const auto& parameters = function_.schema.parameters();
+    for (std::size_t p = 0; p < parameters.size(); ++p)
+      if (parameters[p].kind == Parameter::Kind::request && parameters[p].position == argument)
+        return is_given(static_cast<int>(p)) && flag(static_cast<int>(p));
+    return true;
   }
 
   const OperatorFunction& function_;
@@ -178,10 +192,20 @@ std::vector<const Operator*>& derived() {
   static std::vector<const Operator*> all;
   return all;
 }
+std::vector<const PythonFunction*>& renamed() {
+  static std::vector<const PythonFunction*> all;
+  return all;
+}
 
 }  // namespace
 
 void bound_by_hand(std::string_view op) { by_hand().push_back(op); }
+void bound_as(const PythonFunction& function) { renamed().push_back(&function); }
+const PythonFunction* function_of(const Signature& signature) {
+  for (const PythonFunction* function : renamed())
+    if (&function->signature == &signature) return function;
+  return nullptr;
+}
 const std::vector<const Operator*>& derived_operators() { return derived(); }
 
 void bind_operators(nb::module_& module) {
@@ -224,8 +248,7 @@ nb::list schemas() {
       row["dims"] = dims_of(signature, argument);
       row["like"] = name_or_none(signature, argument.like);
       row["is_lane"] = argument.is_lane;
-      row["dtype"] =
-          argument.like < 0 ? library_name(static_cast<DType>(std::countr_zero(argument.dtypes))) : "";
+      row["dtype"] = argument.like < 0 ? library_name(argument.default_dtype()) : "";
       row["with"] = name_or_none(signature, argument.required_with);
       row["request"] = text_of(argument.request);
       row["is_floating"] = is_floating(signature, argument);

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "bindings/python/function.h"
 #include "registry.h"
 
 namespace turnout::bindings {
@@ -17,6 +18,10 @@ void bind_operators(nanobind::module_& module);
 
 // An operator whose function has another name in Python: none is added for it.
 void bound_by_hand(std::string_view op);
+// An operator that Python's users call by another name, or with further scalars: messages and `turnout ops`
+// have those of `function`, which lives as long as the process.
+void bound_as(const PythonFunction& function);
+const PythonFunction* function_of(const core::Signature& signature);  // nullptr: by its own name
 // Operators for which a function was added.
 const std::vector<const core::Operator*>& derived_operators();
 

@@ -38,7 +38,8 @@ void read_description(const Signature& signature, const Argument& argument, nb::
 
 }  // namespace
 
-void check_metadata(const std::string& op, const nb::dict& arguments, const nb::dict& scalars) {
+void check_metadata(const std::string& op, const nb::dict& arguments, const nb::dict& scalars,
+                    const nb::dict& sizes) {
   const auto found = std::find_if(operators().begin(), operators().end(),
                                   [&](const Operator& one) { return one.signature->op == op; });
   if (found == operators().end())
@@ -55,6 +56,7 @@ void check_metadata(const std::string& op, const nb::dict& arguments, const nb::
     slots[i] = descriptions[i].slot;
   }
   std::vector<std::int64_t> elements[kMaxNames];
+  std::vector<double> reals[kMaxNames];
   std::vector<ScalarValue> values;
   for (int i = 0; i < signature.scalars.count; ++i) {
     const Scalar& scalar = signature.scalars[i];
@@ -63,8 +65,15 @@ void check_metadata(const std::string& op, const nb::dict& arguments, const nb::
     const auto value_of = [&](nb::handle object) {
       return object.is_none() ? scalar.min : nb::cast<std::int64_t>(object);
     };
-    if (scalar.is_real) {  // a range that traced values cannot break
-      values.emplace_back(scalar.default_real);
+    const double legal = std::clamp(scalar.default_real, scalar.least, scalar.most);
+    if (scalar.is_real && !scalar.is_vector) {  // a range that traced values cannot break
+      values.emplace_back(legal);
+      continue;
+    }
+    if (scalar.is_real) {
+      for (nb::handle element : nb::cast<nb::tuple>(given))
+        reals[i].push_back(element.is_none() ? legal : nb::cast<double>(element));
+      values.emplace_back(reals[i].data(), static_cast<std::int64_t>(reals[i].size()));
       continue;
     }
     if (!scalar.is_vector) {
@@ -78,9 +87,17 @@ void check_metadata(const std::string& op, const nb::dict& arguments, const nb::
       elements[i].resize(static_cast<std::size_t>(length), elements[i][0]);
     values.emplace_back(elements[i].data(), static_cast<std::int64_t>(elements[i].size()));
   }
-  Arguments(signature, slots, signature.arguments.count, values.data(), signature.scalars.count, {}, 1,
-            Isa::best, &names)
-      .check_metadata();
+  Arguments checked(signature, slots, signature.arguments.count, values.data(), signature.scalars.count, {},
+                    1, Isa::best, &names);
+  for (int name = signature.scalars.count; name < signature.names.count; ++name) {
+    const nb::str key(text_of(signature.names[name]).c_str());
+    if (!sizes.contains(key)) continue;
+    const auto size = nb::cast<std::int64_t>(sizes[key]);
+    if (size < 0)
+      checked.fail(ErrorCode::bad_param, concat(signature.names[name], " is ", size, ", expected 0 or more"));
+    checked.bind(name, size);
+  }
+  checked.check_metadata();
 }
 
 }  // namespace turnout::bindings
