@@ -80,9 +80,10 @@ def test_ops_of_c_and_cpp(capsys):
     text = output_of(capsys, "ops", "--language", "cpp")
     operators = {signature["op"] for signature in _core.signatures()}
     operators -= {"indice_convolution_index"}  # in C++ the constructor of a class
-    assert [op for op in operators if f" {op}(\n  Context& context,\n" not in text] == []
+    assert [op for op in operators if f" {op}(\n" not in text] == []
+    assert text.count("  const Caller& caller = {})") >= len(operators)
     text = output_of(capsys, "ops", "--language", "cpp", "global_max_pool_forward")
-    arguments = ["Context& context,", "const ConstTensor& features,", "const ConstTensor& indices,"]
+    arguments = ["const ConstTensor& features,", "const ConstTensor& indices,", "const Tensor& features_out,"]
     assert text.splitlines()[1:4] == [f"  {argument}" for argument in arguments]
 
 

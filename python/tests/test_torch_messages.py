@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from registry import CALLS
 
 import turnout.torch
 from turnout.compat import mmcv
@@ -117,46 +118,13 @@ def test_the_function_that_was_called(function, message):
     assert "\n" not in str(caught.value)
 
 
-# Each function, with a call that succeeds; every tensor in turn becomes something else.
-CALLS = {
-    turnout.torch.moe_dispatch_forward: {
-        **{"gates": torch.ones(4), "indices": COORS[:, 0], "locations": COORS[:, 0], "input": FEATS},
-        **{"capacity": 2, "num_experts": 2},
-    },
-    turnout.torch.moe_dispatch_backward_data: {
-        **{"gates": torch.ones(4), "indices": COORS[:, 0], "locations": COORS[:, 0], "dispatch": FEATS},
-        **{"capacity": 2, "num_experts": 2},
-    },
-    turnout.torch.moe_dispatch_backward_gate: {
-        **{"indices": COORS[:, 0], "locations": COORS[:, 0], "input": FEATS, "dispatch": FEATS},
-        **{"capacity": 2, "num_experts": 2},
-    },
-    turnout.torch.moe_dispatch_backward: {
-        **{"gates": torch.ones(4), "indices": COORS[:, 0], "locations": COORS[:, 0], "input": FEATS},
-        **{"dispatch": FEATS, "capacity": 2, "num_experts": 2},
-    },
-    turnout.torch.moe_locations: {"indices": COORS, "num_experts": 2, "priority": torch.ones(4)},
-    turnout.torch.moe_dispatch: {
-        **{"input": FEATS, "indices": COORS, "locations": COORS, "capacity": 2, "num_experts": 2},
-        "gates": torch.ones(COORS.shape),
-    },
-    turnout.torch.moe_combine: {
-        **{"expert_output": FEATS, "indices": COORS, "locations": COORS, "capacity": 2},
-        "gates": torch.ones(COORS.shape),
-    },
-    turnout.torch.moe_token_permute: {"tokens": FEATS, "indices": COORS},
+# Each function, with a call that succeeds; every tensor in turn becomes something else. Functions that are
+# operators have the call of the registry.
+FUNCTIONS = {
+    **{getattr(turnout.torch, op): call for op, call in CALLS.items() if hasattr(turnout.torch, op)},
     turnout.torch.moe_token_unpermute: {
         **{"permuted_tokens": FEATS, "sorted_indices": COORS[:, 0], "probs": torch.ones(4)},
     },
-    turnout.torch.sort_chunks_by_idxs: {
-        **{"input": FEATS, "split_sizes": COUNT[0], "sorted_idxs": torch.tensor([1, 0])},
-        "probs": torch.ones(4),
-    },
-    turnout.torch.moe_re_routing: {
-        **{"tokens": FEATS, "expert_token_num_per_rank": COUNT, "per_token_scales": torch.ones(4)}
-    },
-    turnout.torch.moe_re_routing_inverse: {"permute_tokens": FEATS, "permute_token_idx": torch.arange(4)},
-    turnout.torch.get_indice_pairs: {"indices": COORS, "batch_size": 1, "spatial_shape": [4, 4]},
     turnout.torch.voxelize: {"points": FEATS, "voxel_size": SIZE, "point_cloud_range": RANGE},
     turnout.torch.dynamic_scatter: {"feats": FEATS, "coors": COORS},
     mutual_information_recursion: {"px": PX, "py": PY, "boundary": torch.zeros(2, 4, dtype=torch.int64)},
@@ -168,15 +136,14 @@ CALLS = {
     },
     turnout.torch.get_rnnt_prune_ranges: {"px_grad": PX, "py_grad": PY, "boundary": BOX, "s_range": 2},
     turnout.torch.do_rnnt_pruning: {"am": SUMS["am"], "lm": SUMS["lm"], "ranges": KEPT},
-    turnout.torch.rnnt_align: {"px": PX, "py": PY, "boundary": BOX},
     mmcv.voxelization: {"points": FEATS, "voxel_size": SIZE, "coors_range": RANGE},
     mmcv.get_indice_pairs: {"indices": COORS, "batch_size": 1, "spatial_shape": [4, 4]},
 }
 
 
-@pytest.mark.parametrize("function", CALLS)
+@pytest.mark.parametrize("function", FUNCTIONS)
 def test_what_is_no_tensor(function):
-    arguments = CALLS[function]
+    arguments = FUNCTIONS[function]
     function(**arguments)
     for name, value in arguments.items():
         if not isinstance(value, torch.Tensor):

@@ -1,9 +1,9 @@
 # Types of the extension module; src/bindings/python/module.cc and src/*/python.cc are its sources.
 from collections.abc import Mapping
 from types import ModuleType
-from typing import Any, SupportsIndex, TypedDict
+from typing import Any, SupportsFloat, SupportsIndex, TypedDict
 
-from turnout.typing import Array, Ints, R, ReduceType, Source
+from turnout.typing import Array, ExpertActivation, Ints, R, ReduceType, Source
 
 __version__: str
 
@@ -67,9 +67,27 @@ def check_definition(op: str, draws: int, seed: int, /) -> int: ...
 def check_metadata(
     op: str,
     arguments: Mapping[str, tuple[str, tuple[int | None, ...]] | None],
-    scalars: Mapping[str, int | tuple[int | None, ...] | None],
+    scalars: Mapping[str, int | tuple[int | float | None, ...] | None],
+    sizes: Mapping[str, int],
     /,
 ) -> None: ...
+def moe_experts_transposed(
+    hidden_states: Source[R],
+    topk_ids: Array,
+    topk_weights: Array,
+    w13: Array,
+    w2: Array,
+    w13_bias: Array | None,
+    w2_bias: Array | None,
+    activation: ExpertActivation,
+    gated: bool,
+    interleaved: bool,
+    alpha: SupportsFloat,
+    limit: SupportsFloat | None,
+    transposed: bool,
+    out: R | None,
+    /,
+) -> R: ...
 def moe_token_unpermute(
     permuted_tokens: Source[R],
     sorted_indices: Array,

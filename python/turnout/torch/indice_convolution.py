@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from turnout.torch.messages import own_messages
 from turnout.torch.registration import gradient
 from turnout.torch.scatter import scatter_sum
 
@@ -99,6 +100,7 @@ def _(saved, grad):
     return grads
 
 
+@own_messages()
 def indice_convolution_index(
     indice_pairs: torch.Tensor,
     indice_num: torch.Tensor,

@@ -27,48 +27,26 @@ _plain_keysets: set[int] = set()
 _cpu_kernels: dict[str, Callable] = {}
 _has_gradient: set[str] = set()
 _rows: dict[str, dict[str, Any]] = {row["op"]: row for row in _core.schemas()}
-# Operators whose torch schema does not follow from their Signature: their modules call define().
-BY_HAND = frozenset({})
-
-
-def define(
-    schema: str,
-    cpu: Callable,
-    fake: Callable,
-    *,
-    save: Callable | None = None,
-    backward: Callable | None = None,
-    refuse: Sequence[str] = (),
-    scalars: Callable | None = None,
-) -> torch._ops.OpOverload:
-    """Defines ``torch.ops.turnout.<schema>`` with its CPU kernel and its shape function.
-
-    An operator with a derivative also has ``save(ctx, inputs, output)`` and ``backward(ctx, *grads)``, as for
-    ``torch.library.register_autograd``. One that could have a derivative but has none names the arguments
-    whose gradients it would drop, to ``refuse`` them. ``scalars``: see :func:`tracing.checked`.
-    """
-    name = schema[: schema.index("(")]
-    _library.define(schema, tags=(torch.Tag.pt2_compliant_tag,))
-    op = getattr(torch.ops.turnout, name).default
-    _cpu_kernels[name] = cpu
-    _library.impl(name, cpu, "CPU")
-    torch.library.register_fake(f"turnout::{name}", checked(op, fake, scalars), lib=_library)
-    _library.impl(name, refusing(op), "CompositeExplicitAutograd")
-    if hasattr(torch.library, "register_vmap"):  # torch 2.5; before it torch loops by itself
-        torch.library.register_vmap(f"turnout::{name}", _vmap_rule(op), lib=_library)
-    if save is not None and backward is not None:
-        _has_gradient.add(name)
-        _library.impl(name, _autograd_kernel(op, cpu, save, backward), "Autograd", with_keyset=True)
-    elif refuse:
-        _library.impl(name, _refusing_kernel(op, cpu, refuse), "Autograd", with_keyset=True)
-    return op
 
 
 def define_operators() -> None:
-    """Defines every operator of the registry, except for those that are defined by hand."""
+    """Defines ``torch.ops.turnout.<name>`` for every operator: CPU kernel, shape function, vmap rule.
+
+    Other kinds of tensors are refused.
+    """
     for name, row in _rows.items():
-        if name not in BY_HAND:
-            define(row["schema"], _cpu_kernel(row), derived_fake(row))
+        _library.define(row["schema"], tags=(torch.Tag.pt2_compliant_tag,))
+        op = _operator(name)
+        _cpu_kernels[name] = _cpu_kernel(row)
+        _library.impl(name, _cpu_kernels[name], "CPU")
+        torch.library.register_fake(f"turnout::{name}", checked(op, derived_fake(row)), lib=_library)
+        _library.impl(name, refusing(op), "CompositeExplicitAutograd")
+        if hasattr(torch.library, "register_vmap"):  # torch 2.5; before it torch loops by itself
+            torch.library.register_vmap(f"turnout::{name}", _vmap_rule(op), lib=_library)
+
+
+def _operator(name: str) -> torch._ops.OpOverload:
+    return getattr(torch.ops.turnout, name).default
 
 
 def has_gradient(op: str) -> bool:
@@ -81,12 +59,9 @@ def refuse_missing_gradients() -> None:
     Called when all gradients are known. An operator whose results are integers has nothing to refuse.
     """
     for name, row in _rows.items():
-        if name in BY_HAND or name in _has_gradient:
-            continue
-        if any(result["is_floating"] for result in row["results"]):
+        if name not in _has_gradient and any(result["is_floating"] for result in row["results"]):
             refused = [one["name"] for one in row["parameters"] if one["is_floating"]]
-            op = getattr(torch.ops.turnout, name).default
-            kernel = _refusing_kernel(op, _cpu_kernels[name], refused)
+            kernel = _refusing_kernel(_operator(name), _cpu_kernels[name], refused)
             _library.impl(name, kernel, "Autograd", with_keyset=True)
 
 
@@ -142,13 +117,11 @@ def gradient(
     What a call does not need is not kept: ``saves`` may have an entry for each value of the argument ``by``,
     and ``saved`` has None for a tensor that the entry of a call does not name.
     """
-    op = getattr(torch.ops.turnout, name, None)
-    if op is None:
+    if name not in _rows:
         raise ValueError(f"gradient: there is no operator {name}")
-    op = op.default
+    op = _operator(name)
     arguments = [argument.name for argument in op._schema.arguments]
-    row = _rows.get(name)
-    results = [result["name"] for result in row["results"]] if row else []
+    results = [result["name"] for result in _rows[name]["results"]]
     by_value = saves if isinstance(saves, dict) else {"": saves}
     all_saved = list(dict.fromkeys(one for names in by_value.values() for one in names.split()))
     for what, names, known in (

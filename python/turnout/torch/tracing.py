@@ -39,39 +39,27 @@ def values_of(numbers: Any) -> tuple[int | None, ...]:
     return tuple(value_of(number) for number in numbers)
 
 
-def checked(
-    op: torch._ops.OpOverload, fake: Callable, scalars: Callable[[Scalars], Scalars] | None
-) -> Callable:
-    """The shape function, behind the checks that a real call has of devices, ranks, dtypes and shapes.
-
-    They come from the operator's signature. ``scalars`` gives those of the signature for torch's arguments,
-    where they differ.
-    """
+def checked(op: torch._ops.OpOverload, fake: Callable) -> Callable:
+    """The shape function, behind the checks that a real call has of devices, ranks, dtypes and shapes."""
     schema = [(argument.name, argument.default_value) for argument in op._schema.arguments]
 
     def kernel(*arguments, **named):
         bound = {name: named.get(name, default) for name, default in schema}
         bound.update(zip(bound, arguments, strict=False))
-        _check(op._opname, bound, scalars)
+        _check(op._opname, bound)
         return fake(*bound.values())
 
     return kernel
 
 
-def _check(
-    op: str,
-    bound: Scalars,
-    scalars: Callable[[Scalars], Scalars] | None,
-    sizes: dict[str, int] | None = None,
-) -> None:
+def _check(op: str, bound: Scalars, sizes: dict[str, int] | None = None) -> None:
     refuse_devices(op, bound)
     descriptions = {
         name: (_name_of(value.dtype), values_of(value.shape))
         for name, value in bound.items()
         if isinstance(value, torch.Tensor)
     }
-    given = bound if scalars is None else scalars(bound)
-    _core.check_metadata(op, descriptions, _plain_scalars(op, given), sizes or {})
+    _core.check_metadata(op, descriptions, _plain_scalars(op, bound), sizes or {})
 
 
 def _plain_scalars(op: str, given: Scalars) -> Scalars:
@@ -110,9 +98,11 @@ def derived_fake(row: dict[str, Any]) -> Callable:
         for name in row["computed"]:
             if sizes.get(name) is None or op in _computed:
                 size = found.get(name) if isinstance(found, dict) else found
-                sizes[name] = unknown_size(op, name, name in given) if size is None else size
+                if size is None:
+                    size = unknown_size(op, name, name in given and bound[name] is None)
+                sizes[name] = size
         plain = {name: value_of(sizes[name]) for name in given}
-        _check(op, bound, None, {name: size for name, size in plain.items() if size is not None})
+        _check(op, bound, {name: size for name, size in plain.items() if size is not None})
         for name, result in counted.items():
             sizes[name] = unknown_size(op, result)
         results = [_new_result(one, bound, sizes, folded) for one in row["results"]]
