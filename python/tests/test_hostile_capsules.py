@@ -100,61 +100,38 @@ def test_array_structs(capsule, message):
 
 
 def test_devices_in_every_function():
-    """Each array argument is refused by name when it is elsewhere."""
+    """Each array argument is refused by name when it is elsewhere. The calls are those of the registry."""
     run(
         """
-        def f(*shape, device=1):
-            return Producer(dlpack(memory([0] * 64), shape, device=device))
-        def i(*shape, bits=32, device=1):
-            kind = ctypes.c_int32 if bits == 32 else ctypes.c_int64
-            return Producer(dlpack(memory([0] * 64, kind), shape, code=INT, bits=bits, device=device))
-        def wide(*shape, device=1):
-            return i(*shape, bits=64, device=device)
+        from turnout import _core
 
-        grid = {"voxel_size": [1] * 3, "point_cloud_range": [0, 0, 0, 1, 1, 1]}
-        calls = [
-            (turnout.moe_dispatch_forward, {"capacity": 2, "num_experts": 1},
-             {"gates": (f, 2), "indices": (i, 2), "locations": (i, 2), "input": (f, 2, 3), "out": (f, 2, 3)}),
-            (turnout.moe_re_routing, {},
-             {"tokens": (f, 2, 3), "expert_token_num_per_rank": (i, 1, 2), "per_token_scales": (f, 2)}),
-            (turnout.moe_re_routing_inverse, {},
-             {"permute_tokens": (f, 2, 3), "permute_token_idx": (i, 2), "out": (f, 2, 3)}),
-            (turnout.mutual_information_forward, {},
-             {"px": (f, 1, 2, 4), "py": (f, 1, 3, 3), "boundary": (wide, 1, 4)}),
-            (turnout.mutual_information_backward, {},
-             {"px": (f, 1, 2, 4), "py": (f, 1, 3, 3), "p": (f, 1, 3, 4), "ans_grad": (f, 1),
-              "boundary": (wide, 1, 4)}),
-            (turnout.mutual_information_forward_backward, {},
-             {"px": (f, 1, 2, 4), "py": (f, 1, 3, 3), "boundary": (wide, 1, 4)}),
-            (turnout.rnnt_logprobs_joint_forward, {"termination_symbol": 0},
-             {"logits": (f, 1, 3, 3, 2), "symbols": (i, 1, 2), "boundary": (wide, 1, 4)}),
-            (turnout.rnnt_logprobs_pruned_forward, {"termination_symbol": 0},
-             {"logits": (f, 1, 3, 1, 2), "symbols": (i, 1, 2), "ranges": (wide, 1, 3, 1),
-              "boundary": (wide, 1, 4)}),
-            (turnout.rnnt_logprobs_simple_forward, {"termination_symbol": 0},
-             {"lm": (f, 1, 3, 2), "am": (f, 1, 3, 2), "symbols": (i, 1, 2), "boundary": (wide, 1, 4)}),
-            (turnout.rnnt_prune_ranges, {"s_range": 2},
-             {"px_grad": (f, 1, 2, 4), "py_grad": (f, 1, 3, 3), "boundary": (wide, 1, 4)}),
-            (turnout.rnnt_align, {},
-             {"px": (f, 1, 2, 4), "py": (f, 1, 3, 3), "boundary": (wide, 1, 4)}),
-            (turnout.get_indice_pairs, {"batch_size": 1, "spatial_shape": [2, 2]}, {"indices": (i, 2, 3)}),
-            (turnout.voxelize, grid, {"points": (f, 2, 3), "out": (i, 2, 3)}),
-            (turnout.dynamic_scatter_forward, {}, {"feats": (f, 2, 3), "coors": (i, 2, 3)}),
-            (turnout.dynamic_scatter_backward, {},
-             {"grad_voxel_feats": (f, 1, 3), "feats": (f, 2, 3), "voxel_feats": (f, 1, 3),
-              "point2voxel_map": (i, 2), "voxel_points_count": (i, 1), "out": (f, 2, 3)}),
-            (turnout.VoxelIndex, {}, {"coors": (i, 2, 3)}),
-        ]
-        for function, options, arrays in calls:
-            for elsewhere in arrays:
+        def producer(array, device=1):
+            code = {"f": FLOAT, "i": INT, "u": 1}[array.dtype.kind]
+            return Producer(
+                dlpack(array.ctypes.data, array.shape, code=code, bits=8 * array.itemsize, device=device)
+            )
+
+        def expect_refusals(function, arguments):
+            for elsewhere, array in arguments.items():
+                if not hasattr(array, "dtype"):
+                    continue
                 given = {
-                    name: make(*shape, device=2 if name == elsewhere else 1)
-                    for name, (make, *shape) in arrays.items()
+                    name: producer(value, 2 if name == elsewhere else 1) if hasattr(value, "dtype") else value
+                    for name, value in arguments.items()
                 }
-                message = refusal(ValueError, function, **options, **given)
+                message = refusal(ValueError, function, **given)
                 assert message == (
                     f"{function.__name__}: {elsewhere} is on a device of DLPack type 2, "
                     "expected memory of the CPU"
                 ), message
+
+        operators = [row["op"] for row in _core.schemas() if hasattr(turnout, row["op"])]
+        assert len(operators) >= 53
+        for op in operators:
+            expect_refusals(getattr(turnout, op), _core.example(op))
+        expect_refusals(turnout.VoxelIndex, {"coors": _core.example("dynamic_scatter_forward")["coors"]})
+        forward = _core.example("moe_dispatch_forward")
+        forward["out"] = turnout.moe_dispatch_forward(**forward)
+        expect_refusals(turnout.moe_dispatch_forward, forward)
         """
     )

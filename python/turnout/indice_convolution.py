@@ -29,9 +29,9 @@ def indice_convolution_forward(
     num_act_out: Int,
     *,
     bias: Array | None = None,
+    index: Array | None = None,
     inverse: bool = False,
     subm: bool = False,
-    index: Array | None = None,
     out: R | None = None,
 ) -> R:
     """A sparse convolution along the pairs of :func:`turnout.get_indice_pairs`.
@@ -94,9 +94,9 @@ def indice_convolution_backward_data(
     indice_num: Array,
     num_act_in: Int,
     *,
+    index: Array | None = None,
     inverse: bool = False,
     subm: bool = False,
-    index: Array | None = None,
     out: R | None = None,
 ) -> R:
     """The gradient of ``features`` of :func:`indice_convolution_forward`, for that of its result.

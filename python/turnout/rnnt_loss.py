@@ -118,8 +118,8 @@ def rnnt_logprobs_pruned_forward(
     termination_symbol: Int,
     *,
     boundary: Array | None = None,
-    modified: bool = False,
     use_hat_loss: bool = False,
+    modified: bool = False,
     out: tuple[R | None, R | None, R | None, R | None] | None = None,
 ) -> tuple[R, R, R, R]:
     """:func:`rnnt_logprobs_joint_forward` of a lattice of which each frame keeps a few positions.
@@ -193,8 +193,8 @@ def rnnt_logprobs_fused_forward(
     *,
     bias: Array | None = None,
     boundary: Array | None = None,
-    modified: bool = False,
     use_hat_loss: bool = False,
+    modified: bool = False,
     out: tuple[R | None, R | None, R | None, R | None] | None = None,
 ) -> tuple[R, R, R, R]:
     """A joiner and :func:`rnnt_logprobs_pruned_forward` in one, whose logits are never stored as a whole.
