@@ -6,21 +6,16 @@
 #include <cmath>
 
 #include "core/padding.h"
+#include "core/saturate.h"
 
 namespace turnout::core {
 namespace {
-
-std::int64_t saturating_multiply(std::int64_t a, std::int64_t b) {
-  std::int64_t product;
-  if (!__builtin_mul_overflow(a, b, &product)) return product;
-  return (a ^ b) < 0 ? -kSizeMax : kSizeMax;
-}
 
 // The product of sizes; 0 when one is negative.
 std::int64_t volume_of(const std::int64_t* sizes, std::int64_t count) {
   std::int64_t volume = 1;
   for (std::int64_t k = 0; k < count; ++k)
-    volume = saturating_multiply(volume, std::max<std::int64_t>(0, sizes[k]));
+    volume = saturating_product(volume, std::max<std::int64_t>(0, sizes[k]));
   return volume;
 }
 
@@ -39,14 +34,14 @@ struct Range {
 Range range_of(const Slot& slot) {
   std::int64_t low = 0, high = 1;
   for (int d = 0; d < slot.rank; ++d) {
-    const std::int64_t reach = saturating_multiply(slot.shape[d] - 1, slot.stride[d]);
-    if (__builtin_add_overflow(low, std::min<std::int64_t>(reach, 0), &low)) low = -kSizeMax;
-    if (__builtin_add_overflow(high, std::max<std::int64_t>(reach, 0), &high)) high = kSizeMax;
+    const std::int64_t reach = saturating_product(slot.shape[d] - 1, slot.stride[d]);
+    low = saturating_sum(low, std::min<std::int64_t>(reach, 0));
+    high = saturating_sum(high, std::max<std::int64_t>(reach, 0));
   }
   const auto base = std::bit_cast<std::uintptr_t>(slot.data);
   const std::int64_t size = size_of(slot.dtype);
-  const auto below = static_cast<std::uintptr_t>(-saturating_multiply(low, size));
-  return {base - std::min(base, below), base + static_cast<std::uintptr_t>(saturating_multiply(high, size))};
+  const auto below = static_cast<std::uintptr_t>(-saturating_product(low, size));
+  return {base - std::min(base, below), base + static_cast<std::uintptr_t>(saturating_product(high, size))};
 }
 
 }  // namespace
@@ -101,7 +96,7 @@ bool Slot::is_contiguous() const {
   for (int d = rank - 1; d >= 0; --d) {
     if (shape[d] == 0) return true;
     if (shape[d] != 1 && stride[d] != step) return elements() == 0;
-    step = saturating_multiply(step, shape[d]);
+    step = saturating_product(step, shape[d]);
   }
   return true;
 }
@@ -139,9 +134,9 @@ std::int64_t Arguments::evaluate(const Extent& extent) const {
   std::int64_t value = extent.factor;
   for (std::int8_t name : extent.names) {
     if (sizes_[name] == kUnbound) return kUnbound;
-    value = saturating_multiply(value, size(name));
+    value = saturating_product(value, size(name));
   }
-  return __builtin_add_overflow(value, extent.add, &value) ? kSizeMax : value;
+  return saturating_sum(value, extent.add);
 }
 
 bool Arguments::check() {

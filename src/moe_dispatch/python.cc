@@ -1,5 +1,6 @@
 // Python bindings of this family.
 #include "bindings/python/call.h"
+#include "core/saturate.h"
 #include "moe_dispatch/signature.h"
 #include "runtime/caller.h"
 #include "turnout/moe_dispatch.h"
@@ -23,7 +24,7 @@ nb::object unpermute(nb::handle permuted_tokens, nb::handle sorted_indices, nb::
   call.optional_in(nb::none());  // locations
   const ConstTensor g = call.optional_in(probs);
   // The index comes flat beside probs [samples, choices].
-  if (g.rank == 2 && i.rank == 1 && i.shape[0] == extent_product(g.shape[0], g.shape[1]))
+  if (g.rank == 2 && i.rank == 1 && i.shape[0] == saturating_product(g.shape[0], g.shape[1]))
     i = ConstTensor(i.data, i.dtype, {g.shape[0], g.shape[1]});
   const Tensor to = call.out(out, {i.rank > 0 ? i.shape[0] : 0, d.rank > 0 ? d.shape[d.rank - 1] : 0});
   call.run([&](const Caller& caller) { moe_combine(d, i, nullptr, g, to, 1, caller); });

@@ -6,6 +6,7 @@
 #include <new>
 
 #include "core/grain.h"
+#include "core/saturate.h"
 #include "core/signature.h"
 
 namespace turnout::families::mutual_information {
@@ -21,8 +22,7 @@ using Progress = std::atomic<std::int64_t>;
 // Saturates: such a size ends in memory that is not available.
 std::int64_t product(std::initializer_list<std::int64_t> factors) {
   std::int64_t result = 1;
-  for (std::int64_t factor : factors)
-    if (__builtin_mul_overflow(result, factor, &result)) return kSizeMax;
+  for (std::int64_t factor : factors) result = saturating_product(result, factor);
   return result;
 }
 std::size_t bytes_of(std::initializer_list<std::int64_t> factors) {

@@ -5,6 +5,7 @@
 #include <bit>
 
 #include "core/dtypes.h"
+#include "core/saturate.h"
 #include "runtime/parallel.h"
 #include "sparse_conv/signature.h"
 #include "turnout/sparse_conv.h"
@@ -71,7 +72,7 @@ void check_filter_strides(const Arguments& arguments, const Positions& at) {
       arguments.fail(ErrorCode::bad_param,
                      concat(arguments.name(at[0]), ".stride(", std::int64_t{d}, ") is ", filters.stride[d],
                             ", expected kernel dimensions that lie behind each other"));
-    if (__builtin_mul_overflow(expected, filters.shape[d], &expected)) expected = kSizeMax;
+    expected = saturating_product(expected, filters.shape[d]);
   }
 }
 

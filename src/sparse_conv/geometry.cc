@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "core/check.h"
+#include "core/saturate.h"
 #include "sparse_conv/parameters.h"
 
 namespace turnout::families::sparse_conv {
@@ -14,11 +15,6 @@ namespace {
 
 constexpr std::int64_t kMaxLeaves = std::int64_t{1} << 58;  // a cell, which is leaf * 32 + bit, fits 64 bits
 constexpr std::int64_t kMaxParts = 4096;                    // entries of a table that stays in the L1 cache
-
-std::int64_t saturating(std::int64_t a, std::int64_t b) {
-  std::int64_t product;
-  return __builtin_mul_overflow(a, b, &product) ? kSizeMax : product;
-}
 
 std::int64_t part_count(const IndicePairsParams& p, int d) {
   return has_classes(p) && p.spatial_shape[d] <= kMaxParts ? p.spatial_shape[d] : 0;
@@ -188,15 +184,16 @@ void make_geometry(Call& call, const IndicePairsParams& p, Scratch& memory, Geom
   g.bias = g.row_leaves;  // a negative sum in the last dimension ends in the previous row
   for (int d = last - 1; d >= 0; --d) {
     g.dim[d].leaf_stride = g.batch_leaves;
-    g.bias = std::min(kMaxLeaves, g.bias + std::min(kMaxLeaves, saturating(-low[d], g.batch_leaves)));
-    g.batch_leaves = saturating(g.batch_leaves, g.dim[d].extent);
+    g.bias = std::min(kMaxLeaves, g.bias + std::min(kMaxLeaves, saturating_product(-low[d], g.batch_leaves)));
+    g.batch_leaves = saturating_product(g.batch_leaves, g.dim[d].extent);
   }
-  const std::int64_t space = saturating(g.batch_leaves, g.batch_size);
+  const std::int64_t space = saturating_product(g.batch_leaves, g.batch_size);
   // If the output shape is smaller than the input, bases may be beyond it.
   std::int64_t beyond = 2 * g.row_leaves + x.last_base / g.leaf_cells + 2;
   for (int d = 0; d < last; ++d)
-    beyond = std::min(kMaxLeaves,
-                      beyond + std::min(kMaxLeaves, saturating(g.dim[d].last_base, g.dim[d].leaf_stride)));
+    beyond =
+        std::min(kMaxLeaves,
+                 beyond + std::min(kMaxLeaves, saturating_product(g.dim[d].last_base, g.dim[d].leaf_stride)));
   const std::int64_t leaves = std::min(space, kMaxLeaves) - std::min(g.batch_leaves, kMaxLeaves) + g.bias +
                               std::max(std::min(g.batch_leaves, kMaxLeaves) + g.row_leaves + 1, beyond);
   if (space > kMaxLeaves || leaves > kMaxLeaves)

@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include "core/dtypes.h"
+#include "core/saturate.h"
 #include "indices/indices.h"
 #include "sparse_conv/index.h"
 #include "sparse_conv/signature.h"
@@ -93,7 +94,7 @@ std::int64_t kernel_volume(const IndicePairsParams& p) {
   for (int d = 0; d < p.kernel_size.count(); ++d) {
     const std::int64_t extent = p.kernel_size[d] == -1 ? p.spatial_shape[d] : p.kernel_size[d];
     if (extent <= 0) return 0;
-    if (__builtin_mul_overflow(volume, extent, &volume)) volume = kSizeMax;
+    volume = saturating_product(volume, extent);
   }
   return volume;
 }

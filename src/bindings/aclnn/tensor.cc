@@ -7,6 +7,7 @@
 #include "bindings/aclnn/executor.h"
 #include "bindings/aclnn/status.h"
 #include "core/dtypes.h"
+#include "core/saturate.h"
 
 using namespace turnout::core;
 using namespace turnout::bindings::aclnn;
@@ -55,15 +56,6 @@ DType dtype_of_acl(aclDataType type) {
 
 bool is_float4(aclDataType type) { return type == ACL_FLOAT4_E2M1 || type == ACL_FLOAT4_E1M2; }
 
-std::int64_t saturating_multiply(std::int64_t a, std::int64_t b) {
-  std::int64_t result = 0;
-  return __builtin_mul_overflow(a, b, &result) ? kSizeMax : result;
-}
-std::int64_t saturating_add(std::int64_t a, std::int64_t b) {
-  std::int64_t result = 0;
-  return __builtin_add_overflow(a, b, &result) ? kSizeMax : result;
-}
-
 // The elements of `size` bytes between `data` and the end of the address space.
 std::int64_t elements_behind(const void* data, std::int64_t size) {
   const std::uintptr_t bytes = ~std::bit_cast<std::uintptr_t>(data);
@@ -75,9 +67,9 @@ std::int64_t end_of(const turnout::Tensor& view, std::int64_t offset) {
   std::int64_t last = offset;
   for (int d = 0; d < view.rank; ++d) {
     if (view.shape[d] == 0) return 0;
-    last = saturating_add(last, saturating_multiply(view.shape[d] - 1, view.stride[d]));
+    last = saturating_sum(last, saturating_product(view.shape[d] - 1, view.stride[d]));
   }
-  return saturating_add(last, 1);
+  return saturating_sum(last, 1);
 }
 
 // Makes a view of FLOAT4, two elements in a byte, one of bytes. Returns why this is not possible, or "".
@@ -140,7 +132,7 @@ aclTensor* aclCreateTensor(const int64_t* view_dims, uint64_t view_dims_num, acl
     if (storage_dims_num > 0) {
       const std::int64_t end = end_of(view, offset);
       std::int64_t storage = 1;
-      for (uint64_t d = 0; d < storage_dims_num; ++d) storage = saturating_multiply(storage, storage_dims[d]);
+      for (uint64_t d = 0; d < storage_dims_num; ++d) storage = saturating_product(storage, storage_dims[d]);
       if (end > storage)
         return refuse_tensor(ACLNN_ERR_PARAM_INVALID,
                              concat("the view ends at element ", end, ", expected at most ", storage,

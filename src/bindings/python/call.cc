@@ -369,12 +369,6 @@ Context& PythonCall::context() const {
   return use_torch_threads_ || has_torch_ ? torch_context() : default_context();
 }
 
-std::int64_t extent_product(std::int64_t a, std::int64_t b) {
-  std::int64_t product;
-  if (a <= 0 || b <= 0) return 0;
-  return __builtin_mul_overflow(a, b, &product) ? kSizeMax : product;
-}
-
 namespace {
 
 void set_error(const Error& error) {

@@ -218,9 +218,6 @@ void define(nb::module_& module, const char* name, Result (*function)(Arguments.
       (static_cast<void>(sizeof(Arguments)), nb::arg().none())...);
 }
 
-// rows * columns for a shape; saturates, and a negative product is 0.
-std::int64_t extent_product(std::int64_t a, std::int64_t b);
-
 // turnout::Error becomes ValueError, NotImplementedError, MemoryError or RuntimeError, with the same
 // message.
 void register_errors();

@@ -1,0 +1,24 @@
+// Sums and products of sizes that stop at the limits of int64. Memory of such a size is never available, and
+// no shape has it.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+
+namespace turnout::core {
+
+constexpr std::int64_t saturating_product(std::int64_t a, std::int64_t b) {
+  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+  std::int64_t product = 0;
+  if (!__builtin_mul_overflow(a, b, &product)) return product;
+  return (a ^ b) < 0 ? -kMost : kMost;
+}
+
+constexpr std::int64_t saturating_sum(std::int64_t a, std::int64_t b) {
+  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+  std::int64_t sum = 0;
+  if (!__builtin_add_overflow(a, b, &sum)) return sum;
+  return a < 0 ? -kMost : kMost;
+}
+
+}  // namespace turnout::core
