@@ -563,7 +563,8 @@ TEST(SignatureGrammar, SpreadDimensions) {
   std::int64_t groups = -1;
   const auto message = [&](std::initializer_list<std::int64_t> x,
                            std::initializer_list<std::int64_t> y) -> std::string {
-    const Tensor from(values, DType::f32, x), to(results, DType::i32, y);
+    const Tensor from(values, DType::f32, x.begin(), static_cast<int>(x.size()));
+    const Tensor to(results, DType::i32, y.begin(), static_cast<int>(y.size()));
     const Slot slots[] = {from, Slot(), to};
     const ScalarValue scalars[] = {{side.data(), static_cast<std::int64_t>(side.size())}};
     Arguments arguments(kRows, slots, 3, scalars, 1);

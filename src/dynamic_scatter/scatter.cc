@@ -22,7 +22,7 @@ namespace {
 [[noreturn]] void refuse_index(Call& call, const ConstTensor& index, std::int64_t position,
                                std::int64_t groups) {
   call.refuse(concat(call.name("index"), "[", position, "] is ", map_value(index, position), ", expected ",
-                     groups > 0 ? concat("0 .. ", groups - 1) : "no elements, since there are no groups"));
+                     groups > 0 ? concat("0 .. ", groups - 1) : "no elements, since dim_size is 0"));
 }
 
 // Copies the index into `map`; refuses a value that is no group before anything is written elsewhere. Returns

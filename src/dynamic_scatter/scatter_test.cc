@@ -365,7 +365,7 @@ TEST(ScatterRefusals, NoGroupsForAGradient) {
   EXPECT_EQ(message([&] {
               scatter_sum_backward(view(grad.data(), {0, 1}), column.index_view(), view(grad.data(), {1, 1}));
             }),
-            "scatter_sum_backward: index[0] is 0, expected no elements, since there are no groups");
+            "scatter_sum_backward: index[0] is 0, expected no elements, since dim_size is 0");
 }
 
 }  // namespace
