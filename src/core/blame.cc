@@ -36,11 +36,8 @@ std::optional<Arguments::SizeSource> Arguments::source_in(int i, int name) const
 
 std::optional<Arguments::SizeSource> Arguments::source_of(int name) const {
   if (name < signature_.scalars.count || (given_ >> name & 1) != 0) return {};
-  const bool is_found = signature_.size_kinds[name - signature_.scalars.count] != SizeKind::shapes;
-  for (int i = 0; i < signature_.arguments.count; ++i) {
-    if (is_found && signature_.arguments[i].is_output()) continue;  // a result does not determine it
+  for (int i = 0; i < signature_.arguments.count; ++i)
     if (const auto said = source_in(i, name); said && said->size == size(name)) return said;
-  }
   return {};
 }
 
