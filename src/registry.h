@@ -46,11 +46,10 @@ struct OperatorParts {
   // Fills in the data of a call, if zeros are not valid data. Absent arguments have rank -1.
   void (*prepare)(const Tensor* arguments) = nullptr;
   // Finds the sizes that the Signature calls computed or adjusted: sizes[name], which is kUnknownExtent or
-  // what the caller of a binding gives. A size that is negative afterwards is refused. The Signature's flags for
-  // sizes follow its scalars: see Signature::size_flag(). Runs after the checks of shapes, and must check what
-  // it reads.
-  // Results that the caller does not give are absent. The log line is that of the operator, which runs next:
-  // what this function returns, or Invoke if that is nullptr.
+  // what the caller of a binding gives. A size that is negative afterwards is refused. The Signature's flags
+  // for sizes follow its scalars: see Signature::size_flag(). Runs after the checks of shapes, and must check
+  // what it reads. Results that the caller does not give are absent. The log line is that of the operator,
+  // which runs next: what this function returns, or Invoke if that is nullptr.
   std::unique_ptr<Prepared> (*find_sizes)(const Caller& caller, const Tensor* arguments,
                                           const ScalarValue* scalars, std::int64_t* sizes) = nullptr;
   // What callers of a binding pass, if it is not what the function takes. find_sizes gets these arguments and
@@ -299,10 +298,29 @@ struct Parameters<Result (*)(P...)> {
   }
 };
 
+// Throws, during compilation, if the example has an unknown name, or lacks one that has no default.
+consteval void expect_example(const Signature& signature, std::string_view example) {
+  const auto has = [](std::string_view text, std::string_view name) {
+    bool found = false;
+    split(text, ' ', [&](std::string_view part) { found |= part.substr(0, part.find('=')) == name; });
+    return found;
+  };
+  split(example, ' ', [&](std::string_view part) {
+    for (const std::string_view name : signature.names)
+      if (name == part.substr(0, part.find('='))) return;
+    throw "the example has a name that the Signature lacks";
+  });
+  for (int i = 0; i < signature.names.count; ++i) {
+    const bool has_default = i < signature.scalars.count && signature.scalars[i].has_default;
+    if (!has_default && !has(example, signature.names[i])) throw "the example lacks a size or scalar";
+  }
+}
+
 template <auto function>
 consteval Operator op(const Signature& signature, std::string_view example, const OperatorParts& parts = {}) {
   using Its = Parameters<decltype(function)>;
   Its::expect(signature, /*has_caller=*/true);
+  expect_example(signature, example);
   bool has_fill = false;
   for (const Scalar& scalar : signature.scalars) has_fill |= scalar.is_fill;
   for (const Argument& argument : signature.arguments)

@@ -38,7 +38,7 @@ struct COperator {
 
 std::span<const COperator> c_operators();
 
-// -- a C function as `invoke` and `query` ---------------------------------------------------------------------
+// -- a C function as `invoke` and `query` -------------------------------------------------------------------
 
 template <class Function>
 struct CParameters;

@@ -1,7 +1,7 @@
-// Compiles only if the name in TURNOUT_TEST_... is one of the signature's, if the size in TURNOUT_TEST_SIZE has
-// a name that no argument has, if TURNOUT_TEST_WRITTEN_IF is a flag that is off by default, if
-// TURNOUT_TEST_FLAG for sizes has a size to find, and if the words in TURNOUT_TEST_INPUT and TURNOUT_TEST_OUTPUT
-// are for such arguments. See CMakeLists.txt.
+// Compiles only if the name in TURNOUT_TEST_... is one of the signature's, if the size in TURNOUT_TEST_SIZE
+// has a name that no argument has, if TURNOUT_TEST_WRITTEN_IF is a flag that is off by default, if
+// TURNOUT_TEST_FLAG for sizes has a size to find, and if the words in TURNOUT_TEST_INPUT and
+// TURNOUT_TEST_OUTPUT are for such arguments. See CMakeLists.txt.
 #include "core/check.h"
 #include "core/draft.h"
 

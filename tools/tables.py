@@ -80,7 +80,8 @@ def summary(op: str) -> str:
         for module in (turnout, turnout.torch):
             if function := getattr(module, name, None):
                 line = inspect.getdoc(function).splitlines()[0]
-                return re.sub(r":func:`(?:turnout\.)?(\w+)`", r"`\1`", line).rstrip(".")
+                line = re.sub(r":func:`(?:turnout\.)?(\w+)`", r"`\1`", line).replace("``", "`")
+                return line.rstrip(".")
     raise SystemExit(f"there is no documented function for {op}")
 
 

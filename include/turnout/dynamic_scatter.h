@@ -19,10 +19,10 @@ enum class Reduce : std::uint8_t { sum, mean, max };
 // (-1, -1, -1) unless each is in 0 .. grid_j - 1, where
 // grid_j = round((point_cloud_range[3 + j] - point_cloud_range[j]) / voxel_size[j]), halves away from zero.
 //
-// points [points, features]: x, y, z, then any further features. coors [points, 3], int32 or int64. voxel_size
-// has 3 elements, point_cloud_range 6: the lower limits of x, y, z, then the upper limits. They are rounded to
-// float unless points are f64. Each difference and each quotient is rounded as well, to double for f64 points
-// and to float for all others. A point with a NaN coordinate is in no voxel.
+// points [points, features]: x, y, z, then any further features. coors [points, 3], int32 or int64.
+// voxel_size has 3 elements, point_cloud_range 6: the lower limits of x, y, z, then the upper limits. They
+// are rounded to float unless points are f64. Each difference and each quotient is rounded as well, to double for
+// f64 points and to float for all others. A point with a NaN coordinate is in no voxel.
 TURNOUT_API void voxelize(const ConstTensor& points, const Tensor& coors, std::span<const double> voxel_size,
                           std::span<const double> point_cloud_range, const Caller& caller = {});
 

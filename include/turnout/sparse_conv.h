@@ -129,9 +129,9 @@ struct IndiceConvolutionParams {
 //
 // features [rows, in_channels], features_out [out_rows, out_channels], bias [out_channels] or nullptr, all
 // f32, f64, f16 or bf16. filters [offsets, in_channels, out_channels] or [k.., in_channels, out_channels] of
-// that dtype with any strides, as long as the kernel dimensions lie behind each other: a view of [out, k.., in]
-// needs no copy. indice_pairs [offsets, 2, columns] int32; indice_num
-// [offsets] int32 or int64, 0 .. columns. A pair with a row out of range is an error that names its k and j,
+// that dtype with any strides, as long as the kernel dimensions are contiguous among themselves: a view of
+// [out, k.., in] needs no copy. indice_pairs [offsets, 2, columns] int32; indice_num [offsets] int32 or
+// int64, 0 .. columns. A pair with a row out of range is an error that names its k and j,
 // and nothing is written. Entries from indice_num[k] on are not read. Equal output rows are summed. Output
 // rows without a pair are 0, or the bias.
 //
@@ -201,9 +201,9 @@ class TURNOUT_API IndiceConvolutionIndex {
 
 // The gradient of filters:
 //   filters_grad[k] = sum over j < indice_num[k] of  transpose(features[i]) output_grad[o]
-// filters_grad [offsets or k.., in_channels, out_channels], contiguous; 0 for an offset without pairs. Each element
-// is summed over 512 pairs at a time, a chain of fused multiply-adds from 0, and these sums are added in
-// order.
+// filters_grad [offsets or k.., in_channels, out_channels], contiguous; 0 for an offset without pairs. Each
+// element is summed over 512 pairs at a time, a chain of fused multiply-adds from 0, and these sums are added
+// in order.
 TURNOUT_API void indice_convolution_backward_filter(const ConstTensor& features,
                                                     const ConstTensor& output_grad,
                                                     const ConstTensor& indice_pairs,

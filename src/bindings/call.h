@@ -6,7 +6,7 @@
 //   Tensor tensor(int i, int argument, bool is_written)      parameter i as an input, or as one in place
 //   int64_t integer(int i), double real(int i), bool flag(int i)
 //   int64_t choice(int i, const Scalar&)      a value of an enum, which the caller gives by its name
-//   vector<int64_t> integers(int i, int64_t length, bool may_be_single)   one for all elements; length -1: unknown
+//   vector<int64_t> integers(int i, int64_t length, bool may_be_single)   length -1: unknown
 //   vector<double> reals(int i, int64_t length)
 //   bool has_out(int r), Tensor out(int r, int argument)     result r, if the caller gives its memory
 //   Tensor new_result(int r, int argument, DType, shape, rank)
@@ -84,7 +84,7 @@ class OperatorCall {
   Tensor* tensors() { return reinterpret_cast<Tensor*>(tensor_memory_); }
   core::ScalarValue* scalars() { return reinterpret_cast<core::ScalarValue*>(scalar_memory_); }
 
-  // Whether this call does not have a result: it belongs to an input that is not given, or nobody asks for it.
+  // Whether this call does not have a result: its input is not given, or nobody asks for it.
   bool is_absent(int position) {
     const core::Argument& argument = signature_.arguments[position];
     if (argument.required_with >= 0) return tensors()[argument.required_with].is_absent();

@@ -357,8 +357,8 @@ Comparison compare_with_definition(const Operator& op, Random& random, std::span
   try {
     run(first);
   } catch (const Error& error) {
-    if (error.code() != ErrorCode::bad_param) return {true, error.what()};
-    return {};
+    if (error.code() != ErrorCode::bad_param) return {true, "", error.what()};
+    return {false, error.what(), ""};
   }
   std::vector<OwnedTensor> painted = first.results;
   const bool gives = random.one_in(2);
@@ -393,15 +393,16 @@ Comparison compare_with_definition(const Operator& op, Random& random, std::span
         return concat(" with ", std::int64_t{context->threads()}, " threads and ", name_of(context->isa()));
       };
       const std::string wrong = difference(name, call.results[r], wide[position(r)]);
-      if (!wrong.empty()) return {true, concat(signature.op, ": ", wrong, where())};
+      if (!wrong.empty()) return {true, "", concat(signature.op, ": ", wrong, where())};
       for (std::size_t c = 0; c + 1 < results.size(); ++c)
         if (contexts[c]->isa() == context->isa() &&
             std::memcmp(results[c][r].tensor.data, call.results[r].tensor.data, call.results[r].bytes()) != 0)
-          return {true, concat(signature.op, ": ", name, " has other bits than with ",
-                               std::int64_t{contexts[c]->threads()}, " threads", where())};
+          return {true, "",
+                  concat(signature.op, ": ", name, " has other bits than with ",
+                         std::int64_t{contexts[c]->threads()}, " threads", where())};
     }
   }
-  return {true, ""};
+  return {true, "", ""};
 }
 
 }  // namespace turnout::bindings

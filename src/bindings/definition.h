@@ -1,5 +1,5 @@
-// Compares an operator with its definition, on calls that are made from random numbers. The differential test,
-// the fuzzer of the registry and `turnout check` use it for every operator that has a definition.
+// Compares an operator with its definition, on calls that are made from random numbers. The differential
+// test, the fuzzer of definitions and `turnout check` use it for every operator that has a definition.
 #pragma once
 
 #include <cstdint>
@@ -33,6 +33,7 @@ class SeededRandom : public Random {
 
 struct Comparison {
   bool ran = false;        // false: the operator refused the call
+  std::string refusal;     // with this message
   std::string difference;  // empty: the results are those of the definition
 };
 

@@ -15,21 +15,21 @@
 // written_if("in_place", inout(..)): is only read unless that flag is set; runtimes whose operators write to
 // no argument do not have the flag.
 // on_request("with_y", out("y", ..)): an optional result, which callers of a binding get by the flag with_y.
-// by_default(DType::i64, out("y", kIndices, ..)): the dtype of a y that a binding allocates; without it, the first of the
-// set. cpp_only(in(..)): an optional input that bindings do not have.
-// unused(in(..)), unused(flag(..)): only the gradient of a binding needs it. Dtypes: a set, like("x"), like("x", set),
+// by_default(DType::i64, out("y", kIndices, ..)): the dtype of a y that a binding allocates; without it, the
+// first of the set. cpp_only(in(..)): an optional input that bindings do not have. unused(in(..)),
+// unused(flag(..)): only the gradient of a binding needs it. Dtypes: a set, like("x"), like("x", set),
 // lane_of("x"): f64 if x is f64, otherwise f32. volume(v) is the product of the elements of a vector scalar
 // v. A dimension `offsets..` may be spread over several dimensions of a tensor; a product, `experts *
 // capacity..`, over one for each factor. Scalars: scalar, choice, flag, real; vector and reals have one
 // value per element. code(..) is a choice that callers give as a number. fill("fill", "keep zero") is chosen
 // by a binding: keep if the caller gives `out`. by_default(1, scalar(..)) has a default, or_none(x,
-// real(..)) the default x, which callers spell None. by_default(1, vector(..)) is the default of each element,
-// and callers may give one integer for all. symbolic(scalar(..)) may be a symbol in a traced call. Sizes:
-// `computed(voxels)` is found by the operator; `computed(groups?)` as well, unless the caller or a result
-// says it; `adjusted(room)` from what the caller gives, `adjusted(room?)` also from nothing. for_sizes(flag("wide")): a flag of bindings from which the
-// operator finds a computed size, and which the function does not have: there the shapes of results say it. A
-// step of the order of checks may be limited to
-// some arguments: {Check::shapes, code, "x.1 y"} checks dimension 1 of x and all of y; {Check::rules, code,
+// real(..)) the default x, which callers spell None. by_default(1, vector(..)) is the default of each
+// element, and callers may give one integer for all. symbolic(scalar(..)) may be a symbol in a traced call.
+// Sizes: `computed(voxels)` is found by the operator; `computed(groups?)` as well, unless the caller or a
+// result says it; `adjusted(room)` from what the caller gives, `adjusted(room?)` also from nothing.
+// for_sizes(flag("wide")): a flag of bindings from which the operator finds a computed size. The function
+// does not have it: there the shapes of results say it. A step of the order of checks may be limited to some
+// arguments: {Check::shapes, code, "x.1 y"} checks dimension 1 of x and all of y; {Check::rules, code,
 // "space limit"} checks the rules of these names; scalars and data checks are selected in the same way.
 // {Check::outputs_empty, code, "y z"} ends the call if y and z have no elements, even if other outputs have
 // some. A data check lists the names that it reads and receives their positions. An undeclared name is a
@@ -237,8 +237,8 @@ consteval ScalarSpec unused(ScalarSpec spec) {
   spec.is_unused = true;
   return spec;
 }
-// A flag on which a computed size depends. The function does not have it: what a binding computes by the flag,
-// callers of the function say by the shapes of its results.
+// A flag on which a computed size depends. The function does not have it: callers of the function say the
+// same by the shapes of its results.
 consteval ScalarSpec for_sizes(ScalarSpec spec) {
   if (!spec.scalar.is_flag) throw "only a flag can be for sizes";
   spec = by_default("no", spec);

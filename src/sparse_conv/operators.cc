@@ -69,8 +69,8 @@ std::unique_ptr<Prepared> find_index_size(const Caller& caller, const Tensor* t,
 std::span<const Operator> operators() {
   static constexpr Operator kOperators[] = {
       // C and C++ obey a given output shape and padding, which callers of the bindings do not have. Calls are
-      // recorded and replayed in this form, which all of them share. It lacks output_padding, which the output
-      // shape already includes.
+      // recorded and replayed in this form, which all of them share. It lacks output_padding, which the
+      // output shape already includes.
       {&kGetIndicePairs,
        [](const Caller& caller, const Tensor* t, const ScalarValue* s) {
          get_indice_pairs(t[0], t[1], t[2], t[3],

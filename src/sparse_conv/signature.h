@@ -57,8 +57,8 @@ inline constexpr const Signature& kIndicePairsIndex =
 inline constexpr const Signature& kIndicePairsResult =
     signature([] { return indice_pairs_signature(kResultOrder); });
 
-// What callers of the bindings pass. The function takes what follows from it: vectors after their defaults, an
-// output shape, a mode. A kernel size of -1 is the whole extent, so its volume is found.
+// What callers of the bindings pass. The function takes what follows from it: vectors after their defaults,
+// an output shape, a mode. A kernel size of -1 is the whole extent, so its volume is found.
 inline constexpr const Signature& kIndicePairsCall = signature([] {
   return Draft{"get_indice_pairs",
                "rows dims computed(num_act_out) computed(kernel_volume)",

@@ -124,8 +124,10 @@ def gradient(
     results = [result["name"] for result in _rows[name]["results"]]
     by_value = saves if isinstance(saves, dict) else {"": saves}
     all_saved = list(dict.fromkeys(one for names in by_value.values() for one in names.split()))
+    is_tensor = ["Tensor" in str(argument.type) for argument in op._schema.arguments]
+    tensors = [one for one, is_one in zip(arguments, is_tensor, strict=True) if is_one]
     for what, names, known in (
-        ("of", of.split(), arguments),
+        ("of", of.split(), tensors),
         ("saves", all_saved, arguments + results),
         ("shapes", shapes.split(), arguments),
         ("constant", constant.split(), results),
@@ -135,7 +137,6 @@ def gradient(
                 raise ValueError(
                     f"gradient of {name}: {what} names {one}, expected one of {', '.join(known)}"
                 )
-    is_tensor = ["Tensor" in str(argument.type) for argument in op._schema.arguments]
     is_single = len(op._schema.returns) == 1
     # Places in the arguments, the results and None, by the value of the argument `by`.
     everything: list[str | None] = [*arguments, *results, None]
@@ -172,6 +173,8 @@ def gradient(
             found = function(saved_type(*ctx.saved_tensors, *ctx.turnout_values, needs), *grads)
             ordered = [None] * len(arguments)
             for one, value in found.items():
+                if one not in index:
+                    raise ValueError(f"gradient of {name}: returns {one}, expected one of {', '.join(index)}")
                 ordered[index[one]] = value
             return ordered
 

@@ -1,4 +1,4 @@
-// Valid calls of the registry's operators, and comparisons with their definitions, for tests and `turnout check`.
+// Valid calls of the registry's operators, and comparisons with their definitions.
 #pragma once
 
 #include <nanobind/nanobind.h>
