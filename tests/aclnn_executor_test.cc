@@ -9,6 +9,8 @@
 #include "core/draft.h"
 
 namespace turnout::bindings::aclnn {
+
+using namespace core;
 namespace {
 
 constexpr StepSpec kSteps[] = {{Check::ranks}, {Check::dtypes}, {Check::scalars}, {Check::shapes}};

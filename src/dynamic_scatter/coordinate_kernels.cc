@@ -14,6 +14,8 @@
 
 TURNOUT_ISA_BEGIN(families::dynamic_scatter)
 
+using namespace core;
+
 // One point in four lanes: x, y, z, and the next element in memory, which is ignored.
 struct PointLanes {
   using D = hn::CappedTag<float, 4>;

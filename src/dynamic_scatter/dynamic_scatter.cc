@@ -13,6 +13,8 @@
 
 namespace turnout {
 namespace families::dynamic_scatter {
+
+using namespace core;
 namespace {
 
 // How many voxels there are: what voxel_num says, or all rows.

@@ -16,7 +16,7 @@ class VoxelizeHardPlan {
 
   std::size_t scratch_bytes() const;
   // Returns the number of voxels. Refuses a grid before it writes a result.
-  std::int64_t run(Call& call, const ConstTensor& points, const Tensor& voxels, const Tensor& coors,
+  std::int64_t run(core::Call& call, const ConstTensor& points, const Tensor& voxels, const Tensor& coors,
                    const Tensor& num_points_per_voxel, const Tensor& point2voxel_map,
                    std::span<const double> voxel_size, std::span<const double> point_cloud_range) const;
 
@@ -31,7 +31,7 @@ class BackwardPlan {
 
   std::size_t scratch_bytes() const;  // never more than with `points` voxels, if there are no more
   // Refuses a map or counts before it writes a result.
-  void run(Call& call, const ConstTensor& grad_voxel_feats, const ConstTensor& feats,
+  void run(core::Call& call, const ConstTensor& grad_voxel_feats, const ConstTensor& feats,
            const ConstTensor& voxel_feats, const ConstTensor& point2voxel_map,
            const ConstTensor& voxel_points_count, const Tensor& grad_feats) const;
 
@@ -63,7 +63,7 @@ class PointIndex {
 
  private:
   const ConstTensor coors_;
-  std::optional<Scratch> memory_;  // of the groups
+  std::optional<core::Scratch> memory_;  // of the groups
   VoxelGroups groups_;
 };
 

@@ -15,6 +15,8 @@
 
 TURNOUT_ISA_BEGIN(families::dynamic_scatter)
 
+using namespace core;
+
 // The type in which features are compared and gradients are copied. 16-bit floats are compared by their bits:
 // that needs no conversion, and gradients are copied exactly.
 template <class T>

@@ -11,8 +11,6 @@
 
 namespace turnout::families::dynamic_scatter {
 
-using namespace core;
-
 inline constexpr std::int64_t kMaxChunks = 64;
 
 // `count` items in consecutive parts of about the same size. There are at most kMaxChunks, so that a value
@@ -27,7 +25,7 @@ struct Chunks {
 
   template <class F>
   void run(Context& context, const F& f) const {
-    parallel_for(context, parts, 1, [&](std::int64_t first, std::int64_t last) {
+    core::parallel_for(context, parts, 1, [&](std::int64_t first, std::int64_t last) {
       for (std::int64_t part = first; part < last; ++part) f(part, begin(part), begin(part + 1));
     });
   }
@@ -50,7 +48,7 @@ struct Packing {
 struct GroupMemory {
   std::int32_t *map, *order, *starts;
 
-  GroupMemory(Scratch& kept, std::int64_t points)
+  GroupMemory(core::Scratch& kept, std::int64_t points)
       : map(kept.take<std::int32_t>(points)),
         order(kept.take<std::int32_t>(points)),
         starts(kept.take<std::int32_t>(points + 1)) {}
@@ -78,11 +76,11 @@ void put_in_order(Context& context, const Chunks& chunks, const CountTables& tab
 bool fits_cells(const Packing& packing, std::int64_t points);
 std::size_t cells_bytes(std::int64_t points);
 VoxelGroups group_by_cells(Context& context, const ConstTensor& coors, const Packing& packing,
-                           const GroupMemory& to, Scratch& passing);
+                           const GroupMemory& to, core::Scratch& passing);
 
 // By a sort: memory is proportional to the points, however large the box.
 std::size_t sorting_bytes(std::int64_t points);
 VoxelGroups group_by_sort(Context& context, const ConstTensor& coors, const Packing& packing,
-                          const GroupMemory& to, Scratch& passing);
+                          const GroupMemory& to, core::Scratch& passing);
 
 }  // namespace turnout::families::dynamic_scatter

@@ -9,10 +9,8 @@
 
 namespace turnout::families::dynamic_scatter {
 
-using namespace core;
-
 // Points in one range of a thread, where only indices are read.
-inline constexpr std::int64_t kPointGrain = 16384 / kGrainDivisor;
+inline constexpr std::int64_t kPointGrain = 16384 / core::kGrainDivisor;
 
 struct VoxelGroups {
   std::int64_t points = 0;
@@ -42,7 +40,8 @@ class CoordinateGrouping {
   std::size_t passing_bytes() const;  // of temporary memory
   std::size_t scratch_bytes() const { return kept_bytes() + passing_bytes(); }
   // The two may be the same Scratch.
-  VoxelGroups run(Context& context, const ConstTensor& coors, Scratch& kept, Scratch& passing) const;
+  VoxelGroups run(Context& context, const ConstTensor& coors, core::Scratch& kept,
+                  core::Scratch& passing) const;
 
  private:
   std::int64_t points_;
@@ -54,7 +53,7 @@ class MapGrouping {
   MapGrouping(std::int64_t points, std::int64_t voxels, int threads);
 
   std::size_t scratch_bytes() const;
-  VoxelGroups run(Context& context, const std::int32_t* map, Scratch& scratch) const;
+  VoxelGroups run(Context& context, const std::int32_t* map, core::Scratch& scratch) const;
 
  private:
   std::int64_t points_, voxels_;

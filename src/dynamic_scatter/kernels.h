@@ -9,8 +9,6 @@
 
 namespace turnout::families::dynamic_scatter {
 
-using namespace core;
-
 struct ReduceTask {
   VoxelGroups groups;
   std::int64_t channels;

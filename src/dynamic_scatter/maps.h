@@ -9,8 +9,6 @@
 
 namespace turnout::families::dynamic_scatter {
 
-using namespace core;
-
 struct MapRead {
   std::int64_t bad = -1;   // the first position whose value is not in the range, or -1
   bool is_sorted = false;  // ascending
@@ -25,6 +23,6 @@ std::int64_t map_value(const ConstTensor& given, std::int64_t position);
 
 // Groups by an ascending map without -1, in memory as of MapGrouping. The result refers to the map.
 VoxelGroups group_by_sorted_map(Context& context, const std::int32_t* map, std::int64_t points,
-                                std::int64_t voxels, Scratch& scratch);
+                                std::int64_t voxels, core::Scratch& scratch);
 
 }  // namespace turnout::families::dynamic_scatter

@@ -17,6 +17,8 @@
 
 TURNOUT_ISA_BEGIN(families::dynamic_scatter)
 
+using namespace core;
+
 // Where a maximum starts: the least finite number, as in torch_scatter. What is not larger is not taken.
 template <class T>
 HWY_INLINE typename Block<T>::Lane lowest() {

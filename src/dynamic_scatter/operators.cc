@@ -9,6 +9,7 @@
 
 namespace turnout::families::dynamic_scatter {
 
+using namespace core;
 namespace {
 
 // There are not more voxels than points. A result that the caller gives has room for max_voxels.

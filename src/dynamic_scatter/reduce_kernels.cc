@@ -16,6 +16,8 @@
 
 TURNOUT_ISA_BEGIN(families::dynamic_scatter)
 
+using namespace core;
+
 // The steps of a reduction, the same for vectors and for single lanes.
 template <Reduce kReduce>
 struct Step {

@@ -10,6 +10,8 @@
 #include "simd/half.h"
 
 namespace turnout::families::dynamic_scatter {
+
+using namespace core;
 namespace {
 
 void fill_rows(const Tensor& rows, std::int64_t first, Reduce reduce_type) {

@@ -16,7 +16,7 @@ namespace turnout::families::dynamic_scatter {
 
 // Whether several threads write the rows of these groups: only if there is enough to read or to write.
 inline bool is_parallel(const VoxelGroups& groups, std::int64_t row_bytes) {
-  return std::max(groups.grouped(), groups.voxels) * row_bytes >= kParallelBytes;
+  return std::max(groups.grouped(), groups.voxels) * row_bytes >= core::kParallelBytes;
 }
 
 // Calls f(first, last) for ranges of voxels with about as much work each; voxels without points included.
@@ -25,9 +25,9 @@ void for_voxel_ranges(Context& context, const VoxelGroups& groups, std::int64_t 
                       const F& f) {
   const std::int64_t work = groups.work();
   const std::int64_t grain =
-      parallel ? std::max<std::int64_t>(1, kRangeBytes / std::max<std::int64_t>(row_bytes, 1))
+      parallel ? std::max<std::int64_t>(1, core::kRangeBytes / std::max<std::int64_t>(row_bytes, 1))
                : std::max<std::int64_t>(work, 1);
-  parallel_for(context, work, grain, [&](std::int64_t begin, std::int64_t end) {
+  core::parallel_for(context, work, grain, [&](std::int64_t begin, std::int64_t end) {
     const std::int64_t first = groups.voxel_from(begin), last = groups.voxel_from(end);
     if (first < last) f(first, last);
   });
@@ -36,23 +36,25 @@ void for_voxel_ranges(Context& context, const VoxelGroups& groups, std::int64_t 
 // Calls make(first, last, there) for ranges of `rows` rows; it writes their bytes to consecutive memory that
 // begins at `there`. Large results are made in tiles in the cache and streamed.
 template <class Make>
-void make_rows(Context& context, Call& call, std::int64_t rows, std::int64_t row_bytes, void* to,
+void make_rows(Context& context, core::Call& call, std::int64_t rows, std::int64_t row_bytes, void* to,
                const Make& make) {
   const std::int64_t bytes = rows * row_bytes;
-  const bool parallel = bytes >= kParallelBytes, stream = bytes >= kStreamBytes && row_bytes <= kTileBytes;
-  const std::int64_t grain = parallel ? std::max<std::int64_t>(1, kRangeBytes / row_bytes) : kSizeMax;
-  const CopyKernels& copy = copy_kernels(context.isa());
+  const bool parallel = bytes >= core::kParallelBytes,
+             stream = bytes >= core::kStreamBytes && row_bytes <= core::kTileBytes;
+  const std::int64_t grain =
+      parallel ? std::max<std::int64_t>(1, core::kRangeBytes / row_bytes) : core::kSizeMax;
+  const core::CopyKernels& copy = core::copy_kernels(context.isa());
   auto* const all = static_cast<std::byte*>(to);
   call.chose(stream ? "by point, streamed" : "by point", parallel ? context.threads() : 1);
-  parallel_for(context, rows, grain, [&](std::int64_t begin, std::int64_t end) {
+  core::parallel_for(context, rows, grain, [&](std::int64_t begin, std::int64_t end) {
     if (!stream) return make(begin, end, all + begin * row_bytes);
-    stream_rows(copy, all, row_bytes, begin, end, make);
+    core::stream_rows(copy, all, row_bytes, begin, end, make);
   });
 }
 
 // The rows of all voxels; those after the last voxel are filled as the header says. A voxel without points is
 // 0, and -inf for max.
-void reduce_rows(Context& context, Call& call, const VoxelGroups& groups, const ConstTensor& feats,
+void reduce_rows(Context& context, core::Call& call, const VoxelGroups& groups, const ConstTensor& feats,
                  const Tensor& voxel_feats, Reduce reduce_type);
 
 void write_map(Context& context, const VoxelGroups& groups, const Tensor& map);
@@ -63,16 +65,16 @@ void write_coors(Context& context, const VoxelGroups& groups, const ConstTensor&
 
 // The gradients of all points. task.groups is given, and task.counts for mean; the rest of the task is filled
 // in here.
-void spread_rows(Context& context, Call& call, BackwardTask task, const ConstTensor& grad_voxel_feats,
+void spread_rows(Context& context, core::Call& call, BackwardTask task, const ConstTensor& grad_voxel_feats,
                  const ConstTensor& feats, const ConstTensor& voxel_feats, const Tensor& grad_feats,
                  Reduce reduce_type);
 
 // count_of(v) for each voxel, in the type that means are computed in.
 template <class CountOf>
-const void* lane_counts(DType feats, std::int64_t voxels, Scratch& scratch, const CountOf& count_of) {
-  const FpEnvironment environment;  // the caller's rounding mode may be another
+const void* lane_counts(DType feats, std::int64_t voxels, core::Scratch& scratch, const CountOf& count_of) {
+  const core::FpEnvironment environment;  // the caller's rounding mode may be another
   const auto fill = [&](auto* to) -> const void* {
-    serial_for(0, voxels, [&](std::int64_t begin, std::int64_t end) {
+    core::serial_for(0, voxels, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t v = begin; v < end; ++v)
         to[v] = static_cast<std::remove_reference_t<decltype(*to)>>(count_of(v));
     });
@@ -80,6 +82,6 @@ const void* lane_counts(DType feats, std::int64_t voxels, Scratch& scratch, cons
   };
   return feats == DType::f64 ? fill(scratch.take<double>(voxels)) : fill(scratch.take<float>(voxels));
 }
-inline std::size_t lane_counts_bytes(std::int64_t voxels) { return array_bytes<double>(voxels); }
+inline std::size_t lane_counts_bytes(std::int64_t voxels) { return core::array_bytes<double>(voxels); }
 
 }  // namespace turnout::families::dynamic_scatter

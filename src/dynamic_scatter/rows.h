@@ -50,7 +50,7 @@ HWY_INLINE void store_rounded(V v, T* to) {
 template <class T>
 HWY_INLINE typename Block<T>::Lane lane_of(T v) {
   if constexpr (sizeof(T) == 2) {
-    return to_float(v);
+    return core::to_float(v);
   } else {
     return v;
   }
@@ -58,7 +58,7 @@ HWY_INLINE typename Block<T>::Lane lane_of(T v) {
 template <class T, class Lane>
 T rounded(Lane v) {
   if constexpr (sizeof(T) == 2) {
-    return from_float<T>(v);
+    return core::from_float<T>(v);
   } else {
     return v;
   }

@@ -17,6 +17,8 @@
 
 namespace turnout {
 namespace families::dynamic_scatter {
+
+using namespace core;
 namespace {
 
 [[noreturn]] void refuse_index(Call& call, const ConstTensor& index, std::int64_t position,

@@ -3,6 +3,8 @@
 
 namespace turnout::families::dynamic_scatter {
 
+using namespace core;
+
 TouchedGroups::TouchedGroups(Context& context, const std::int32_t* map, std::int64_t rows, Scratch& scratch)
     : map_(map) {
   if (rows > 0)

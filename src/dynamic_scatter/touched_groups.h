@@ -11,8 +11,6 @@
 
 namespace turnout::families::dynamic_scatter {
 
-using namespace core;
-
 class TouchedGroups {
  public:
   // Whether this way is taken: a table of all groups would be large, and mostly empty.
@@ -21,7 +19,7 @@ class TouchedGroups {
   }
   static std::size_t scratch_bytes(std::int64_t rows) { return CoordinateGrouping(rows).scratch_bytes(); }
   // map [rows]: the group of each row, which must not change.
-  TouchedGroups(Context& context, const std::int32_t* map, std::int64_t rows, Scratch& scratch);
+  TouchedGroups(Context& context, const std::int32_t* map, std::int64_t rows, core::Scratch& scratch);
 
   // The touched groups in ascending order, numbered from 0.
   const VoxelGroups& numbered() const { return groups_; }
@@ -33,8 +31,9 @@ class TouchedGroups {
   template <class Write, class Clear>
   void for_all(Context& context, std::int64_t groups, std::int64_t row_bytes, const Write& write,
                const Clear& clear) const {
-    const std::int64_t grain = std::max<std::int64_t>(1, kRangeBytes / std::max<std::int64_t>(row_bytes, 1));
-    parallel_for(context, groups, grain, [&](std::int64_t begin, std::int64_t end) {
+    const std::int64_t grain =
+        std::max<std::int64_t>(1, core::kRangeBytes / std::max<std::int64_t>(row_bytes, 1));
+    core::parallel_for(context, groups, grain, [&](std::int64_t begin, std::int64_t end) {
       std::int64_t next = begin;
       for (std::int64_t number = first_from(begin); number < count() && group(number) < end; ++number) {
         if (next < group(number)) clear(next, group(number));
@@ -42,12 +41,12 @@ class TouchedGroups {
         write(number, next++);
       }
       if (next < end) clear(next, end);
-      copy_kernels(context.isa()).finish();
+      core::copy_kernels(context.isa()).finish();
     });
   }
 
  private:
-  static constexpr std::int64_t kLeastGroups = (1 << 20) / kGrainDivisor, kGroupsPerRow = 16;
+  static constexpr std::int64_t kLeastGroups = (1 << 20) / core::kGrainDivisor, kGroupsPerRow = 16;
 
   std::int64_t first_from(std::int64_t group) const;  // the number of the first touched group from there on
 

@@ -17,6 +17,8 @@
 
 namespace turnout {
 namespace families::dynamic_scatter {
+
+using namespace core;
 namespace {
 
 using Numbers = std::span<const double>;

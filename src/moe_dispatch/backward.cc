@@ -8,6 +8,7 @@
 namespace turnout {
 namespace families::moe_dispatch {}  // namespace families::moe_dispatch
 
+using namespace core;
 using namespace families::moe_dispatch;
 
 void moe_dispatch_backward_data(const ConstTensor& gates, const ConstTensor& indices,

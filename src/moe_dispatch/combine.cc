@@ -6,6 +6,7 @@
 #include "turnout/moe_dispatch.h"
 
 namespace turnout {
+using namespace core;
 using namespace families::moe_dispatch;
 
 void moe_combine(const ConstTensor& expert_output, const ConstTensor& indices, const ConstTensor& locations,

@@ -17,6 +17,8 @@
 
 namespace turnout {
 namespace families::moe_dispatch {
+
+using namespace core;
 namespace {
 
 // Keys whose ascending order is the descending order of the numbers. -0 and 0 are equal, NaN is last.

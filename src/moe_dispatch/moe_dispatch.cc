@@ -10,6 +10,7 @@
 #include "runtime/stream_copy.h"
 
 namespace turnout {
+using namespace core;
 using namespace families::moe_dispatch;
 
 void moe_dispatch_forward(const ConstTensor& gates, const ConstTensor& indices, const ConstTensor& locations,

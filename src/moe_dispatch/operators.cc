@@ -8,6 +8,7 @@
 
 namespace turnout::families::moe_dispatch {
 
+using namespace core;
 namespace {
 
 // num_out_tokens as in a slice of Python: negative numbers count from the end. None and 0 are all.

@@ -14,6 +14,8 @@
 
 namespace turnout {
 namespace families::moe_dispatch {
+
+using namespace core;
 namespace {
 
 // Experts whose numbers span at most this many values, or at most as many as there are choices, are sorted by

@@ -8,8 +8,6 @@
 
 namespace turnout::families::moe_dispatch {
 
-using namespace core;
-
 // A routing of indices [choices?, samples], and one of [samples, choices?].
 inline rows::Routing with_choices_first(const ConstTensor& indices, const ConstTensor& locations,
                                         const MoeBuffers& buffers) {

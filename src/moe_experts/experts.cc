@@ -13,6 +13,8 @@
 
 namespace turnout {
 namespace families::moe_experts {
+
+using namespace core;
 namespace {
 
 // Bytes of values between the steps. More tokens are processed one part after the other.

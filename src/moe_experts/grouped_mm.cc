@@ -12,6 +12,8 @@
 
 namespace turnout {
 namespace families::moe_experts {
+
+using namespace core;
 namespace {
 
 // begins[g] .. begins[g + 1]: the rows of group g. offs were checked; what changed since then is clamped, so

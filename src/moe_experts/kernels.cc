@@ -14,6 +14,8 @@
 
 TURNOUT_ISA_BEGIN(families::moe_experts)
 
+using namespace core;
+
 // A tile is kColumns columns by kRows rows: its sums, one vector of each column and one of a row fit the
 // registers.
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL || HWY_TARGET == HWY_NEON

@@ -8,8 +8,6 @@
 
 namespace turnout::families::moe_experts {
 
-using namespace core;
-
 // Columns of a weight matrix whose depth is contiguous: column c begins at data + c * stride.
 struct Columns {
   const void* data;

@@ -5,6 +5,8 @@
 
 namespace turnout::families::moe_experts {
 
+using namespace core;
+
 std::span<const Operator> operators() {
   static constexpr Operator kOperators[] = {
       op<&grouped_mm>(kGroupedMm, "rows=5 depth=7 groups=2 columns=3"),

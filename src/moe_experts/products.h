@@ -44,7 +44,7 @@ class Products {
  public:
   Products(Isa isa, const Weights& weights)
       : weights_(weights),
-        matrix_(matrix::kernels<Lane>(isa)),
+        matrix_(core::matrix::kernels<Lane>(isa)),
         dots_(expert_kernels(isa).dots(weights.dtype)),
         in_place_(std::is_same_v<Lane, float> && weights.depth_stride == 1) {
     const std::int64_t bytes = std::max<std::int64_t>(weights.column_bytes(), 1);
@@ -75,7 +75,7 @@ class Products {
       }
     }
     matrix_.pack({data, weights_.dtype, weights_.depth, block.count, weights_.depth_stride, stride}, panel);
-    matrix_.multiply(rows, to, count, panel, weights_.depth, block.count, matrix::Write::store);
+    matrix_.multiply(rows, to, count, panel, weights_.depth, block.count, core::matrix::Write::store);
   }
 
  private:
@@ -91,7 +91,7 @@ class Products {
   }
 
   const Weights& weights_;
-  const matrix::Kernels<Lane>& matrix_;
+  const core::matrix::Kernels<Lane>& matrix_;
   ExpertKernels::Dots dots_;
   bool in_place_;
   std::int64_t block_columns_;
@@ -105,7 +105,9 @@ struct Block {
 // All blocks of all groups. Blocks of the same columns are neighbours, so that threads read them together.
 class Blocks {
  public:
-  static std::size_t scratch_bytes(std::int64_t groups) { return array_bytes<std::int64_t>(groups + 1); }
+  static std::size_t scratch_bytes(std::int64_t groups) {
+    return core::array_bytes<std::int64_t>(groups + 1);
+  }
 
   // begin_of[g] .. begin_of[g + 1]: the rows of group g. `starts` has groups + 1 elements.
   Blocks(const std::int64_t* begin_of, std::int64_t groups, std::int64_t columns, std::int64_t block_columns,
@@ -141,6 +143,6 @@ class Blocks {
 };
 
 // Multiplications below which a second thread does not pay.
-inline constexpr double kParallelProducts = double{1 << 18} / double{kGrainDivisor};
+inline constexpr double kParallelProducts = double{1 << 18} / double{core::kGrainDivisor};
 
 }  // namespace turnout::families::moe_experts

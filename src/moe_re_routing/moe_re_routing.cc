@@ -14,6 +14,8 @@
 
 namespace turnout {
 namespace families::moe_re_routing {
+
+using namespace core;
 namespace {
 
 // Input rows source .. source+count-1 become output rows target .. target+count-1.

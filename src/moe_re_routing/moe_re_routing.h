@@ -9,8 +9,6 @@
 
 namespace turnout::families::moe_re_routing {
 
-using namespace core;
-
 // moe_re_routing, which also moves the rows of `weights`, if given, to `permute_weights`. They are not in the
 // operator's Signature: the caller has checked that they are contiguous and have as many rows as tokens.
 void re_route(const ConstTensor& tokens, const ConstTensor& expert_token_num_per_rank,
@@ -34,7 +32,8 @@ struct RowMove {
 class ReRoutingPlan {
  public:
   // Scales and weights may be absent.
-  ReRoutingPlan(const Slot& tokens, const Slot& counts, const Slot& scales, const Slot& weights, int threads);
+  ReRoutingPlan(const core::Slot& tokens, const core::Slot& counts, const core::Slot& scales,
+                const core::Slot& weights, int threads);
 
   std::size_t scratch_bytes() const;
 
@@ -43,8 +42,8 @@ class ReRoutingPlan {
     const Tensor &permute_tokens, &permute_scales, &idx, &expert_token_num, &permute_weights;
   };
   // Refuses counts before anything is written outside of `scratch`.
-  void run(Context& context, Call& call, const Tensors& tensors, const MoeReRoutingParams& params,
-           Scratch& scratch) const;
+  void run(Context& context, core::Call& call, const Tensors& tensors, const MoeReRoutingParams& params,
+           core::Scratch& scratch) const;
 
  private:
   const std::int64_t ranks_, experts_, scale_bytes_, weight_bytes_;
@@ -53,13 +52,13 @@ class ReRoutingPlan {
 
 class InversePlan {
  public:
-  InversePlan(const Slot& tokens, int threads);
+  InversePlan(const core::Slot& tokens, int threads);
 
   std::size_t scratch_bytes() const;
   // Refuses an index that is no permutation before anything is written outside of `scratch`.
-  void run(Context& context, Call& call, const ConstTensor& permute_tokens,
+  void run(Context& context, core::Call& call, const ConstTensor& permute_tokens,
            const ConstTensor& permute_token_idx, const Tensor& tokens, TokenIdx idx_type,
-           Scratch& scratch) const;
+           core::Scratch& scratch) const;
 
  private:
   const RowMove move_;

@@ -6,6 +6,8 @@
 
 namespace turnout::families::moe_re_routing {
 
+using namespace core;
+
 std::span<const Operator> operators() {
   static constexpr Operator kOperators[] = {
       op<&turnout::moe_re_routing>(

@@ -6,7 +6,22 @@
 
 namespace turnout::families::moe_re_routing {
 
-using namespace core;
+using core::Arguments;
+using core::at_most;
+using core::by_default;
+using core::code;
+using core::Draft;
+using core::dtypes;
+using core::in;
+using core::kAnyDType;
+using core::kIndices;
+using core::like;
+using core::optional;
+using core::out;
+using core::Positions;
+using core::required_with;
+using core::Signature;
+using core::signature;
 
 // The scratch memory of moe_re_routing's plan, for the C functions. Positions: tokens, counts, scales.
 std::size_t re_routing_scratch(const Arguments& arguments, const Positions& at);

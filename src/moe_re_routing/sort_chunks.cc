@@ -11,6 +11,8 @@
 
 namespace turnout {
 namespace families::moe_re_routing {
+
+using namespace core;
 namespace {
 
 // Reads each size once, checks it and keeps it: the sizes are 0 or more and sum to `rows`.

@@ -29,6 +29,8 @@
 
 TURNOUT_ISA_BEGIN(families::mutual_information)
 
+using namespace core;
+
 template <class Real>
 constexpr Real kLeast = Real(-1e30);  // p of unreachable cells is clamped to this
 // A weight is at most 1 plus a rounding error. Values above these limits cannot come from rounding.

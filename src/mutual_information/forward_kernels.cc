@@ -31,6 +31,8 @@
 
 TURNOUT_ISA_BEGIN(families::mutual_information)
 
+using namespace core;
+
 constexpr int kSlots = kStripsInWork;
 constexpr std::int64_t kDone = std::numeric_limits<std::int64_t>::max();  // progress of a finished strip
 constexpr std::int64_t kPrefetchSteps = 48;                               // distance of prefetches

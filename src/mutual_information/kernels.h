@@ -12,8 +12,6 @@
 
 namespace turnout::families::mutual_information {
 
-using namespace core;
-
 // The inputs of a call. Below, Real is double if px is f64, else float.
 struct LatticeTask {
   const void* px;
@@ -21,7 +19,7 @@ struct LatticeTask {
   const std::int64_t* boundary;  // a checked copy, which no other thread changes; nullptr: none
   DType dtype;                   // dtype of px, py and the gradients
   std::int64_t symbols, frames, columns;
-  Stop stop = {};  // once it is asked for, no strip is begun
+  core::Stop stop = {};  // once it is asked for, no strip is begun
 
   bool is_modified() const { return columns == frames; }
 };

@@ -14,6 +14,8 @@
 
 namespace turnout {
 namespace families::mutual_information {
+
+using namespace core;
 namespace {
 
 // Copies the caller's boundary to `copy` and returns that, or nullptr if there is none; every component of

@@ -5,6 +5,8 @@
 
 namespace turnout::families::mutual_information {
 
+using namespace core;
+
 std::span<const Operator> operators() {
   static constexpr Operator kOperators[] = {
       op<&mutual_information_forward>(kMutualInformationForward,

@@ -9,6 +9,8 @@
 #include "simd/half.h"
 
 namespace turnout::families::mutual_information {
+
+using namespace core;
 namespace {
 
 template <class Real>

@@ -10,6 +10,8 @@
 #include "core/signature.h"
 
 namespace turnout::families::mutual_information {
+
+using namespace core;
 namespace {
 
 // From here on a second thread is worth waking.

@@ -27,7 +27,7 @@ class LatticePlan {
     std::byte* waves;        // of each worker
     std::byte* cells;        // of each worker, its lattices
   };
-  Memory take(Scratch& scratch) const;
+  Memory take(core::Scratch& scratch) const;
 
   // Calls body(first_row, cells, run) for every wave, where run(kernels, task) makes a pass over the rows of
   // the wave, which begin with first_row, and `cells` is memory for their lattices.
@@ -44,10 +44,10 @@ class LatticePlan {
     };
     if (together_ > 1)  // each pass is one job of all threads
       return run_wave(0, 0, [&](const auto& work) {
-        parallel_for(context, together_, 1, [&](std::int64_t, std::int64_t) { work(); });
+        core::parallel_for(context, together_, 1, [&](std::int64_t, std::int64_t) { work(); });
       });
     const std::int64_t waves = (batch_ + rows_ - 1) / rows_;
-    parallel_for(
+    core::parallel_for(
         context, waves, 1,
         [&](std::int64_t w, std::int64_t, int worker) {
           run_wave(w, worker, [](const auto& work) { work(); });

@@ -66,7 +66,7 @@ struct RowStrips {
   static std::int64_t row_bytes(const LatticeTask& task) {
     static_assert(kStripRows >= kLeastLanes && kLanes <= kMostLanes);
     const std::int64_t cells = gradient_row_cells(task.frames, kLanes);
-    return static_cast<std::int64_t>(padded(static_cast<std::size_t>(cells) * sizeof(Real)));
+    return static_cast<std::int64_t>(core::padded(static_cast<std::size_t>(cells) * sizeof(Real)));
   }
 
   // The ring slot that the strip writes.
@@ -96,7 +96,7 @@ struct RowStrips {
     if constexpr (std::is_same_v<T, double>) {
       return v;
     } else {
-      return from_float<T>(v);
+      return core::from_float<T>(v);
     }
   }
 
@@ -233,7 +233,7 @@ struct RowStrips {
     for (;;) {
       const std::int64_t done = progress(row, strip).load(std::memory_order_acquire);
       if (done > chunk) return done;
-      yield_core();
+      core::yield_core();
     }
   }
   void publish(std::int64_t row, std::int64_t strip, std::int64_t chunks) const {
@@ -257,8 +257,9 @@ struct RowStrips {
 
 template <template <class> class Form>
 void run_rows(const BackwardTask& task, Wave& wave) {
-  const FpEnvironment environment(Denormals::flushed);
-  visit_float(task.lattice.dtype, [&](auto type) { Form<typename decltype(type)::type>(task, wave).run(); });
+  const core::FpEnvironment environment(core::Denormals::flushed);
+  core::visit_float(task.lattice.dtype,
+                    [&](auto type) { Form<typename decltype(type)::type>(task, wave).run(); });
 }
 
 constexpr std::int64_t row_strips(const LatticeTask& task) { return task.symbols / kStripRows + 1; }

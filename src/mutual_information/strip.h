@@ -185,7 +185,7 @@ struct Strip {
         const std::int64_t t = corner - lane;
         const std::int64_t begin = std::max<std::int64_t>(0, -t), end = std::min(kLanes, size - t);
         for (std::int64_t k = begin; k < end; ++k)
-          square[lane * kLanes + k] = static_cast<Real>(to_float(elements[place + lane * stride + k]));
+          square[lane * kLanes + k] = static_cast<Real>(core::to_float(elements[place + lane * stride + k]));
       }
     });
   }
@@ -213,8 +213,8 @@ struct Strip {
       const std::int64_t t = step - lane;
       const std::int64_t begin = std::max<std::int64_t>(0, -t), end = std::min(kLanes, columns - t);
       if (begin < end)
-        copy_short(corner + lane * (cell_columns - 1) + begin, buffer + lane * kLanes + begin,
-                   (end - begin) * std::int64_t{sizeof(Real)});
+        core::copy_short(corner + lane * (cell_columns - 1) + begin, buffer + lane * kLanes + begin,
+                         (end - begin) * std::int64_t{sizeof(Real)});
     }
   }
 

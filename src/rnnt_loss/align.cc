@@ -11,6 +11,8 @@
 #include "turnout/rnnt_loss.h"
 
 namespace turnout::families::rnnt_loss {
+
+using namespace core;
 namespace {
 
 struct AlignShape {

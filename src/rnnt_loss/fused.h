@@ -48,7 +48,7 @@ inline FusedShape shape_of(const JoinerInputs& joiner, const ConstTensor& symbol
 }
 
 // Checks use_hat_loss, and says what is left to check.
-inline Lattices::Source source_of(Call& call, const ConstTensor& weight, const ConstTensor& symbols,
+inline Lattices::Source source_of(core::Call& call, const ConstTensor& weight, const ConstTensor& symbols,
                                   const ConstTensor& ranges, const ConstTensor& boundary,
                                   const RnntFusedParams& params) {
   check_hat(call, {params.termination_symbol, params.use_hat_loss}, "weight", 0, weight.shape[0]);
@@ -73,20 +73,21 @@ class Joiner {
         weight_(static_cast<const T*>(from.weight.data)),
         bias_source_(static_cast<const T*>(from.bias.data)),
         rows_(row_kernels<Lane>(isa)),
-        matrix_(matrix::kernels<Lane>(isa)) {}
+        matrix_(core::matrix::kernels<Lane>(isa)) {}
 
   std::int64_t padded_classes() const { return matrix_.padded(shape_.joint.classes); }
   std::int64_t padded_width() const { return matrix_.padded(shape_.width); }
 
   std::size_t shared_bytes() const {
-    return array_bytes<Lane>(matrix_.packed_size(shape_.width, shape_.joint.classes)) +
-           array_bytes<Lane>(padded_classes());
+    return core::array_bytes<Lane>(matrix_.packed_size(shape_.width, shape_.joint.classes)) +
+           core::array_bytes<Lane>(padded_classes());
   }
   std::size_t tile_bytes() const {
-    return array_bytes<Lane>(kTileRows * padded_width()) + array_bytes<Lane>(kTileRows * padded_classes());
+    return core::array_bytes<Lane>(kTileRows * padded_width()) +
+           core::array_bytes<Lane>(kTileRows * padded_classes());
   }
 
-  void pack(Scratch& scratch) {
+  void pack(core::Scratch& scratch) {
     packed_ = scratch.take<Lane>(matrix_.packed_size(shape_.width, shape_.joint.classes));
     bias_ = scratch.take<Lane>(padded_classes());
     matrix_.pack({weight_, dtype_of<T>, shape_.width, shape_.joint.classes, 1, shape_.width}, packed_);
@@ -101,7 +102,7 @@ class Joiner {
   };
   Tile tile(std::byte* memory) const {
     return {reinterpret_cast<Lane*>(memory),
-            reinterpret_cast<Lane*>(memory + array_bytes<Lane>(kTileRows * padded_width()))};
+            reinterpret_cast<Lane*>(memory + core::array_bytes<Lane>(kTileRows * padded_width()))};
   }
   void fill(const Row* rows, std::int64_t count, const Tile& tile) const {
     const Lane* from[kTileRows];
@@ -116,19 +117,19 @@ class Joiner {
       to[i] = tile.logits + i * padded_classes();
       std::copy_n(bias_, padded_classes(), to[i]);
     }
-    matrix_.multiply(from, to, count, packed_, shape_.width, padded_classes(), matrix::Write::add);
+    matrix_.multiply(from, to, count, packed_, shape_.width, padded_classes(), core::matrix::Write::add);
   }
 
   const FusedShape& shape() const { return shape_; }
   const RowKernels<Lane>& rows() const { return rows_; }
-  const matrix::Kernels<Lane>& matrix() const { return matrix_; }
+  const core::matrix::Kernels<Lane>& matrix() const { return matrix_; }
   const T* weight() const { return weight_; }
 
  private:
   const FusedShape& shape_;
   const T *am_, *lm_, *weight_, *bias_source_;
   const RowKernels<Lane>& rows_;
-  const matrix::Kernels<Lane>& matrix_;
+  const core::matrix::Kernels<Lane>& matrix_;
   Lane *packed_ = nullptr, *bias_ = nullptr;
 };
 

@@ -7,6 +7,8 @@
 #include "runtime/parallel.h"
 
 namespace turnout::families::rnnt_loss {
+
+using namespace core;
 namespace {
 
 // Sums of the gradient of the weights that are kept apart, at most, and how many bytes they may have.

@@ -5,6 +5,8 @@
 #include "runtime/parallel.h"
 
 namespace turnout::families::rnnt_loss {
+
+using namespace core;
 namespace {
 
 template <class T>

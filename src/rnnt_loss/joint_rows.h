@@ -29,7 +29,7 @@ struct FrameRanges {
   FrameRanges(const JointShape& shape, bool parallel) : is_parallel(parallel) {
     // Logits of a range, about: a quarter of the second cache. And a cache line of px and py at least, which
     // have frames side by side.
-    constexpr std::int64_t kRangeLogits = (std::int64_t{1} << 16) / kGrainDivisor, kLeastFrames = 16;
+    constexpr std::int64_t kRangeLogits = (std::int64_t{1} << 16) / core::kGrainDivisor, kLeastFrames = 16;
     const std::int64_t frames = std::max<std::int64_t>(1, shape.lattice.frames);
     // Without frames the product of the others may be any number.
     const std::int64_t frame =
@@ -157,8 +157,10 @@ class StepWriter {
   void write(const T* row, std::int64_t place, std::int64_t t, std::int64_t s, std::int64_t symbol) {
     const std::int64_t skipped = shape_.is_hat ? 1 : 0;  // classes that are not in the sum
     const LogSum<Lane> total = sum_(row + skipped, shape_.classes - skipped);
-    const Lane blank = to_float(row[shape_.blank]);
-    const auto probability = [&](std::int64_t c) { return (to_float(row[c]) - total.max) - total.log_sum; };
+    const Lane blank = core::to_float(row[shape_.blank]);
+    const auto probability = [&](std::int64_t c) {
+      return (core::to_float(row[c]) - total.max) - total.log_sum;
+    };
     if (symbol >= 0)
       *range_.px(px_, s, t) = probability(symbol) + (shape_.is_hat ? log_sigmoid(-blank) : Lane{0});
     *range_.py(py_, s, t) = shape_.is_hat ? log_sigmoid(blank) : probability(shape_.blank);
@@ -201,14 +203,14 @@ class StepGrads {
     if (!shape.is_hat)
       return gradient(row, shape.classes, normalizer, x_ + y_, {std::max<std::int64_t>(symbol, 0), x_},
                       {shape.blank, y_}, to);
-    const Lane blank = to_float(row[0]);  // before it may be overwritten
+    const Lane blank = core::to_float(row[0]);  // before it may be overwritten
     const std::int64_t at = std::max<std::int64_t>(symbol - 1, 0);
     gradient(row + 1, shape.classes - 1, normalizer, x_, {at, x_}, {at, Lane{0}}, to + 1);
     const Lane grad = y_ * sigmoid(-blank) - x_ * sigmoid(blank);
     if constexpr (sizeof(T) == 8) {
       to[0] = grad;
     } else {
-      to[0] = from_float<T>(grad);
+      to[0] = core::from_float<T>(grad);
     }
   }
 
@@ -217,16 +219,16 @@ class StepGrads {
 };
 
 // Refuses what use_hat_loss cannot be used with. The classes are dimension `dim` of the argument `name`.
-inline void check_hat(Call& call, const RnntPrunedParams& params, std::string_view name, std::int64_t dim,
-                      std::int64_t classes) {
+inline void check_hat(core::Call& call, const RnntPrunedParams& params, std::string_view name,
+                      std::int64_t dim, std::int64_t classes) {
   if (!params.use_hat_loss) return;
   const std::string_view hat = call.name("use_hat_loss");
   if (params.termination_symbol != 0)
-    call.refuse(concat(call.name("termination_symbol"), " is ", params.termination_symbol,
-                       ", expected 0 with ", hat));
+    call.refuse(core::concat(call.name("termination_symbol"), " is ", params.termination_symbol,
+                             ", expected 0 with ", hat));
   if (classes < 2)
-    call.refuse(
-        concat(call.name(name), ".shape[", dim, "] is ", classes, ", expected 2 or more classes with ", hat));
+    call.refuse(core::concat(call.name(name), ".shape[", dim, "] is ", classes,
+                             ", expected 2 or more classes with ", hat));
 }
 
 }  // namespace turnout::families::rnnt_loss

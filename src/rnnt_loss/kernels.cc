@@ -16,6 +16,8 @@
 
 TURNOUT_ISA_BEGIN(families::rnnt_loss)
 
+using namespace core;
+
 template <class Lane>
 using Tag = hn::ScalableTag<Lane>;
 template <class Lane>

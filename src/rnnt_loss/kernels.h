@@ -10,8 +10,6 @@
 
 namespace turnout::families::rnnt_loss {
 
-using namespace core;
-
 // What T is computed in.
 template <class T>
 using LaneOf = std::conditional_t<std::is_same_v<T, double>, double, float>;

@@ -6,6 +6,8 @@
 
 namespace turnout::families::rnnt_loss {
 
+using namespace core;
+
 Lattices::Lattices(Call& call, const LatticeShape& shape, const Source& source, Scratch& scratch)
     : shape_(shape),
       boxes_(scratch.take<Box>(shape.batch)),

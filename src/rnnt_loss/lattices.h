@@ -11,10 +11,8 @@
 
 namespace turnout::families::rnnt_loss {
 
-using namespace core;
-
 // Multiply-adds below which a second thread takes longer to wake than it saves.
-inline constexpr double kParallelProducts = 4e6 / kGrainDivisor;
+inline constexpr double kParallelProducts = 4e6 / core::kGrainDivisor;
 
 struct LatticeShape {
   std::int64_t batch, symbols, frames;
@@ -31,8 +29,9 @@ struct Box {
 class Lattices {
  public:
   static std::size_t scratch_bytes(const LatticeShape& shape, bool has_ranges) {
-    return array_bytes<Box>(shape.batch) + array_bytes<std::int64_t>(shape.batch * shape.symbols) +
-           (has_ranges ? array_bytes<std::int64_t>(shape.batch * shape.frames) : 0);
+    return core::array_bytes<Box>(shape.batch) +
+           core::array_bytes<std::int64_t>(shape.batch * shape.symbols) +
+           (has_ranges ? core::array_bytes<std::int64_t>(shape.batch * shape.frames) : 0);
   }
 
   struct Source {
@@ -42,7 +41,7 @@ class Lattices {
     std::int64_t first_class = 0, classes = 0;  // that a symbol may be
   };
   // Refuses the call if an element is out of range.
-  Lattices(Call& call, const LatticeShape& shape, const Source& source, Scratch& scratch);
+  Lattices(core::Call& call, const LatticeShape& shape, const Source& source, core::Scratch& scratch);
 
   const Box& box(std::int64_t b) const { return boxes_[b]; }
   // For s_begin <= s < s_end.
@@ -53,9 +52,9 @@ class Lattices {
   }
 
  private:
-  void read_boxes(Call& call, const Source& source);
-  void read_symbols(Call& call, const Source& source);
-  void read_ranges(Call& call, const Source& source);
+  void read_boxes(core::Call& call, const Source& source);
+  void read_symbols(core::Call& call, const Source& source);
+  void read_ranges(core::Call& call, const Source& source);
 
   LatticeShape shape_;
   Box* boxes_;

@@ -6,6 +6,8 @@
 #include "turnout/rnnt_loss.h"
 
 namespace turnout::families::rnnt_loss {
+
+using namespace core;
 namespace {
 
 // Zeros are valid symbols and boundaries, but each row of ranges must count up, here from 0.

@@ -12,6 +12,8 @@
 #include "turnout/rnnt_loss.h"
 
 namespace turnout::families::rnnt_loss {
+
+using namespace core;
 namespace {
 
 LatticeShape shape_of(const ConstTensor& px_grad, const ConstTensor& py_grad) {

@@ -44,9 +44,9 @@ class Cursor {
   template <class T>
   T* take(std::int64_t count) {
     auto* begin = reinterpret_cast<T*>(next_);
-    next_ += array_bytes<T>(count);
-    allow(begin, array_bytes<T>(count));
-    forbid(begin + count, array_bytes<T>(count) - static_cast<std::size_t>(count) * sizeof(T));
+    next_ += core::array_bytes<T>(count);
+    core::allow(begin, core::array_bytes<T>(count));
+    core::forbid(begin + count, core::array_bytes<T>(count) - static_cast<std::size_t>(count) * sizeof(T));
     return begin;
   }
 
@@ -56,12 +56,12 @@ class Cursor {
 
 // multiply() for any number of rows: row r of `from` begins at from + r * from_stride.
 template <class Lane>
-void multiply_rows(const matrix::Kernels<Lane>& kernels, const Lane* from, std::int64_t from_stride, Lane* to,
-                   std::int64_t to_stride, std::int64_t rows, const Lane* packed, std::int64_t depth,
-                   std::int64_t columns, matrix::Write write) {
+void multiply_rows(const core::matrix::Kernels<Lane>& kernels, const Lane* from, std::int64_t from_stride,
+                   Lane* to, std::int64_t to_stride, std::int64_t rows, const Lane* packed,
+                   std::int64_t depth, std::int64_t columns, core::matrix::Write write) {
   const Lane* from_rows[kBatchRows];
   Lane* to_rows[kBatchRows];
-  for (const auto [begin, count] : pieces(0, rows, kBatchRows)) {
+  for (const auto [begin, count] : core::pieces(0, rows, kBatchRows)) {
     for (std::int64_t i = 0; i < count; ++i) {
       from_rows[i] = from + (begin + i) * from_stride;
       to_rows[i] = to + (begin + i) * to_stride;

@@ -12,6 +12,8 @@
 #include "turnout/rnnt_loss.h"
 
 namespace turnout::families::rnnt_loss {
+
+using namespace core;
 namespace {
 
 // With w[s, t] = (px_grad + py_grad) / sum of the cell:

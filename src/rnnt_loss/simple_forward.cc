@@ -12,6 +12,8 @@
 #include "turnout/rnnt_loss.h"
 
 namespace turnout::families::rnnt_loss {
+
+using namespace core;
 namespace {
 
 // log sum_c exp(lm[c] + am[c]), for a cell whose product of shifted exponentials is too small.

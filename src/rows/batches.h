@@ -17,17 +17,17 @@ inline constexpr std::int64_t kBatch = 256;
 // Memory for the rows of a routing whose tokens have more than kBatch choices each: these are computed
 // before.
 inline std::size_t map_bytes(const Routing& routing) {
-  return routing.choices > kBatch ? array_bytes<std::int64_t>(routing.routed()) : 0;
+  return routing.choices > kBatch ? core::array_bytes<std::int64_t>(routing.routed()) : 0;
 }
 
 template <class RowOf>
 class Batches {
  public:
-  Batches(const Routing& routing, const RowOf& row_of, Scratch& scratch)
+  Batches(const Routing& routing, const RowOf& row_of, core::Scratch& scratch)
       : routing_(routing), row_of_(row_of) {
     if (map_bytes(routing) == 0) return;
     map_ = scratch.take<std::int64_t>(routing.routed());
-    serial_for(0, routing.tokens, [&](std::int64_t begin, std::int64_t end) {
+    core::serial_for(0, routing.tokens, [&](std::int64_t begin, std::int64_t end) {
       fill(map_ + begin * routing.choices, begin, end - begin);
     });
   }
@@ -38,7 +38,7 @@ class Batches {
     std::int64_t batch[kBatch];
     const std::int64_t together =
         map_ == nullptr ? kBatch / std::max<std::int64_t>(routing_.choices, 1) : kBatch;
-    for (const Piece tokens : pieces(first, end, together)) {
+    for (const core::Piece tokens : core::pieces(first, end, together)) {
       if (map_ == nullptr) fill(batch, tokens.begin, tokens.count);
       work(map_ == nullptr ? batch : map_ + tokens.begin * routing_.choices, tokens.begin, tokens.count);
     }

@@ -6,6 +6,8 @@
 #include "simd/copy.h"
 
 namespace turnout::rows {
+
+using namespace core;
 namespace {
 
 // How tokens are cut into ranges, and very long rows into pieces of columns.

@@ -14,6 +14,8 @@
 
 TURNOUT_ISA_BEGIN(rows)
 
+using namespace core;
+
 // -- gather ------------------------------------------------------------------------------------------------
 
 // Scattered reads are prefetched about this many bytes ahead; of longer rows only the beginning, because the

@@ -11,8 +11,6 @@
 
 namespace turnout::rows {
 
-using namespace core;
-
 // Columns [first, first + count) of a row.
 struct Columns {
   std::int64_t first, count;

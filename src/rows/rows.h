@@ -29,20 +29,22 @@ struct Routing {
 // what was checked is what is used.
 template <class F>
 auto with_row_of(const Routing& routing, const F& f) {
-  return visit_index(routing.indices.dtype, [&](auto index) {
+  return core::visit_index(routing.indices.dtype, [&](auto index) {
     const auto* indices = static_cast<const typename decltype(index)::type*>(routing.indices.data);
     const std::int64_t num_experts = routing.num_experts, capacity = routing.capacity;
     if (routing.locations.is_absent()) {
       return f([=](std::int64_t q) -> std::int64_t {
-        const std::int64_t expert = load_once(indices + q);
-        return in_range(expert, num_experts) && capacity > 0 ? expert * capacity : -1;
+        const std::int64_t expert = core::load_once(indices + q);
+        return core::in_range(expert, num_experts) && capacity > 0 ? expert * capacity : -1;
       });
     }
-    return visit_index(routing.locations.dtype, [&](auto location) {
+    return core::visit_index(routing.locations.dtype, [&](auto location) {
       const auto* slots = static_cast<const typename decltype(location)::type*>(routing.locations.data);
       return f([=](std::int64_t q) -> std::int64_t {
-        const std::int64_t expert = load_once(indices + q), slot = load_once(slots + q);
-        return in_range(expert, num_experts) && in_range(slot, capacity) ? expert * capacity + slot : -1;
+        const std::int64_t expert = core::load_once(indices + q), slot = core::load_once(slots + q);
+        return core::in_range(expert, num_experts) && core::in_range(slot, capacity)
+                   ? expert * capacity + slot
+                   : -1;
       });
     });
   });
@@ -57,7 +59,7 @@ struct Dots {
 
   std::size_t scratch_bytes() const;
 };
-void dot_rows(Context& context, Call& call, const Dots& dots);
+void dot_rows(Context& context, core::Call& call, const Dots& dots);
 
 // routed[row, :] = weight[t, k] * tokens[t, :], as if for k = 0, 1, .. and for each of them in the order of
 // the tokens: the last writer of a row wins. Without weights rows are copied, whatever their dtype.
@@ -74,7 +76,7 @@ struct Scatter {
   bool in_order() const;
   std::size_t scratch_bytes() const;
 };
-void scatter_rows(Context& context, Call& call, const Scatter& scatter);
+void scatter_rows(Context& context, core::Call& call, const Scatter& scatter);
 
 // tokens[t, :] = sum over k of weight[t, k] * routed[row, :]. The terms are added in the order of k; product
 // and sum are rounded on their own, in f64 for f64 and in f32 for all other types. A choice without a row
@@ -89,6 +91,6 @@ struct Gather {
 
   std::size_t scratch_bytes() const;
 };
-void gather_rows(Context& context, Call& call, const Gather& gather);
+void gather_rows(Context& context, core::Call& call, const Gather& gather);
 
 }  // namespace turnout::rows

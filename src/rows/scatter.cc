@@ -9,6 +9,8 @@
 #include "simd/copy.h"
 
 namespace turnout::rows {
+
+using namespace core;
 namespace {
 
 // One call after its checks: what all algorithms need.

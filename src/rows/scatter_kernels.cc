@@ -13,6 +13,8 @@
 
 TURNOUT_ISA_BEGIN(rows)
 
+using namespace core;
+
 // to[j] = weight * from[j]
 template <class T, class Lane>
 void scale(Lane weight, const T* from, T* to, std::int64_t n, bool stream) {

@@ -51,7 +51,6 @@
 // pragma in a macro.
 #define TURNOUT_ISA_BEGIN(family)      \
   namespace turnout::family {          \
-  using namespace core;                \
   namespace HWY_NAMESPACE {            \
   using namespace core::HWY_NAMESPACE; \
   namespace {                          \
@@ -117,12 +116,12 @@ inline constexpr CompressTable kCompressTable;
 
 // Defines `const Kernels& function(Isa isa)`, which returns the object of that instruction set. Use it within
 // #if HWY_ONCE, after TURNOUT_ISA_END.
-#define TURNOUT_KERNELS(family, Kernels, function, object)                       \
-  namespace turnout::family {                                                    \
-  const Kernels& function(Isa isa) {                                             \
-    static constexpr KernelTable<Kernels> kTable = TURNOUT_KERNEL_TABLE(object); \
-    return *kTable[static_cast<std::size_t>(isa)];                               \
-  }                                                                              \
+#define TURNOUT_KERNELS(family, Kernels, function, object)                             \
+  namespace turnout::family {                                                          \
+  const Kernels& function(Isa isa) {                                                   \
+    static constexpr core::KernelTable<Kernels> kTable = TURNOUT_KERNEL_TABLE(object); \
+    return *kTable[static_cast<std::size_t>(isa)];                                     \
+  }                                                                                    \
   }
 
 #endif  // TURNOUT_SIMD_ONCE

@@ -12,6 +12,8 @@
 
 namespace turnout {
 namespace families::sparse_conv {
+
+using namespace core;
 namespace {
 
 constexpr std::int64_t kBlockBytes = 128 << 10;  // of sums, which stay in the second cache

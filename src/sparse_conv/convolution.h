@@ -15,7 +15,7 @@
 namespace turnout::families::sparse_conv {
 
 // Below this many multiply-adds a second thread takes longer to wake than it saves.
-inline constexpr double kParallelProducts = 4e6 / kGrainDivisor;
+inline constexpr double kParallelProducts = 4e6 / core::kGrainDivisor;
 
 // What both sides of a convolution are.
 struct ConvolutionShape {
@@ -44,8 +44,8 @@ class ConvolutionPlan {
   int threads() const { return threads_; }
 
   // Refuses a pair that names no row before anything is written.
-  void run(Context& context, Call& call, const PairRows& from, const PairRows& to,
-           const ConvolutionOperands& operands, Scratch& scratch);
+  void run(Context& context, core::Call& call, const PairRows& from, const PairRows& to,
+           const ConvolutionOperands& operands, core::Scratch& scratch);
 
  private:
   struct Worker;  // memory of a thread
@@ -54,7 +54,7 @@ class ConvolutionPlan {
 
   const Pairs& pairs_;
   const ConvolutionShape shape_;
-  const matrix::Kernels<Lane>& kernels_;
+  const core::matrix::Kernels<Lane>& kernels_;
   const std::int64_t padded_columns_;
   const int block_bits_, threads_;
   const std::int64_t batch_;  // pairs that are multiplied together
@@ -78,7 +78,7 @@ class FilterGradientPlan {
     const void* with;    // [to_rows, columns]
     void* filters_grad;  // [offsets, depth, columns]
   };
-  void run(Context& context, const Operands& operands, Scratch& scratch);
+  void run(Context& context, const Operands& operands, core::Scratch& scratch);
 
  private:
   struct Worker;
@@ -93,10 +93,10 @@ class FilterGradientPlan {
 
   const Pairs& pairs_;
   const ConvolutionShape shape_;
-  const matrix::Kernels<Lane>& kernels_;
+  const core::matrix::Kernels<Lane>& kernels_;
   const std::int64_t padded_columns_;
   const int threads_;
-  const Stop stop_;
+  const core::Stop stop_;
   std::int64_t groups_, slices_;  // of offsets, of rows of the result
   Lane* sums_ = nullptr;          // [offsets, depth, padded_columns]
 };

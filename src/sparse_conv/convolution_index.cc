@@ -6,6 +6,8 @@
 
 namespace turnout {
 namespace families::sparse_conv {
+
+using namespace core;
 namespace {
 
 struct Sides {

@@ -10,6 +10,8 @@
 
 namespace turnout {
 namespace families::sparse_conv {
+
+using namespace core;
 namespace {
 
 // Pairs that are summed on their own: a plain f32 sum over 248,636 terms errs by 1.5e-5, sums of 512 by

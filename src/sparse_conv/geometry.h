@@ -22,8 +22,6 @@
 
 namespace turnout::families::sparse_conv {
 
-using namespace core;
-
 inline constexpr int kMaxWidth = 17;
 
 struct KernelOffset {  // of one dimension
@@ -104,6 +102,7 @@ bool has_classes(const IndicePairsParams& params);
 // Bytes of the arrays of a Geometry. `params` are checked.
 std::size_t geometry_bytes(const IndicePairsParams& params);
 // Error(not_supported) for a space beyond 2^58 leaves.
-void make_geometry(Call& call, const IndicePairsParams& params, Scratch& memory, Geometry& geometry);
+void make_geometry(core::Call& call, const IndicePairsParams& params, core::Scratch& memory,
+                   Geometry& geometry);
 
 }  // namespace turnout::families::sparse_conv

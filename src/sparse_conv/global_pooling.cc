@@ -11,6 +11,8 @@
 
 namespace turnout {
 namespace families::sparse_conv {
+
+using namespace core;
 namespace {
 
 // Rows that are summed on their own before they are added to the total, as in the gradient of filters: the

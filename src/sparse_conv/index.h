@@ -13,11 +13,9 @@
 
 namespace turnout::families::sparse_conv {
 
-using namespace core;
-
-inline constexpr std::int64_t kSiteGrain = 16384 / kGrainDivisor;  // sites in one range of a thread
-inline constexpr std::int64_t kMaxNumberedLeaves = 4294967294;     // numbers of leaves are uint32
-inline constexpr std::int64_t kPlacedBytes = 24;                   // bytes moved for each site, about
+inline constexpr std::int64_t kSiteGrain = 16384 / core::kGrainDivisor;  // sites in one range of a thread
+inline constexpr std::int64_t kMaxNumberedLeaves = 4294967294;           // numbers of leaves are uint32
+inline constexpr std::int64_t kPlacedBytes = 24;                         // bytes moved for each site, about
 
 // Whether column c of every row of indices is in 0 .. limits[c]-1.
 bool all_in_range(const ConstTensor& indices, const std::int64_t* limits);
@@ -54,8 +52,8 @@ class PairIndex {
 
   // Parameters and `indices` are checked. Indices that change afterwards give other pairs, never other
   // memory.
-  PairIndex(const PairIndexPlan& plan, Context& context, Call& call, const ConstTensor& indices,
-            Scratch& memory);
+  PairIndex(const PairIndexPlan& plan, Context& context, core::Call& call, const ConstTensor& indices,
+            core::Scratch& memory);
 
   bool is_bitmap() const { return is_bitmap_; }
   const Geometry& geometry() const { return geometry_; }
@@ -73,7 +71,7 @@ class PairIndex {
 
   // words[h] = the leaf of the outputs that home h meets under a row offset, for h = 0 .. home_count().
   std::int64_t home_count() const { return home_count_; }
-  void look_up(std::uint64_t leaf_delta, RankWord* words) const;
+  void look_up(std::uint64_t leaf_delta, core::RankWord* words) const;
 
   // Writes the outputs (n, x_0, ..) in order.
   void write_outputs(Context& context, const Tensor& out_indices) const;
@@ -90,21 +88,22 @@ class PairIndex {
   void place_in_classes(Context& context, const Index* indices, Cell* cells, std::int64_t* counts,
                         Place<Cell>* places);
   template <class Cell, class Leaves>
-  void build(Context& context, Call& call, const ConstTensor& indices, Sets<Leaves>& sets, void* cells,
+  void build(Context& context, core::Call& call, const ConstTensor& indices, Sets<Leaves>& sets, void* cells,
              std::int64_t* counts, void* places);
   template <class F>
   void for_each_list(const F& f) const;
   template <class Leaves, class Mark>
-  std::int64_t collect(Call& call, Leaves& leaves, std::optional<Scratch>& memory, const Mark& mark) const;
+  std::int64_t collect(core::Call& call, Leaves& leaves, std::optional<core::Scratch>& memory,
+                       const Mark& mark) const;
   template <class Cell, class Leaves>
   void mark_homes(const Cell* cells, Leaves& leaves) const;
   template <class Cell, class Leaves>
   void settle(Context& context, const Leaves& leaves, const Cell* cells);
-  void rank_sites(Context& context, Call& call);
+  void rank_sites(Context& context, core::Call& call);
   template <class Key, class F>
   void for_each_output(const Key* keys, std::uint32_t* starts, std::uint32_t* named, const F& f) const;
   template <class Key, class Leaves>
-  void rank_outputs(Call& call, Leaves& leaves, const Key* keys);
+  void rank_outputs(core::Call& call, Leaves& leaves, const Key* keys);
   template <class Leaves, class Index>
   void write_outputs(Context& context, const Leaves& leaves, Index* out) const;
 
@@ -114,13 +113,13 @@ class PairIndex {
   // Submanifold: the slot of the window that contains the site itself, and the site's bit in that window.
   std::int32_t self_slot_ = 0;
   std::uint32_t self_bit_ = 0;
-  Sets<BitmapLeaves> bitmap_;
-  Sets<SortedLeaves> sorted_;
-  std::optional<Scratch> home_memory_, output_memory_, word_memory_, key_memory_;
+  Sets<core::BitmapLeaves> bitmap_;
+  Sets<core::SortedLeaves> sorted_;
+  std::optional<core::Scratch> home_memory_, output_memory_, word_memory_, key_memory_;
   // [home_count_ + 1] the leaf of each home; 32 bits with a bitmap, else 64.
   const void* home_keys_ = nullptr;
   std::int64_t home_count_ = 0;
-  RankWord* words_ = nullptr;  // [word_count_ + 1] the leaves of the outputs
+  core::RankWord* words_ = nullptr;  // [word_count_ + 1] the leaves of the outputs
   std::int64_t word_count_ = 0;
   std::uint32_t* homes_ = nullptr;
   std::uint8_t* bits_ = nullptr;
@@ -133,23 +132,24 @@ class PairIndex {
 // Numbers the leaves that mark(leaves) marks, and returns how many they are. Error(not_supported) if their
 // numbers do not fit 32 bits.
 template <class Leaves, class Mark>
-std::int64_t PairIndex::collect(Call& call, Leaves& leaves, std::optional<Scratch>& memory,
+std::int64_t PairIndex::collect(core::Call& call, Leaves& leaves, std::optional<core::Scratch>& memory,
                                 const Mark& mark) const {
-  if constexpr (std::is_same_v<Leaves, BitmapLeaves>) {
-    const std::int64_t bytes = BitmapLeaves::bytes(geometry_.leaves);
+  if constexpr (std::is_same_v<Leaves, core::BitmapLeaves>) {
+    const std::int64_t bytes = core::BitmapLeaves::bytes(geometry_.leaves);
     memory.emplace(call.lease(static_cast<std::size_t>(bytes)));
-    leaves = BitmapLeaves(memory->take<RankWord>(bytes / std::int64_t{sizeof(RankWord)}), geometry_.leaves);
+    leaves = core::BitmapLeaves(memory->take<core::RankWord>(bytes / std::int64_t{sizeof(core::RankWord)}),
+                                geometry_.leaves);
     leaves.clear();
   } else {
     mark(leaves);  // without memory: this only counts
-    memory.emplace(call.lease(SortedLeaves::bytes(leaves.marks())));
+    memory.emplace(call.lease(core::SortedLeaves::bytes(leaves.marks())));
     leaves.start(*memory);
   }
   mark(leaves);
   const std::int64_t count = leaves.number();
   if (count > kMaxNumberedLeaves)
-    call.refuse(concat("sites or outputs lie in ", count, " words of 32 cells, expected at most ",
-                       kMaxNumberedLeaves),
+    call.refuse(core::concat("sites or outputs lie in ", count, " words of 32 cells, expected at most ",
+                             kMaxNumberedLeaves),
                 ErrorCode::not_supported);
   return count;
 }

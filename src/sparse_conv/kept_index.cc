@@ -7,6 +7,8 @@
 #include "runtime/parallel.h"
 
 namespace turnout::families::sparse_conv {
+
+using namespace core;
 namespace {
 
 // Whether all offsets and source rows are in range. Compares the largest ones; the loop computes them in

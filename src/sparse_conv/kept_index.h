@@ -16,11 +16,11 @@ class KeptIndex {
   // Throws if the size does not fit the pairs, or if a source row, target row or offset is out of range.
   // The beginnings of the lists are copied to `scratch`. The lists stay in the caller's memory and may change
   // during the call: whoever reads a pair must clamp its source row and its offset.
-  PairsByRow check(Context& context, Call& call, const PairRows& from, Scratch& scratch) const;
+  PairsByRow check(Context& context, core::Call& call, const PairRows& from, core::Scratch& scratch) const;
 
  private:
   std::int64_t first_out_of_range(const PairsByRow& by_row, std::int64_t block) const;
-  [[noreturn]] void refuse(Call& call, const ListedPair& pair, std::int64_t position,
+  [[noreturn]] void refuse(core::Call& call, const ListedPair& pair, std::int64_t position,
                            const PairRows& from) const;
 
   const ConstTensor& index_;

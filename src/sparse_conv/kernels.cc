@@ -11,6 +11,8 @@
 
 TURNOUT_ISA_BEGIN(families::sparse_conv)
 
+using namespace core;
+
 using I32 = hn::RebindToSigned<U32>;
 
 // Sites are searched kChunk at a time. Hits wait in the L1 cache until there are kWaiting: then whole cache

@@ -10,15 +10,13 @@
 
 namespace turnout::families::sparse_conv {
 
-using namespace core;
-
 // One window under one row offset: every site of the window's class tests the window's taps.
 struct ProbeTask {
-  const RankWord* words;       // [homes] the leaf of outputs that each home meets
-  const std::uint32_t* homes;  // of each position: where its window starts,
-  const std::uint8_t* bits;    // and at which bit
-  const std::int32_t* rows;    // the row of each position; nullptr: a position is its row
-  const std::int32_t* row_of;  // the row of each rank; nullptr: a rank is its row
+  const core::RankWord* words;  // [homes] the leaf of outputs that each home meets
+  const std::uint32_t* homes;   // of each position: where its window starts,
+  const std::uint8_t* bits;     // and at which bit
+  const std::int32_t* rows;     // the row of each position; nullptr: a position is its row
+  const std::int32_t* row_of;   // the row of each rank; nullptr: a rank is its row
   const Tap* taps;
   std::int32_t tap_count;
   std::uint32_t mask;   // the bits of all taps

@@ -10,6 +10,8 @@
 #include "turnout/sparse_conv.h"
 
 namespace turnout::families::sparse_conv {
+
+using namespace core;
 namespace {
 
 // A call of a binding: the number of outputs depends on the sites, and the index that counts them writes the

@@ -10,6 +10,8 @@
 #include "runtime/parallel.h"
 
 namespace turnout::families::sparse_conv {
+
+using namespace core;
 namespace {
 
 constexpr std::int64_t kLeastChunk = (16 << 10) / kGrainDivisor;  // the fewest pairs per chunk

@@ -13,8 +13,6 @@
 
 namespace turnout::families::sparse_conv {
 
-using namespace core;
-
 // The pairs of a call.
 struct Pairs {
   const std::int32_t* entries;  // [offsets, 2, columns]
@@ -25,14 +23,14 @@ struct Pairs {
   std::int64_t identity = -1;            // the offset that maps every row to itself; -1 if none does
   const std::int64_t* counts = nullptr;  // pairs of each offset; set by keep_counts()
 
-  std::size_t scratch_bytes() const { return array_bytes<std::int64_t>(offsets); }  // of the counts
+  std::size_t scratch_bytes() const { return core::array_bytes<std::int64_t>(offsets); }  // of the counts
   const std::int32_t* from(std::int64_t k) const { return entries + (2 * k + from_side) * columns; }
   const std::int32_t* to(std::int64_t k) const { return entries + (2 * k + to_side) * columns; }
 };
 
 // An entry of the caller's pairs, read once and limited to `last`: it may have changed since it was checked.
 inline std::uint32_t row_once(const std::int32_t* entry, std::uint32_t last) {
-  return std::min(static_cast<std::uint32_t>(load_once(entry)), last);
+  return std::min(static_cast<std::uint32_t>(core::load_once(entry)), last);
 }
 
 // One of the two tensors that the pairs index.
@@ -48,15 +46,16 @@ struct PairRows {
 Pairs sum_pairs(const ConstTensor& indice_pairs, const ConstTensor& indice_num, const PairRows& from,
                 const PairRows& to, bool subm);
 // The same; throws if a count is out of range.
-Pairs read_pairs(Call& call, const ConstTensor& indice_pairs, const ConstTensor& indice_num,
+Pairs read_pairs(core::Call& call, const ConstTensor& indice_pairs, const ConstTensor& indice_num,
                  const PairRows& from, const PairRows& to, bool subm);
 // Copies the counts to `scratch`, because the caller's counts may change while the call runs. Throws if they
 // have changed already.
-void keep_counts(Call& call, const ConstTensor& indice_num, Pairs& pairs, Scratch& scratch);
+void keep_counts(core::Call& call, const ConstTensor& indice_num, Pairs& pairs, core::Scratch& scratch);
 
 // Throws if a pair has a row out of range. The message names the first such pair, in ascending offset, then
 // position.
-void check_pairs(Context& context, Call& call, const Pairs& pairs, const PairRows& from, const PairRows& to);
+void check_pairs(Context& context, core::Call& call, const Pairs& pairs, const PairRows& from,
+                 const PairRows& to);
 
 // Sets `least` to the minimum of itself and `value`.
 inline void keep_least(std::atomic<std::int64_t>& least, std::int64_t value) {
@@ -77,7 +76,7 @@ class ListedPair {
   // An element of a list in the caller's memory, read once.
   static ListedPair once(const ListedPair* from) {
     ListedPair pair;
-    pair.bits_ = static_cast<std::uint64_t>(load_once(&from->bits_));
+    pair.bits_ = static_cast<std::uint64_t>(core::load_once(&from->bits_));
     return pair;
   }
   std::int64_t offset() const { return static_cast<std::int64_t>(bits_ >> kOffsetAt); }
@@ -129,8 +128,8 @@ class PairLists {
   }
   std::size_t scratch_bytes() const;
   // Throws for the same pairs as check_pairs(), before it writes to `words`.
-  PairsByRow build(Context& context, Call& call, const PairRows& from, const PairRows& to,
-                   std::int64_t* words, Scratch& scratch);
+  PairsByRow build(Context& context, core::Call& call, const PairRows& from, const PairRows& to,
+                   std::int64_t* words, core::Scratch& scratch);
 
  private:
   struct Run;  // consecutive pairs of one offset
@@ -142,7 +141,7 @@ class PairLists {
   bool place(std::int64_t chunk);
 
   const Pairs& pairs_;
-  const Stop stop_;
+  const core::Stop stop_;
   PairsByRow by_row_;
   std::int64_t blocks_, chunks_;
   ListedPair* list_ = nullptr;

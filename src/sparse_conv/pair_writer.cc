@@ -10,6 +10,8 @@
 #include "sparse_conv/kernels.h"
 
 namespace turnout::families::sparse_conv {
+
+using namespace core;
 namespace {
 
 constexpr std::int64_t kPairBytes = 2 * sizeof(std::int32_t);

@@ -16,10 +16,10 @@ class PairWriter {
   std::size_t scratch_bytes() const;
   // out_indices has room for all outputs.
   void run(Context& context, const Tensor& out_indices, const Tensor& indice_pairs, const Tensor& indice_num,
-           Scratch& scratch) const;
+           core::Scratch& scratch) const;
 
  private:
-  void find_pairs(Context& context, std::int32_t* pairs, std::int64_t* counts, RankWord* words) const;
+  void find_pairs(Context& context, std::int32_t* pairs, std::int64_t* counts, core::RankWord* words) const;
   void join_blocks(Context& context, std::int32_t* pairs, const std::int64_t* counts,
                    std::int32_t* num) const;
   void fill_tails(Context& context, std::int32_t* pairs, const std::int32_t* num) const;

@@ -12,6 +12,8 @@
 
 namespace turnout {
 namespace families::sparse_conv {
+
+using namespace core;
 namespace {
 
 // floor(a / b) for b > 0.

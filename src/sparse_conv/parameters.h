@@ -9,8 +9,6 @@
 
 namespace turnout::families::sparse_conv {
 
-using namespace core;
-
 // Fills in the defaults. Arguments whose length is not that of spatial_shape are left for the checks to
 // refuse.
 IndicePairsParams resolved(const IndicePairsParams& given);
@@ -32,9 +30,9 @@ std::int64_t kernel_volume(const IndicePairsParams& p);
 Dims checked_output_shape(const IndicePairsParams& params);
 
 // Checks what the signature does not see, because resolved() has turned it into other arguments.
-void check_given(Call& call, const IndicePairsParams& params);
+void check_given(core::Call& call, const IndicePairsParams& params);
 
 // The scalars in the order of the signature. They point into `p`.
-std::array<ScalarValue, 8> scalars_of(const IndicePairsParams& p);
+std::array<core::ScalarValue, 8> scalars_of(const IndicePairsParams& p);
 
 }  // namespace turnout::families::sparse_conv

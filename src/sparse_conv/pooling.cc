@@ -13,6 +13,8 @@
 
 namespace turnout {
 namespace families::sparse_conv {
+
+using namespace core;
 namespace {
 
 constexpr int kBlockBits = 8;

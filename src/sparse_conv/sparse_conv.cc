@@ -11,6 +11,8 @@
 
 namespace turnout {
 namespace families::sparse_conv {
+
+using namespace core;
 namespace {
 
 void write_pairs(Context& context, Call& call, const PairIndex& index, const ConstTensor& indices,

@@ -9,8 +9,6 @@
 
 namespace turnout::families::sparse_conv {
 
-using namespace core;
-
 // The inside of an IndicePairs. The context must outlive it.
 class SitePairs {
  public:
@@ -25,7 +23,7 @@ class SitePairs {
  private:
   const ConstTensor indices_;
   const IndicePairsParams params_;
-  std::optional<Scratch> memory_;
+  std::optional<core::Scratch> memory_;
   std::optional<PairIndex> index_;  // in memory_, and in memory of its own whose size depends on the data
 };
 

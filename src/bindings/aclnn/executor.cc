@@ -23,6 +23,8 @@ struct aclOpExecutor {
 };
 
 namespace turnout::bindings::aclnn {
+
+using namespace core;
 namespace {
 
 // Executors that have not run. A pointer is looked up here before it is followed, so that an executor that

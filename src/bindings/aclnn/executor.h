@@ -18,15 +18,13 @@ struct aclTensor {
 
 namespace turnout::bindings::aclnn {
 
-using namespace core;
-
 // An operator of the interface. Both signatures have the same arguments and scalars; an argument that may be
 // NULL is optional there. The steps of `query` are those of phase 1; `run` has all of them again, because the
 // tensors' memory may have been shared in between, and the check of the workspace.
 struct Operation {
-  const Signature& query;
-  const Signature& run;
-  const Renames& renames;  // from the operator's names to those of the signatures
+  const core::Signature& query;
+  const core::Signature& run;
+  const core::Renames& renames;  // from the operator's names to those of the signatures
   // tensors: one per argument; optional ones may be absent.
   void (*body)(const Caller& caller, const Tensor* tensors, const std::int64_t* scalars);
 };
@@ -37,7 +35,7 @@ bool is_type_of_bytes(aclDataType type);
 
 // The scratch memory for contiguous copies of strided inputs. An operation that accepts them adds it to the
 // scratch memory of its signatures; execute() makes the copies.
-std::size_t bytes_of_copies(const Arguments& arguments);
+std::size_t bytes_of_copies(const core::Arguments& arguments);
 
 // Phase 1. An executor has at most kMostTensors tensors and kMostScalars scalars.
 inline constexpr int kMostTensors = 9, kMostScalars = 4;
@@ -46,6 +44,7 @@ aclnnStatus prepare(const Operation& operation, std::initializer_list<const aclT
                     aclOpExecutor** executor) noexcept;
 
 // Phase 2: runs the executor if it is one of this operation that has not run, and frees it.
-aclnnStatus execute(const Operation& operation, const Workspace& workspace, aclOpExecutor* executor) noexcept;
+aclnnStatus execute(const Operation& operation, const core::Workspace& workspace,
+                    aclOpExecutor* executor) noexcept;
 
 }  // namespace turnout::bindings::aclnn

@@ -50,8 +50,6 @@ struct mluOpTensorStruct {
 
 namespace turnout::bindings {
 
-using namespace core;
-
 // One tensor of a C call. A null descriptor means that the argument is absent.
 struct Described {
   mluOpTensorDescriptor_t desc;
@@ -97,22 +95,22 @@ mluOpStatus_t give(const char* function, const char* owner_name, const Owner* ow
 }
 
 using ErasedBody = void (*)(const void* body, const Caller& caller, const Tensor* tensors);
-mluOpStatus_t call_erased(mluOpHandle_t handle, const Signature& signature, const Renames& renames,
-                          const Described* described, int count, std::initializer_list<ScalarValue> scalars,
-                          const Workspace& workspace, Slot* slots, Tensor* tensors, ErasedBody run,
-                          const void* body) noexcept;
+mluOpStatus_t call_erased(mluOpHandle_t handle, const core::Signature& signature,
+                          const core::Renames& renames, const Described* described, int count,
+                          std::initializer_list<core::ScalarValue> scalars, const core::Workspace& workspace,
+                          core::Slot* slots, Tensor* tensors, ErasedBody run, const void* body) noexcept;
 
 // Checks the arguments by the signature, in its order of steps, and then runs body(caller, tensors) with one
 // Tensor per argument, of which some may be absent. The body does not run if a check fails or finds that
 // there is nothing to do. The caller hands the workspace to the operator that the body calls, and the names
 // of the signature, by `renames`, to its log line and errors.
 template <int kCount, class Body>
-mluOpStatus_t call(mluOpHandle_t handle, const Signature& signature, const Renames& renames,
-                   const Described (&described)[kCount], std::initializer_list<ScalarValue> scalars,
-                   const Body& body, const Workspace& workspace = {}) noexcept {
+mluOpStatus_t call(mluOpHandle_t handle, const core::Signature& signature, const core::Renames& renames,
+                   const Described (&described)[kCount], std::initializer_list<core::ScalarValue> scalars,
+                   const Body& body, const core::Workspace& workspace = {}) noexcept {
   // Arrays of exactly this size. call_erased() does not know the number, and initialising arrays of the
   // largest size would take as long as all checks of a call.
-  Slot slots[kCount];
+  core::Slot slots[kCount];
   Tensor tensors[kCount];
   const ErasedBody run = [](const void* erased, const Caller& caller, const Tensor* t) {
     (*static_cast<const Body*>(erased))(caller, t);
@@ -126,20 +124,20 @@ enum class NullSize : std::uint8_t { first, last };
 
 // Functions that ask for the size of a workspace: the arguments are checked likewise, and *workspace_size is
 // what the signature's plan needs, or 0 when there is nothing to do.
-mluOpStatus_t query_erased(mluOpHandle_t handle, const Signature& signature, const Described* described,
-                           int count, std::initializer_list<ScalarValue> scalars, Slot* slots,
+mluOpStatus_t query_erased(mluOpHandle_t handle, const core::Signature& signature, const Described* described,
+                           int count, std::initializer_list<core::ScalarValue> scalars, core::Slot* slots,
                            std::size_t* workspace_size, NullSize refused) noexcept;
 template <int kCount>
-mluOpStatus_t query(mluOpHandle_t handle, const Signature& signature, const Described (&described)[kCount],
-                    std::initializer_list<ScalarValue> scalars, std::size_t* workspace_size,
-                    NullSize refused = NullSize::first) noexcept {
-  Slot slots[kCount];
+mluOpStatus_t query(mluOpHandle_t handle, const core::Signature& signature,
+                    const Described (&described)[kCount], std::initializer_list<core::ScalarValue> scalars,
+                    std::size_t* workspace_size, NullSize refused = NullSize::first) noexcept {
+  core::Slot slots[kCount];
   return query_erased(handle, signature, described, kCount, scalars, slots, workspace_size, refused);
 }
 template <int kCount>
-mluOpStatus_t query(mluOpHandle_t handle, const Signature& signature,
+mluOpStatus_t query(mluOpHandle_t handle, const core::Signature& signature,
                     const mluOpTensorDescriptor_t (&descriptors)[kCount],
-                    std::initializer_list<ScalarValue> scalars, std::size_t* workspace_size) noexcept {
+                    std::initializer_list<core::ScalarValue> scalars, std::size_t* workspace_size) noexcept {
   Described described[kCount];
   for (int i = 0; i < kCount; ++i) described[i] = {descriptors[i], nullptr};
   return query(handle, signature, described, scalars, workspace_size);

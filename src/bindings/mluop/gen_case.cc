@@ -15,6 +15,8 @@
 #include "runtime/record.h"
 
 namespace turnout::bindings {
+
+using namespace core;
 namespace {
 
 // Where calls are recorded, for the whole process. It is never destroyed, so that threads may use it while

@@ -31,8 +31,6 @@
 
 namespace turnout::bindings {
 
-using namespace core;
-
 class PythonCall {
  public:
   // use_torch_threads: the call comes from turnout.torch, which looks after gradients itself. It uses torch's
@@ -44,9 +42,9 @@ class PythonCall {
         renames_(function.renames),
         use_torch_threads_(use_torch_threads),
         next_scalar_(known_scalars) {}
-  PythonCall(const Signature& signature, bool use_torch_threads)
+  PythonCall(const core::Signature& signature, bool use_torch_threads)
       : PythonCall(signature, signature.op, kOwnNames, use_torch_threads) {}
-  PythonCall(const Signature& signature, std::string_view name, const Renames& renames,
+  PythonCall(const core::Signature& signature, std::string_view name, const core::Renames& renames,
              bool use_torch_threads)
       : signature_(signature),
         op_(name),
@@ -122,11 +120,11 @@ class PythonCall {
   Tensor no_out();
   // out= of an operator with several results, one by one: a tuple in their order, or None for all. The
   // results are the outputs among the arguments that are left.
-  std::array<nb::handle, kMaxArguments> outs(nb::handle tuple) const;
+  std::array<nb::handle, core::kMaxArguments> outs(nb::handle tuple) const;
 
   // Checks these arguments against a signature; errors have the caller's names.
-  void check(const Signature& signature, std::initializer_list<Slot> slots,
-             std::initializer_list<ScalarValue> scalars = {}) const;
+  void check(const core::Signature& signature, std::initializer_list<core::Slot> slots,
+             std::initializer_list<core::ScalarValue> scalars = {}) const;
   [[noreturn]] void refuse(const std::string& why) const;  // "function: why"
 
   // Runs the operator without the GIL.
@@ -150,7 +148,7 @@ class PythonCall {
   Tensor import(nb::handle object, int position, bool for_writing);
   Tensor out(const Place& where, const std::int64_t* shape, int rank, std::optional<DType> chosen = {});
   std::vector<double> numbers(nb::handle object, std::string_view name, std::int64_t length) const;
-  std::int64_t named_value(nb::handle object, const Scalar& choice) const;
+  std::int64_t named_value(nb::handle object, const core::Scalar& choice) const;
   [[noreturn]] void refuse_type(nb::handle object, std::string_view name, std::string_view expected) const;
   // How many elements a vector has; `origin` says where the number is from, or which one is expected. One
   // integer stands for `single` elements; -1: it must be a sequence.
@@ -160,20 +158,20 @@ class PythonCall {
     std::int64_t single = -1;
   };
   std::vector<std::int64_t> integers(nb::handle object, std::string_view name, const Length& length) const;
-  CallerNames caller_names() const {
+  core::CallerNames caller_names() const {
     return {.op = op_, .renames = renames_, .note = copied_, .dtype_name = &library_name};
   }
   template <class Body>
   void run_step(const Body& body, bool is_last) const {
     Context& where = context();
     run_without_gil([&] {
-      const CallerNames names = caller_names();
-      const CallDetails details{.names = &names, .steps = &steps_, .is_last = is_last};
+      const core::CallerNames names = caller_names();
+      const core::CallDetails details{.names = &names, .steps = &steps_, .is_last = is_last};
       body(details.caller(where));
     });
   }
 
-  nb::object results_[kMaxArguments];
+  nb::object results_[core::kMaxArguments];
   int result_count_ = 0;
 
  private:
@@ -185,25 +183,25 @@ class PythonCall {
   };
 
   Context& context() const;
-  std::string_view name_of(const Argument& argument) const { return renames_(argument.name); }
+  std::string_view name_of(const core::Argument& argument) const { return renames_(argument.name); }
   void copy(ImportedArray& array, std::string_view name);
   nb::object first_rows(int result, std::int64_t rows) const;
   std::int64_t choice_value(nb::handle object);
   std::int64_t named_value(nb::handle object);
 
-  static constexpr Renames kOwnNames = {};
-  const Signature& signature_;
+  static constexpr core::Renames kOwnNames = {};
+  const core::Signature& signature_;
   const std::string_view op_;
-  const Renames& renames_;
+  const core::Renames& renames_;
   const bool use_torch_threads_;
   bool has_torch_ = false;  // an argument is a torch tensor
   int next_argument_ = 0;
   int next_scalar_;
-  Seen seen_[kMaxArguments];
-  std::size_t new_bytes_ = 0;    // of results that were allocated, and may not have been written yet
-  std::vector<Scratch> copies_;  // of strided inputs
-  std::string copied_;           // their names, for the log: "copied points coors"
-  mutable Steps steps_;          // that prepare() has run
+  Seen seen_[core::kMaxArguments];
+  std::size_t new_bytes_ = 0;          // of results that were allocated, and may not have been written yet
+  std::vector<core::Scratch> copies_;  // of strided inputs
+  std::string copied_;                 // their names, for the log: "copied points coors"
+  mutable core::Steps steps_;          // that prepare() has run
 };
 
 // Adds a function with positional arguments; python/turnout gives them names. Arguments accept None, so that

@@ -9,8 +9,6 @@
 
 namespace turnout::bindings {
 
-using namespace core;
-
 struct NewArray {
   nb::object object;
   Tensor tensor;

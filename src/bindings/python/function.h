@@ -10,22 +10,20 @@
 
 namespace turnout::bindings {
 
-using namespace core;
-
 class PythonFunction {
  public:
   // changes: as for Renames. python_scalars: what Python has instead of scalars that it does not have.
-  consteval PythonFunction(std::string_view python_name, const Signature& its_signature,
+  consteval PythonFunction(std::string_view python_name, const core::Signature& its_signature,
                            std::string_view changes = "",
-                           std::initializer_list<ScalarSpec> python_scalars = {})
+                           std::initializer_list<core::ScalarSpec> python_scalars = {})
       : name(python_name), signature(its_signature), renames(its_signature, changes) {
-    for (const ScalarSpec& scalar : python_scalars) scalars.push(scalar);
+    for (const core::ScalarSpec& scalar : python_scalars) scalars.push(scalar);
   }
 
   std::string_view name;
-  const Signature& signature;
-  Renames renames;
-  List<ScalarSpec, 4> scalars;
+  const core::Signature& signature;
+  core::Renames renames;
+  core::List<core::ScalarSpec, 4> scalars;
 };
 
 // Adds a function to those of `turnout ops`, with the GIL held.

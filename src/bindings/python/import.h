@@ -10,8 +10,6 @@
 
 namespace turnout::bindings {
 
-using namespace core;
-
 namespace nb = nanobind;
 
 // How objects of a Python type hand out their memory.
@@ -26,13 +24,13 @@ struct ArrayType {
   PyObject* type = nullptr;
   Protocol protocol = Protocol::none;
   bool is_torch = false;
-  const dlpack::ExchangeApi* api = nullptr;
+  const core::dlpack::ExchangeApi* api = nullptr;
 };
 ArrayType array_type_of(nb::handle object);
 
 struct ImportedArray {
-  Tensor tensor;                      // dtype is kForeign when Turnout has no such type
-  dlpack::DataType dlpack_type = {};  // as the producer says it, where it came by DLPack
+  Tensor tensor;                            // dtype is kForeign when Turnout has no such type
+  core::dlpack::DataType dlpack_type = {};  // as the producer says it, where it came by DLPack
   ArrayType type;
   bool read_only = false;
   bool requires_grad = false;
@@ -58,7 +56,7 @@ bool has_tangent(nb::handle tensor);
 // The name of a dtype that Turnout does not have.
 std::string foreign_dtype_name(nb::handle object, const ImportedArray& array);
 
-dlpack::DataType dlpack_type_of(DType dtype);
+core::dlpack::DataType dlpack_type_of(DType dtype);
 // The name of a dtype in NumPy and its extension package ml_dtypes, and in torch.
 const char* library_name(DType dtype);
 

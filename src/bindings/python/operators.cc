@@ -15,6 +15,7 @@
 
 namespace turnout::bindings {
 
+using namespace core;
 namespace {
 
 // A function of Python: an operator, how Python spells its names, and which threads it uses.
