@@ -21,8 +21,8 @@ enum class Reduce : std::uint8_t { sum, mean, max };
 //
 // points [points, features]: x, y, z, then any further features. coors [points, 3], int32 or int64.
 // voxel_size has 3 elements, point_cloud_range 6: the lower limits of x, y, z, then the upper limits. They
-// are rounded to float unless points are f64. Each difference and each quotient is rounded as well, to double for
-// f64 points and to float for all others. A point with a NaN coordinate is in no voxel.
+// are rounded to float unless points are f64. Each difference and each quotient is rounded as well, to
+// double for f64 points and to float for all others. A point with a NaN coordinate is in no voxel.
 TURNOUT_API void voxelize(const ConstTensor& points, const Tensor& coors, std::span<const double> voxel_size,
                           std::span<const double> point_cloud_range, const Caller& caller = {});
 
