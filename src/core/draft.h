@@ -580,4 +580,16 @@ consteval const Signature& signature(Make) {
   return StoredSignature<Make>::kSignature;
 }
 
+// The words of the grammar, for headers that declare Signatures: using namespace core::grammar.
+namespace grammar {
+using core::Arguments, core::ArgumentSpec, core::at_most, core::by_default, core::by_pointer, core::Check,
+    core::choice, core::code, core::cpp_only, core::DataCheck, core::Draft, core::dtypes, core::DTypes,
+    core::fill, core::flag, core::for_sizes, core::in, core::inout, core::kAnyDType, core::kFinite,
+    core::kFloats, core::kIndices, core::kInfinity, core::kPositive, core::kStandardOrder, core::lane_of,
+    core::like, core::may_overlap, core::on_request, core::optional, core::or_none, core::out,
+    core::Positions, core::real, core::reals, core::required_when, core::required_with, core::RuleSpec,
+    core::scalar, core::ScalarSpec, core::shortened, core::signature, core::Signature, core::StepSpec,
+    core::symbolic, core::unused, core::vector, core::written_if;
+}  // namespace grammar
+
 }  // namespace turnout::core

@@ -6,32 +6,7 @@
 
 namespace turnout::families::dynamic_scatter {
 
-using core::ArgumentSpec;
-using core::at_most;
-using core::by_default;
-using core::Check;
-using core::choice;
-using core::cpp_only;
-using core::Draft;
-using core::DTypes;
-using core::in;
-using core::kFinite;
-using core::kFloats;
-using core::kIndices;
-using core::like;
-using core::on_request;
-using core::optional;
-using core::or_none;
-using core::out;
-using core::reals;
-using core::required_when;
-using core::RuleSpec;
-using core::scalar;
-using core::ScalarSpec;
-using core::shortened;
-using core::signature;
-using core::Signature;
-using core::StepSpec;
+using namespace core::grammar;
 
 inline constexpr std::int64_t kMaxPoints = 2147483647;  // numbers of points and voxels are int32 inside
 

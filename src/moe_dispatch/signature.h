@@ -5,23 +5,7 @@
 
 namespace turnout::families::moe_dispatch {
 
-using core::at_most;
-using core::Draft;
-using core::dtypes;
-using core::fill;
-using core::in;
-using core::inout;
-using core::kAnyDType;
-using core::kFloats;
-using core::kIndices;
-using core::like;
-using core::may_overlap;
-using core::optional;
-using core::or_none;
-using core::out;
-using core::scalar;
-using core::Signature;
-using core::signature;
+using namespace core::grammar;
 
 inline constexpr const Signature& kMoeDispatchForward = signature([] {
   return Draft{"moe_dispatch_forward",

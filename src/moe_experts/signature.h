@@ -5,31 +5,7 @@
 
 namespace turnout::families::moe_experts {
 
-using core::Arguments;
-using core::at_most;
-using core::by_default;
-using core::Check;
-using core::choice;
-using core::Draft;
-using core::DTypes;
-using core::dtypes;
-using core::flag;
-using core::in;
-using core::kFinite;
-using core::kFloats;
-using core::kIndices;
-using core::kInfinity;
-using core::kPositive;
-using core::like;
-using core::on_request;
-using core::optional;
-using core::or_none;
-using core::out;
-using core::Positions;
-using core::real;
-using core::signature;
-using core::Signature;
-using core::StepSpec;
+using namespace core::grammar;
 
 // offs ascend, within 0 .. rows.
 void check_offs(const Arguments& arguments, const Positions& at);

@@ -6,22 +6,7 @@
 
 namespace turnout::families::moe_re_routing {
 
-using core::Arguments;
-using core::at_most;
-using core::by_default;
-using core::code;
-using core::Draft;
-using core::dtypes;
-using core::in;
-using core::kAnyDType;
-using core::kIndices;
-using core::like;
-using core::optional;
-using core::out;
-using core::Positions;
-using core::required_with;
-using core::Signature;
-using core::signature;
+using namespace core::grammar;
 
 // The scratch memory of moe_re_routing's plan, for the C functions. Positions: tokens, counts, scales.
 std::size_t re_routing_scratch(const Arguments& arguments, const Positions& at);

@@ -6,24 +6,7 @@
 
 namespace turnout::families::mutual_information {
 
-using core::ArgumentSpec;
-using core::at_most;
-using core::by_default;
-using core::Draft;
-using core::dtypes;
-using core::fill;
-using core::flag;
-using core::in;
-using core::inout;
-using core::kFloats;
-using core::lane_of;
-using core::like;
-using core::optional;
-using core::out;
-using core::RuleSpec;
-using core::Signature;
-using core::signature;
-using core::written_if;
+using namespace core::grammar;
 
 inline constexpr ArgumentSpec kPx = in("px", kFloats, "batch, symbols, columns");
 inline constexpr ArgumentSpec kPy = in("py", like("px"), "batch, symbols + 1, frames");

@@ -6,29 +6,7 @@
 
 namespace turnout::families::rnnt_loss {
 
-using core::ArgumentSpec;
-using core::at_most;
-using core::by_default;
-using core::choice;
-using core::Draft;
-using core::dtypes;
-using core::flag;
-using core::for_sizes;
-using core::in;
-using core::kFloats;
-using core::kIndices;
-using core::lane_of;
-using core::like;
-using core::may_overlap;
-using core::optional;
-using core::out;
-using core::required_with;
-using core::RuleSpec;
-using core::scalar;
-using core::ScalarSpec;
-using core::signature;
-using core::Signature;
-using core::unused;
+using namespace core::grammar;
 
 // What symbols, ranges and boundaries hold is checked by the plans, which keep what they have read: the
 // caller's memory may change during a call.

@@ -11,28 +11,10 @@
 
 namespace turnout::families::sparse_conv {
 
-using core::Arguments;
-using core::ArgumentSpec;
-using core::by_pointer;
-using core::Check;
-using core::choice;
+using namespace core::grammar;
 using core::concat;
-using core::DataCheck;
-using core::Draft;
-using core::DTypes;
-using core::dtypes;
-using core::in;
 using core::kLargeElements;
-using core::like;
-using core::out;
-using core::Positions;
-using core::RuleSpec;
-using core::scalar;
-using core::ScalarSpec;
-using core::signature;
-using core::Signature;
 using core::Slot;
-using core::StepSpec;
 using core::value_name;
 
 // Where a layout has the kernel, the input channels and the output channels of filters.

@@ -5,20 +5,7 @@
 
 namespace turnout::families::sparse_conv {
 
-using core::ArgumentSpec;
-using core::at_most;
-using core::by_default;
-using core::choice;
-using core::Draft;
-using core::in;
-using core::kFloats;
-using core::kIndices;
-using core::like;
-using core::out;
-using core::RuleSpec;
-using core::ScalarSpec;
-using core::Signature;
-using core::signature;
+using namespace core::grammar;
 
 // Pooling along pairs.
 consteval Draft pool_forward(std::string_view op, std::initializer_list<ScalarSpec> scalars) {

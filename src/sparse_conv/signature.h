@@ -7,32 +7,7 @@
 
 namespace turnout::families::sparse_conv {
 
-using core::Arguments;
-using core::ArgumentSpec;
-using core::at_most;
-using core::by_default;
-using core::Check;
-using core::choice;
-using core::DataCheck;
-using core::Draft;
-using core::dtypes;
-using core::flag;
-using core::in;
-using core::kFloats;
-using core::kIndices;
-using core::kStandardOrder;
-using core::like;
-using core::optional;
-using core::out;
-using core::Positions;
-using core::RuleSpec;
-using core::scalar;
-using core::signature;
-using core::Signature;
-using core::StepSpec;
-using core::symbolic;
-using core::unused;
-using core::vector;
+using namespace core::grammar;
 
 inline constexpr std::int64_t kMaxSpatial = 2147483647;  // so products of two such numbers fit int64
 inline constexpr std::int64_t kMaxOffsets = 16777216;    // of a kernel, also in the rules below
