@@ -98,7 +98,7 @@ const Operator* find_operator(std::string_view name);  // nullptr: there is none
 enum class Kind : std::uint8_t { in, out, integer, flag, choice, real, integers, reals, fields, caller };
 
 template <class T>
-consteval Kind kind_of() {
+constexpr Kind kind_of() {
   if constexpr (std::is_same_v<T, ConstTensor>)
     return Kind::in;
   else if constexpr (std::is_same_v<T, Tensor>)
@@ -129,7 +129,7 @@ struct AnyMember {
   operator T() const;  // NOLINT: implicit by intent; never defined
 };
 template <class T, class... Members>
-consteval int member_count() {
+constexpr int member_count() {
   if constexpr (requires { T{Members{}..., AnyMember{}}; })
     return member_count<T, Members..., AnyMember>();
   else
@@ -168,7 +168,7 @@ constexpr auto members_of(const T& s) {
 
 // How many scalars a parameter stands for.
 template <class T>
-consteval int scalar_count() {
+constexpr int scalar_count() {
   if constexpr (kind_of<T>() == Kind::fields)
     return member_count<T>();
   else
@@ -211,13 +211,13 @@ struct Parameters<Result (*)(P...)> {
   using Type = std::remove_cvref_t<std::tuple_element_t<i, std::tuple<P...>>>;
 
   // The tensors, or the scalars, of the first `count` parameters.
-  static consteval int tensors_before(int count) {
+  static constexpr int tensors_before(int count) {
     constexpr Kind kKinds[] = {kind_of<std::remove_cvref_t<P>>()...};
     int found = 0;
     for (int i = 0; i < count; ++i) found += kKinds[i] <= Kind::out;
     return found;
   }
-  static consteval int scalars_before(int count) {
+  static constexpr int scalars_before(int count) {
     constexpr int kScalars[] = {scalar_count<std::remove_cvref_t<P>>()...};
     int found = 0;
     for (int i = 0; i < count; ++i) found += kScalars[i];
@@ -225,7 +225,7 @@ struct Parameters<Result (*)(P...)> {
   }
 
   // Throws, during compilation, what is wrong with the function.
-  static consteval void expect(const Signature& signature, bool has_caller) {
+  static constexpr void expect(const Signature& signature, bool has_caller) {
     int tensor = 0, scalar = 0;
     const auto take_tensor = [&](Kind kind) {
       if (scalar > 0) throw "a tensor follows a scalar: tensors are the first parameters";
@@ -299,7 +299,7 @@ struct Parameters<Result (*)(P...)> {
 };
 
 // Throws, during compilation, if the example has an unknown name, or lacks one that has no default.
-consteval void expect_example(const Signature& signature, std::string_view example) {
+constexpr void expect_example(const Signature& signature, std::string_view example) {
   const auto has = [](std::string_view text, std::string_view name) {
     bool found = false;
     split(text, ' ', [&](std::string_view part) { found |= part.substr(0, part.find('=')) == name; });

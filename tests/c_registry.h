@@ -51,7 +51,7 @@ struct CParameters<mluOpStatus_t (*)(P...)> {
 
   // A pointer after a descriptor is the data of that argument; one before a size is the workspace.
   template <std::size_t i>
-  static consteval Kind kind() {
+  static constexpr Kind kind() {
     using T = Type<i>;
     if constexpr (std::is_same_v<T, mluOpHandle_t>) {
       return Kind::handle;
@@ -70,7 +70,7 @@ struct CParameters<mluOpStatus_t (*)(P...)> {
   }
   // How many of a kind come before parameter i.
   template <std::size_t i>
-  static consteval std::size_t before(Kind kind_) {
+  static constexpr std::size_t before(Kind kind_) {
     return []<std::size_t... j>(std::index_sequence<j...>, Kind wanted) {
       return (std::size_t{0} + ... + static_cast<std::size_t>(kind<j>() == wanted));
     }

@@ -10,7 +10,7 @@
 //   vector<double> reals(int i, int64_t length)
 //   bool has_out(int r), Tensor out(int r, int argument)     result r, if the caller gives its memory
 //   Tensor new_result(int r, int argument, DType, shape, rank)
-//   void no_result(int r)                     result r is absent: it belongs to an input that is not given
+//   void no_result(int r, int argument, DType)     result r is absent in this call
 //   void shorten(int r, Tensor&, int64_t rows), void check_rows(int r)
 //   CallerNames names()
 //   void run(f, is_last)                      f(caller), where operators run
@@ -23,6 +23,7 @@
 #include <new>
 #include <vector>
 
+#include "bindings/bounded_array.h"
 #include "bindings/schema.h"
 #include "core/check.h"
 #include "registry.h"
@@ -34,14 +35,13 @@ template <class Adapter>
 class OperatorCall {
  public:
   OperatorCall(const core::Operator& op, const Schema& schema, Adapter& adapter)
-      : op_(op), schema_(schema), signature_(op.for_bindings()), adapter_(adapter) {
-    // Only as many as there are: setting up the largest number would take as long as a small call.
-    for (int i = 0; i < signature_.arguments.count; ++i) new (tensors() + i) Tensor(nullptr);
-    const int scalar_count = signature_.scalars.count + signature_.size_flags.count;
-    for (int i = 0; i < scalar_count; ++i) new (scalars() + i) core::ScalarValue();
-    for (int name = signature_.scalars.count; name < signature_.names.count; ++name)
-      given_[name] = core::kUnknownExtent;
-  }
+      : op_(op),
+        schema_(schema),
+        signature_(op.for_bindings()),
+        adapter_(adapter),
+        tensors_(signature_.arguments.count, nullptr),
+        scalars_(signature_.scalars.count + signature_.size_flags.count),
+        given_(signature_.names.count, core::kUnknownExtent) {}
   OperatorCall(const OperatorCall&) = delete;
   OperatorCall& operator=(const OperatorCall&) = delete;
 
@@ -51,19 +51,21 @@ class OperatorCall {
     for (std::size_t r = 0; r < schema_.results().size(); ++r) {
       const int argument = schema_.results()[r], result = static_cast<int>(r);
       if (is_absent(argument)) {
-        adapter_.no_result(result);
+        const int like = signature_.arguments[argument].like;
+        adapter_.no_result(result, argument,
+                           like < 0 ? signature_.arguments[argument].default_dtype() : tensors_[like].dtype);
       } else if (adapter_.has_out(result)) {
-        tensors()[argument] = adapter_.out(result, argument);
+        tensors_[argument] = adapter_.out(result, argument);
       } else {
         is_complete = false;
       }
     }
     if (schema_.has_fill()) choose_fills();
-    if (!is_complete || gives_sizes_ || always_finds_sizes()) make_results();
+    if (!is_complete || gives_sizes_ || schema_.finds_sizes()) make_results();
     const auto for_shortened = [&](auto&& f) {
       for (std::size_t r = 0; r < schema_.results().size(); ++r)
         if (const int argument = schema_.results()[r]; signature_.arguments[argument].is_shortened)
-          f(static_cast<int>(r), tensors()[argument]);
+          f(static_cast<int>(r), tensors_[argument]);
     };
     for_shortened([&](int r, Tensor&) {
       if (adapter_.has_out(r) && !has_exact_rows(schema_.results()[static_cast<std::size_t>(r)]))
@@ -72,8 +74,8 @@ class OperatorCall {
     std::int64_t rows = 0;
     adapter_.run(
         [&](const Caller& caller) {
-          rows = prepared_ != nullptr ? prepared_->run(caller, tensors(), scalars())
-                                      : op_.invoke(caller, tensors(), scalars());
+          rows = prepared_ != nullptr ? prepared_->run(caller, tensors_.data(), scalars_.data())
+                                      : op_.invoke(caller, tensors_.data(), scalars_.data());
           prepared_.reset();  // its memory may be large: not with an interpreter's lock
         },
         /*is_last=*/true);
@@ -81,13 +83,10 @@ class OperatorCall {
   }
 
  private:
-  Tensor* tensors() { return reinterpret_cast<Tensor*>(tensor_memory_); }
-  core::ScalarValue* scalars() { return reinterpret_cast<core::ScalarValue*>(scalar_memory_); }
-
   // Whether this call does not have a result: its input is not given, or nobody asks for it.
   bool is_absent(int position) {
     const core::Argument& argument = signature_.arguments[position];
-    if (argument.required_with >= 0) return tensors()[argument.required_with].is_absent();
+    if (argument.required_with >= 0) return tensors_[argument.required_with].is_absent();
     return !argument.request.empty() && !is_requested_[position];
   }
 
@@ -99,13 +98,13 @@ class OperatorCall {
       if (parameter.kind == Parameter::Kind::tensor) {
         const bool may_be_absent = signature_.arguments[position].optional;
         if (!may_be_absent || adapter_.is_given(i))
-          tensors()[position] = adapter_.tensor(i, position, is_written(position));
+          tensors_[position] = adapter_.tensor(i, position, is_written(position));
       } else if (parameter.kind == Parameter::Kind::scalar) {
-        if (position != read_flag_) scalars()[position] = read_scalar(i, position);
+        if (position != read_flag_) scalars_[position] = read_scalar(i, position);
       } else if (parameter.kind == Parameter::Kind::request) {
         is_requested_[position] = adapter_.is_passed(i) && adapter_.flag(i);
       } else if (parameter.kind == Parameter::Kind::size_flag) {
-        scalars()[signature_.scalars.count + position] = adapter_.is_passed(i) && adapter_.flag(i);
+        scalars_[signature_.scalars.count + position] = adapter_.is_passed(i) && adapter_.flag(i);
       } else if (parameter.kind == Parameter::Kind::size) {
         if (parameter.has_default && !adapter_.is_given(i)) continue;
         given_[position] = adapter_.integer(i);
@@ -122,10 +121,10 @@ class OperatorCall {
     const auto& parameters = schema_.parameters();
     for (std::size_t p = 0; p < parameters.size() && read_flag_ != flag; ++p) {
       if (parameters[p].kind != Parameter::Kind::scalar || parameters[p].position != flag) continue;
-      scalars()[flag] = read_scalar(static_cast<int>(p), flag);
+      scalars_[flag] = read_scalar(static_cast<int>(p), flag);
       read_flag_ = flag;
     }
-    return scalars()[flag].value != 0;
+    return scalars_[flag].value != 0;
   }
 
   core::ScalarValue read_scalar(int i, int position) {
@@ -134,13 +133,14 @@ class OperatorCall {
     const bool is_given =
         !scalar.has_default || (scalar.may_be_none ? adapter_.is_given(i) : adapter_.is_passed(i));
     if (scalar.is_vector) {
-      core::Slot slots[core::kMaxArguments];
-      for (int a = 0; a < signature_.arguments.count; ++a) slots[a] = core::Slot(tensors()[a]);
-      const std::int64_t length = core::length_of(signature_, scalar, slots);
+      BoundedArray<core::Slot, core::kMaxArguments> slots(signature_.arguments.count);
+      for (int a = 0; a < signature_.arguments.count; ++a) slots[a] = core::Slot(tensors_[a]);
+      const std::int64_t length = core::length_of(signature_, scalar, slots.data());
       if (scalar.is_real) {
         auto& values = reals_.emplace_back(adapter_.reals(i, length));
         return {values.data(), static_cast<std::int64_t>(values.size())};
       }
+      integers_.reserve(static_cast<std::size_t>(signature_.scalars.count));
       if (!is_given) {
         const auto count = static_cast<std::size_t>(length < 0 ? 1 : length);
         integers_.emplace_back(count, scalar.default_value);
@@ -166,42 +166,44 @@ class OperatorCall {
     bool is_given = true;
     for (int argument : schema_.results())
       if (signature_.arguments[argument].role == core::Role::inout)
-        is_given &= !tensors()[argument].is_absent();
+        is_given &= !tensors_[argument].is_absent();
     for (int i = 0; i < signature_.scalars.count; ++i)
-      if (signature_.scalars[i].is_fill) scalars()[i] = signature_.scalars[i].min + (is_given ? 0 : 1);
+      if (signature_.scalars[i].is_fill) scalars_[i] = signature_.scalars[i].min + (is_given ? 0 : 1);
   }
 
   void make_results() {
-    alignas(core::Slot) std::byte slot_memory[core::kMaxArguments * sizeof(core::Slot)];
-    auto* const slots = reinterpret_cast<core::Slot*>(slot_memory);
+    BoundedArray<core::Slot, core::kMaxArguments> slots(signature_.arguments.count);
     bool has_results = false;
     for (int i = 0; i < signature_.arguments.count; ++i) {
+      if (tensors_[i].is_absent()) continue;
+      has_results |= signature_.arguments[i].is_output();
       // A result that the caller gives does not determine a size that the operator finds.
-      new (slots + i) core::Slot(has_found_size(i) ? core::Slot() : core::Slot(tensors()[i]));
-      has_results |= signature_.arguments[i].is_output() && !tensors()[i].is_absent();
+      if (!has_found_size(i)) slots[i] = core::Slot(tensors_[i]);
     }
     const core::CallerNames names = adapter_.names();
-    core::Arguments arguments(signature_, slots, signature_.arguments.count, scalars(),
+    core::Arguments arguments(signature_, slots.data(), signature_.arguments.count, scalars_.data(),
                               signature_.scalars.count, {}, 1, Isa::best, &names);
-    const auto check = [&] {
-      if (!arguments.passes_plain_metadata()) core::check_metadata_and_log(arguments);
-    };
-    bool is_found = true;
     for (int name = signature_.scalars.count; name < signature_.names.count; ++name)
       if (is_final(kind_of(name)) && given_[name] != core::kUnknownExtent) arguments.bind(name, given_[name]);
-    check();
+    // The operator repeats all checks. Before it, shapes that fit are enough to allocate small results.
+    if (op_.has_own_sizes() || !arguments.passes_plain_shapes()) check(arguments);
+    bool is_found = true;
     for (int name = signature_.scalars.count; name < signature_.names.count; ++name)
       if (kind_of(name) != core::SizeKind::shapes)
         is_found &= is_final(kind_of(name)) && arguments.is_bound(name);
     if (!is_found) {
       find_sizes(arguments);
       if (has_results) {
-        for (int i = 0; i < signature_.arguments.count; ++i) slots[i] = core::Slot(tensors()[i]);
-        use_first_rows(arguments, slots);
-        check();
+        for (int i = 0; i < signature_.arguments.count; ++i) slots[i] = core::Slot(tensors_[i]);
+        use_first_rows(arguments, slots.data());
+        check(arguments);
       }
     }
     new_results(arguments);
+  }
+  void check(core::Arguments& arguments) {
+    is_checked_ = true;
+    if (!arguments.passes_plain_metadata()) core::check_metadata_and_log(arguments);
   }
 
   void find_sizes(core::Arguments& arguments) {
@@ -211,15 +213,17 @@ class OperatorCall {
                     : arguments.is_bound(name) ? arguments.size(name)
                                                : core::kUnknownExtent;
     if (op_.compute_sizes != nullptr) {
-      op_.compute_sizes(scalars(), sizes);
+      op_.compute_sizes(scalars_.data(), sizes);
     } else {
       adapter_.run(
-          [&](const Caller& caller) { prepared_ = op_.find_sizes(caller, tensors(), scalars(), sizes); },
+          [&](const Caller& caller) {
+            prepared_ = op_.find_sizes(caller, tensors_.data(), scalars_.data(), sizes);
+          },
           /*is_last=*/false);
     }
     if (bind_found(arguments, sizes) || prepared_ == nullptr) return;
     new_results(arguments);
-    adapter_.run([&](const Caller& caller) { prepared_->find_sizes(caller, tensors(), sizes); },
+    adapter_.run([&](const Caller& caller) { prepared_->find_sizes(caller, tensors_.data(), sizes); },
                  /*is_last=*/false);
     bind_found(arguments, sizes);
   }
@@ -228,12 +232,6 @@ class OperatorCall {
   // Whether a size is what the caller gives, if the caller gives it.
   static bool is_final(core::SizeKind kind) {
     return kind == core::SizeKind::shapes || kind == core::SizeKind::either;
-  }
-  // Whether the operator has a size that neither the caller nor a result determines.
-  bool always_finds_sizes() const {
-    for (const core::SizeKind kind : signature_.size_kinds)
-      if (!is_final(kind)) return true;
-    return false;
   }
   bool has_found_size(int argument) const {
     if (!signature_.arguments[argument].is_output()) return false;
@@ -262,15 +260,25 @@ class OperatorCall {
   }
 
   // Allocates the results that the caller does not give, if their sizes are known.
-  void new_results(const core::Arguments& arguments) {
+  void new_results(core::Arguments& arguments) {
     for (std::size_t r = 0; r < schema_.results().size(); ++r) {
       const int argument = schema_.results()[r], result = static_cast<int>(r);
-      if (!tensors()[argument].is_absent() || is_absent(argument)) continue;
+      if (!tensors_[argument].is_absent() || is_absent(argument)) continue;
       std::int64_t shape[kMaxRank];
       const int rank = arguments.result_shape(argument, shape);
+      if (!is_checked_ && !is_small(shape, rank)) check(arguments);
       if (std::count(shape, shape + rank, core::kUnbound) > 0) continue;
-      tensors()[argument] = adapter_.new_result(result, argument, dtype_of_result(argument), shape, rank);
+      tensors_[argument] = adapter_.new_result(result, argument, dtype_of_result(argument), shape, rank);
     }
+  }
+
+  // Whether a result takes so little memory that it may be allocated for a call that is refused afterwards.
+  static bool is_small(const std::int64_t* shape, int rank) {
+    constexpr std::int64_t kMostElements = 1 << 16;
+    std::int64_t elements = 1;
+    for (int d = 0; d < rank; ++d)
+      if (shape[d] < 0 || shape[d] > kMostElements || (elements *= shape[d]) > kMostElements) return false;
+    return true;
   }
 
   // Whether a result has a row for each that the operator finds before it writes.
@@ -284,7 +292,7 @@ class OperatorCall {
     for (std::size_t r = 0; r < schema_.results().size(); ++r) {
       const int position = schema_.results()[r], result = static_cast<int>(r);
       const core::Argument& argument = signature_.arguments[position];
-      Tensor& tensor = tensors()[position];
+      Tensor& tensor = tensors_[position];
       if (!has_exact_rows(position) || tensor.is_absent() || tensor.rank != argument.dims.count) continue;
       const int name = argument.dims[0].names[0];
       if (tensor.shape[0] < arguments.size(name))
@@ -299,7 +307,7 @@ class OperatorCall {
   DType dtype_of_result(int position) {
     const core::Argument& argument = signature_.arguments[position];
     if (argument.like < 0) return argument.default_dtype();
-    const DType like = tensors()[argument.like].dtype;
+    const DType like = tensors_[argument.like].dtype;
     return argument.is_lane ? core::lane_dtype(like) : like;
   }
 
@@ -307,12 +315,14 @@ class OperatorCall {
   const Schema& schema_;
   const core::Signature& signature_;
   Adapter& adapter_;
-  alignas(Tensor) std::byte tensor_memory_[core::kMaxArguments * sizeof(Tensor)];
-  alignas(core::ScalarValue) std::byte scalar_memory_[core::kMaxNames * sizeof(core::ScalarValue)];
-  std::int64_t given_[core::kMaxNames];  // sizes that the caller gives, or kUnknownExtent
+  BoundedArray<Tensor, core::kMaxArguments> tensors_;
+  BoundedArray<core::ScalarValue, core::kMaxNames> scalars_;
+  BoundedArray<std::int64_t, core::kMaxNames>
+      given_;  // by name: sizes that the caller gives, or kUnknownExtent
   bool is_requested_[core::kMaxArguments] = {};
   bool gives_sizes_ = false;
-  int read_flag_ = -1;  // the scalar that is_written() has read
+  bool is_checked_ = false;  // make_results() has checked the metadata
+  int read_flag_ = -1;       // the scalar that is_written() has read
   std::unique_ptr<core::Prepared> prepared_;
   std::vector<std::vector<std::int64_t>> integers_;
   std::vector<std::vector<double>> reals_;

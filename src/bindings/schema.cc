@@ -45,6 +45,8 @@ std::string default_text(const Scalar& scalar) {
 Schema::Schema(const core::Signature& signature, Convention convention)
     : signature_(signature), convention_(convention) {
   for (const Scalar& scalar : signature.scalars) has_fill_ |= scalar.is_fill;
+  for (const SizeKind kind : signature.size_kinds)
+    finds_sizes_ |= kind != SizeKind::shapes && kind != SizeKind::either;
   for (const bool with_default : {false, true}) {
     const auto add = [&](Kind kind, std::string_view name, int position, bool has_default) {
       if (has_default == with_default) parameters_.push_back({kind, name, position, has_default});

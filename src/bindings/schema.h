@@ -49,6 +49,8 @@ class Schema {
   const std::vector<int>& results() const { return results_; }
   // Whether the operator's results keep what a given `out` holds: see core::fill().
   bool has_fill() const { return has_fill_; }
+  // Whether the operator has a size that neither the caller nor a result determines.
+  bool finds_sizes() const { return finds_sizes_; }
 
   // The schema as torch writes it: "row_norms(Tensor tokens, float eps=0.) -> Tensor".
   std::string text() const;
@@ -63,6 +65,7 @@ class Schema {
   std::vector<Parameter> parameters_;
   std::vector<int> results_;
   bool has_fill_ = false;
+  bool finds_sizes_ = false;
 };
 
 }  // namespace turnout::bindings

@@ -209,9 +209,40 @@ void Arguments::check_metadata() {
   }
 }
 
+bool Arguments::binds_extents(const Slot& slot, const Argument& argument) {
+  const bool dropped = slot.rank == argument.dims.count - 1;
+  if (slot.rank != argument.dims.count && !dropped) return false;
+  int d = 0;
+  for (const Extent& extent : argument.dims) {
+    const int name = extent.names.count == 1 ? extent.names[0] : -1;
+    if (dropped && extent.optional) {
+      if (sizes_[name] >= 0) return false;
+      sizes_[name] = kAbsent;
+      continue;
+    }
+    if (d == slot.rank) return false;  // none of the dimensions may be dropped
+    const std::int64_t actual = slot.shape[d++];
+    if (name >= 0 && sizes_[name] == kUnbound && extent.factor == 1) sizes_[name] = actual - extent.add;
+    if (name >= 0 && sizes_[name] < 0) return false;  // of a negative extent, or of an optional dimension
+    const std::int64_t expected =
+        name >= 0 && extent.factor == 1 ? sizes_[name] + extent.add : evaluate(extent);
+    if (actual < 0 || actual != expected) return false;
+  }
+  return true;
+}
+
+bool Arguments::passes_plain_shapes() {
+  std::int64_t before[kMaxNames];
+  std::copy_n(sizes_, signature_.names.count, before);
+  for (int i = 0; i < signature_.arguments.count; ++i) {
+    if (!slots_[i].present || binds_extents(slots_[i], signature_.arguments[i])) continue;
+    std::copy_n(before, signature_.names.count, sizes_);
+    return false;
+  }
+  return true;
+}
+
 bool Arguments::passes_plain_metadata() {
-  std::int64_t sizes[kMaxNames];
-  std::copy_n(sizes_, signature_.names.count, sizes);
   for (int i = 0; i < signature_.scalars.count; ++i) {
     const Scalar& scalar = signature_.scalars[i];
     const ScalarValue& given = scalars_[i];
@@ -233,22 +264,15 @@ bool Arguments::passes_plain_metadata() {
       fits = argument.is_lane ? slot.dtype == lane_dtype(other.dtype)
                               : fits || (other.present && other.dtype == slot.dtype);
     }
-    if (!fits || slot.rank != argument.dims.count) return false;
-    for (int d = 0; d < slot.rank; ++d) {
-      const Extent& extent = argument.dims[d];
-      const std::int64_t actual = slot.shape[d];
-      if (extent.names.count == 0 && actual == extent.factor + extent.add) continue;
-      if (extent.names.count != 1 || extent.factor != 1 || actual < extent.add) return false;
-      std::int64_t& size = sizes[extent.names[0]];
-      if (size == kUnbound) size = actual - extent.add;
-      if (size != actual - extent.add) return false;
-    }
+    if (!fits) return false;
   }
-  std::swap_ranges(sizes, sizes + signature_.names.count, sizes_);
+  std::int64_t before[kMaxNames];
+  std::copy_n(sizes_, signature_.names.count, before);
+  if (!passes_plain_shapes()) return false;
   for (const Rule& rule : signature_.rules) {
     const std::int64_t right = evaluate(rule.right);
     if (right == kUnbound || evaluate(rule.left) <= right) continue;
-    std::swap_ranges(sizes, sizes + signature_.names.count, sizes_);
+    std::copy_n(before, signature_.names.count, sizes_);
     return false;
   }
   return true;

@@ -100,9 +100,12 @@ class Arguments {
   // absent and extents may be kUnknownExtent. For callers that trace a call instead of running it.
   void check_metadata();
 
-  // The same in one pass, for arguments whose extents are single names: a small call has this check and then
-  // that of the operator. Returns false, and binds nothing, if check_metadata() must decide.
+  // The same in one pass, for arguments without vectors and with extents that passes_plain_shapes() can
+  // decide. Returns false, and binds nothing, if check_metadata() must decide.
   bool passes_plain_metadata();
+  // Whether ranks and extents fit together; binds the sizes. Nothing else is checked. Returns false, and
+  // binds nothing, if check_metadata() must decide.
+  bool passes_plain_shapes();
 
   // Sets a size that no shape determines, before the checks. Messages then have its name, not a place of it.
   void bind(int name, std::int64_t value) {
@@ -140,6 +143,7 @@ class Arguments {
   [[noreturn]] void fail(ErrorCode code, const std::string& what) const;  // "op: what"
 
  private:
+  bool binds_extents(const Slot& slot, const Argument& argument);
   void check_argument(const Step& step, int argument);
   void check_absent(const Step& step, const Argument& argument, const void* data) const;
   void check_shape(const Step& step, int argument, int only_dim);

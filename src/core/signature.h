@@ -209,13 +209,17 @@ struct Signature {
       if (arguments[i].name == name) return i;
     throw "no such argument";
   }
-  consteval int size(std::string_view name) const {
+  consteval int size(std::string_view name) const { return find_size(name); }
+  // The position of a flag for sizes in the scalars that the function which computes sizes gets.
+  consteval int size_flag(std::string_view name) const { return find_size_flag(name); }
+  // The same of a Signature that is a template parameter, of which clang 14 takes no consteval call. Only for
+  // constexpr variables.
+  constexpr int find_size(std::string_view name) const {
     for (int i = 0; i < names.count; ++i)
       if (names[i] == name) return i;
     throw "no such size";
   }
-  // The position of a flag for sizes in the scalars that the function which computes sizes gets.
-  consteval int size_flag(std::string_view name) const {
+  constexpr int find_size_flag(std::string_view name) const {
     for (int i = 0; i < size_flags.count; ++i)
       if (size_flags[i].name == name) return scalars.count + i;
     throw "no such flag for sizes";

@@ -148,7 +148,8 @@ void reduce(const Caller& caller, const ConstTensor& given_src, const ConstTenso
   Call call(caller, signature, {given_src, index, given_out}, {});
   if (call.nothing_to_do()) return;
   Context& context = caller.context();
-  const std::int64_t channels = call.size(signature.size("channels"));
+  constexpr int kChannels = signature.find_size("channels");
+  const std::int64_t channels = call.size(kChannels);
   const ConstTensor src = as_rows(given_src, channels);
   const Tensor out = as_rows(given_out, channels);
   if (TouchedGroups::pays(src.shape[0], out.shape[0]))

@@ -22,9 +22,11 @@ void fill_ranges(const Tensor* arguments) {
 // The columns of px: one for each frame and, unless a symbol takes a frame, one behind the last frame.
 template <const Signature& signature>
 void count_columns(const ScalarValue* scalars, std::int64_t* sizes) {
-  const std::int64_t frames = sizes[signature.size("frames")];
-  const bool is_modified = scalars[signature.size_flag("modified")].value != 0;
-  sizes[signature.size("columns")] = is_modified ? frames : std::min(frames, kSizeMax - 1) + 1;
+  constexpr int kFrames = signature.find_size("frames"), kColumns = signature.find_size("columns");
+  constexpr int kModified = signature.find_size_flag("modified");
+  const std::int64_t frames = sizes[kFrames];
+  const bool is_modified = scalars[kModified].value != 0;
+  sizes[kColumns] = is_modified ? frames : std::min(frames, kSizeMax - 1) + 1;
 }
 
 // As many positions as callers ask for, but no more than there are, and no fewer than the longest text needs.

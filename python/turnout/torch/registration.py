@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import namedtuple
 from collections.abc import Callable, Sequence
+from dataclasses import make_dataclass
 from operator import itemgetter
 from typing import Any
 
@@ -16,7 +16,6 @@ from turnout import _core
 from turnout.torch.tracing import checked, derived_fake, refusing
 
 _library = torch.library.Library("turnout", "FRAGMENT")
-_empty = torch.empty
 _is_grad_enabled = torch.is_grad_enabled
 _is_in_torch_func = torch._C._are_functorch_transforms_active
 _below_autograd = torch._C._after_autograd_keyset
@@ -37,7 +36,7 @@ def define_operators() -> None:
     for name, row in _rows.items():
         _library.define(row["schema"], tags=(torch.Tag.pt2_compliant_tag,))
         op = _operator(name)
-        _cpu_kernels[name] = _cpu_kernel(row)
+        _cpu_kernels[name] = getattr(_core.torch, name)
         _library.impl(name, _cpu_kernels[name], "CPU")
         torch.library.register_fake(f"turnout::{name}", checked(op, derived_fake(row)), lib=_library)
         _library.impl(name, refusing(op), "CompositeExplicitAutograd")
@@ -63,36 +62,6 @@ def refuse_missing_gradients() -> None:
             refused = [one["name"] for one in row["parameters"] if one["is_floating"]]
             kernel = _refusing_kernel(_operator(name), _cpu_kernels[name], refused)
             _library.impl(name, kernel, "Autograd", with_keyset=True)
-
-
-def _cpu_kernel(row: dict[str, Any]) -> Callable:
-    kernel = getattr(_core.torch, row["op"])
-    names = [parameter["name"] for parameter in row["parameters"]]
-    # Of each result that a call may not have: its place, that of the argument whose dtype it has, and the
-    # dtype without that argument.
-    optional = [
-        (
-            i,
-            names.index(result["like"]) if result["like"] in names else len(names),
-            getattr(torch, result["dtype"] or "float32"),
-        )
-        for i, result in enumerate(row["results"])
-        if result["with"] or result["request"]
-    ]
-    if not optional:
-        return kernel
-
-    def with_empty_results(*arguments):
-        # A torch operator always returns tensors: an absent result is an empty one, as absent_result() says.
-        results = kernel(*arguments)
-        for i, like, dtype in optional:
-            if results[i] is None:
-                if like < len(arguments) and arguments[like] is not None:
-                    dtype = arguments[like].dtype
-                results = (*results[:i], _empty(0, dtype=dtype, device="cpu"), *results[i + 1 :])
-        return results
-
-    return with_empty_results
 
 
 def gradient(
@@ -149,11 +118,12 @@ def gradient(
     constants_of = _picker([results.index(one) for one in constant.split()])
     values_of = _picker(values)
     shaped_of = _picker([arguments.index(one) for one in shapes.split()])
-    make_type: Callable[..., Any] = namedtuple  # with names that a type checker cannot know
-    needs_type = make_type("Needs", arguments)
+    # The first argument of forward() is the key set, which has no gradient.
+    needs_type = _record("Needs", ["keyset", *arguments])
+    gradient_names = (None, *arguments)
+    differentiable = frozenset(of.split())
     shape_names = [f"{one}_shape" for one in shapes.split()]
-    saved_type = make_type("Saved", [*all_saved, *(arguments[i] for i in values), *shape_names, "needs"])
-    index = {one: arguments.index(one) for one in of.split()}
+    saved_type = _record("Saved", [*all_saved, *(arguments[i] for i in values), *shape_names, "needs"])
 
     def save(ctx, inputs, output):
         if not materialize:
@@ -169,14 +139,12 @@ def gradient(
 
     def decorate(function: Callable) -> Callable:
         def backward(ctx, *grads):
-            needs = needs_type(*ctx.needs_input_grad[: len(arguments)])
+            needs = needs_type(*ctx.needs_input_grad)
             found = function(saved_type(*ctx.saved_tensors, *ctx.turnout_values, needs), *grads)
-            ordered = [None] * len(arguments)
-            for one, value in found.items():
-                if one not in index:
-                    raise ValueError(f"gradient of {name}: returns {one}, expected one of {', '.join(index)}")
-                ordered[index[one]] = value
-            return ordered
+            for one in found:
+                if one not in differentiable:
+                    raise ValueError(f"gradient of {name}: returns {one}, expected one of {of}")
+            return tuple(map(found.get, gradient_names))
 
         _has_gradient.add(name)
         kernel = _autograd_kernel(op, _cpu_kernels[name], save, backward)
@@ -184,6 +152,11 @@ def gradient(
         return function
 
     return decorate
+
+
+def _record(name: str, fields: list[str]) -> Callable[..., Any]:
+    """A class with these attributes. Those of a named tuple take 1 us more of each backward pass."""
+    return make_dataclass(name, fields, slots=True, eq=False)
 
 
 def _picker(positions: list[int]) -> Callable[[Sequence], tuple]:
@@ -224,23 +197,19 @@ def _autograd_kernel(op, cpu: Callable, save: Callable, backward: Callable) -> C
     tensors = [i for i, argument in enumerate(op._schema.arguments) if "Tensor" in str(argument.type)]
     below = _below(op, cpu)
 
-    def forward(ctx, *arguments_and_keyset):
-        *arguments, keyset = arguments_and_keyset
+    def forward(ctx, keyset, *arguments):
         output = below(keyset, arguments)
         save(ctx, arguments, output)
         return output
 
-    def backward_of_all(ctx, *grads):
-        return *backward(ctx, *grads), None
-
     # The node of the graph has this name, and Backward behind it.
     node = "".join(part.capitalize() for part in op._opname.split("_"))
-    methods = {"forward": staticmethod(forward), "backward": staticmethod(backward_of_all)}
+    methods = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
     differentiable: Any = type(node, (torch.autograd.Function,), methods)
 
-    def forward_on_one_level(ctx, *arguments_and_keyset):
+    def forward_on_one_level(ctx, keyset, *arguments):
         with torch.enable_grad():  # which the levels below this one look at
-            return forward(ctx, *arguments_and_keyset)
+            return forward(ctx, keyset, *arguments)
 
     # Inside of torch.func a kernel is called for one level of transforms, and below() goes on to the next.
     # A torch.autograd.Function would start again at the first.
@@ -257,9 +226,9 @@ def _autograd_kernel(op, cpu: Callable, save: Callable, backward: Callable) -> C
             for i in tensors:
                 if arguments[i] is not None and arguments[i].requires_grad:
                     if not _is_in_torch_func():
-                        return differentiable.apply(*arguments, keyset)
+                        return differentiable.apply(keyset, *arguments)
                     with enable_single_level_autograd_function():
-                        return on_one_level.apply(*arguments, keyset)
+                        return on_one_level.apply(keyset, *arguments)
         return below(keyset, arguments)
 
     return kernel

@@ -96,6 +96,14 @@ ConstTensor PythonCall::optional_in(nb::handle object) {
   return nullptr;
 }
 
+const PythonCall::Seen& PythonCall::library_of(const Argument& argument) const {
+  const Seen& like = seen_[std::max<int>(argument.like, 0)];
+  if (like.object.is_valid()) return like;
+  for (int i = 0; i < signature_.arguments.count; ++i)
+    if (seen_[i].object.is_valid()) return seen_[i];
+  return like;
+}
+
 Tensor PythonCall::out(const Place& where, const std::int64_t* shape, int rank, std::optional<DType> chosen) {
   nb::object& result = results_[where.result];
   if (!where.object.is_none()) {
@@ -105,7 +113,7 @@ Tensor PythonCall::out(const Place& where, const std::int64_t* shape, int rank, 
   const Argument& argument = signature_.arguments[where.argument];
   const std::string_view name = name_of(argument);
   const std::string_view what[2] = {op_, name == "out" ? "the result" : name};
-  const Seen& like = seen_[std::max<int>(argument.like, 0)];
+  const Seen& like = library_of(argument);
   const DType dtype =
       chosen.value_or(argument.like < 0  ? static_cast<DType>(std::countr_zero(argument.dtypes))
                       : argument.is_lane ? lane_dtype(like.dtype)
@@ -231,7 +239,14 @@ std::int64_t PythonCall::scalar(nb::handle object) {
 
 std::vector<std::int64_t> PythonCall::integers(nb::handle object, std::string_view name,
                                                const Length& length) const {
-  const auto one = [&](nb::handle entry, std::string_view where) {
+  // The value of an element; its place in the sequence, or -1: messages have the name alone.
+  const auto one = [&](nb::handle entry, Py_ssize_t place) -> std::int64_t {
+    if (PyLong_CheckExact(entry.ptr())) {
+      int overflow = 0;
+      const long long value = PyLong_AsLongLongAndOverflow(entry.ptr(), &overflow);
+      if (overflow == 0) return value;
+    }
+    const std::string where = place < 0 ? text_of(name) : concat(name, "[", std::int64_t{place}, "]");
     if (PyBool_Check(entry.ptr())) refuse_type(entry, where, "an integer");  // a flag in the wrong place
     return integer(entry, where);
   };
@@ -255,14 +270,15 @@ std::vector<std::int64_t> PythonCall::integers(nb::handle object, std::string_vi
     if (length.single < 0) refuse_type(object, name, "a sequence of integers");
     if (PyBool_Check(object.ptr()) || !PyIndex_Check(object.ptr()))
       refuse_type(object, name, "an integer or a sequence of them");
-    return std::vector<std::int64_t>(static_cast<std::size_t>(length.single), one(object, name));
+    return std::vector<std::int64_t>(static_cast<std::size_t>(length.single), one(object, -1));
   }
   if (count < length.least || count > length.most) refuse_count(concat(std::int64_t{count}));
   std::vector<std::int64_t> values;
+  values.reserve(static_cast<std::size_t>(count));
   for (Py_ssize_t i = 0; i < count; ++i) {
     const nb::object entry = nb::steal(staying_at_exit([&] { return PySequence_GetItem(object.ptr(), i); }));
     if (!entry.is_valid()) nb::raise_python_error();
-    values.push_back(one(entry, concat(name, "[", std::int64_t{i}, "]")));
+    values.push_back(one(entry, i));
   }
   return values;
 }
@@ -352,16 +368,18 @@ std::int64_t PythonCall::named_value(nb::handle object) {
 }
 
 std::int64_t PythonCall::named_value(nb::handle object, const Scalar& choice) const {
-  std::int64_t value = 0, found = -1;
-  std::string expected = "one of";
   const bool is_text = PyUnicode_Check(object.ptr()) != 0;
+  std::int64_t count = 0, found = -1;
   split(choice.values, ' ', [&](std::string_view name) {
-    if (is_text && PyUnicode_CompareWithASCIIString(object.ptr(), text_of(name).c_str()) == 0) found = value;
-    expected += concat(value++ == 0 ? " '" : ", '", name, "'");
+    if (is_text && PyUnicode_CompareWithASCIIString(object.ptr(), text_of(name).c_str()) == 0) found = count;
+    ++count;
   });
+  if (found >= 0) return found;
+  std::string expected;
+  split(choice.values, ' ',
+        [&](std::string_view name) { expected += concat(expected.empty() ? "one of '" : ", '", name, "'"); });
   if (!is_text) refuse_type(object, choice.name, expected);
-  if (found < 0) refuse(concat(choice.name, " is ", repr_of(object), ", expected ", expected));
-  return found;
+  refuse(concat(choice.name, " is ", repr_of(object), ", expected ", expected));
 }
 
 Context& PythonCall::context() const {

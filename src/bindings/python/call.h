@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "bindings/bounded_array.h"
 #include "bindings/python/export.h"
 #include "bindings/python/function.h"
 #include "bindings/python/gil.h"
@@ -41,7 +42,9 @@ class PythonCall {
         op_(function.name),
         renames_(function.renames),
         use_torch_threads_(use_torch_threads),
-        next_scalar_(known_scalars) {}
+        next_scalar_(known_scalars),
+        results_(signature_.arguments.count),
+        seen_(signature_.arguments.count) {}
   PythonCall(const core::Signature& signature, bool use_torch_threads)
       : PythonCall(signature, signature.op, kOwnNames, use_torch_threads) {}
   PythonCall(const core::Signature& signature, std::string_view name, const core::Renames& renames,
@@ -50,7 +53,9 @@ class PythonCall {
         op_(name),
         renames_(renames),
         use_torch_threads_(use_torch_threads),
-        next_scalar_(0) {}
+        next_scalar_(0),
+        results_(signature_.arguments.count),
+        seen_(signature_.arguments.count) {}
 
   // Inputs that do not lie row by row in memory are copied.
   ConstTensor in(nb::handle object);
@@ -171,7 +176,7 @@ class PythonCall {
     });
   }
 
-  nb::object results_[core::kMaxArguments];
+  nb::object& result_at(int result) { return results_[result]; }
   int result_count_ = 0;
 
  private:
@@ -185,6 +190,8 @@ class PythonCall {
   Context& context() const;
   std::string_view name_of(const core::Argument& argument) const { return renames_(argument.name); }
   void copy(ImportedArray& array, std::string_view name);
+  // The argument of whose library a new result is: the one whose dtype it has, or the first that is given.
+  const Seen& library_of(const core::Argument& argument) const;
   nb::object first_rows(int result, std::int64_t rows) const;
   std::int64_t choice_value(nb::handle object);
   std::int64_t named_value(nb::handle object);
@@ -197,7 +204,8 @@ class PythonCall {
   bool has_torch_ = false;  // an argument is a torch tensor
   int next_argument_ = 0;
   int next_scalar_;
-  Seen seen_[core::kMaxArguments];
+  BoundedArray<nb::object, core::kMaxArguments> results_;
+  BoundedArray<Seen, core::kMaxArguments> seen_;
   std::size_t new_bytes_ = 0;          // of results that were allocated, and may not have been written yet
   std::vector<core::Scratch> copies_;  // of strided inputs
   std::string copied_;                 // their names, for the log: "copied points coors"

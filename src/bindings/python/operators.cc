@@ -47,9 +47,9 @@ class PythonAdapter : public PythonCall {
       : PythonCall(function.schema.signature(), function.name, function.renames, function.use_torch_threads),
         function_(function),
         arguments_(arguments),
-        count_(std::min(count, function.parameter_count())) {
+        count_(std::min(count, function.parameter_count())),
+        outs_(static_cast<int>(function.schema.results().size()), nb::handle(Py_None)) {
     result_count_ = static_cast<int>(function.schema.results().size());
-    outs_.fill(Py_None);
     if (count <= count_ || arguments[count_] == Py_None) return;
     if (result_count_ == 1) {
       outs_[0] = arguments[count_];
@@ -77,14 +77,22 @@ class PythonAdapter : public PythonCall {
     return values;
   }
   std::vector<double> reals(int i, std::int64_t length) const { return numbers(object(i), name(i), length); }
-  bool has_out(int result) const { return outs_[static_cast<std::size_t>(result)].ptr() != Py_None; }
+  bool has_out(int result) const { return outs_[result].ptr() != Py_None; }
   Tensor out(int result, int argument) {
-    return PythonCall::out({outs_[static_cast<std::size_t>(result)], argument, result}, nullptr, 0);
+    return PythonCall::out({outs_[result], argument, result}, nullptr, 0);
   }
   Tensor new_result(int result, int argument, DType dtype, const std::int64_t* shape, int rank) {
     return PythonCall::out({Py_None, argument, result}, shape, rank, dtype);
   }
-  void no_result(int result) { results_[result] = nb::none(); }
+  void no_result(int result, int argument, DType dtype) {
+    if (function_.use_torch_threads) {
+      // A torch operator always returns tensors: absent_result() of turnout.torch says the same.
+      constexpr std::int64_t kNoElements = 0;
+      PythonCall::out({Py_None, argument, result}, &kNoElements, 1, dtype);
+    } else {
+      result_at(result) = nb::none();
+    }
+  }
   CallerNames names() const { return caller_names(); }
   template <class Body>
   void run(const Body& body, bool is_last) const {
@@ -112,7 +120,7 @@ class PythonAdapter : public PythonCall {
     if (given.size() != wanted)
       refuse(concat("out has ", static_cast<std::int64_t>(given.size()), " entries, expected ", expected()));
     for (std::size_t i = 0, next = 0; i < results.size(); ++i)
-      if (is_wanted(results[i])) outs_[i] = given[next++];
+      if (is_wanted(results[i])) outs_[static_cast<int>(i)] = given[next++];
   }
   // Whether `out` has an entry for a result: not if the caller can ask for it and does not.
   bool is_wanted(int argument) const {
@@ -126,7 +134,7 @@ class PythonAdapter : public PythonCall {
   const OperatorFunction& function_;
   PyObject* const* arguments_;
   std::size_t count_;
-  std::array<nb::handle, kMaxArguments> outs_;
+  BoundedArray<nb::handle, kMaxArguments> outs_;
 };
 
 PyObject* call_function(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {

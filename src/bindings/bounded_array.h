@@ -1,0 +1,35 @@
+// An array of at most N elements, on the stack. It constructs as many as it is told to: the largest number of
+// arguments would take as long to set up as a small call takes.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <new>
+#include <type_traits>
+
+namespace turnout::bindings {
+
+template <class T, int N>
+class BoundedArray {
+ public:
+  template <class... Value>
+  explicit BoundedArray(int count, const Value&... value) : count_(count) {
+    for (int i = 0; i < count; ++i) new (data() + i) T(value...);
+  }
+  ~BoundedArray() {
+    if constexpr (!std::is_trivially_destructible_v<T>) std::destroy_n(data(), count_);
+  }
+  BoundedArray(const BoundedArray&) = delete;
+  BoundedArray& operator=(const BoundedArray&) = delete;
+
+  T* data() { return reinterpret_cast<T*>(memory_); }
+  const T* data() const { return reinterpret_cast<const T*>(memory_); }
+  T& operator[](int i) { return data()[i]; }
+  const T& operator[](int i) const { return data()[i]; }
+
+ private:
+  alignas(T) std::byte memory_[N * sizeof(T)];
+  int count_;
+};
+
+}  // namespace turnout::bindings
