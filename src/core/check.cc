@@ -225,10 +225,10 @@ bool Arguments::binds_extents(const Slot& slot, const Argument& argument) {
     if (name >= 0 && sizes_[name] == kUnbound && extent.factor == 1) sizes_[name] = actual - extent.add;
     if (name >= 0 && sizes_[name] < 0) return false;  // of a negative extent, or of an optional dimension
     const std::int64_t expected =
-        name >= 0 && extent.factor == 1 ? sizes_[name] + extent.add : evaluate(extent);
+        name >= 0 && extent.factor == 1 ? saturating_sum(sizes_[name], extent.add) : evaluate(extent);
     if (actual < 0 || actual != expected) return false;
   }
-  return true;
+  return d == slot.rank;
 }
 
 bool Arguments::passes_plain_shapes() {
