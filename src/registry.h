@@ -113,11 +113,10 @@ constexpr Kind kind_of() {
     return Kind::real;
   else if constexpr (std::is_integral_v<T>)
     return Kind::integer;
-  else if constexpr (std::is_aggregate_v<T>)  // before the next: T(pointer, int) may set two flags
-    return Kind::fields;
-  else if constexpr (std::is_constructible_v<T, const std::int64_t*, int>)
+  // Not of an aggregate, of which T(pointer, int) may set two flags.
+  else if constexpr (!std::is_aggregate_v<T> && std::is_constructible_v<T, const std::int64_t*, int>)
     return Kind::integers;
-  else if constexpr (std::is_constructible_v<T, const double*, int>)
+  else if constexpr (!std::is_aggregate_v<T> && std::is_constructible_v<T, const double*, int>)
     return Kind::reals;
   else
     return Kind::fields;

@@ -51,7 +51,7 @@ class OperatorCall {
     for (std::size_t r = 0; r < schema_.results().size(); ++r) {
       const int argument = schema_.results()[r], result = static_cast<int>(r);
       if (is_absent(argument)) {
-        const int like = signature_.arguments[argument].like;
+        const std::int8_t like = signature_.arguments[argument].like;
         adapter_.no_result(result, argument,
                            like < 0 ? signature_.arguments[argument].default_dtype() : tensors_[like].dtype);
       } else if (adapter_.has_out(result)) {
@@ -116,7 +116,7 @@ class OperatorCall {
 
   // Whether this call writes to an input. Reads its flag, once: an object could say something else later.
   bool is_written(int position) {
-    const int flag = signature_.arguments[position].written_if;
+    const std::int8_t flag = signature_.arguments[position].written_if;
     if (flag < 0) return false;
     const auto& parameters = schema_.parameters();
     for (std::size_t p = 0; p < parameters.size() && read_flag_ != flag; ++p) {
@@ -294,7 +294,7 @@ class OperatorCall {
       const core::Argument& argument = signature_.arguments[position];
       Tensor& tensor = tensors_[position];
       if (!has_exact_rows(position) || tensor.is_absent() || tensor.rank != argument.dims.count) continue;
-      const int name = argument.dims[0].names[0];
+      const std::int8_t name = argument.dims[0].names[0];
       if (tensor.shape[0] < arguments.size(name))
         adapter_.refuse(core::concat(argument.name, ".shape[0] is ", tensor.shape[0], ", expected ",
                                      arguments.size(name), " or more: the number of ",
@@ -322,7 +322,7 @@ class OperatorCall {
   bool is_requested_[core::kMaxArguments] = {};
   bool gives_sizes_ = false;
   bool is_checked_ = false;  // make_results() has checked the metadata
-  int read_flag_ = -1;       // the scalar that is_written() has read
+  std::int8_t read_flag_ = -1;       // the scalar that is_written() has read
   std::unique_ptr<core::Prepared> prepared_;
   std::vector<std::vector<std::int64_t>> integers_;
   std::vector<std::vector<double>> reals_;

@@ -368,6 +368,7 @@ Comparison compare_with_definition(const Operator& op, Random& random, std::span
   const auto position = [&](std::size_t r) { return static_cast<std::size_t>(schema.results()[r]); };
   std::vector<OwnedTensor> wide(static_cast<std::size_t>(signature.arguments.count));
   std::vector<Tensor> arguments;
+  arguments.reserve(wide.size());
   for (std::size_t i = 0; i < wide.size(); ++i) wide[i] = widened(drawn.inputs[i]);
   for (std::size_t r = 0; r < painted.size(); ++r) wide[position(r)] = widened(painted[r]);
   for (const OwnedTensor& one : wide) arguments.push_back(one.tensor);

@@ -373,7 +373,7 @@ std::int64_t Arguments::bind_factor(const Step& step, int i, int dim, int positi
   const Extent& extent = signature_.arguments[i].dims[dim];
   Extent others = extent;
   others.names = {};
-  int unbound = -1;
+  std::int8_t unbound = -1;
   for (const std::int8_t name : extent.names) {
     if (sizes_[name] != kUnbound) {
       others.names.push(name);
@@ -407,7 +407,7 @@ void Arguments::check_factors(const Step& step, int i, const Extent& extent, int
     fail(step.code, concat(name(i), " has ", std::int64_t{slots_[i].rank}, " dimensions, expected ",
                            dims_text(signature_.arguments[i])));
   for (int k = 0; k < spread; ++k) {
-    const int factor = extent.names[k];
+    const std::int8_t factor = extent.names[k];
     const std::int64_t actual = slots_[i].shape[position + k];
     if (sizes_[factor] == kUnbound || actual == size(factor)) continue;
     fail(step.code, concat(place_text(i, position + k), " is ", actual, ", expected ", size(factor), " = ",
