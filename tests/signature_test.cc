@@ -532,7 +532,8 @@ TEST(SignatureGrammar, TheLengthOfAVectorFollowsFromShapes) {
 
 TEST(SignatureGrammar, AResultDoesNotDetermineASizeThatIsFound) {
   float memory[8] = {};
-  const Slot slots[] = {view(memory, {2, 2}), view(memory + 4, {2}), view(memory + 6, {3})};
+  const Tensor x = view(memory, {2, 2}), y = view(memory + 4, {2}), z = view(memory + 6, {3});
+  const Slot slots[] = {x, y, z};
   const std::int64_t kernel[1] = {3};
   const ScalarValue scalars[] = {1, {kernel, 1}};
   Arguments arguments(kWindows, slots, 3, scalars, 2);
