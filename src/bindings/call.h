@@ -321,8 +321,8 @@ class OperatorCall {
       given_;  // by name: sizes that the caller gives, or kUnknownExtent
   bool is_requested_[core::kMaxArguments] = {};
   bool gives_sizes_ = false;
-  bool is_checked_ = false;  // make_results() has checked the metadata
-  std::int8_t read_flag_ = -1;       // the scalar that is_written() has read
+  bool is_checked_ = false;     // make_results() has checked the metadata
+  std::int8_t read_flag_ = -1;  // the scalar that is_written() has read
   std::unique_ptr<core::Prepared> prepared_;
   std::vector<std::vector<std::int64_t>> integers_;
   std::vector<std::vector<double>> reals_;
