@@ -80,7 +80,7 @@ TEST(Tensor, ViewsOfContainersHaveTheirElements) {
     }
   };
   EXPECT_EQ(message({6}), "");
-  EXPECT_EQ(message({2, 4}), "view: the container has 6 elements, expected those of the shape [2, 4]");
+  EXPECT_EQ(message({2, 4}), "view: the container has 6 elements, expected as many as in shape [2, 4]");
   EXPECT_NE(message({-2, -3}), "");
   EXPECT_NE(message({std::int64_t{1} << 62, 4}), "");
   EXPECT_NE(message({std::int64_t{1} << 62, 4, 0}), "");

@@ -97,7 +97,7 @@ TEST_F(SignatureTest, MessagesNameArgumentPositionValueAndLimit) {
       {[&] { counts_t.dtype = DType::i64; }, "group: counts has dtype i64, expected i32"},
       {[&] { counts_t.dtype = kForeign; }, "group: counts has dtype unknown, expected i32"},
       {[&] { counts_t.dtype = static_cast<DType>(77); },
-       "group: counts has dtype 77, which is no DType, expected i32"},
+       "group: counts has dtype 77, which is not a DType, expected i32"},
       {[&] { y_t.dtype = DType::f64; }, "group: y has dtype f64, expected that of x"},
       {[&] { scales_t.dtype = DType::i8; }, "group: scales has dtype i8, expected that of x, or f32"},
       {[&] { factor = 65; }, "group: factor is 65, expected 1 .. 64"},

@@ -17,7 +17,7 @@ extern "C" {
  *
  * A token whose expert or slot is out of range is dropped. If several tokens are routed to one row, the last
  * one wins. Rows without a token keep their content. Every product is one IEEE multiplication. dispatch may
- * share memory with input, wholly or in part: the result is that of a copied input.
+ * overlap input, fully or partly: the result is as if input had been copied first.
  *
  * In this order:
  *   BAD_PARAM      handle or a descriptor is NULL; number of dimensions; dtype; a scalar is negative; a shape
@@ -75,7 +75,7 @@ TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpGetMoeDispatchBackwardGateWor
  *   NOT_SUPPORTED  a tensor is strided; a tensor has 2^31 elements or more
  *   SUCCESS        a tensor has no elements: grad_gates is set to 0, other data pointers may be NULL
  *   BAD_PARAM      workspace_size is not 0 and workspace is NULL; a data pointer is NULL or not aligned to
- * its element; grad_gates overlaps another tensor
+ *                  its element; grad_gates overlaps another tensor
  */
 TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpMoeDispatchBackwardGate(
     mluOpHandle_t handle, const mluOpTensorDescriptor_t indices_desc, const void* indices,
