@@ -1,7 +1,7 @@
 """Draws the pictures of the documentation as SVG: python tools/docs/figures.py; --check only compares.
 
-Colours come from the page's theme where the drawing is part of a page, and follow the reader's system
-elsewhere.
+A drawing that is part of a page uses the colours of the page's theme; elsewhere it follows the reader's
+system.
 """
 
 from __future__ import annotations
