@@ -29,7 +29,7 @@ OutputBuffer OutputCache::take(std::size_t bytes) {
     for (auto buffer = idle_.begin(); buffer != idle_.end(); ++buffer) {
       if (buffer->capacity < bytes || buffer->capacity - bytes > bytes / kSlackShare + kPageGranularity)
         continue;
-    // Among equals, prefer the most recently used one: its pages may still be in the CPU's caches.
+      // Among equals, prefer the most recently used one: its pages may still be in the CPU's caches.
       if (best == idle_.end() || buffer->capacity <= best->capacity) best = buffer;
     }
     if (best != idle_.end()) {

@@ -50,7 +50,7 @@ class Target:
 
 
 def build(target: Target, source: Path, build_dir: Path, into: Path, **environment: str) -> Path:
-    """Builds a wheel of that source tree. With ccache, code that is independent of Python is compiled once."""
+    """Builds a wheel of that source tree. With ccache, code that does not use Python is compiled once."""
     compilers = build_dir / "zig"
     write_compilers(compilers, target.machine)
     (build_dir / "CMakeCache.txt").unlink(missing_ok=True)  # it has the Python of the previous version
