@@ -34,8 +34,8 @@ class Prepared {
   Prepared& operator=(const Prepared&) = delete;
   // Replaces Invoke.
   virtual std::int64_t run(const Caller& caller, const Tensor* arguments, const ScalarValue* scalars) = 0;
-  // Finds the sizes that OperatorParts::find_sizes left unknown because they take work. Results of known size
-  // are already allocated, so that a call fails before the work if memory runs out.
+  // Finds the sizes that OperatorParts::find_sizes left unknown because they are expensive. Results of known
+  // size are already allocated, so that a call fails before the work if memory runs out.
   virtual void find_sizes(const Caller&, const Tensor* /*arguments*/, std::int64_t* /*sizes*/) {}
 };
 
@@ -91,11 +91,10 @@ struct Operator : OperatorParts {
 };
 
 std::span<const Operator> operators();
-const Operator* find_operator(std::string_view name);  // nullptr: there is none
+const Operator* find_operator(std::string_view name);  // nullptr if there is none
 
 // -- a function as an entry ---------------------------------------------------------------------------------
 
-// The kinds of a parameter.
 enum class Kind : std::uint8_t { in, out, integer, flag, choice, real, integers, reals, fields, caller };
 
 template <class T>

@@ -220,7 +220,7 @@ bool Arguments::binds_extents(const Slot& slot, const Argument& argument) {
       sizes_[name] = kAbsent;
       continue;
     }
-    if (d == slot.rank) return false;  // a dimension is missing that is not optional
+    if (d == slot.rank) return false;  // a required dimension is missing
     const std::int64_t actual = slot.shape[d++];
     if (name >= 0 && sizes_[name] == kUnbound && extent.factor == 1) sizes_[name] = actual - extent.add;
     if (name >= 0 && sizes_[name] < 0) return false;  // from a negative extent or an optional dimension

@@ -162,7 +162,7 @@ class Arguments {
   };
   std::optional<SizeSource> source_in(int argument, int name) const;
   std::optional<SizeSource> source_of(int name) const;  // the source of the bound value
-  // How many dimensions of the tensor dimension `dim` of its argument covers.
+  // The number of tensor dimensions that dimension `dim` of the signature spans.
   int spread_of(int argument, int dim) const;
   std::string place_text(int argument, int position, int spread = 1) const;
   std::string place_text(const SizeSource& source) const {

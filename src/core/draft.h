@@ -9,8 +9,11 @@
 //   });
 //
 // Arguments are in, out or inout, and may be wrapped:
-//   optional(..), or_none(..), required_with("x", ..), required_when("mode", "zero", ..)
-//   may_overlap("x", out(..))        may share memory with x; the plan reads x before the first write
+//   optional(..), or_none(..)        may be absent; with or_none, callers of a binding must pass None
+//   required_with("x", ..)           optional unless x is present
+//   required_when("mode", "zero", ..)  optional unless mode has the value zero
+//   by_pointer(..)                   a C function takes it as a pointer without a descriptor
+//   may_overlap("x", out(..))        may share memory with x; the plan must use x as it was before the call
 //   shortened(out(..))               the function returns how many of its rows are valid
 //   written_if("flag", inout(..))    is only read unless the flag is set. Runtimes whose operators modify no
 //                                    arguments do not have the flag
@@ -31,8 +34,9 @@
 //   symbolic(scalar(..))             may be a symbol in a traced call
 //   for_sizes(flag("wide"))          a flag of bindings that determines a computed size. The function lacks
 //                                    it, because the shapes of its results imply it
-// Sizes may be wrapped too. The operator finds `computed(voxels)`; `computed(groups?)` unless the caller or a
-// result states it; `adjusted(room)` from what the caller passes, and `adjusted(room?)` also without that.
+// Sizes may be wrapped too. The operator finds `computed(voxels)`, and `computed(groups?)` unless the caller
+// or a result states it. It finds `adjusted(room)` from what the caller passes, and `adjusted(room?)` even if
+// the caller passes nothing.
 //
 // A step of the order of checks may be limited: {Check::shapes, code, "x.1 y"} checks dimension 1 of x and
 // all of y; {Check::rules, code, "space limit"} checks the rules of these names. Scalars and data checks are
@@ -97,19 +101,16 @@ consteval ArgumentSpec optional(ArgumentSpec argument) {
   argument.is_optional = true;
   return argument;
 }
-// Optional, but callers of a binding must pass None explicitly.
 consteval ArgumentSpec or_none(ArgumentSpec argument) {
   argument.is_optional = argument.has_no_default = true;
   return argument;
 }
-// Optional unless the argument `name` is present.
 consteval ArgumentSpec required_with(std::string_view name, ArgumentSpec argument) {
   argument.is_optional = true;
   argument.required_with = name;
   return argument;
 }
 
-// Optional unless the scalar `name` has the value called `value`.
 consteval ArgumentSpec required_when(std::string_view name, std::string_view value, ArgumentSpec argument) {
   argument.is_optional = true;
   argument.required_when = name;
@@ -117,39 +118,33 @@ consteval ArgumentSpec required_when(std::string_view name, std::string_view val
   return argument;
 }
 
-// An output that may share memory with the argument `name`.
 consteval ArgumentSpec may_overlap(std::string_view name, ArgumentSpec argument) {
   argument.may_overlap = name;
   return argument;
 }
 
-// An argument that the function does not write unless the flag `name` is set.
 consteval ArgumentSpec written_if(std::string_view name, ArgumentSpec argument) {
   if (argument.role != Role::inout) throw "only an inout argument can be written by a flag";
   argument.written_if = name;
   return argument;
 }
 
-// An array that a C function takes as a pointer without a descriptor. Its shape follows from other arguments.
 consteval ArgumentSpec by_pointer(ArgumentSpec argument) {
   argument.by_pointer = true;
   return argument;
 }
 
-// A result whose first extent is the count that the function returns.
 consteval ArgumentSpec shortened(ArgumentSpec argument) {
   argument.is_shortened = true;
   return argument;
 }
 
-// An optional result that callers of a binding request with the flag `name`.
 consteval ArgumentSpec on_request(std::string_view name, ArgumentSpec argument) {
   argument.is_optional = true;
   argument.request = name;
   return argument;
 }
 
-// The dtype of a result that a binding allocates if the function accepts several.
 consteval ArgumentSpec by_default(DType dtype, ArgumentSpec argument) {
   if (argument.role != Role::out) throw "only an output has a dtype by default";
   if (!contains(argument.dtype.dtypes, dtype)) throw "the argument does not accept that dtype";
@@ -157,14 +152,12 @@ consteval ArgumentSpec by_default(DType dtype, ArgumentSpec argument) {
   return argument;
 }
 
-// An optional input of the function that bindings do not have.
 consteval ArgumentSpec cpp_only(ArgumentSpec argument) {
   if (argument.role != Role::in) throw "only an input can be for C++ only";
   argument.is_optional = argument.is_cpp_only = true;
   return argument;
 }
 
-// An optional input that bindings have, but the function does not.
 consteval ArgumentSpec unused(ArgumentSpec argument) {
   argument.is_optional = argument.is_unused = true;
   return argument;
@@ -235,15 +228,12 @@ consteval ScalarSpec by_default(std::string_view value, ScalarSpec spec) {
   if (!spec.scalar.has_default) throw "the scalar has no such value";
   return spec;
 }
-// A flag that bindings have, but the function does not.
 consteval ScalarSpec unused(ScalarSpec spec) {
   if (!spec.scalar.is_flag) throw "only a flag or an input can be unused";
   spec = by_default("no", spec);
   spec.is_unused = true;
   return spec;
 }
-// A flag that determines a computed size. The function does not have it, because the shapes of its results
-// imply it.
 consteval ScalarSpec for_sizes(ScalarSpec spec) {
   if (!spec.scalar.is_flag) throw "only a flag can be for sizes";
   spec = by_default("no", spec);

@@ -14,7 +14,7 @@ namespace turnout::rows {
 // Rows computed at once, on the stack.
 inline constexpr std::int64_t kBatch = 256;
 
-// Memory for the rows of a routing, if tokens have more than kBatch choices: then they are computed first.
+// Memory for all rows of a routing, which are computed in advance if tokens have more than kBatch choices.
 inline std::size_t map_bytes(const Routing& routing) {
   return routing.choices > kBatch ? core::array_bytes<std::int64_t>(routing.routed()) : 0;
 }
