@@ -2,6 +2,7 @@
 
 Pages are from docs/, the families' READMEs and the other READMEs. Links between them lead to their pages, and
 links to other files of the repository to copies of these. Comments in a page request generated parts:
+
 <!-- python reference of turnout: turnout.scatter ... -->   the docstrings of what these modules export
 <!-- cpp reference of include/turnout/tensor.h ... -->      comments and declarations of headers; also c
 <!-- torch operators -->                                    the schemas of docs/schemas.txt
