@@ -253,7 +253,7 @@ TEST(Log, FailuresHaveTheirMessageAndEmptyCallsAreLevelFive) {
   EXPECT_NE(lines.all[1].second.find("skipped"), std::string::npos) << lines.all[1].second;
 }
 
-TEST(Log, NothingIsPrintedUnlessAsked) {
+TEST(Log, NothingIsPrintedByDefault) {
   testing::internal::CaptureStderr();
   testing::internal::CaptureStdout();
   Context context;

@@ -138,7 +138,7 @@ TEST_F(SignatureTest, TheLogShowsTheExtentsThatATensorCanHold) {
   EXPECT_EQ(described.substr(0, described.find(", counts")), "x f32[1, 2, 3, 4, 5, 6, 7, 8]");
 }
 
-TEST_F(SignatureTest, AnotherNumberOfArgumentsIsAnInternalError) {
+TEST_F(SignatureTest, AWrongNumberOfArgumentsIsAnInternalError) {
   const Slot slots[] = {x_t, counts_t, scales_t, y_t};
   const ScalarValue scalars[] = {factor, mode, {stride, stride_count}};
   for (const auto& [slot_count, scalar_count] : {std::pair(3, 3), std::pair(4, 2)}) {
