@@ -72,7 +72,8 @@ void fill_values(Guarded<T>& values, std::mt19937& random) {
   }
 }
 
-// Equal bits, or both NaN: of two NaN factors x86 keeps the payload of the first operand, whichever that is.
+// Equal bits, or both NaN. Of two NaN factors x86 keeps the payload of the first operand, so payloads may
+// differ.
 template <class T>
 bool same(T a, T b) {
   if (std::memcmp(&a, &b, sizeof(T)) == 0) return true;
