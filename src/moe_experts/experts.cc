@@ -273,10 +273,9 @@ void check_form(const Arguments& arguments, std::int64_t activation, bool gated,
 void check_block(const Arguments& arguments, const Positions& at) {
   const DType tokens = arguments.slot(at[0]).dtype, weights = arguments.slot(at[1]).dtype;
   if (tokens != weights && tokens != DType::f32)
-    arguments.fail(
-        ErrorCode::bad_param,
-        concat("w13 has dtype ", arguments.dtype_text(weights), ", expected ", arguments.dtype_text(tokens),
-               ", the dtype of hidden_states"));
+    arguments.fail(ErrorCode::bad_param,
+                   concat("w13 has dtype ", arguments.dtype_text(weights), ", expected ",
+                          arguments.dtype_text(tokens), ", the dtype of hidden_states"));
   check_form(arguments, arguments.size(at[2]), arguments.size(at[3]) != 0, arguments.size(at[4]) != 0,
              arguments.size(at[5]), arguments.size(at[6]), 1);
 }

@@ -43,7 +43,6 @@ struct ExpertKernels {
 };
 const ExpertKernels& expert_kernels(Isa isa);
 
-inline constexpr std::int64_t kSlice =
-    1024;  // elements; a tile of rows of this length stays in the L1 cache
+inline constexpr std::int64_t kSlice = 1024;  // elements; a tile of rows of this length stays in the L1 cache
 
 }  // namespace turnout::families::moe_experts

@@ -80,8 +80,7 @@ inline constexpr const Signature& kMoeExperts = signature([] {
        optional(in("w2_bias", like("w13", dtypes(DType::f32)), "experts, hidden")),
        out("out", like("hidden_states"), "tokens, hidden")},
       {at_most("tokens * choices", "2147483647")},
-      {{"block",
-        "w13_rows = 2 inner if gated, else inner; with 16-bit tokens, weights have their dtype",
+      {{"block", "w13_rows = 2 inner if gated, else inner; with 16-bit tokens, weights have their dtype",
         &check_block, "hidden_states w13 activation gated interleaved w13_rows inner"}},
       kExpertsOrder};
 });

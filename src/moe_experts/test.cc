@@ -272,8 +272,7 @@ TEST(MoeExperts, RefusesWeightsOfAnotherType) {
     c.run(context);
     FAIL() << "f16 tokens with bf16 weights were accepted";
   } catch (const Error& error) {
-    EXPECT_STREQ(error.what(),
-                 "moe_experts: w13 has dtype bf16, expected f16, the dtype of hidden_states");
+    EXPECT_STREQ(error.what(), "moe_experts: w13 has dtype bf16, expected f16, the dtype of hidden_states");
   }
   EXPECT_EQ(number(c.out[0]), 7);
 }
