@@ -35,9 +35,9 @@ using namespace core;
 
 constexpr int kSlots = kStripsInWork;
 constexpr std::int64_t kDone = std::numeric_limits<std::int64_t>::max();  // progress of a finished strip
-constexpr std::int64_t kPrefetchSteps = 48;                               // distance of prefetches
+constexpr std::int64_t kPrefetchSteps = 48;                               // prefetch distance
 
-// log_add(x, y) returns the larger one if they differ by more than -log(epsilon of the type).
+// log_add(x, y) returns the larger operand if they differ by more than -log(epsilon of the type).
 constexpr float kFar(float) { return 15.9423847198486328125f; }
 constexpr double kFar(double) { return 36.0436533891171560; }
 
@@ -54,8 +54,8 @@ HWY_INLINE V log_add(D d, V x, V y) {
   return hn::Add(larger, hn::IfThenElseZero(is_near, log1p_exp(d, minus_distance)));
 }
 
-// Stored::odds: x is the score that comes by a symbol, y the score that comes by a blank, p their log_add. As
-// in log_add, a NaN in y counts as -inf.
+// Stored::odds, where x is the score of the symbol step, y that of the blank step, and p their log_add. As in
+// log_add, a NaN in y counts as -inf.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V odds(D d, V x, V y, V p) {
   const auto none = hn::Set(d, kNone<hn::TFromD<D>>);
@@ -278,7 +278,7 @@ struct Engine {
         const V next = log_add(d, x, y);
         if constexpr (kModified) before[q] = now[q];
         now[q] = next;
-        // The inputs of this step are used up: the arrays now hold its results.
+        // The inputs of this step are no longer needed; the arrays now hold its results.
         xs[q][k] = next;
         if constexpr (kStored == Stored::odds) ys[q][k] = odds(d, x, y, next);
       }

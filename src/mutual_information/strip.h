@@ -1,5 +1,5 @@
 // One strip of the forward direction: loads and stores that convert between rows in memory and anti-diagonal
-// steps in registers. Include it after simd.h, in the same way.
+// steps in registers. Included after simd.h, once per instruction set.
 #if defined(TURNOUT_STRIP_PER_ISA) == defined(HWY_TARGET_TOGGLE)
 #ifdef TURNOUT_STRIP_PER_ISA
 #undef TURNOUT_STRIP_PER_ISA
@@ -12,8 +12,8 @@ TURNOUT_ISA_BEGIN(families::mutual_information)
 template <class Real>
 constexpr Real kNone = -std::numeric_limits<Real>::infinity();
 
-// px or py. Elements of a 16-bit type are converted to Real when they are loaded: with a type parameter for
-// them the kernels would be twice as large.
+// px or py. 16-bit elements are converted to Real when they are loaded; a type parameter for them would
+// double the size of the kernels.
 template <class Real>
 struct Input {
   const void* data;
@@ -24,7 +24,7 @@ struct Input {
   const Real* reals() const { return static_cast<const Real*>(data); }
   std::int64_t bytes() const { return is_real() ? sizeof(Real) : sizeof(f16); }  // of one element
   const std::byte* address(std::int64_t i) const { return static_cast<const std::byte*>(data) + i * bytes(); }
-  // Calls f with a pointer to the elements, of their own type.
+  // Calls f with a pointer of the elements' type.
   template <class F>
   void visit(const F& f) const {
     if (HWY_LIKELY(is_real())) {
@@ -175,8 +175,8 @@ struct Strip {
     convert_square(input, from + corner, stride - 1, corner, size, square);
     load_square(square, kLanes, v);
   }
-  // The same square element by element, for any type and any place. Not inline: its code would be copied into
-  // each loop of steps.
+  // The same square element by element, for any type and position. Not inline, because the code would be
+  // copied into each loop of steps.
   HWY_NOINLINE void convert_square(const Input<Real>& input, std::int64_t place, std::int64_t stride,
                                    std::int64_t corner, std::int64_t size, Real* square) const {
     std::fill_n(square, kLanes * kLanes, kNone<Real>);

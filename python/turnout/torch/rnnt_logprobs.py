@@ -63,8 +63,7 @@ def _(arguments):
 def _refuse_second_derivatives(op):
     def refuse(*_):
         raise NotImplementedError(
-            f"{op}: a derivative of the gradients was asked for, but there is none: this operator can be "
-            "differentiated once"
+            f"{op}: a second derivative was requested, but this operator can be differentiated only once"
         )
 
     return gradient(op, of="")(refuse)
