@@ -1,4 +1,4 @@
-// A random call of the joiner and the pruned log-probabilities in one, and what its definition gives in
+// A random call of the fused joiner and pruned log-probabilities, and the results of its definition in
 // double, for the tests and the fuzzer.
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace turnout::test {
 
-// A pruned case whose logits come from a joiner.
+// A pruned case whose logits are the output of a joiner.
 template <class T>
 struct FusedCase {
   using Lane = typename RnntCase<T>::Lane;
