@@ -50,8 +50,7 @@ struct MoeBuffers {
 // adds +0 to grad_input and has a gate gradient of +0. A token that was overwritten in the forward call still
 // gets a gradient. grad_input adds its terms in ascending k and rounds each product and each sum separately,
 // in f64 for f64 and in f32 for all other dtypes; the result is then rounded to its dtype. The bits of
-// grad_input depend neither on threads nor on the instruction set; those of grad_gates do not depend on
-// threads.
+// grad_input depend neither on threads nor on the instruction set, those of grad_gates not on threads.
 TURNOUT_API void moe_dispatch_backward_data(const ConstTensor& gates, const ConstTensor& indices,
                                             const ConstTensor& locations, const ConstTensor& dispatch,
                                             const Tensor& grad_input, const MoeBuffers& buffers,

@@ -24,9 +24,8 @@ TURNOUT_API void grouped_mm(const ConstTensor& input, const ConstTensor& weight,
 // The gradients of grouped_mm for weight and bias, given the gradient of out:
 //   weight_grad[g] = sum over the rows s of group g of transpose(input[s, :]) out_grad[s, :]
 //   bias_grad[g, :] = sum over the rows s of group g of out_grad[s, :]
-// weight_grad [groups, depth, columns]; bias_grad [groups, columns] or nullptr. Both are 0 for an empty
-// group. Terms are added in ascending s. The gradient of input is
-// grouped_mm(out_grad, transpose(weight), offs).
+// weight_grad [groups, depth, columns]; bias_grad [groups, columns] or nullptr; 0 for an empty group. Terms
+// are added in ascending s. The gradient of input is grouped_mm(out_grad, transpose(weight), offs).
 TURNOUT_API void grouped_mm_backward_weight(const ConstTensor& input, const ConstTensor& out_grad,
                                             const ConstTensor& offs, const Tensor& weight_grad,
                                             const Tensor& bias_grad, const Caller& caller = {});

@@ -24,8 +24,7 @@ namespace turnout {
 // With n = normalizer[b, t, s] = log sum_c exp(logits[b, t, s, c]):
 //   px[b, s, t] = logits[b, t, s, symbols[b, s]] - n        s < s_end
 //   py[b, s, t] = logits[b, t, s, termination_symbol] - n
-// nan_at[b] is the first t * (S + 1) + s whose n is not finite, or -1. It is needed because the recursion of
-// mutual_information ignores some NaNs.
+// nan_at[b] is the first t * (S + 1) + s whose n is not finite, or -1; the recursion ignores some NaNs.
 TURNOUT_API void rnnt_logprobs_joint_forward(const ConstTensor& logits, const ConstTensor& symbols,
                                              const ConstTensor& boundary, const Tensor& px, const Tensor& py,
                                              const Tensor& normalizer, const Tensor& nan_at,

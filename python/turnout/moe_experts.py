@@ -114,8 +114,7 @@ def moe_experts(
         interleaved: whether gate and up rows alternate.
         alpha: parameter of "swigluoai".
         limit: parameter of "swigluoai"; None means no limit.
-        transposed: whether ``w13`` is ``[experts, hidden, 2 * inner]`` and ``w2`` is
-            ``[experts, inner, hidden]``.
+        transposed: if True, ``w13`` is ``[experts, hidden, 2 * inner]``, ``w2`` ``[experts, inner, hidden]``.
         out: output array, ``[tokens, hidden]``.
 
     Returns:

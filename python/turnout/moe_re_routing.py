@@ -48,8 +48,7 @@ def moe_re_routing(
         per_token_scales: ``[rows]`` or ``[rows, scale_width]``, any dtype, or None; moved with the tokens.
         expert_token_num_type: if 1, ``expert_token_num`` is the number of tokens of each expert; if 0, their
             cumulative sum, whose last entry is ``rows``.
-        idx_type: if 0, ``permute_token_idx`` is the input row of each output row; if 1, the output row of
-            each input row.
+        idx_type: 0: ``permute_token_idx`` has the input row of each output row; 1: the converse.
         out: tuple of output arrays, in the order of the results; None allocates that result.
 
     Returns:

@@ -71,8 +71,7 @@ def moe_dispatch(
     Args:
         input: tokens, ``[samples, hidden]``, float32, float64, float16 or bfloat16.
         indices: experts, ``[samples]`` or ``[samples, choices]``, int32 or int64.
-        locations: slots, shaped like ``indices``. None means all 0, so with a capacity of 1 an index is a
-            row.
+        locations: slots, shaped like ``indices``. None: all 0, so with a capacity of 1 an index is a row.
         capacity: number of slots per expert.
         num_experts: number of experts.
         gates: weights, shaped like ``indices``, with the dtype of ``input`` or float32. None copies the rows.
@@ -115,8 +114,7 @@ def moe_combine(
         expert_output: ``[num_experts, capacity, hidden]`` or ``[rows, hidden]``, where ``rows`` is a multiple
             of ``capacity``. With a capacity of 0 all choices are dropped.
         indices, locations, capacity: as for :func:`moe_dispatch`.
-        gates: weights, shaped like ``indices``, with the dtype of ``expert_output`` or float32. None means
-            all ones.
+        gates: weights, shaped like ``indices``, of the dtype of ``expert_output`` or float32; None: all ones.
         out: output array, ``[samples, hidden]``.
 
     Returns:

@@ -140,10 +140,6 @@ def mutual_information_forward_backward(
         ans: as from :func:`mutual_information_forward`.
         px_grad, py_grad: shape and dtype of ``px`` and ``py``: the arrays from ``out``, or new ones.
 
-    Raises:
-        ValueError: if arguments are inconsistent; the message names the first one.
-        TypeError: if an argument is not an array, or not a tuple.
-
     Example:
         >>> half = np.log(np.float32(0.5))
         >>> px = np.array([[[half, half, -np.inf]]], np.float32)  # one symbol, two frames

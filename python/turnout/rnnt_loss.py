@@ -47,8 +47,7 @@ def rnnt_logprobs_joint_forward(
         logits: ``[batch, frames, symbols + 1, classes]``, float32, float64, float16 or bfloat16.
         symbols: ``[batch, symbols]``, int32 or int64, within ``0 .. classes - 1`` inside the boundary.
         termination_symbol: the class of the blank.
-        boundary: ``[batch, 4]``, int64: s_begin, t_begin, s_end, t_end with begin <= end; None means
-            everything.
+        boundary: ``[batch, 4]``, int64: s_begin, t_begin, s_end, t_end, begin <= end; None means everything.
         modified: whether a symbol takes a frame. ``px`` then has one column less, and each row of the batch
             must have at least as many frames as symbols.
         out: tuple of output arrays; None allocates that result.

@@ -180,8 +180,7 @@ void dots(const float* const* rows, float* const* to, std::int64_t count, const 
   }
   // Few rows: read each column from memory once, from its first element to its last.
   if (count <= kRows) return add_columns<E, E::kFewColumns>(rows, to, count, columns, 0, columns.depth, true);
-  // Many rows: slices of a tile of rows stay in the L1 cache while all columns, which are in the L2 cache,
-  // pass.
+  // Many rows: slices of a tile of rows stay in the L1 cache while all columns pass from the L2 cache.
   for (const Piece slice : pieces(0, columns.depth, kSlice)) {
     for (const Piece tile : pieces(0, count, kRows))
       add_columns<E, kColumns>(rows + tile.begin, to + tile.begin, tile.count, columns, slice.begin,

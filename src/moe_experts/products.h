@@ -1,5 +1,4 @@
-// Products of rows with blocks of columns of a weight matrix in any memory layout, and the list of blocks that
-// threads share.
+// Products of rows with blocks of columns of a weight matrix in any layout, and the threads' list of blocks.
 #pragma once
 
 #include <algorithm>
@@ -102,8 +101,7 @@ struct Block {
   std::int64_t group, first_row, rows, first_column, columns;
 };
 
-// All blocks of all groups. Blocks of the same columns are adjacent, so that threads read these columns at
-// the same time.
+// All blocks of all groups. Blocks of the same columns are adjacent, so that threads share these columns.
 class Blocks {
  public:
   static std::size_t scratch_bytes(std::int64_t groups) {

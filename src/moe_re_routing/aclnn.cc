@@ -99,8 +99,7 @@ void join(Tensor& view) {
   view.rank = 2;
 }
 
-// Phase 1: converts the arguments that CANN accepts to those of the signature, which allows fewer types and
-// ranks.
+// Phase 1: converts CANN's arguments to those of the signature, which allows fewer types and ranks.
 aclnnStatus prepare(const Operation& operation, Given given, std::int64_t num_type, std::int64_t idx_type,
                     std::uint64_t* workspace_size, aclOpExecutor** executor) noexcept {
   const auto refuse_it = [&](const std::string& what) {

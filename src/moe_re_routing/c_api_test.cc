@@ -19,8 +19,7 @@ namespace {
 using Bytes = std::vector<char>;
 constexpr char kPaint = 0x5A;
 
-// One call with rows of bytes for any dtype, outputs filled with a pattern, and a workspace of the queried
-// size.
+// One call: rows of bytes for any dtype, outputs filled with a pattern, and a workspace of the queried size.
 template <class Count>
 struct ReRouting {
   mluOpHandle_t handle;

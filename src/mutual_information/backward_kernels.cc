@@ -60,10 +60,9 @@ struct FromScores : RowStrips<T, FromScores<T>> {
   using typename Base::Row;
   using typename Base::V;
 
-  // The maxima seen so far, in each lane. MAXPS drops a NaN in its first operand. A NaN argument means a
-  // weight of 0, so dropping it is right. g becomes NaN only after an infinity, which the maximum keeps. g of
-  // the first row and of the last column need no check: an infinity there arrives at the start, as infinity
-  // or NaN.
+  // The maxima seen so far, in each lane. MAXPS drops a NaN in its first operand, which is right: a NaN
+  // argument means a weight of 0, and g becomes NaN only after an infinity, which the maximum keeps. g of the
+  // first row and of the last column need no check: an infinity there reaches the start as infinity or NaN.
   struct Watch {
     V argument;  // largest argument of safe_exp
     V g;         // largest magnitude of g

@@ -46,8 +46,7 @@ constexpr StepSpec kBackwardSteps[] = {
     {Check::pointers, ErrorCode::bad_param, "px px_grad py py_grad p ans_grad"},
     {Check::pointers, ErrorCode::bad_param, "opt_boundary"}};
 
-// Depends only on p, which has all sizes; a query does not compare p with other tensors. Returns 0 for a p
-// that no call accepts.
+// Depends only on p, which queries do not compare with other tensors. Returns 0 for a p that no call accepts.
 std::size_t scratch_bytes(const Arguments& arguments, const Positions& at) {
   const Slot& p = arguments.slot(at[0]);
   if (p.rank != 3 || p.elements() == 0 || p.elements() >= kLargeElements) return 0;

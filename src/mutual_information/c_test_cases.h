@@ -1,5 +1,4 @@
-// One call of each C function of this family with all its arguments, and the definition in double to compare
-// with.
+// One call of each C function of this family, with all its arguments and the definition in double.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,14 +1,11 @@
 // The forward direction of the lattice, compiled once per instruction set.
 //
 // A strip has one row for each lane of a 256-bit vector. It is processed along anti-diagonals: in step i lane
-// j is at column i - j. So the cell above is the value of lane j - 1 one step earlier, and the cell to the
-// left is the value of the same lane. px and py are loaded a few steps at a time and transposed in registers.
-// Each step depends on the one before it; four strips are interleaved to hide that latency. Wave in kernels.h
-// explains how strips pass rows on.
+// j is at column i - j. Each step depends on the one before it; four strips are interleaved to hide that
+// latency. Wave in kernels.h explains how strips pass rows on, README.md the algorithm.
 //
 // In float, lanes hold p minus an integer base that follows the values, so that long lattices are as precise
-// as short ones. The odds of a cell are a difference of two such values and have the same precision; a
-// rounded p would lose it where p is large.
+// as short ones. The odds of a cell are a difference of two such values and have the same precision.
 #include <algorithm>
 #include <array>
 #include <cmath>

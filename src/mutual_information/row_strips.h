@@ -1,10 +1,9 @@
 // The common part of the two gradient kernels (from p and from odds). Included after simd.h, once per
 // instruction set.
 //
-// Along a row, g[t] = u[t] + c[t] g[t+1], where u comes from the row below. These affine maps are composed in
-// registers from the right. A strip is kStripRows rows. It is processed in chunks of columns from the right;
-// within a chunk, row by row upwards, so that the result of a row is in the L1 cache when the next row reads
-// it.
+// Along a row, g[t] = u[t] + c[t] g[t+1], where u depends on the row below. These affine maps are composed in
+// registers from the right. A strip has kStripRows rows. It is processed in chunks of columns from the right,
+// and row by row upwards within a chunk, so that the next row finds the result of a row in the L1 cache.
 #if defined(TURNOUT_ROW_STRIPS_PER_ISA) == defined(HWY_TARGET_TOGGLE)
 #ifdef TURNOUT_ROW_STRIPS_PER_ISA
 #undef TURNOUT_ROW_STRIPS_PER_ISA
@@ -105,8 +104,7 @@ struct RowStrips {
     V blank, g;
   };
   static HWY_INLINE Grads grads(V symbol, V factor, Real right) {
-    // After the compositions g = b + a * right: each lane has the composition of its map and all maps to its
-    // right.
+    // After the compositions, which include all maps to the right of a lane, g = b + a * right.
     auto a = factor, b = symbol;
     compose<1>(a, b);
     if constexpr (kLanes > 2) compose<2>(a, b);

@@ -60,7 +60,7 @@ struct Strip {
   V now, before;                 // p of the last step, and of the one before
 
   // A square of kLanes x kLanes values is transposed in blocks of 128 bits, because interleaving works within
-  // such blocks. Loads and stores place the blocks of longer vectors.
+  // these. Loads and stores place the blocks of longer vectors.
   static constexpr std::int64_t kBlock = 16 / sizeof(Real);
 
   // Pointers to the rows of a square.
@@ -147,7 +147,7 @@ struct Strip {
   }
 
   // Loads kLanes steps of one input: lane j of v[k] is input[from + j * stride + t] with
-  // t = step + k - j + shift, or -inf if t is outside 0 .. size-1.
+  // t = step + k - j + shift, or -inf unless 0 <= t < size.
   HWY_INLINE void load_steps(const Input<Real>& input, std::int64_t from, std::int64_t stride,
                              std::int64_t shift, std::int64_t size, V (&v)[kLanes]) const {
     const std::int64_t corner = step + shift;

@@ -20,8 +20,7 @@ struct AlignShape {
   std::int64_t off() const { return columns == frames ? 1 : 0; }  // frames that a symbol takes
 };
 
-// Aligns one row of the batch. by_symbol[s, t]: whether the best path enters the cell by a symbol; p has room
-// for a row of cells.
+// Aligns one row of the batch. by_symbol[s, t]: whether the best path enters the cell by a symbol; p: a row.
 template <class T>
 LaneOf<T> align(const AlignShape& shape, const Box& box, const T* px, const T* py, std::uint8_t* by_symbol,
                 LaneOf<T>* p, std::int64_t* symbol_frames) {

@@ -1,5 +1,4 @@
-// A random call of the fused joiner and pruned log-probabilities, and the results of its definition in
-// double, for the tests and the fuzzer.
+// A random call of the fused joiner and log-probabilities, and its definition in double, for the tests.
 #pragma once
 
 #include <algorithm>

@@ -69,8 +69,7 @@ class SimpleForward {
     rows_.shifted(dtype_of<T>)(row, shape_.classes, lm_max_[i], lm_exp_ + i * shape_.classes);
   }
 
-  // Processes a tile of frames of one row of the batch; returns the first s * T + t whose normalizer is not
-  // finite.
+  // Processes a tile of frames of one batch row; returns the first s * T + t whose normalizer is not finite.
   std::int64_t tile(const Operands& to, std::int64_t b, std::int64_t number, std::byte* memory) const {
     constexpr Lane kNone = -std::numeric_limits<Lane>::infinity();
     const Box& box = lattices_.box(b);
