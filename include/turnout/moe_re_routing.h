@@ -54,7 +54,7 @@ TURNOUT_API void moe_re_routing_inverse(const ConstTensor& permute_tokens,
 
 // Splits the rows of input into chunks and reorders the chunks:
 //   output = the concatenation of chunk(sorted_idxs[0]), chunk(sorted_idxs[1]), ..
-// where chunk(c) has split_sizes[c] rows and follows chunk(c-1) in input. permuted_probs is reordered alike.
+// where chunk(c) has split_sizes[c] rows and follows chunk(c-1) in input. permuted_probs has the same order.
 // moe_re_routing is this function with split_sizes = c and sorted_idxs[e * ranks + r] = r * experts + e.
 // input, output [rows, hidden], any dtype; split_sizes, sorted_idxs [chunks] int32 or int64; probs [rows],
 // any dtype, or nullptr. Sizes must be 0 or more and sum to rows; sorted_idxs must be a permutation. If probs

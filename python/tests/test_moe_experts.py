@@ -156,12 +156,12 @@ def test_quantize_experts(rng):
         (
             8,
             {"w13": np.ones((3, 64, 31), np.int8)},
-            r"w13.shape\[2\] is 31, expected 32 with hidden_states.shape\[1\] = 32",
+            r"w13.shape\[2\] is 31, expected 32 for hidden_states.shape\[1\] = 32",
         ),
         (
             4,
             {"w13": np.ones((3, 64, 32), np.uint8)},
-            r"w13.shape\[2\] is 32, expected 16 bytes of 2 elements with hidden_states.shape\[1\] = 32",
+            r"w13.shape\[2\] is 32, expected 16 bytes of 2 elements for hidden_states.shape\[1\] = 32",
         ),
         (
             4,

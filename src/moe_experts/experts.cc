@@ -292,7 +292,7 @@ void check_quantized(const Arguments& arguments, const Positions& at) {
     if (bytes != expected)
       arguments.fail(ErrorCode::bad_param,
                      concat(name, ".shape[2] is ", bytes, ", expected ", expected,
-                            packed ? " bytes of 2 elements with " : " with ", depth_text(), " = ", depth));
+                            packed ? " bytes of 2 elements for " : " for ", depth_text(), " = ", depth));
     if (scales != groups)
       arguments.fail(ErrorCode::bad_param, concat(name, "_scale.shape[2] is ", scales, ", expected ", groups,
                                                   packed ? ", one per 32 elements" : ", one per row"));

@@ -1,4 +1,4 @@
-// Compares the expert block with quantized weights with its definition in f64.
+// Compares the quantized expert block with its definition in f64.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Data for the example calls of this family, whose indices must not all be zero. Both registries use it.
+// Data for the example calls of this family, for which zeros are not valid. Both registries use it.
 #pragma once
 
 #include <cstdint>

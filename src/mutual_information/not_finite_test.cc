@@ -273,7 +273,7 @@ TEST(MutualInformationNotFinite, OneOddValue) {
         c.both(context, both);
         EXPECT_LE(difference(both.px_grad, expected.both_px_grad), 1e-4);
         EXPECT_LE(difference(both.py_grad, expected.both_py_grad), 1e-4);
-        if (value == -2e30f) continue;  // not clamped, so not unreachable, in one pass
+        if (value == -2e30f) continue;  // not clamped in one pass, so reachable
         EXPECT_LE(difference(both.px_grad, expected.px_grad), 1e-4);
         EXPECT_LE(difference(both.py_grad, expected.py_grad), 1e-4);
       }

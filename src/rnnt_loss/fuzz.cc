@@ -49,7 +49,7 @@ void run(FuzzInput& in) {
   }
 }
 
-// A joiner before the pruned steps. The tolerances are five times those of fused_test.cc; widths differ.
+// A joiner before the pruned steps. Tolerances are five times those of fused_test.cc, because widths differ.
 template <class T>
 void run_fused(FuzzInput& in) {
   const std::int64_t symbols = in.between(0, 6), frames = in.between(0, 12);

@@ -99,7 +99,7 @@ std::int64_t rnnt_prune_width(const ConstTensor& px_grad, const ConstTensor& py_
   const Lattices lattices = read_ends(call, shape, boundary, scratch);
   const std::int64_t least = shape.is_modified ? 1 : 2;
   if (!shape.is_modified && score == PruneScore::flow) {
-    // A frame can be left R - 1 positions higher than it was entered.
+    // Within a frame, a path advances by at most R - 1 positions.
     rows = std::max(rows, least);
     for (std::int64_t b = 0; b < shape.batch; ++b) {
       const Box& box = lattices.box(b);
