@@ -300,7 +300,7 @@ def test_joint_refusals(rng):
     px, py = joint_inputs(rng, 2)
     with pytest.raises(ValueError, match="px has 2 tensors and py has 1, expected the same number, 1 or"):
         joint_mutual_information_recursion(px, py[:1])
-    with pytest.raises(ValueError, match="px has 0 tensors and py has 0, expected as many"):
+    with pytest.raises(ValueError, match="px has 0 tensors and py has 0, expected the same number"):
         joint_mutual_information_recursion([], [])
     with pytest.raises(ValueError, match=r"py\[1\] has shape \[1, 6, 7\], expected \[4, 6, 7\] as py\[0\]"):
         joint_mutual_information_recursion(px, [py[0], py[1][:1]])

@@ -114,7 +114,7 @@ TEST(MutualInformationBoundary, IsNotReadAgainAfterItsCheck) {
 }
 
 TEST(MutualInformationBoundary, MayChangeWhileCallsRun) {
-  if (kThreadSanitizer) GTEST_SKIP() << "the race is the caller's";
+  if (kThreadSanitizer) GTEST_SKIP() << "the test causes a data race on purpose";
   LatticeCase<float> c = filled(2, 120, 150);
   for (int b = 0; b < 2; ++b) c.boundary.insert(c.boundary.end(), {0, 0, 120, 150});
   auto r = c.empty_result();
