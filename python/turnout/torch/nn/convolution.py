@@ -130,8 +130,8 @@ class SparseConvolution(WindowModule):
             for name, own, named in kinds_first:
                 self._check(name, own, named)
             shape, indices = pairs.spatial_shape, pairs.indices
-        self._check("a spatial shape of", integers(x.spatial_shape), shape)
-        self._check("rows:", x.features.shape[0], indices.shape[0])
+        self._check("spatial_shape", integers(x.spatial_shape), shape)
+        self._check("features.shape[0]", x.features.shape[0], indices.shape[0])
         return pairs
 
     def named_pairs(self, x: SparseTensor) -> Pairs | None:
@@ -148,8 +148,8 @@ class SparseConvolution(WindowModule):
     def _check(self, what: str, own: Any, named: Any) -> None:
         if own != named:
             raise ValueError(
-                f"{type(self).__name__}: this layer has {what} {own}, expected {named}, for which the pairs "
-                f"named {self.indice_key!r} were built"
+                f"{type(self).__name__}: {what} is {own}, expected {named}, that of the pairs named "
+                f"{self.indice_key!r}"
             )
 
     # -- the layer -----------------------------------------------------------------------------------------
