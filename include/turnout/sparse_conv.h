@@ -27,9 +27,8 @@ class TURNOUT_API Dims {
   static Dims filled(int count, std::int64_t value);  // likewise
 
   int count() const { return count_; }
-  bool is_each() const {
-    return each_;
-  }  // constructed from one integer: count() is 1 until the dimensions are known
+  // Whether it was constructed from one integer: count() is 1 until the dimensions are known.
+  bool is_each() const { return each_; }
   const std::int64_t* data() const { return values_; }
   std::int64_t operator[](int d) const { return values_[d]; }
   std::int64_t& operator[](int d) { return values_[d]; }

@@ -16,8 +16,8 @@ struct VoxelGroups {
   std::int64_t points = 0;
   std::int64_t voxels = 0;
   const std::int32_t* map = nullptr;  // [points] the voxel, or -1
-  const std::int32_t* order =
-      nullptr;  // [points] voxel by voxel, ascending within a voxel; then the points in no voxel
+  // [points] voxel by voxel, ascending within a voxel; then the points in no voxel
+  const std::int32_t* order = nullptr;
   const std::int32_t* starts = nullptr;  // [voxels + 1] where a voxel's points begin in `order`
   const char* found_by = "";             // for the log
 

@@ -105,8 +105,8 @@ void find_hits(const ProbeTask& task, std::int64_t begin, std::int64_t end, Hits
       for (int t = 0; t < kNeighbours; ++t) {
         const auto hit = hn::TestBit(window, hn::Set(d, 1u << t));
         keep(hits[t], row, rank, hit);
-        rank = hn::Sub(
-            rank, hn::VecFromMask(d, hit));  // the mask is -1 for a hit: the next tap's rank is one more
+        // The mask is -1 for a hit, so the rank of the next tap is one more.
+        rank = hn::Sub(rank, hn::VecFromMask(d, hit));
       }
     } else {
       std::uint32_t counted = 0;  // bits of the window that `rank` includes

@@ -203,15 +203,14 @@ inline constexpr StepSpec kIndexOfPairsOrder[] = {
     {Check::rules},   {Check::contiguous}, {Check::pointers}, {Check::overlap}, {Check::data}};
 
 consteval Draft convolution_index_signature(std::span<const StepSpec> order) {
-  return Draft{
-      "indice_convolution_index",
-      "offsets columns computed(words)",
-      {symbolic(scalar("rows", 0, kMaxSpatial)), symbolic(scalar("out_rows", 0, kMaxSpatial)),
-       by_default("no", flag("inverse")), by_default("no", flag("subm"))},
-      {pairs_argument(), counts_argument(), out("index", dtypes(DType::i64), "words")},
-      {at_most("offsets", "16777216")},
-      {{"rows", "subm: out_rows is rows", &check_same_rows, "subm rows out_rows"}},
-      order};
+  return Draft{"indice_convolution_index",
+               "offsets columns computed(words)",
+               {symbolic(scalar("rows", 0, kMaxSpatial)), symbolic(scalar("out_rows", 0, kMaxSpatial)),
+                by_default("no", flag("inverse")), by_default("no", flag("subm"))},
+               {pairs_argument(), counts_argument(), out("index", dtypes(DType::i64), "words")},
+               {at_most("offsets", "16777216")},
+               {{"rows", "subm: out_rows is rows", &check_same_rows, "subm rows out_rows"}},
+               order};
 }
 inline constexpr const Signature& kIndiceConvolutionIndex =
     signature([] { return convolution_index_signature(kIndexOfPairsOrder); });
