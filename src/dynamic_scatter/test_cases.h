@@ -28,7 +28,7 @@ inline constexpr Pattern kPatterns[] = {Pattern::random,        Pattern::few_vox
                                         Pattern::all_different, Pattern::sorted,     Pattern::some_invalid,
                                         Pattern::all_invalid,   Pattern::far_apart,  Pattern::half_far_apart};
 
-// One of 40 values, for many ties, with both zeros and NaN.
+// One of 40 values, for many ties, with both zeros, infinities and NaN.
 template <class T>
 T feature(std::uint64_t r) {
   using Lane = LaneOf<T>;
