@@ -93,7 +93,7 @@ void reduce_touched(Context& context, Call& call, const ConstTensor& src, const 
       });
 }
 
-// The maximum of no rows is 0, and comes from row number `rows`.
+// Without rows, the maximum is 0 and argmax is `rows`.
 void maximum_touched(Context& context, Call& call, const ConstTensor& src, const ConstTensor& index,
                      const Tensor& out, const Tensor& argmax) {
   const TouchedGroups touched =

@@ -69,7 +69,7 @@ class PairIndex {
   // The row of each position. nullptr: a position is its row.
   const std::int32_t* rows() const { return position_rows_; }
 
-  // words[h] = the leaf of the outputs that home h meets under a row offset, for h = 0 .. home_count().
+  // words[h] = the leaf of outputs that home h reaches under a row offset, for h = 0 .. home_count().
   std::int64_t home_count() const { return home_count_; }
   void look_up(std::uint64_t leaf_delta, core::RankWord* words) const;
 
@@ -148,7 +148,7 @@ std::int64_t PairIndex::collect(core::Call& call, Leaves& leaves, std::optional<
   mark(leaves);
   const std::int64_t count = leaves.number();
   if (count > kMaxNumberedLeaves)
-    call.refuse(core::concat("sites or outputs lie in ", count, " words of 32 cells, expected at most ",
+    call.refuse(core::concat("sites or outputs occupy ", count, " words of 32 cells, expected at most ",
                              kMaxNumberedLeaves),
                 ErrorCode::not_supported);
   return count;

@@ -118,7 +118,7 @@ void PairIndex::rank_sites(Context& context, Call& call) {
   });
 }
 
-// Calls f(leaf, bits) for the outputs that the sites of each home meet, window by window. Bits from
+// Calls f(leaf, bits) for the outputs that the sites of each home reach, window by window. Bits from
 // leaf_cells on are cells of the next leaf. `starts` and `named` are memory for home_count_ + 1 elements
 // each.
 //

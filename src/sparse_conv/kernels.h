@@ -11,7 +11,7 @@ namespace turnout::families::sparse_conv {
 
 // One window under one row offset: every site of the window's class tests the window's taps.
 struct ProbeTask {
-  const core::RankWord* words;  // [homes] the leaf of outputs that each home meets
+  const core::RankWord* words;  // [homes] the leaf of outputs that each home reaches
   const std::uint32_t* homes;   // of each position: where its window starts,
   const std::uint8_t* bits;     // and at which bit
   const std::int32_t* rows;     // the row of each position; nullptr: a position is its row
