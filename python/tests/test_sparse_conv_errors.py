@@ -140,7 +140,7 @@ def site(row, column, value, dtype=np.int32):
             {"transpose": True, "kernel_size": (3, -1)},
             "kernel_size[1] is -1, expected 1 or more in transposed mode",
         ),
-        ({"subm": True, "transpose": True}, "subm and transpose are both True, expected one of them at most"),
+        ({"subm": True, "transpose": True}, "subm and transpose are both True, expected at most one of them"),
         ({"subm": 2}, "subm is 2, expected True or False"),
         (
             {"out": out_of(0, lambda o: o[:4])},

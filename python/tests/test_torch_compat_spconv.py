@@ -118,14 +118,14 @@ def test_fact_2_a_name_with_another_kernel_is_refused(rng):
     first = spconv.SubMConv3d(3, 3, (1, 3, 3), indice_key="one").double()
     x = first(tensor(rng))
     for layer, wrong in (
-        (spconv.SubMConv3d(3, 3, 3, indice_key="one"), "kernel_size (3, 3, 3), expected (1, 3, 3)"),
-        (spconv.SubMConv3d(3, 3, (1, 3, 3), dilation=2, indice_key="one"), "dilation (2, 2, 2), expected"),
+        (spconv.SubMConv3d(3, 3, 3, indice_key="one"), "kernel_size is (3, 3, 3), expected (1, 3, 3)"),
+        (spconv.SubMConv3d(3, 3, (1, 3, 3), dilation=2, indice_key="one"), "dilation is (2, 2, 2), expected"),
     ):
-        assert message_of(layer.double(), x).startswith(f"SubMConv3d: this layer has {wrong}")
+        assert message_of(layer.double(), x).startswith(f"SubMConv3d: {wrong}")
     fewer = spconv.SparseConvTensor(x.features[:-1], x.indices[:-1], SPACE, BATCH, indice_dict=x.indice_dict)
-    assert "has rows: 39, expected 40, for which the pairs named 'one'" in message_of(first, fewer)
+    assert "features.shape[0] is 39, expected 40, that of the pairs named 'one'" in message_of(first, fewer)
     larger = spconv.SparseConvTensor(x.features, x.indices, (5, 6, 8), BATCH, indice_dict=x.indice_dict)
-    assert "a spatial shape of (5, 6, 8), expected (5, 6, 7)" in message_of(first, larger)
+    assert "spatial_shape is (5, 6, 8), expected (5, 6, 7)" in message_of(first, larger)
 
 
 def test_fact_2_sites_of_a_shared_name_are_not_compared(rng):
@@ -196,11 +196,11 @@ def test_inverse_layers_ask_for_pairs_that_fit(rng):
     assert "indice_key is 'up', expected the name of an earlier layer's pairs" in message_of(
         lambda: inverse("up")(low)
     )
-    assert "kernel_size (2, 2, 2), expected (3, 3, 3)" in message_of(inverse("down", 2), low)
+    assert "kernel_size is (2, 2, 2), expected (3, 3, 3)" in message_of(inverse("down", 2), low)
     subm = spconv.SubMConv3d(4, 4, 3, indice_key="subm").double()(low)
     assert "names the pairs of a submanifold layer" in message_of(inverse("subm"), subm)
     fewer = low.at(low.features[:3], low.indices[:3], low.spatial_shape, low.indice_dict)
-    assert "has rows: 3, expected" in message_of(inverse("down"), fewer)
+    assert "features.shape[0] is 3, expected" in message_of(inverse("down"), fewer)
     single = spconv.SparseInverseConv3d(4, 3, 1, "any").double()  # one offset: a matrix product, no pairs
     assert torch.equal(single(low).indices, low.indices)
 

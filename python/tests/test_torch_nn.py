@@ -332,17 +332,16 @@ def test_messages(rng):
         (lambda: nn.SparseConvolution(3, 3, 3, groups=2), "SparseConvolution: groups is 2, expected 1"),
         (
             lambda: nn.SparseInverseConv(3, 4, 3, 3, "up")(low),
-            "SparseInverseConv: indice_key is 'up', expected the name of an earlier layer's pairs; those "
-            "that are known: 'down'",
+            "SparseInverseConv: indice_key is 'up', expected the name of an earlier layer's pairs; known "
+            "names: 'down'",
         ),
         (
             lambda: nn.SparseInverseConv(3, 4, 3, 2, "down").double()(low),
-            "SparseInverseConv: this layer has kernel_size (2, 2, 2), expected (3, 3, 3), for which the "
-            "pairs named 'down' were built",
+            "SparseInverseConv: kernel_size is (2, 2, 2), expected (3, 3, 3), that of the pairs named 'down'",
         ),
         (
             lambda: nn.SubMConv(3, 4, 4, 3, indice_key="down").double()(low),
-            "SubMConv: this layer has subm True, expected False, for which the pairs named 'down' were built",
+            "SubMConv: subm is True, expected False, that of the pairs named 'down'",
         ),
         (lambda: nn.SubMConv(3, 3, 4, (3, 2, 3)), "SubMConv: kernel_size[1] is 2, expected an odd number"),
         (lambda: nn.SparseMaxPool(1, 2, subm=True), "SparseMaxPool: kernel_size[0] is 2, expected an odd"),

@@ -137,6 +137,6 @@ def test_a_name_is_a_promise(rng, pairs_built):
     assert "subm" not in x.indice_dict and "subm" in out.indice_dict
     layer(out)
     assert len(pairs_built) == 1
-    with pytest.raises(ValueError, match=r"a spatial shape of \(9, 9, 9\), expected \(5, 6, 7\)"):
+    with pytest.raises(ValueError, match=r"spatial_shape is \(9, 9, 9\), expected \(5, 6, 7\)"):
         out.spatial_shape = (9, 9, 9)
         layer(out)
