@@ -110,3 +110,19 @@ def test_the_message_about_instruction_sets(tool):
         "instruction sets: the tests ran sse4, avx2; they did not run avx512, avx512_dl, neon (this CPU "
         "lacks them), for which there is ./dev arm and ./dev avx512"
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "found"),
+    [
+        ("src/a.cc", "memory_is_out", ["memory is out"]),
+        ("tests/a.cc", "x_is_no_array", ["is no array"]),
+        ("README.md", "at most so_many bytes, which are not_to_be_had", ["so many", "are not to be had"]),
+        ("docs/a.md", "one SENTENCE", ["SENTENCE"]),
+        ("tests/a.cc", "one sentence", []),
+        ("src/a.cc", "x is not an array; there is no array; so many rows that it is slow; outdoors", []),
+    ],
+)
+def test_wording(tool, name, text, found):
+    lines = tool("wording").findings(name, "fine\n" + text.replace("_", " "))
+    assert [line.split(", write: ")[0] for line in lines] == [f"{name}:2: {phrase!r}" for phrase in found]
