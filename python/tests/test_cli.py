@@ -68,7 +68,7 @@ def test_ops_of_one_name(capsys):
     assert "scatter" not in text
     assert cli.main(["ops", "voxelize_hard"]) == 2
     assert capsys.readouterr().err == (
-        "turnout: ops: there is no operator voxelize_hard for python; `turnout ops` lists them\n"
+        "turnout: ops: name is voxelize_hard, expected an operator of python; `turnout ops` lists them\n"
     )
 
 
@@ -129,7 +129,7 @@ def test_as_a_module():
 def test_check(capsys):
     *lines, last = output_of(capsys, "check", "--quick").splitlines()
     assert lines == [f"{signature['op']}: ok" for signature in _core.signatures()]
-    assert last == f"operators checked: {len(lines)}; all are ok"
+    assert last == f"operators checked: {len(lines)}; all passed"
 
 
 def test_check_reports_failure(capsys, monkeypatch):
@@ -145,7 +145,7 @@ def test_check_reports_failure(capsys, monkeypatch):
 
 def test_check_of_what_is_no_operator(capsys):
     assert cli.main(["check", "moe_dispach"]) == 2
-    assert capsys.readouterr().err.startswith("turnout: there is no operator 'moe_dispach'; there is moe_")
+    assert capsys.readouterr().err.startswith("turnout: check: operator is 'moe_dispach', expected one of moe_")
 
 
 def test_help_has_examples_and_exit_codes(capsys):

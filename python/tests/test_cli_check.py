@@ -83,7 +83,7 @@ def one_case(monkeypatch):
 def test_report_has_every_output(one_case, tmp_path, capsys):
     path = tmp_path / "report.md"
     assert cli.main(["check", "moe_re_routing", "--report", str(path)]) == 0
-    assert capsys.readouterr().out.endswith(f"written to {path}\noperators checked: 1; all are ok\n")
+    assert capsys.readouterr().out.endswith(f"wrote {path}\noperators checked: 1; all passed\n")
     lines = [line for line in path.read_text().splitlines() if line.startswith("| moe_re_routing | 002 |")]
     outputs = [line.split(" | ")[3] for line in lines]
     assert outputs == ["permute_tokens", "permute_token_idx", "expert_token_num"]

@@ -98,9 +98,9 @@ def test_run_refuses_in_one_message(tmp_path, capsys):
         return capsys.readouterr().err
 
     assert message("moe_rerouting") == (
-        "turnout: there is no operator 'moe_rerouting'; `turnout ops` lists them\n"
+        "turnout: run: op is 'moe_rerouting', expected an operator listed by `turnout ops`\n"
     )
-    assert f"turnout: {source} has an array 'token', which is no argument of" in message(
+    assert f"turnout: {source} has an array 'token', which is not an argument of" in message(
         "moe_re_routing", token=np.zeros(1)
     )
     assert "missing 2 required positional arguments" in message("moe_re_routing")
@@ -177,7 +177,7 @@ def test_every_kind_of_argument(tmp_path, capsys):
     # Functions that find the sizes of their results first are recorded as one call.
     assert len(names) == len(set(names)) == 7
     assert text.count("as recorded") == 6
-    assert text.count("cannot be replayed: it is a step") == 1  # of the index
+    assert text.count("cannot be replayed: it is one step") == 1  # of the index
     moved = paths[names.index("moe_re_routing")]
     assert described(moved)["arguments"][0]["dtype"] == "f8_e4m3fn"
     assert array(moved, "in.tokens").dtype == np.uint8
@@ -231,7 +231,7 @@ def test_a_process_that_ends_during_a_call_leaves_the_arguments(tmp_path, capsys
     """The inputs are complete before the operator starts."""
     (path,) = record(tmp_path, DISPATCH)
     (path / "out.dispatch.npy").unlink()
-    assert "no results are recorded" in replayed(capsys, path)
+    assert "no results were recorded" in replayed(capsys, path)
 
 
 def test_a_directory_that_cannot_be_written():
@@ -267,4 +267,4 @@ def test_a_call_that_the_c_interface_refused(tmp_path, capsys):
     call |= {"error": "gates is missing", "scalars": {}, "arguments": []}
     (tmp_path / "call.json").write_text(json.dumps(call))
     text = replayed(capsys, tmp_path)
-    assert "cannot be replayed, refused before an operator saw it: gates is missing" in text
+    assert "cannot be replayed, because it was rejected before it reached an operator: gates is missing" in text
