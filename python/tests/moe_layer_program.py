@@ -280,7 +280,7 @@ def optimizer(rank, world):
     shared, alone = models(rank, world)
     tokens, mine = samples_of("no tokens", rank, world)
     distributed = net.TutelDistributedOptimizer(shared.parameters(), average_shared=False)
-    with pytest.raises(RuntimeError, match=r"there is no optimizer yet, expected warp_local\(\) before"):
+    with pytest.raises(RuntimeError, match=r"there is no optimizer, expected warp_local\(\) first"):
         distributed.step()
     distributed = distributed.warp_local(torch.optim.Adam, lr=0.05)
     plain = torch.optim.Adam(alone.parameters(), lr=0.05)

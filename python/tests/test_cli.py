@@ -145,7 +145,9 @@ def test_check_reports_failure(capsys, monkeypatch):
 
 def test_check_of_what_is_no_operator(capsys):
     assert cli.main(["check", "moe_dispach"]) == 2
-    assert capsys.readouterr().err.startswith("turnout: check: operator is 'moe_dispach', expected one of moe_")
+    assert capsys.readouterr().err.startswith(
+        "turnout: check: operator is 'moe_dispach', expected one of moe_"
+    )
 
 
 def test_help_has_examples_and_exit_codes(capsys):

@@ -121,7 +121,7 @@ def test_without_the_gil_it_is_refused():
     done = run("import turnout", PYTHON_GIL="0")
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == (
-        "ImportError: turnout: the GIL is disabled by PYTHON_GIL=0 or -X gil=0, expected PYTHON_GIL=1 or neither"
+        "ImportError: turnout: the GIL is off (PYTHON_GIL=0 or -X gil=0), expected PYTHON_GIL=1 or neither"
     )
     environment = {name: value for name, value in os.environ.items() if name != "PYTHON_GIL"}
     program = "import sys, turnout; print(sys._is_gil_enabled())"

@@ -267,4 +267,6 @@ def test_a_call_that_the_c_interface_refused(tmp_path, capsys):
     call |= {"error": "gates is missing", "scalars": {}, "arguments": []}
     (tmp_path / "call.json").write_text(json.dumps(call))
     text = replayed(capsys, tmp_path)
-    assert "cannot be replayed, because it was rejected before it reached an operator: gates is missing" in text
+    assert (
+        "cannot be replayed, because it was rejected before it reached an operator: gates is missing" in text
+    )

@@ -126,7 +126,7 @@ def test_limits_of_the_module(rng, kind):
             Voxelization(SIZE, RANGE, 3, limits)
         assert str(caught.value) == (
             f"Voxelization: max_voxels has {len(values)} elements, expected one limit, or 2: "
-            "for training and for all else"
+            "for training and evaluation"
         )
 
 

@@ -84,7 +84,7 @@ def test_other_scales_of_8_bit_floats_are_refused(rng):
         npu_moe_re_routing(tokens, counts, per_token_scales=torch.ones(36))
     assert str(caught.value) == (
         "npu_moe_re_routing: per_token_scales has dtype torch.float32, expected torch.float8_e8m0fnu or "
-        "torch.uint8 beside tokens of torch.float8_e4m3fn"
+        "torch.uint8 for tokens of torch.float8_e4m3fn"
     )
     turnout.torch.moe_re_routing(tokens, counts, per_token_scales=torch.ones(36))
 

@@ -64,8 +64,8 @@ def test_messages():
         with pytest.raises(NotImplementedError) as caught:
             function(SRC, INDEX, 0, torch.zeros(3, 3))
         assert str(caught.value) == (
-            f"{function.__name__}: out is given, which Turnout does not continue from; leave it out, and "
-            "combine the result with it"
+            f"{function.__name__}: out is given, expected None: Turnout does not accumulate into it; "
+            "combine the result with it instead"
         )
         with pytest.raises(ValueError, match=rf"^{function.__name__}: index\.shape\[0\] is 4, expected"):
             function(SRC, INDEX)
@@ -107,7 +107,7 @@ def test_force_keeps_what_the_package_has(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "torch_scatter", raising=False)
     package = importlib.import_module("torch_scatter")
-    with pytest.raises(RuntimeError, match="torch_scatter is imported already"):
+    with pytest.raises(RuntimeError, match="torch_scatter is already imported"):
         ours.install()
     ours.install(force=True)
     try:

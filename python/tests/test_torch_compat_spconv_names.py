@@ -71,7 +71,7 @@ for module, name in (("spconv.pytorch", "HashTable"), ("spconv.pytorch.ops", "im
                      ("spconv.pytorch.quantization.intrinsic.qat", "SparseConv"),
                      ("spconv.core_cc.csrc.sparse.all", "SpconvOps")):
     exec(f"from {module} import {name} as absent")
-    message = (f"{name}: turnout.compat.spconv does not have this name of spconv; Turnout has its modules, "
+    message = (f"{name}: turnout.compat.spconv does not implement this name; Turnout has its modules, "
                "tensors and voxel generators")
     try:
         absent(1, b=2)
@@ -107,7 +107,7 @@ def test_names_that_are_missing():
         *((spconv.utils, "Point2VoxelCPU3d"), (spconv.ops, "indice_conv"), (spconv.functional, "HashTable")),
     ):
         with pytest.raises(
-            NotImplementedError, match=f"^{name}: turnout.compat.spconv does not have this name"
+            NotImplementedError, match=f"^{name}: turnout.compat.spconv does not implement this name"
         ):
             getattr(module, name)()
     assert spconv.conv.SparseConvTensor is spconv.SparseConvTensor
@@ -125,7 +125,7 @@ def test_refused_when_spconv_is_imported(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     there = importlib.import_module("spconv")
     try:
-        with pytest.raises(RuntimeError, match="install: spconv is imported already"):
+        with pytest.raises(RuntimeError, match="install: spconv is already imported"):
             spconv.install()
         spconv.install(force=True)
         assert importlib.import_module("spconv.pytorch.hash").HashTable

@@ -118,7 +118,7 @@ def test_chunks(rng):
         (lambda x: te.moe_permute(x, torch.ones(4, 2), map_type="rows"), "moe_permute: map_type is 'rows'"),
         (
             lambda x: te.moe_unpermute(x, torch.zeros(4, 2).int(), x, probs=x),
-            "moe_unpermute: probs is given, expected nothing beside merging_probs",
+            "moe_unpermute: probs and merging_probs are given, expected only one of them",
         ),
         (
             lambda x: te.moe_unpermute(x, torch.zeros(4, 2).int(), torch.ones(4, 3)),

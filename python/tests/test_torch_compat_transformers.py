@@ -219,7 +219,7 @@ def test_other_forms_fall_back_and_say_so(base, act_fn, options, reason, fused_c
     assert not fused_calls
     name = f"{base.__name__}Experts"
     assert [record.getMessage() for record in caplog.records] == [
-        f"moe_experts: {name} is not fused, because {reason}; it runs as grouped_mm of transformers"
+        f"moe_experts: {name} is not fused, because {reason}; it uses grouped_mm of transformers"
     ]
 
 
@@ -307,7 +307,7 @@ def test_quantize_refuses_and_changes_nothing():
     assert torch.equal(model(IDS).logits, before)
     turnout.compat.transformers.quantize(model, bits=8)
     rounded = model(IDS).logits
-    with pytest.raises(ValueError, match=r"gate_up_proj of \w+ has dtype torch.int8, .*rounded already"):
+    with pytest.raises(ValueError, match=r"gate_up_proj of \w+ has dtype torch.int8, .*already rounded"):
         turnout.compat.transformers.quantize(model, bits=8)
     assert torch.equal(model(IDS).logits, rounded)
     with pytest.raises(TypeError, match="model is of type Linear, expected a model of transformers"):

@@ -222,8 +222,8 @@ def test_custom_gate_and_experts():
             "num_experts_per_device is -2, expected 1 or more",
         ),
         ({"parallel_type": "some"}, "parallel_type is 'some'"),
-        ({"speed": 1}, "speed is no argument of it"),
-        ({"global_aux": True, "is_gshard_loss": False}, "global_aux is True beside is_gshard_loss=False"),
+        ({"speed": 1}, "speed is not an argument"),
+        ({"global_aux": True, "is_gshard_loss": False}, "global_aux is True and is_gshard_loss is False"),
     ],
 )
 def test_refused(options, message):
@@ -232,7 +232,7 @@ def test_refused(options, message):
 
 
 def test_accepted():
-    with pytest.warns(UserWarning, match="pad_samples is not used"):
+    with pytest.warns(UserWarning, match="pad_samples is ignored"):
         mixture = layer(pad_samples=True, use_2dh=True, parallel_type="data", batch_prioritized_routing=True)
     mixture(torch.randn(9, 8), megablocks_size=1, adaptive_r=1, a2a_ffn_overlap_degree=3)
     assert mixture.a2a_ffn_overlap_degree == 3

@@ -90,7 +90,7 @@ MESSAGES = [
     ),
     (
         lambda: mmcv.Voxelization(SIZE, RANGE, 3, 2e4),
-        "Voxelization: max_voxels is of type float, expected an integer, or 2: for training and for all else",
+        "Voxelization: max_voxels is of type float, expected an integer, or 2: for training and evaluation",
     ),
     (
         lambda: mmcv.Voxelization(SIZE, RANGE, 3, (10, 2e4)),

@@ -13,9 +13,7 @@ from turnout import _core as _core
 # The GIL guards the extension's tables and caches. A free-threaded Python enables the GIL when it imports
 # such an extension, unless it was told not to.
 if hasattr(_sys, "_is_gil_enabled") and not _sys._is_gil_enabled():
-    raise ImportError(
-        "turnout: the GIL is disabled by PYTHON_GIL=0 or -X gil=0, expected PYTHON_GIL=1 or neither"
-    )
+    raise ImportError("turnout: the GIL is off (PYTHON_GIL=0 or -X gil=0), expected PYTHON_GIL=1 or neither")
 
 from turnout import dynamic_scatter as _dynamic_scatter
 from turnout import global_pool as _global_pool

@@ -166,7 +166,7 @@ def _memory(argument: Argument) -> np.ndarray | None:
         return np.array(argument.before, order="C")
     extent = 1 + sum((n - 1) * abs(s) for n, s in zip(argument.shape, argument.strides, strict=True))
     if min(argument.strides) < 0:
-            raise ValueError("a recorded argument has negative strides, which replay does not support")
+        raise ValueError("a recorded argument has negative strides, which replay does not support")
     memory = np.zeros(extent, argument.before.dtype)
     size = memory.itemsize
     view = np.lib.stride_tricks.as_strided(memory, argument.shape, [size * s for s in argument.strides])
