@@ -1,4 +1,4 @@
-"""Points into pillars with NumPy: the pillar of each point, and the highest point of each pillar."""
+"""Groups points into pillars with NumPy: finds the pillar of each point and the maximum of each pillar."""
 
 import numpy as np
 
