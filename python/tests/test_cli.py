@@ -1,4 +1,4 @@
-"""The shell command."""
+"""The shell command turnout."""
 
 import inspect
 import os
@@ -33,7 +33,7 @@ def test_ops(capsys):
     assert row.endswith("that of input, or float32")
 
 
-# Arguments without a row in a signature: they choose results or another form, or are not integers.
+# Arguments without a row in a signature: they select results or another form, or are not integers.
 WITHOUT_ROW = {
     "voxelize": {"max_points", "max_voxels", "return_map"},
     "moe_experts": {"transposed", "alpha", "limit"},
@@ -42,7 +42,7 @@ WITHOUT_ROW = {
 
 
 def test_ops_have_the_arguments_of_python():
-    """Every argument of a function has its row, and other rows are results of a tuple `out`."""
+    """Every argument of a function has a row, and the other rows are results in a tuple `out`."""
     seen = set()
     for function in _core.functions():
         name = function["op"]
@@ -73,7 +73,7 @@ def test_ops_of_one_name(capsys):
 
 
 def test_ops_of_c_and_cpp(capsys):
-    """The prototypes of the headers: of C's functions, and of all operators of C++."""
+    """Lists the C functions and all C++ operators of the headers."""
     text = output_of(capsys, "ops", "--language", "c", "mluOpMoeDispatchForward")
     assert text.startswith("mluOpStatus_t mluOpMoeDispatchForward(\n  mluOpHandle_t handle,\n")
     assert "aclnnStatus aclnnMoeReRouting(\n" in output_of(capsys, "ops", "--language", "c")
@@ -105,7 +105,7 @@ def test_a_reader_that_goes(tmp_path):
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("moe_dispatch_forward(gates, ")
-    # A reader that is gone before the first line.
+    # The reader closes the pipe before the first line.
     read, write = os.pipe()
     os.close(read)
     with os.fdopen(write, "wb") as pipe:
@@ -163,7 +163,7 @@ def test_help_has_examples_and_exit_codes(capsys):
 
 
 def test_without_rich(tmp_path):
-    """rich draws tables on a terminal; everything works without it, and a file never has its colours."""
+    """rich draws tables on a terminal; commands work without it, and files never contain its colours."""
     (tmp_path / "rich.py").write_text("raise ImportError('hidden')")
     done = subprocess.run(
         [sys.executable, "-m", "turnout", "check", "moe_re_routing_inverse"],

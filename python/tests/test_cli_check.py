@@ -6,7 +6,7 @@ import pytest
 from turnout import _core, check, cli
 from turnout.check import measures, report, scales
 
-# The other scales are those of tests of their families; each takes seconds here, most of them in definitions.
+# The families' tests cover the other scales; here each would take seconds, mostly in definitions.
 LARGE = {("moe_dispatch_forward", "MLU-OPS case 3"), ("moe_dispatch_backward_gate", "MLU-OPS case 0")}
 LARGE |= {(f"mutual_information_{op}", "MLU-OPS case, large S and T") for op in ("forward", "backward")}
 KINDS = ("0 elements, case 2", "boundary", "MLU-OPS case", "shape of", "B 4", "by hand", "no token", "empty")
@@ -74,7 +74,7 @@ def test_every_operator_of_the_documents_has_its_scales():
 
 @pytest.fixture
 def one_case(monkeypatch):
-    """A report of one small case."""
+    """Limits the report to one small case."""
     case = next(case for case in SMALL if case.name == "by hand")
     monkeypatch.setattr(scales, "SCALES", [case])
     return case

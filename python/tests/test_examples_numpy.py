@@ -1,4 +1,4 @@
-"""The programs in examples/numpy: one for each family, and each checks its own result."""
+"""Runs the programs in examples/numpy, one for each family; each checks its own result."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Convolutions and max pooling along given pairs against their definitions, for NumPy arrays."""
+"""Convolutions and pooling over given pairs against their definitions, for NumPy arrays."""
 
 import ml_dtypes
 import numpy as np
@@ -26,8 +26,8 @@ def values(rng, shape, dtype=np.float32):
 
 
 def assert_near(actual, expected, products=0):
-    """To the error of a sum of products, and of one rounding. products: the same sums of absolute values,
-    which tell the error where many products cancel."""
+    """Compares up to the error of a sum of products and of one rounding. `products` are the same sums of
+    absolute values, which bound the error if products cancel."""
     assert actual.dtype == expected.dtype and actual.shape == expected.shape
     expected = expected.astype(np.float64)
     scale = np.abs(expected).max(initial=1)
@@ -173,7 +173,7 @@ def test_any_pairs(seed, rows, out_rows, channels, out_channels):
 @pytest.mark.parametrize("init", ["zero", "lowest"])
 def test_max_pool(rng, dtype, init):
     rows, out_rows, pairs, num = scene(rng, stride=2, padding=1)
-    # Few values, so that many are equal; zeros, and NaN.
+    # Few values, so that many are equal, with zeros and NaN.
     features = rng.integers(-3, 2, (rows, 7)).astype(dtype)
     features[3] = np.nan
     grad = values(rng, (out_rows, 7), dtype)

@@ -1,4 +1,4 @@
-"""The library as a whole: settings, variables of the environment, memory, the end of a process."""
+"""The whole library: settings, environment variables, memory, process exit."""
 
 import gc
 import os
@@ -26,7 +26,7 @@ turnout.moe_dispatch_forward(one, np.int32([0]), np.int32([0]), np.ones((1, 2), 
 
 
 def run(program, *arguments, **variables):
-    """A Python program in its own process, with these variables and no others of ours."""
+    """Runs a Python program in its own process, with only these TURNOUT variables."""
     ours = ("TURNOUT_LOG", "TURNOUT_ISA", "TURNOUT_NUM_THREADS", "TURNOUT_RECORD")
     environment = {name: value for name, value in os.environ.items() if name not in ours} | variables
     return subprocess.run(
@@ -96,7 +96,7 @@ def test_any_integer_is_an_integer(threads):
     assert turnout.get_num_threads() == 2
 
 
-# -- variables of the environment ----------------------------------------------------------------------------
+# -- environment variables -----------------------------------------------------------------------------------
 
 BAD_VARIABLES = [
     ("TURNOUT_LOG", "yes", "TURNOUT_LOG is 'yes', expected a level, 0 .. 5"),
@@ -149,7 +149,7 @@ def test_show_config_says_which_instruction_set_is_lacking():
 
 # -- torch's threads -----------------------------------------------------------------------------------------
 
-# A team of 64 threads that tells how many pieces it was given.
+# A pool that claims 64 threads and records the ranges that it was given.
 TEAM = """
 import ctypes, numpy as np
 from turnout import _core
@@ -237,7 +237,7 @@ def test_trim_while_others_call(rng):
         trimmer.join()
 
 
-# A worker that cannot be started, or has no memory for what it needs, is left out.
+# A worker that cannot be started, or lacks the memory it needs, is left out.
 MEMORY_PRESSURE = """
 import os, resource, numpy as np, turnout
 rows = 40_000
@@ -272,7 +272,7 @@ def test_memory_pressure_leaves_workers_out():
     assert (done.returncode, done.stderr) == (0, "")
 
 
-# -- the end of a process ------------------------------------------------------------------------------------
+# -- process exit --------------------------------------------------------------------------------------------
 
 DAEMONS = """
 import sys, threading, time, numpy as np, turnout

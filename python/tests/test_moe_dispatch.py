@@ -95,7 +95,7 @@ def test_out_keeps_unnamed_rows_and_is_returned(rng):
 @pytest.mark.parametrize("samples", [23, 5000])
 @pytest.mark.parametrize("first_row", [0, 4])
 def test_in_place(rng, samples, first_row):
-    """out may be where input is, wholly or in part."""
+    """out may overlap input, entirely or partly."""
     gates, indices, locations, _, capacity, num_experts = dispatch_arguments(
         rng, samples=samples, capacity=samples // 3, num_experts=3
     )
@@ -139,7 +139,7 @@ def test_any_shape(data):
 
 
 class Producer:
-    """An array of some other library: it has __dlpack__ and nothing else."""
+    """An array of another library that has only __dlpack__."""
 
     def __init__(self, array, versioned=True):
         self.array, self.versioned = array, versioned

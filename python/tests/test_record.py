@@ -1,4 +1,4 @@
-"""turnout run and turnout replay: calls in files, and calls that TURNOUT_RECORD has recorded."""
+"""turnout run and turnout replay: calls from files, and calls that TURNOUT_RECORD recorded."""
 
 import json
 import os
@@ -22,7 +22,7 @@ turnout.moe_dispatch_forward(gates, indices, locations, tokens, 3, 2)
 
 
 def record(where, program: str, *, fails: bool = False) -> list[Path]:
-    """Runs a program with TURNOUT_RECORD, and returns the folders in the order of the calls."""
+    """Runs a program with TURNOUT_RECORD. Returns the folders in the order of the calls."""
     done = subprocess.run(
         [sys.executable, "-c", program],
         capture_output=True,
@@ -134,7 +134,7 @@ def test_a_recorded_call_is_replayed(tmp_path, capsys):
 
 
 def test_the_memory_of_a_replay_is_not_the_recorded_result(tmp_path, capsys):
-    """A result that differs is found: the recorded file is changed."""
+    """Detects a difference from a recorded file that the test changes."""
     (path,) = record(tmp_path, DISPATCH)
     changed = array(path, "out.dispatch")
     changed[0, 3] += 1
@@ -168,16 +168,16 @@ turnout.indice_convolution_forward(
 
 
 def test_every_kind_of_argument(tmp_path, capsys):
-    """Vectors, bfloat16, 8-bit floats, absent and strided arguments, arguments that are written."""
+    """Vectors, bfloat16, 8-bit floats, absent and strided arguments, modified arguments."""
     paths = record(tmp_path, EVERY_KIND)
     names = [path.name.split(".")[0] for path in paths]
     assert {"get_indice_pairs", "dynamic_scatter_forward", "moe_re_routing"} <= set(names)
     text = replayed(capsys, *paths)
     assert "NOT as recorded" not in text
-    # Functions that find the sizes of their results first are recorded as one call.
+    # Functions that first compute the sizes of their results are recorded as one call.
     assert len(names) == len(set(names)) == 7
     assert text.count("as recorded") == 6
-    assert text.count("cannot be replayed: it is one step") == 1  # of the index
+    assert text.count("cannot be replayed: it is one step") == 1  # the VoxelIndex
     moved = paths[names.index("moe_re_routing")]
     assert described(moved)["arguments"][0]["dtype"] == "f8_e4m3fn"
     assert array(moved, "in.tokens").dtype == np.uint8

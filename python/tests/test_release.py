@@ -1,4 +1,4 @@
-"""What a release depends on: version, changelog, the address of the repository, the citation file."""
+"""Requirements of a release: version, changelog, repository address, citation file."""
 
 import re
 from pathlib import Path
@@ -18,7 +18,7 @@ def test_the_changelog_begins_with_this_version():
 
 
 def test_one_place_has_the_address_of_the_repository():
-    """So that one line is to be changed before the first upload."""
+    """Only one line must change before the first upload."""
     project = (ROOT / "pyproject.toml").read_text()
     assert len(re.findall(r"^Source = \"https://", project, re.M)) == 1
     pages = [*ROOT.glob("docs/**/*.md"), ROOT / "README.md", ROOT / "CITATION.cff", ROOT / "CMakeLists.txt"]

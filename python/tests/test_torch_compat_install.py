@@ -22,7 +22,7 @@ from turnout.compat._install import Installation
 
 pytestmark = pytest.mark.torch
 
-# A package on disk that has a part of what the installation has.
+# A package on disk with a part of the installation's names.
 FILES = {
     "thing/__init__.py": "answer = 42",
     "thing/ops/__init__.py": "from thing.ops.grid import Grid\nnms = 7",
@@ -65,7 +65,7 @@ def on_disk(tmp_path, monkeypatch):
 
 def test_stand_ins(installation):
     installation.install()
-    installation.install()  # once is enough
+    installation.install()  # the second call does nothing
     ops = importlib.import_module("thing.ops")
     assert ops.Grid is ops.grid.Grid is importlib.import_module("thing.ops.grid").Grid is Grid
     assert ops.scatter.Scatter is Scatter
@@ -125,7 +125,7 @@ def test_uninstall_gives_the_package_back(installation):
 
 @pytest.mark.usefixtures("on_disk")
 def test_a_package_that_is_kept_is_imported(installation):
-    """Other parts of it are needed; a second installation finds it imported, by us."""
+    """Other parts of it are needed. A second installation accepts it, because we imported it."""
     installation._keeps_package = True
     for _ in range(2):
         installation.install()
@@ -161,7 +161,7 @@ def test_registries_are_undone_also_when_a_later_one_fails():
     assert entries == [] and not made.is_installed and "thing" not in sys.modules
 
 
-# -- mmcv: absent, without its operators as mmcv-lite, and whole -------------------------------------------
+# -- mmcv: absent, mmcv-lite without operators, and complete -----------------------------------------------
 
 MMENGINE = {
     "mmengine/__init__.py": "",
@@ -197,7 +197,7 @@ MODELS._register_module(SparseConv3d, "SparseConv3d")
 
 @pytest.fixture
 def packages(tmp_path, monkeypatch, request):
-    """These files as packages, and no other mmcv or mmengine."""
+    """Makes these files the only mmcv and mmengine."""
     names = {"mmcv", "mmengine"}
     before = {name: module for name, module in sys.modules.items() if name.split(".")[0] in names}
     for name in before:
@@ -220,7 +220,7 @@ def packages(tmp_path, monkeypatch, request):
     ids=["absent", "lite", "whole"],
 )
 def test_mmcv_and_the_registry(packages):
-    """One line, then models find the names and build layers by them; and all of it is undone."""
+    """After install(), models find the names and build layers by name; uninstall() undoes all of it."""
     our_mmcv.install()
     our_mmcv.install()
     from mmcv.ops import SparseConv3d, SparseConvTensor, SubMConv3d
@@ -313,7 +313,7 @@ def test_k2():
         from k2 import rnnt_loss
         from k2.rnnt_loss import get_hat_logprobs_pruned, rnnt_loss_pruned
 
-        # The function has the name of a module of the package.
+        # The function has the same name as a module of the package.
         assert k2.rnnt_loss is rnnt_loss is our_k2.rnnt_loss
         assert rnnt_loss_pruned is our_k2.rnnt_loss_pruned
         assert get_hat_logprobs_pruned is our_k2.get_hat_logprobs_pruned
@@ -351,7 +351,7 @@ def test_fast_rnnt():
 
 
 def test_torchaudio():
-    """In a process of its own: torchaudio may be installed and refuse to be imported."""
+    """Runs in its own process, because an installed torchaudio may fail to import."""
     program = (
         "from turnout.compat import torchaudio as ours; ours.install()\n"
         "import torchaudio; from torchaudio.transforms import RNNTLoss\n"

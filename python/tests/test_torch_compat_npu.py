@@ -1,4 +1,4 @@
-"""The names of torch_npu."""
+"""torch_npu's names."""
 
 import inspect
 
@@ -100,7 +100,7 @@ def test_messages_have_its_name(rng):
 
 
 def test_token_permute_and_back(rng):
-    """The index is where each choice went, and not where each row came from."""
+    """The index gives the row of each choice, not the choice of each row."""
     tokens = torch.from_numpy(rng.standard_normal((6, 3))).requires_grad_()
     indices = torch.from_numpy(rng.integers(0, 4, (6, 2)))
     probs = torch.from_numpy(rng.random((6, 2))).requires_grad_()

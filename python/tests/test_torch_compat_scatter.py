@@ -1,4 +1,4 @@
-"""The names of torch_scatter, with its defaults, and in its place."""
+"""torch_scatter's names: defaults, messages and installation."""
 
 import importlib
 import importlib.util
@@ -41,7 +41,7 @@ def test_scatter_by_the_name_of_the_reduction(reduce, function):
 
 
 def test_dynamic_voxel_encoders():
-    """What OpenPCDet's DynamicMeanVFE and DynamicPillarVFE call, on the numbers of torch.unique."""
+    """Makes the calls of OpenPCDet's DynamicMeanVFE and DynamicPillarVFE, with torch.unique's inverse."""
     points = torch.rand(50, 4, requires_grad=True)
     _, inverse, counts = torch.unique(torch.randint(0, 9, (50,)), return_inverse=True, return_counts=True)
     mean = ours.scatter_mean(points[:, 1:4], inverse, dim=0)

@@ -1,4 +1,4 @@
-"""The permutes of Transformer Engine's names, against plain torch."""
+"""Transformer Engine's permute functions, against plain torch."""
 
 import importlib
 import sys
@@ -19,7 +19,7 @@ def mask_arguments(rng, tokens=9, experts=4, hidden=3):
 
 
 def permuted_by_torch(inp, mask, probs):
-    """What Megatron does without fused kernels."""
+    """Computes the same as Megatron without fused kernels."""
     of_token = torch.arange(len(inp)).expand(mask.shape[1], -1)[mask.T]
     return inp[of_token], probs.T[mask.T], of_token
 

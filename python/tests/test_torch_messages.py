@@ -1,4 +1,4 @@
-"""Errors name the function that was called and its arguments, and nodes of autograd their operators."""
+"""Errors name the called function and its arguments; autograd nodes have the names of their operators."""
 
 import numpy as np
 import pytest
@@ -118,8 +118,8 @@ def test_the_function_that_was_called(function, message):
     assert "\n" not in str(caught.value)
 
 
-# Each function, with a call that succeeds; every tensor in turn becomes something else. Functions that are
-# operators have the call of the registry.
+# Each function, with a call that succeeds; each tensor in turn is replaced by something else. Operators use
+# the call of the registry.
 FUNCTIONS = {
     **{getattr(turnout.torch, op): call for op, call in CALLS.items() if hasattr(turnout.torch, op)},
     turnout.torch.moe_token_unpermute: {

@@ -1,4 +1,4 @@
-"""moe_re_routing for PyTorch: torch in and out of ``import turnout``, operators, gradients, compilation."""
+"""moe_re_routing for PyTorch: tensors with ``import turnout``, operators, gradients, compilation."""
 
 import subprocess
 import sys
@@ -88,7 +88,7 @@ def test_requires_grad_is_refused_without_turnout_torch(rng):
 
 
 def test_torch_without_exchange_api():
-    """Torch before 2.10: results come from new_empty(), of dtypes that are not the argument's."""
+    """Before torch 2.10, results are made with new_empty(), in dtypes that differ from the argument's."""
     program = """
         import torch
         if hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):
@@ -267,7 +267,7 @@ def test_compile(rng, dynamic, with_scales):
             permuted = permuted * permuted_scales[:, None]
         return turnout.torch.moe_re_routing_inverse(permuted + 1, idx, idx_type=1), num
 
-    torch.compiler.reset()  # the cases share one limit of recompilations
+    torch.compiler.reset()  # the cases share a recompilation limit
     compiled = torch.compile(function, fullgraph=True, dynamic=dynamic)
     for rows in (36, 50):
         tokens, counts, scales = tensor_arguments(rng, rows=rows)

@@ -1,4 +1,4 @@
-"""Refusals of the RNN-T functions: one message that names the function, the argument and the position."""
+"""Error messages of the RNN-T functions name the function, the argument and the position."""
 
 import pytest
 import torch
