@@ -97,7 +97,7 @@ def test_ops_of_torch(capsys):
     assert row.split() == ["delay_penalty", "float"]
 
 
-def test_a_reader_that_goes(tmp_path):
+def test_closed_pipe(tmp_path):
     """turnout ops | head"""
     command = f"{sys.executable} -m turnout ops | head -n 1"
     done = subprocess.run(
@@ -143,7 +143,7 @@ def test_check_reports_failure(capsys, monkeypatch):
     )
 
 
-def test_check_of_what_is_no_operator(capsys):
+def test_check_of_an_unknown_operator(capsys):
     assert cli.main(["check", "moe_dispach"]) == 2
     assert capsys.readouterr().err.startswith(
         "turnout: check: operator is 'moe_dispach', expected one of moe_"

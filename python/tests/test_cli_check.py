@@ -30,7 +30,7 @@ def test_diff3_of_small_values_is_absolute():
     assert measures.differences(e.astype(np.float64), b.astype(np.float64)).diff3 > 1
 
 
-def test_what_is_not_finite_must_agree_and_the_rest_is_compared():
+def test_non_finite_values_must_agree_and_finite_ones_are_compared():
     b = np.array([np.nan, np.inf, -np.inf, 1.0])
     assert measures.differences(b, b.copy()).within(0)
     wrong = np.array([np.nan, np.inf, -np.inf, 2.0])

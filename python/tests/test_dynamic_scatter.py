@@ -164,7 +164,7 @@ def test_no_point_is_in_a_voxel(rng, reduce_type):
         assert same_bits(grad, np.zeros((50, 7), np.float32))
 
 
-def test_nan_is_passed_over():
+def test_nan_is_skipped():
     feats = np.array([[np.nan, np.nan, -0.0], [2, np.nan, 0.0]], np.float32)
     coors = np.zeros((2, 1), np.int32)
     voxel_feats, _, *index = turnout.dynamic_scatter_forward(feats, coors)
@@ -203,7 +203,7 @@ def test_equal_points_of_one_voxel():
     assert not grad[1:].any()
 
 
-def test_what_a_reduction_does_not_need(rng):
+def test_arguments_that_a_reduction_does_not_need(rng):
     feats, coors = features(rng, 40, 5), coordinates(rng, 40)
     voxel_feats, _, index, count = turnout.dynamic_scatter_forward(feats, coors)
     voxels = turnout.VoxelIndex(coors)

@@ -386,6 +386,6 @@ def test_index_out():
     assert (out == 77).all()
 
 
-def test_index_of_what_is_no_array():
+def test_index_of_a_non_array():
     with pytest.raises(TypeError, match=f"VoxelIndex: coors is of type list, {ARRAY}"):
         turnout.VoxelIndex([[1, 2, 3]])

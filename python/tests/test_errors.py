@@ -135,7 +135,7 @@ def test_transposed_routing(rng):
 
 
 @pytest.mark.parametrize("name", ["gates", "indices", "locations", "input"])
-def test_who_is_alone_is_to_blame(rng, name):
+def test_the_deviating_argument_is_named(rng, name):
     other = "indices" if name == "gates" else "gates"
     message = f"{name}.shape[0] is 5, expected 23 = {other}.shape[0]"
     assert broken_call(rng, **{name: lambda a: a[name][:5]}) == (ValueError, message)

@@ -159,7 +159,7 @@ def test_sparse_detector_learns_and_draws(tmp_path, capsys):
     assert path.stat().st_size > 10_000
 
 
-def test_sparse_detector_finds_the_boxes_it_was_told():
+def test_sparse_detector_decodes_known_boxes():
     """Decoding a perfect output gives the cars of the scan."""
     import torch
 

@@ -98,7 +98,7 @@ def test_interrupts_pass(kind):
     )
 
 
-def test_names_that_are_no_text():
+def test_names_that_are_not_text():
     run(
         """
         def named(get_name):

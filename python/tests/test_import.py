@@ -50,7 +50,7 @@ def test_import_is_light():
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-def test_symbols_are_its_own(tmp_path):
+def test_symbols_are_private(tmp_path):
     """A libturnout of another version that is loaded first does not interfere."""
     if shutil.which("cc") is None:
         pytest.skip("needs a C compiler")
@@ -117,7 +117,7 @@ def test_files_that_import_torch_are_named_for_it():
 @pytest.mark.skipif(
     not sysconfig.get_config_var("Py_GIL_DISABLED"), reason="this Python cannot be without the GIL"
 )
-def test_without_the_gil_it_is_refused():
+def test_import_fails_without_the_gil():
     done = run("import turnout", PYTHON_GIL="0")
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == (

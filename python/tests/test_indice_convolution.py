@@ -80,7 +80,7 @@ def test_definition(rng, dtype, options):
         )
 
 
-def test_inverse_takes_the_pairs_back(rng):
+def test_inverse_reverses_the_pairs(rng):
     rows, out_rows, pairs, num = scene(rng, stride=2, padding=1)
     features, grad = values(rng, (out_rows, 8)), values(rng, (rows, 5))
     filters = values(rng, (27, 8, 5))
@@ -111,7 +111,7 @@ def test_filters_in_both_layouts_have_the_same_bits(rng):
         assert same_bits(actual, expected)
 
 
-def test_repeated_sites_of_a_submanifold_convolution_meet_themselves(rng):
+def test_repeated_sites_of_a_submanifold_convolution_pair_with_themselves(rng):
     rows, _, pairs, num = scene(rng, rows=200, space=(3, 3, 3), make=sites, subm=True)
     features, filters = values(rng, (rows, 4)), values(rng, (27, 4, 4))
     call = (features, filters, pairs, num, rows)

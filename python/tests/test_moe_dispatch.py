@@ -29,7 +29,7 @@ def test_definition(rng, dtype, index_dtype, choices):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_float32_gates_beside_any_tokens(rng, dtype):
+def test_float32_gates_with_any_tokens(rng, dtype):
     gates, *rest = dispatch_arguments(rng, dtype=dtype)
     assert_like_definition(gates.astype(np.float32), *rest)
 
@@ -117,7 +117,7 @@ def test_read_only_inputs(rng):
     assert_like_definition(*arguments)
 
 
-def test_any_integer_is_an_integer(rng):
+def test_any_integer_type_is_accepted(rng):
     *arrays, capacity, num_experts = dispatch_arguments(rng)
     result = turnout.moe_dispatch_forward(*arrays, np.int16(capacity), np.array(num_experts))
     assert same_bits(result, check.moe_dispatch_forward(*arrays, capacity, num_experts))

@@ -216,7 +216,7 @@ def test_long_lattices(rng, shape, mode, low, band):
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3])
-def test_no_way_through(rng, share):
+def test_no_path(rng, share):
     """The gradients of a score of -inf are 0, whatever else is in the batch."""
     px, py = steps(rng, 2, 100, 50, "modified")  # each symbol takes a frame
     px[rng.random(px.shape) < share] = -np.inf
@@ -229,7 +229,7 @@ def test_no_way_through(rng, share):
     np.testing.assert_allclose(px_grad[1].sum(), 20, rtol=1e-5)
 
 
-def test_ans_grad_returns(rng):
+def test_ans_grad_flows_to_the_start(rng):
     """The gradient at the start equals that at the end: no path is lost or counted twice."""
     px, py = steps(rng, 4, 30, 90)
     p, _ = turnout.mutual_information_forward(px, py)

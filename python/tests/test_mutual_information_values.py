@@ -98,7 +98,7 @@ def test_nan_along_the_symbols_stays_and_along_the_frames_is_dropped():
     assert np.isfinite(ans).all()
 
 
-def test_plus_infinity_wins():
+def test_plus_infinity_dominates():
     px, py = np.zeros((1, 1, 3)), np.zeros((1, 2, 2))
     px[0, 0, 1] = INF
     p, _ = forward(px, py)
@@ -109,7 +109,7 @@ def test_plus_infinity_wins():
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_nothing_but_blanks(rng, mode):
+def test_only_blanks(rng, mode):
     px, py = steps(rng, 2, 4, 6, mode)
     px[:] = -INF
     p, ans = forward(px, py)

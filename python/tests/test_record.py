@@ -88,7 +88,7 @@ def test_run_saves_arguments_that_are_written(tmp_path):
         np.testing.assert_allclose(results["ans_grad"], [2], rtol=1e-6)
 
 
-def test_run_refuses_in_one_message(tmp_path, capsys):
+def test_run_error_messages(tmp_path, capsys):
     source, target = tmp_path / "a.npz", tmp_path / "b.npz"
 
     def message(op: str, **arrays) -> str:
@@ -190,7 +190,7 @@ def test_every_kind_of_argument(tmp_path, capsys):
 REFUSED = DISPATCH + "turnout.moe_dispatch_forward(gates, indices, locations[:4], tokens, 3, 2)\n"
 
 
-def test_only_refused_calls(tmp_path, capsys):
+def test_only_failing_calls_are_recorded(tmp_path, capsys):
     (path,) = record(f"on_error:{tmp_path}", REFUSED, fails=True)
     message = described(path)["error"]
     assert message.startswith("moe_dispatch_forward: locations.shape[0] is 4")
@@ -199,7 +199,7 @@ def test_only_refused_calls(tmp_path, capsys):
     assert f"now: {message}" in replayed(capsys, path)
 
 
-def test_a_refusal_that_is_none_now(tmp_path, capsys):
+def test_a_recorded_error_that_no_longer_occurs(tmp_path, capsys):
     (path,) = record(f"on_error:{tmp_path}", REFUSED, fails=True)
     np.save(path / "in.locations.npy", np.array([0, 0, 2, 0, 1], np.int32))
     text = (path / "call.json").read_text()

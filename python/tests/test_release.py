@@ -17,7 +17,7 @@ def test_the_changelog_begins_with_this_version():
     assert heading[1] == turnout.__version__
 
 
-def test_one_place_has_the_address_of_the_repository():
+def test_the_repository_address_is_in_one_place():
     """Only one line must change before the first upload."""
     project = (ROOT / "pyproject.toml").read_text()
     assert len(re.findall(r"^Source = \"https://", project, re.M)) == 1
@@ -25,7 +25,7 @@ def test_one_place_has_the_address_of_the_repository():
     assert [page.name for page in pages if PLACEHOLDER in page.read_text()] == []
 
 
-def test_the_citation_has_no_version_of_its_own():
+def test_the_citation_has_no_version():
     citation = (ROOT / "CITATION.cff").read_text()
     assert re.search(r"^cff-version: 1\.2\.0$", citation, re.M)
     assert not re.search(r"^version:", citation, re.M)

@@ -97,7 +97,7 @@ def test_threads(rng, threads, count):
             assert same_bits(results, wanted)
 
 
-def test_rows_that_no_maximum_takes():
+def test_rows_below_the_start_of_a_maximum():
     """As in torch_scatter, a maximum starts at the lowest finite number."""
     least = np.finfo(np.float32).min
     src = np.array([np.nan, -np.inf, least, -1, np.nan], np.float32)

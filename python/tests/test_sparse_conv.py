@@ -213,7 +213,7 @@ def test_submanifold_padding_is_the_centre(rng, given_padding):
 
 
 @pytest.mark.parametrize(("kernel", "stride", "padding"), [(3, 2, 1), (2, 2, 0), (3, 1, 1), (4, 3, 1)])
-def test_transposed_is_the_way_back(rng, kernel, stride, padding):
+def test_transposed_reverses_the_pairs(rng, kernel, stride, padding):
     space = (9, 8)
     indices = distinct_sites(rng, 40, 2, space)
     forward = turnout.get_indice_pairs(indices, 2, space, kernel, stride, padding)

@@ -120,7 +120,7 @@ def test_empty_arrays_have_no_strides():
     assert turnout.moe_re_routing_inverse(empty, np.zeros(0, np.int32)).shape == (0, 2)
 
 
-def test_the_log_says_it():
+def test_copies_are_logged():
     program = """
 import numpy as np, turnout
 rows, index = np.zeros((4, 6), np.float32), np.arange(4, dtype=np.int32)

@@ -258,7 +258,7 @@ def test_mmcv_and_the_registry(packages):
 
 
 @pytest.mark.parametrize("packages", [{**MMENGINE, **WHOLE}], indirect=True)
-def test_mmcv_that_is_imported_already(packages):
+def test_mmcv_that_is_already_imported(packages):
     mmcv = importlib.import_module("mmcv")
     with pytest.raises(RuntimeError, match="mmcv is already imported"):
         our_mmcv.install()

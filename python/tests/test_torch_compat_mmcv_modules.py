@@ -94,7 +94,7 @@ def test_fact_2_more_offsets_than_matrices_are_refused(rng):
     )
 
 
-def test_fact_3_the_centre_is_found_by_count_and_each_row_meets_itself():
+def test_fact_3_the_centre_is_found_by_count_and_pairs_each_row_with_itself():
     indices = torch.tensor([[0, 1], [0, 1], [0, 1]], dtype=torch.int32)
     layer = SubMConv1d(1, 1, 3, bias=False)
     layer.weight.data = torch.tensor([100.0, 1.0, 10.0]).view(3, 1, 1)

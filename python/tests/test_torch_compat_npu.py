@@ -89,7 +89,7 @@ def test_other_scales_of_8_bit_floats_are_refused(rng):
     turnout.torch.moe_re_routing(tokens, counts, per_token_scales=torch.ones(36))
 
 
-def test_messages_have_its_name(rng):
+def test_messages_name_the_function(rng):
     tokens, counts, _ = tensor_arguments(rng)
     with pytest.raises(
         ValueError, match=r"^npu_moe_re_routing: expert_token_num_per_rank\[0, 1\] is 6, expected"

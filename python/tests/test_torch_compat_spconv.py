@@ -136,7 +136,7 @@ def test_fact_2_sites_of_a_shared_name_are_not_compared(rng):
     assert torch.equal(layer(moved).features, layer(x).features)
 
 
-def test_fact_3_the_centre_meets_every_row():
+def test_fact_3_the_centre_pairs_each_row_with_itself():
     """A row with a repeated site pairs with itself, not with the last row of that site."""
     indices = torch.tensor([[0, 2], [0, 2], [0, 3]], dtype=torch.int32)
     layer = spconv.SubMConv1d(1, 1, 3, bias=False)
@@ -205,7 +205,7 @@ def test_inverse_layers_ask_for_pairs_that_fit(rng):
     assert torch.equal(single(low).indices, low.indices)
 
 
-def test_what_is_kept_of_named_pairs(rng):
+def test_contents_of_named_pairs(rng):
     x = tensor(rng)
     out = spconv.SparseConv3d(3, 4, 3, 2, (0, 1, 1), indice_key="down").double()(x)
     kept = out.find_indice_pair("down")

@@ -266,7 +266,7 @@ def test_critical():
 
 
 @pytest.mark.parametrize("factor", [0.0, -1.0, 1.0])
-def test_counts_are_true_with_priorities(factor):
+def test_counts_are_exact_with_priorities(factor):
     scores = torch.rand(10, 4, generator=torch.Generator().manual_seed(1)).softmax(1)
     plain = moe.extract_critical(scores, 2, capacity_factor=factor)[0]
     ranked = moe.extract_critical(scores, 2, capacity_factor=factor, batch_prioritized_routing=True)[0]

@@ -71,7 +71,7 @@ def test_tangents_are_not_dropped(name, how):
 
 
 @pytest.mark.parametrize("name", CALLED)
-def test_what_has_no_tangent_is_no_matter(name):
+def test_calls_without_tangents_succeed(name):
     function, x = call_of(name)
     expected = function(x)
     assert torch.equal(dual_level(lambda _: function(x), x), expected)

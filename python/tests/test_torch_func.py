@@ -84,7 +84,7 @@ def test_grad(name):
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_grad_inside_of_autograd(name):
+def test_grad_inside_autograd(name):
     """The weight is an autograd leaf; the tokens are an argument of torch.func."""
     x, function = ALL[name]
     weight = torch.full_like(x, 2, requires_grad=True)
@@ -131,7 +131,7 @@ def test_vmap(name):
 
 
 @pytest.mark.filterwarnings("error")
-def test_vmap_of_what_has_no_gradient():
+def test_vmap_without_gradients():
     points, size, ends = ROWS.float(), [2.0] * 3, [0.0] * 3 + [16.0] * 3
     several = torch.stack([points, points + 1])
     coors = torch.func.vmap(lambda p: turnout.torch.voxelize(p, size, ends))(several)
@@ -149,7 +149,7 @@ def test_vmap_of_what_has_no_gradient():
     assert pairs.shape == (2, 3, 2, 2)
 
 
-def test_vmap_refuses_what_has_no_common_shape():
+def test_vmap_rejects_results_of_different_shapes():
     coors = torch.tensor([[[0], [0]], [[0], [1]]])
     with pytest.raises(ValueError) as caught:
         torch.func.vmap(lambda c: dynamic_scatter(torch.ones(2, 3), c)[0])(coors)

@@ -81,7 +81,7 @@ def test_gradcheck(rng, options, inverse):
     assert torch.autograd.gradgradcheck(convolve, inputs)
 
 
-def test_only_the_gradients_that_are_wanted(rng):
+def test_only_requested_gradients(rng):
     indices, out_indices, pairs, num = scene(rng, **MODES[1])
     features, filters = values(rng, len(indices), 4, grad=False), values(rng, 27, 4, 4)
     out = turnout.torch.indice_convolution(features, filters, pairs, num, len(out_indices))

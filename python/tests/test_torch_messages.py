@@ -142,7 +142,7 @@ FUNCTIONS = {
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
-def test_what_is_no_tensor(function):
+def test_non_tensor_arguments(function):
     arguments = FUNCTIONS[function]
     function(**arguments)
     for name, value in arguments.items():
@@ -156,7 +156,7 @@ def test_what_is_no_tensor(function):
             )
 
 
-def test_what_is_no_tensor_in_a_sequence():
+def test_non_tensors_in_a_sequence():
     with pytest.raises(TypeError) as caught:
         joint_mutual_information_recursion([PX, PX.numpy()], [PY, PY])
     assert str(caught.value) == (
@@ -169,7 +169,7 @@ def test_what_is_no_tensor_in_a_sequence():
 @pytest.mark.parametrize(
     "layer", [turnout.torch.nn.SubMConv(1, 2, 2, 3), turnout.torch.nn.SparseMaxPool(1, 2)]
 )
-def test_what_is_no_sparse_tensor(layer):
+def test_non_sparse_inputs(layer):
     for other in (torch.ones(3, 2), np.ones((3, 2), np.float32)):
         with pytest.raises(TypeError) as caught:
             layer(other)

@@ -197,7 +197,7 @@ def test_upstream_gradient(rng, dtype):
         assert torch.equal(x.grad, (grad.float() * weight[:, None, None]).to(dtype))
 
 
-def test_only_what_is_asked_for(rng):
+def test_only_requested_gradients(rng):
     px, py = tensors(rng)
     mutual_information_recursion(px, py.requires_grad_()).sum().backward()
     assert px.grad is None

@@ -162,7 +162,7 @@ def test_pools_equal_dense_ones(rng):
     torch.testing.assert_close(out.features, mean.movedim(1, -1)[where])
 
 
-def test_pairs_of_a_pool_lead_back(rng):
+def test_an_inverse_layer_uses_the_pairs_of_a_pool(rng):
     x = scene(rng, 60, SPACE)
     out = nn.SparseMaxPool(3, 2, indice_key="pool")(x)
     assert torch.equal(nn.SparseInverseConv(3, 3, 2, 2, "pool").double()(out).indices, x.indices)

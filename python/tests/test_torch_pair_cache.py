@@ -72,7 +72,7 @@ def test_changed_outputs_do_not_reach_the_cache(rng, pairs_built):
     assert torch.equal(up(down(x)).indices, sites)
 
 
-def test_what_makes_another_set_of_pairs(rng, pairs_built):
+def test_another_geometry_builds_new_pairs(rng, pairs_built):
     x = scene(rng, 40, SPACE)
     for count, layer in enumerate(
         (
@@ -129,7 +129,7 @@ def test_the_cache_lives_as_long_as_the_tensors(rng):
     assert cache() is None
 
 
-def test_a_name_is_a_promise(rng, pairs_built):
+def test_layers_with_one_indice_key_share_pairs(rng, pairs_built):
     """Layers with the same indice_key share pairs, even those that a cache would not find."""
     x = scene(rng, 40, SPACE)
     layer = nn.SubMConv(3, 3, 3, 3, indice_key="subm").double()

@@ -73,7 +73,7 @@ def test_out(rng):
     assert_like_definition(results, tokens, counts, scales)
 
 
-def test_kind_follows_what_a_result_is_made_from(rng):
+def test_result_kind_follows_its_source(rng):
     tokens, counts, _ = tensor_arguments(rng)
     kinds = [type(r) for r in turnout.moe_re_routing(tokens, counts.numpy())]
     assert kinds == [torch.Tensor, type(None), torch.Tensor, np.ndarray]
@@ -212,7 +212,7 @@ def test_gradcheck(rng, idx_type, scale_width):
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
 @pytest.mark.parametrize("idx_type", [0, 1])
-def test_gradient_is_the_way_back(rng, dtype, idx_type):
+def test_gradient_is_the_inverse(rng, dtype, idx_type):
     tokens, counts, scales = tensor_arguments(rng, dtype=dtype)
     tokens.requires_grad_()
     scales.requires_grad_()
@@ -227,7 +227,7 @@ def test_gradient_is_the_way_back(rng, dtype, idx_type):
     assert torch.equal(scales.grad, INVERSE(weight[:, :1], idx, idx_type)[:, 0])
 
 
-def test_only_what_is_asked_for(rng):
+def test_only_requested_gradients(rng):
     tokens, counts, scales = tensor_arguments(rng)
     permuted, permuted_scales, *_ = turnout.torch.moe_re_routing(
         tokens, counts, per_token_scales=scales.requires_grad_()

@@ -393,7 +393,7 @@ def test_nan_in_sums():
     assert loss.isnan()
 
 
-def test_no_way_through():
+def test_no_path():
     """The loss is infinite, or 0 with zero_infinity; gradients are 0 and do not double from cell to cell."""
     lm, am, text, _ = batch(9, (2, 5, 3, 6))
     boundary = torch.tensor([[0, 0, 3, 5], [0, 0, 3, 0]])

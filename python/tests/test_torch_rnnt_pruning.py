@@ -169,7 +169,7 @@ def test_align(rnnt_type):
             torch.testing.assert_close(best.confidence[b, s], wanted.double())
 
 
-def test_align_what_is_sure():
+def test_align_a_single_path():
     """Logits that leave a single path, which has all the probability."""
     logits = torch.full((1, 5, 3, 4), -50.0)
     text, at = torch.tensor([[2, 3]]), [1, 3]

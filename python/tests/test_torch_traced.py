@@ -195,7 +195,7 @@ def test_unknown_sizes_are_left_to_the_call():
 
 
 @pytest.mark.parametrize("dynamic", [False, True])
-def test_a_compiler_tells_the_message(dynamic):
+def test_compiled_calls_raise_the_same_message(dynamic):
     torch.compiler.reset()
     compiled = torch.compile(
         turnout.torch.mutual_information_recursion, fullgraph=True, dynamic=dynamic, backend="eager"

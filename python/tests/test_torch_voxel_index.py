@@ -86,7 +86,7 @@ def test_coordinates_are_read_once(rng):
     assert torch.equal(*(torch.autograd.grad(x.sum(), feats)[0] for x in (actual, expected)))
 
 
-def test_gradients_take_no_operator_that_sorts(rng, monkeypatch):
+def test_gradients_do_not_sort(rng, monkeypatch):
     feats, coors = tensors(rng, requires_grad=True)
     voxels = VoxelIndex(coors)
     for name in ("voxel_index", "dynamic_scatter_forward", "dynamic_scatter_backward"):
@@ -348,7 +348,7 @@ def test_full_graph_without_sizes_that_depend_on_data(rng):
         torch.compile(encoder, fullgraph=True, backend="eager")(*tensors(rng))
 
 
-def test_an_index_from_outside_of_the_graph(rng):
+def test_an_index_from_outside_the_graph(rng):
     feats, coors = tensors(rng)
     voxels = VoxelIndex(coors)
     torch.compiler.reset()

@@ -100,7 +100,7 @@ assert children > 0
 
 
 @pytest.mark.parametrize("disturbance", DISTURBANCES)
-def test_calls_go_on(disturbance):
+def test_disturbed_calls_are_correct(disturbance):
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM + DISTURBANCES[disturbance] + FINISH],
         capture_output=True,

@@ -126,7 +126,7 @@ def test_large_grid():
     assert coors[:, 2].tolist() == [0, 2**31 - 2, -1, -1]
 
 
-def test_scatter_follows(rng):
+def test_mean_agrees_with_dynamic_scatter(rng):
     """Two ways to compute the mean of the points of a voxel agree."""
     points = cloud(rng, 400)
     coors = turnout.voxelize(points, SIZE, RANGE)
