@@ -120,7 +120,7 @@ def after_torch(routed: Routed, seconds: float) -> Comparison:
             start = time.perf_counter()
             turnout.torch.moe_dispatch_forward(*tensors, scale.capacity, scale.num_experts)
             samples.append((time.perf_counter() - start) * 1e6)
-    return from_samples(f"turnout.torch beside torch, {scale.name}", rows)
+    return from_samples(f"turnout.torch right after torch, {scale.name}", rows)
 
 
 def from_samples(title: str, rows: dict[str, list[float]]) -> Comparison:

@@ -1,4 +1,4 @@
-"""torchaudio's RNN-T operator, loaded from its library, because the package itself cannot be imported."""
+"""torchaudio's RNN-T operator, loaded from its library, because importing the package may fail."""
 
 from __future__ import annotations
 

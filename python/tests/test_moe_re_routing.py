@@ -192,7 +192,7 @@ def test_dlpack_and_read_only_inputs(rng):
     assert same_bits(permuted, expected[0])
 
 
-# -- refusals ----------------------------------------------------------------------------------------------
+# -- errors ------------------------------------------------------------------------------------------------
 
 
 def refusal(function, op, arguments, untouched, kind=ValueError):

@@ -110,7 +110,7 @@ def test_gradients_are_not_dropped(rng):
 
 
 def test_torch_func_is_refused(rng):
-    """It hides its tracking from kernels, which would return zeros."""
+    """torch.func hides its tracking from kernels, which would return zeros."""
     function = lambda points: voxelize(points, SIZE, RANGE, **LIMITS)[0].sum()  # noqa: E731
     for differentiate in (torch.func.grad, torch.func.jacrev):
         with pytest.raises(NotImplementedError, match="points requires grad, but this operator has no"):

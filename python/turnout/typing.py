@@ -67,7 +67,7 @@ if TYPE_CHECKING:
 else:
     R = TypeVar("R")
 
-# Without SupportsDLPack: a tensor would match that, too, and mypy could not tell which type the result has.
+# Not SupportsDLPack: a tensor matches that, too, and mypy could not tell which type the result has.
 Source = NumPyArray | ArrayApiObject | TorchTensor[R]
 
 Int = SupportsIndex

@@ -50,7 +50,7 @@ def _boundary(logits, targets, logit_lengths, target_lengths):
         if lengths.shape != logits.shape[:1] or lengths.dtype not in (torch.int32, torch.int64):
             raise ValueError(
                 f"rnnt_loss: {name} has shape {list(lengths.shape)} and dtype {lengths.dtype}, expected "
-                f"{list(logits.shape[:1])} and torch.int32"
+                f"{list(logits.shape[:1])} and torch.int32 or torch.int64"
             )
         if torch.compiler.is_compiling():
             continue  # the call checks the values

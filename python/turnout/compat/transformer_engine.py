@@ -186,7 +186,7 @@ def moe_sort_chunks_by_index(
 def moe_sort_chunks_by_index_with_probs(
     inp: torch.Tensor, probs: torch.Tensor, split_sizes: torch.Tensor, sorted_index: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """:func:`moe_sort_chunks_by_index` that also reorders ``probs [rows]``."""
+    """Like :func:`moe_sort_chunks_by_index`, and also reorders ``probs [rows]``."""
     output, permuted_probs = sort_chunks_by_idxs(inp, split_sizes, sorted_index, probs)
     return output, permuted_probs
 

@@ -38,7 +38,7 @@ class SparseSequential(nn.SparseSequential, SparseModule):
         """Returns a sequence for inference, with each ``BatchNorm1d`` folded into the convolution before it.
 
         Its results are those of this sequence in eval mode. This sequence is unchanged and shares its other
-        modules. mmcv drops the convolution's bias and adds eps to the standard deviation, not the variance.
+        modules. mmcv's drops the convolution's bias and adds eps to the deviation, not to the variance.
         """
         made: list[torch.nn.Module] = []
         for module in self._in_order():

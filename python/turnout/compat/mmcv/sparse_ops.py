@@ -105,7 +105,7 @@ def indice_conv_backward(
     inverse: bool = False,
     subm: bool = False,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Returns the gradients of ``features`` and ``filters``; ``out_bp`` is that of :func:`indice_conv`."""
+    """Returns the gradients of ``features`` and ``filters`` for ``out_bp``, that of the output."""
     pairs, kind = (indice_pairs, indice_pair_num), (bool(inverse), bool(subm))
     matrices = filters.flatten(0, -3)
     of_features = torch.ops.turnout.indice_convolution_backward_data(
@@ -131,7 +131,7 @@ def indice_maxpool_backward(
     indice_pairs: torch.Tensor,
     indice_pair_num: torch.Tensor,
 ) -> torch.Tensor:
-    """Returns the gradient of ``features``; ``out_bp`` is that of :func:`indice_maxpool`."""
+    """Returns the gradient of ``features`` for ``out_bp``, that of the output."""
     return torch.ops.turnout.indice_max_pool_backward(
         features, out_features, out_bp, indice_pairs, indice_pair_num
     )

@@ -34,7 +34,7 @@ class DynamicScatter(torch.nn.Module):
 
     @own_messages("DynamicScatter", feats="points")
     def forward_single(self, points: torch.Tensor, coors: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """:func:`dynamic_scatter`with the reduction of this module."""
+        """:func:`dynamic_scatter` with the reduction of this module."""
         return dynamic_scatter(points, coors, "mean" if self.average_points else "max")
 
     def forward(self, points: torch.Tensor, coors: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

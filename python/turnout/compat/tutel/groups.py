@@ -28,7 +28,7 @@ def create_groups_from_world(
     """
     if parent_group not in (None, dist.group.WORLD):
         raise ValueError(
-            "create_groups_from_world: parent_group has some of the processes, expected None or all of them"
+            "create_groups_from_world: parent_group has only some processes, expected None or all of them"
         )
     if include_init and not dist.is_initialized() and {"WORLD_SIZE", "RANK"} <= os.environ.keys():
         dist.init_process_group("gloo" if include_init == "nccl" else include_init)
