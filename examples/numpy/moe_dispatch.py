@@ -25,3 +25,7 @@ expected = sum(gates[:, k, None] * np.einsum("nh,nhj->nj", x, weights[indices[:,
 print(f"tokens per expert: {counts.tolist()}, capacity {capacity}")
 print(f"largest difference from computing token by token: {np.abs(y - expected).max():.1e}")
 assert np.allclose(y, expected, atol=1e-5)
+
+# Output:
+#   tokens per expert: [31, 31, 37, 29], capacity 37
+#   largest difference from computing token by token: 4.8e-07

@@ -23,3 +23,7 @@ steps = turnout.moe_token_unpermute(results, places, weights)
 print(f"rows of each expert end at {offs.tolist()}")
 print(f"largest difference between one call and its steps: {np.abs(y - steps).max():.1e}")
 assert np.allclose(y, steps, atol=1e-5)
+
+# Output:
+#   rows of each expert end at [18, 34, 51, 64]
+#   largest difference between one call and its steps: 1.2e-07

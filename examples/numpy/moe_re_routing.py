@@ -12,3 +12,8 @@ for expert, rows in enumerate(np.split(grouped[:, 0], np.cumsum(per_expert)[:-1]
     assert (rows.astype(int) == expert).all()
 back = turnout.moe_re_routing_inverse(grouped, origin)
 assert np.array_equal(back, arrived)
+
+# Output:
+#   expert 0: [0.0, 0.25]
+#   expert 1: [1.0]
+#   expert 2: [2.0, 2.5, 2.75]

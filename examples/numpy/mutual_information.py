@@ -20,3 +20,11 @@ for s in range(symbols):
     print(f"symbol {s}, frame by frame: [{bar}]")
 assert abs(total[0] - expected) < 1e-4
 assert np.allclose(px_grad.sum(axis=2), 1, atol=1e-5)  # each symbol is emitted once
+
+# Output:
+#   log-probability -3.05313, expected -3.05313
+#   symbol 0, frame by frame: [=-:..        ]
+#   symbol 1, frame by frame: [..:::...     ]
+#   symbol 2, frame by frame: [  ....:....  ]
+#   symbol 3, frame by frame: [     ...:::..]
+#   symbol 4, frame by frame: [        ..:-=]
