@@ -86,7 +86,6 @@ def measure(family: str, case: Case, seconds: float) -> dict:
 
 
 def _quartiles(row: Row) -> list[float]:
-    """Returns first quartile, median and third quartile with four digits."""
     return [float(f"{value:.4g}") for value in (row.low_us, row.median_us, row.high_us)]
 
 

@@ -38,8 +38,6 @@ TURNOUT = Layers(
 
 
 class Block(torch.nn.Module):
-    """A residual block of two submanifold convolutions."""
-
     def __init__(self, layers: Layers, channels: int, indice_key: str | None = None) -> None:
         super().__init__()
         first, second = (

@@ -122,7 +122,6 @@ def draw(
 def train(
     encoder: nn.Module, head: nn.Module, cloud: tuple[torch.Tensor, ...], is_car: torch.Tensor, steps: int
 ) -> list[float]:
-    """Returns the losses of all steps."""
     optimizer = torch.optim.Adam([*encoder.parameters(), *head.parameters()], lr=5e-3)
     losses = []
     for step in range(steps):
@@ -138,7 +137,6 @@ def train(
 
 
 def milliseconds(function: Callable[[], object]) -> float:
-    """Returns the median time of nine calls."""
     times = []
     for _ in range(9):
         start = time.perf_counter()
@@ -164,7 +162,6 @@ def show_times(coors: torch.Tensor, channels: int) -> None:
 
 
 def main(arguments: list[str] | None = None) -> list[float]:
-    """Returns the losses."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -98,7 +98,6 @@ class Targets:
 
 
 def train(detector: torch.nn.Module, batch: Batch, steps: int, verbose: bool) -> list[float]:
-    """Returns the losses of all steps."""
     targets = Targets(batch.scans)
     optimizer = torch.optim.AdamW(detector.parameters())
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=5e-3, total_steps=steps)
@@ -160,7 +159,6 @@ def draw(path: Path, scan: Scan, boxes: torch.Tensor, losses: list[float]) -> No
 
 
 def main(arguments: list[str] | None = None) -> list[float]:
-    """Returns the losses."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -151,7 +151,6 @@ def train(
 
 
 def stages_of(network: torch.nn.Sequential, voxels: nn.SparseTensor) -> dict[str, nn.SparseTensor]:
-    """Returns the output of each part of the encoder."""
     stages = {"voxels": voxels}
     with torch.inference_mode():
         for name, part in network.named_children():
@@ -195,7 +194,6 @@ def draw(path: Path, batch: Batch, stages: dict[str, nn.SparseTensor]) -> None:
 
 
 def main(arguments: list[str] | None = None) -> dict[str, list[float]]:
-    """Returns the losses of the training steps."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -127,7 +127,6 @@ def unique(points: Points, seconds: float, summary: Summary) -> Comparison:
 
 
 def threads(points: Points, seconds: float) -> Comparison:
-    """Compares thread counts, also for a reduction with an existing VoxelIndex."""
     before = turnout.get_num_threads()
     entries = [
         turnout_entries.forward(points, "max", "turnout, forward max"),

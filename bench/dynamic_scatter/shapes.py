@@ -166,7 +166,6 @@ class Hard:
         )
 
     def definition(self) -> Arrays:
-        """The definition: one point at a time."""
         voxels, coors, counts = (np.zeros_like(x) for x in self.results())
         row_of: dict[tuple[int, ...], int] = {}
         for point, cell in zip(self.points, voxels_of(self.points, self.scale).tolist(), strict=True):

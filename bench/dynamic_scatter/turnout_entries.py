@@ -27,7 +27,6 @@ def memory(shape: tuple[int, ...], dtype: type = np.float32) -> np.ndarray:
 
 
 def memory_for(points: Points) -> Arrays:
-    """Returns memory for each result of the forward operator."""
     scale = points.scale
     return memory((scale.voxels, scale.channels)), *(memory(x.shape, x.dtype) for x in points.index)
 
@@ -94,7 +93,6 @@ def index(points: Points) -> Entry:
 
 
 def reduce(points: Points, reduce_type: str) -> Entry:
-    """Reduces with an existing index."""
     known = turnout.VoxelIndex(points.coors)
     out = memory((points.scale.voxels, points.scale.channels))
     return Entry(

@@ -70,8 +70,6 @@ def run(seconds: float) -> list[Comparison]:
 
 
 class Gradients:
-    """The gradients of moe_dispatch_forward, in reused buffers."""
-
     def __init__(self, r: Routing) -> None:
         self.gates, indices, locations = r.choices_first
         self.routing, self.sizes = (indices, locations), (r.capacity, r.scale.num_experts)

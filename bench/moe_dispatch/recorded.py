@@ -65,7 +65,6 @@ def dispatch(scale: Scale) -> Programs:
 
 
 def returning(name: str, call) -> Entry:
-    """Returns an entry for a call that returns one new tensor."""
     kept: list[torch.Tensor] = []
 
     def run() -> None:

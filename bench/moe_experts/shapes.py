@@ -34,8 +34,6 @@ class Weights:
 
 
 class Block:
-    """Tokens with random experts."""
-
     def __init__(self, weights: Weights, tokens: int) -> None:
         random = torch.Generator().manual_seed(tokens)
         self.weights = weights

@@ -87,7 +87,6 @@ def side_by_side(name: str, lattices: Lattices, threads: int, seconds: float, su
 
 
 def both(lattices: Lattices, threads: int, seconds: float) -> Comparison:
-    """Scores and gradients together, as in training."""
     entries = [
         turnout_entries.both(lattices),
         turnout_entries.one_after_the_other(lattices),

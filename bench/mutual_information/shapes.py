@@ -30,7 +30,6 @@ ONE = Scale(1, 200, 1500)
 
 
 def flat(*results: np.ndarray) -> np.ndarray:
-    """Joins several results in one array for verification."""
     return np.concatenate([np.asarray(x, dtype=np.float64).ravel() for x in results])
 
 

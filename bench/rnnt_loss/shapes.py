@@ -47,5 +47,4 @@ class Utterances:
 
     @cached_property
     def logits(self) -> torch.Tensor:
-        """The logits of the whole lattice."""
         return self.am.unsqueeze(2) + self.lm.unsqueeze(1)

@@ -23,7 +23,6 @@ def leaves(*tensors: torch.Tensor) -> list[torch.Tensor]:
 
 
 def with_gradients(name: str, loss_of: Callable[[], torch.Tensor], inputs: list[torch.Tensor]) -> Entry:
-    """Computes a loss and its gradients for these inputs."""
     kept: list[torch.Tensor] = []
 
     def run() -> None:

@@ -80,8 +80,6 @@ def gradients_by_torch(
 
 
 class Kept:
-    """Holds the result of a program's last call."""
-
     def __init__(self) -> None:
         self.results: tuple[torch.Tensor, ...] = ()
 
@@ -146,7 +144,6 @@ def with_kept_index(layer: Layer) -> Entry:
 
 
 def scratch_bytes(layer: Layer) -> dict[str, int]:
-    """Measures the scratch memory of each operator."""
     ours, theirs = forward(layer)[0], gradients(layer)[0]
     return {
         name: logged_scratch(f"indice_convolution_{name}", call)

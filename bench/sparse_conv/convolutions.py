@@ -96,7 +96,6 @@ def two_threads(layer: Layer, seconds: float, summary: Summary) -> list[Comparis
 
 
 def peak_entry(threads: int) -> Entry:
-    """The same multiply-adds on each of the threads."""
     pool = ThreadPoolExecutor(threads)
 
     def run() -> None:

@@ -80,13 +80,11 @@ class Scene:
         return nn.SparseTensor(self.features.to(dtype), self.indices, FRAME.space, FRAME.batch)
 
     def exact(self) -> np.ndarray:
-        """Computes the forward pass in f64."""
         with torch.inference_mode():
             made = self.network(TORCH).double().eval()(self.tensor(torch.float64))
         return by_site(made.indices, made.features)
 
     def exact_step(self) -> tuple[np.ndarray, ...]:
-        """Computes the gradients of a training step in f64."""
         made = step_entry("f64", self.network(TORCH).double(), lambda: self.tensor(torch.float64))
         made.run()
         return made.result()

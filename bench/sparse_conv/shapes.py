@@ -142,5 +142,4 @@ def definition(indices: np.ndarray, scale: Scale) -> Result:
 
 
 def flat(result: Result) -> np.ndarray:
-    """Joins all results in one array for verification."""
     return np.concatenate([np.asarray(part).reshape(-1) for part in result])

@@ -69,7 +69,6 @@ def floors(sites: Sites) -> list[Entry]:
 
 
 def scratch_bytes(sites: Sites) -> int:
-    """Measures the scratch memory of one call."""
     options = arguments(sites.scale)
     return logged_scratch("get_indice_pairs", lambda: turnout.get_indice_pairs(sites.indices, **options))
 

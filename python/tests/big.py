@@ -20,7 +20,6 @@ def free_memory():
 
 
 def filled_rows(values, width):
-    """Returns rows of equal elements."""
     rows = np.empty((len(values), width), values.dtype)
     rows[:] = values[:, None]
     return rows

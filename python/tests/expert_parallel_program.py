@@ -39,7 +39,6 @@ def problem(kind):
 
 
 def splits(kind, world):
-    """Returns the number of tokens of each process."""
     if kind == "no tokens":
         return [SAMPLES] + [0] * (world - 1)
     first = SAMPLES - 2 * (world - 1)

@@ -14,8 +14,6 @@ ENCODER_PADDING = (1, 1, (0, 1, 1))
 
 
 class Block(nn.SparseModule):
-    """A residual block of two submanifold convolutions."""
-
     def __init__(self, channels, convolution):
         super().__init__()
         self.conv1, self.conv2 = convolution(channels), convolution(channels)
@@ -60,7 +58,6 @@ def plain_encoder():
 
 
 def scene(rng, rows=150, space=ENCODER_SPACE, channels=3, batch=2, dtype=torch.float64, kind=nn.SparseTensor):
-    """Returns a sparse tensor with distinct sites."""
     indices = torch.from_numpy(distinct_sites(rng, rows, batch, space))
     features = torch.from_numpy(rng.standard_normal((rows, channels))).to(dtype)
     return kind(features, indices, space, batch)

@@ -88,7 +88,6 @@ class UNet(torch.nn.Module):
 
 
 def sites(rng, dims):
-    """Draws distinct sites in random order."""
     cells = (BATCH, *SPACES[dims])
     chosen = rng.choice(np.prod(cells), ROWS[dims], replace=False)
     return np.stack(np.unravel_index(chosen, cells), 1).astype(np.int32)
@@ -146,7 +145,6 @@ def stored():
 
 
 def state_of(case):
-    """Returns the recorded state_dict."""
     return {
         name.removeprefix("state "): torch.from_numpy(value.astype(np.float64, copy=False))
         for name, value in case.items()

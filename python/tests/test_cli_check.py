@@ -74,7 +74,6 @@ def test_every_operator_of_the_documents_has_its_scales():
 
 @pytest.fixture
 def one_case(monkeypatch):
-    """Limits the report to one small case."""
     case = next(case for case in SMALL if case.name == "by hand")
     monkeypatch.setattr(scales, "SCALES", [case])
     return case

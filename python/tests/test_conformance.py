@@ -15,7 +15,6 @@ GTEST = re.compile(r"`([A-Z]\w+)\.([A-Za-z]\w+)`")
 
 
 def gtests():
-    """Returns Suite.Name of all C++ tests."""
     found = set()
     for path in [*(ROOT / "src").rglob("*test.cc"), *(ROOT / "tests").glob("*test.cc")]:
         for suite, name in re.findall(
@@ -26,7 +25,6 @@ def gtests():
 
 
 def pytests():
-    """Returns (file, function) of all Python tests."""
     return {
         (path.name, name)
         for path in (ROOT / "python" / "tests").glob("test_*.py")

@@ -13,7 +13,6 @@ MEGABYTE = 2**20
 
 
 def dispatch(rng, megabytes, fill=1.0):
-    """Returns a result of `megabytes`, with all elements equal to `fill`."""
     rows = int(megabytes * 1024)
     slots = np.arange(rows, dtype=np.int32)
     tokens = np.full((rows, 256), fill, np.float32)

@@ -13,7 +13,6 @@ FLOATS = [np.float32, np.float64, np.float16]
 
 
 def both(name, *arguments):
-    """Returns the results of the operator and of its definition as tuples."""
     results = [getattr(module, name)(*arguments) for module in (turnout, check)]
     return [result if isinstance(result, tuple) else (result,) for result in results]
 

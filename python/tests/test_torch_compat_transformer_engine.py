@@ -19,7 +19,6 @@ def mask_arguments(rng, tokens=9, experts=4, hidden=3):
 
 
 def permuted_by_torch(inp, mask, probs):
-    """Computes the same as Megatron without fused kernels."""
     of_token = torch.arange(len(inp)).expand(mask.shape[1], -1)[mask.T]
     return inp[of_token], probs.T[mask.T], of_token
 

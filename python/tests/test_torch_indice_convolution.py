@@ -17,7 +17,6 @@ OPS = torch.ops.turnout
 
 
 def scene(rng, rows=40, space=SPACE, **options):
-    """Returns sites, output sites and pairs as tensors."""
     indices = torch.from_numpy(distinct_sites(rng, rows, 2, space))
     return indices, *turnout.get_indice_pairs(indices, 2, space, **options)
 

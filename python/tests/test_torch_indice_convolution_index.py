@@ -13,7 +13,6 @@ OPS = torch.ops.turnout
 
 
 def indexes(pairs, num, rows, out_rows, inverse=False, subm=False):
-    """Returns the indexes of the convolution and of its gradient."""
     module = turnout if isinstance(pairs, np.ndarray) else turnout.torch
     forward = module.indice_convolution_index(pairs, num, rows, out_rows, inverse=inverse, subm=subm)
     backward = module.indice_convolution_index(pairs, num, out_rows, rows, inverse=not inverse, subm=subm)

@@ -62,7 +62,6 @@ def test_python_has_the_arguments_of_the_schema(module, op):
 
 
 def prototypes():
-    """Returns the parameters of each C++ function by name."""
     found = {}
     for path in HEADERS.glob("*.h"):
         text = re.sub(r"//.*", "", path.read_text())

@@ -89,7 +89,6 @@ def outcome(function):
 
 
 def everywhere(name, **changes):
-    """Returns the outcomes of a call on real, meta and fake tensors."""
     arguments = {**CALLS[name], **changes}
 
     def of(kind):

@@ -33,7 +33,6 @@ class Model(torch.nn.Module):
 
 
 def train(arguments, rank=0, world=1):
-    """Returns the losses of all steps."""
     torch.set_default_dtype(getattr(torch, arguments.get("dtype", "float32")))
     try:
         model = Model(arguments, rank)

@@ -63,7 +63,6 @@ def streamed_copy(size: int) -> Callable[[], object]:
 
 
 def plain_copy(size: int) -> Callable[[], object]:
-    """A memcpy of `size` bytes."""
     source = np.ones(size, np.uint8)
     target = np.zeros_like(source)
     return lambda: np.copyto(target, source)
