@@ -159,7 +159,7 @@ def test_help_has_examples_and_exit_codes(capsys):
         assert f"turnout {command}" in text.partition("examples:")[2]
     with pytest.raises(SystemExit):
         cli.main(["--help"])
-    assert "exit codes: 0 all is well; 1 a check failed" in capsys.readouterr().out
+    assert "exit codes: 0 success; 1 a check failed" in capsys.readouterr().out
 
 
 def test_without_rich(tmp_path):
