@@ -1,4 +1,4 @@
-"""The programs of tools/ that check the tests: what they find, and what they refuse."""
+"""The programs in tools/ that check the tests: their findings and error messages."""
 
 import importlib
 import sys

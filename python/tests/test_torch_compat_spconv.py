@@ -1,4 +1,4 @@
-"""turnout.compat.spconv: the numbers of spconv, and the facts that decide whether a network has them."""
+"""turnout.compat.spconv has spconv's results, and the facts on which these depend."""
 
 import numpy as np
 import pytest
@@ -30,7 +30,7 @@ def message_of(call, *arguments):
     return str(caught.value)
 
 
-# -- the numbers of spconv ---------------------------------------------------------------------------------
+# -- spconv's results --------------------------------------------------------------------------------------
 
 
 def test_every_recorded_case_is_compared(recorded):
@@ -40,7 +40,7 @@ def test_every_recorded_case_is_compared(recorded):
 
 @pytest.mark.parametrize(("name", "dims"), CASES)
 def test_a_layer_has_the_numbers_of_spconv(recorded, name, dims):
-    """Outputs, sites, and the gradients of features and parameters: integers, so there is no rounding."""
+    """Compares outputs, sites and gradients, which are integers, so there is no rounding."""
     case = recorded[f"{name} {dims}"]
     features = case["features"].astype(np.float64)
     results = spconv_cases.run(
@@ -72,7 +72,7 @@ def test_a_checkpoint_of_a_network_has_the_numbers_of_spconv(recorded, training)
 
 
 def test_a_compiled_network_equals_eager(recorded):
-    """In one graph, in training, with named pairs."""
+    """Traces one graph, in training mode, with named pairs."""
     network = UNet(spconv).double()
     network.load_state_dict(spconv_cases.state_of(recorded["unet"]))
     features, indices = (torch.from_numpy(recorded["unet"][name]) for name in ("features", "indices"))
@@ -89,13 +89,13 @@ def test_points_have_the_voxels_of_spconv(recorded, dims):
     case = recorded[f"points {dims}"]
     results = spconv_cases.voxels(spconv.utils.PointToVoxel, dims, case["points"])
     assert case["num"].max() == 3 and (case["id"] == -1).any() and (case["num"] < 3).any()
-    assert np.bincount(case["id"] + 1)[1:].max() > 3  # a point beyond the limit has its voxel's number
+    assert np.bincount(case["id"] + 1)[1:].max() > 3  # points beyond the limit keep their voxel's number
     for key, value in results.items():
         assert value.dtype == case[key].dtype
         np.testing.assert_array_equal(value, case[key], key)
 
 
-# -- the five facts that decide whether a checkpoint gives the same numbers --------------------------------
+# -- the five facts on which the results of a checkpoint depend --------------------------------------------
 
 
 def test_fact_1_a_1x1_weight_is_read_by_the_view(rng):
@@ -106,7 +106,7 @@ def test_fact_1_a_1x1_weight_is_read_by_the_view(rng):
         wanted = x.features @ layer.weight.view(3, layer.out_channels) + layer.bias
         torch.testing.assert_close(layer(x).features, wanted)
         assert not torch.allclose(wanted, x.features @ layer.weight.flatten(1).T + layer.bias)
-    strided = spconv.SparseConv3d(3, 4, 1, 2, bias=False).double()  # takes the ordinary path
+    strided = spconv.SparseConv3d(3, 4, 1, 2, bias=False).double()  # uses the general path
     out = strided(x)
     assert not strided.conv1x1 and out.spatial_shape == [3, 3, 4]
     kept = (x.indices[:, 1:] % 2 == 0).all(1)
@@ -136,8 +136,8 @@ def test_fact_2_sites_of_a_shared_name_are_not_compared(rng):
     assert torch.equal(layer(moved).features, layer(x).features)
 
 
-def test_fact_3_the_centre_meets_every_row():
-    """Also a row whose site comes again: it meets itself, and not the last row with that site."""
+def test_fact_3_the_centre_pairs_each_row_with_itself():
+    """A row with a repeated site pairs with itself, not with the last row of that site."""
     indices = torch.tensor([[0, 2], [0, 2], [0, 3]], dtype=torch.int32)
     layer = spconv.SubMConv1d(1, 1, 3, bias=False)
     layer.weight.data = torch.tensor([100.0, 1.0, 10.0]).view(1, 3, 1)
@@ -149,7 +149,7 @@ def test_fact_4_a_layer_writes_names_into_a_copy(rng):
     x = tensor(rng)
     left = spconv.SubMConv3d(3, 3, 3, indice_key="one").double()(x)
     assert x.indice_dict == {} and list(left.indice_dict) == ["one"]
-    # Another branch of the same tensor may have the name for another geometry.
+    # Another branch of the same tensor may use the name for another geometry.
     right = spconv.SubMConv3d(3, 3, 5, indice_key="one").double()(x)
     assert right.indice_dict["one"].ksize == [5, 5, 5] and left.indice_dict["one"].ksize == [3, 3, 3]
     down = spconv.SparseConv3d(3, 4, 3, 2, 1, indice_key="down").double()(left)
@@ -205,7 +205,7 @@ def test_inverse_layers_ask_for_pairs_that_fit(rng):
     assert torch.equal(single(low).indices, low.indices)
 
 
-def test_what_is_kept_of_named_pairs(rng):
+def test_contents_of_named_pairs(rng):
     x = tensor(rng)
     out = spconv.SparseConv3d(3, 4, 3, 2, (0, 1, 1), indice_key="down").double()(x)
     kept = out.find_indice_pair("down")
