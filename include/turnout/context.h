@@ -9,9 +9,9 @@
 namespace turnout {
 
 // Instruction sets the kernels are compiled for, weakest first. `best` is what this CPU has, capped by
-// TURNOUT_ISA=sse4|avx2|avx512|avx512_dl|neon. If this CPU lacks the named set, the
+// TURNOUT_ISA=sse4|avx2|avx512|avx512_dl|avx512_bf16|neon. If this CPU lacks the named set, the
 // variable has no effect, and the log notes it once. Any other value is an Error when a context is created.
-enum class Isa : std::uint8_t { sse4, avx2, avx512, avx512_dl, neon, best = 255 };
+enum class Isa : std::uint8_t { sse4, avx2, avx512, avx512_dl, avx512_bf16, neon, best = 255 };
 
 TURNOUT_API const char* name_of(Isa isa);
 TURNOUT_API bool is_supported(Isa isa);  // by this CPU and by this build
@@ -34,7 +34,7 @@ struct CallRecord {
   const char* algorithm;  // chosen by the plan; "" if the call ended before that
   const char* error;      // the message of a failed call, else nullptr
   bool skipped;           // true if no output has an element, so nothing was computed
-  Isa isa;                // of the kernels: avx512 also in a context of avx512_dl, if that adds nothing
+  Isa isa;                // of the kernels: avx512 also in a context of a later set that adds nothing
   int threads;            // upper limit of the threads that took part
   std::int64_t scratch_bytes;
   double microseconds;

@@ -34,12 +34,17 @@ TURNOUT_API void grouped_mm_backward_weight(const ConstTensor& input, const Cons
 // (min(max(up, -limit), limit) + 1) g sigmoid(alpha g) with g = min(gate, limit); it is always gated.
 enum class ExpertActivation : std::uint8_t { silu, gelu, gelu_tanh, relu, swigluoai };
 
+// How exact a product of bf16 weights is on CPUs that multiply bf16. float32: f32 operands are split into two bf16
+// numbers, which keep 16 bits of them. bfloat16: they are rounded to bf16, as torch and most runtimes do.
+enum class ExpertPrecision : std::uint8_t { float32, bfloat16 };
+
 struct MoeExpertsParams {
   ExpertActivation activation = ExpertActivation::silu;
   bool gated = true;         // w13 has two rows for each inner element: its gate and its up row
   bool interleaved = false;  // gate and up rows alternate; else all gate rows come first
   double alpha = 1.702;      // of swigluoai
   double limit = std::numeric_limits<double>::infinity();  // of swigluoai
+  ExpertPrecision precision = ExpertPrecision::float32;
 };
 
 // For each token t, with e = topk_ids[t,k]:
@@ -52,12 +57,20 @@ struct MoeExpertsParams {
 // strides; biases [experts, 2 inner] and [experts, hidden], or nullptr. hidden_states are f32, f16 or bf16;
 // the weights have that dtype, or are f16 or bf16 beside f32 tokens; topk_weights have the dtype of the
 // tokens, or f32. An id outside of 0 .. experts-1 adds nothing: expert-parallel processes send such ids.
-// Everything between is f32. The sum over k goes in ascending k, product and sum rounded on their own; out is
+// Everything between is f32, or bf16 as `precision` says. The sum over k goes in ascending k, product and sum rounded on their own; out is
 // rounded once. The bits of a token do not depend on threads, nor on the tokens beside it.
 TURNOUT_API void moe_experts(const ConstTensor& hidden_states, const ConstTensor& topk_ids,
                              const ConstTensor& topk_weights, const ConstTensor& w13, const ConstTensor& w2,
                              const ConstTensor& w13_bias, const ConstTensor& w2_bias, const Tensor& out,
                              const MoeExpertsParams& params = {}, const Caller& caller = {});
+
+struct MoeExpertsQuantizedParams {
+  ExpertActivation activation = ExpertActivation::silu;
+  bool gated = true;
+  bool interleaved = false;
+  double alpha = 1.702;
+  double limit = std::numeric_limits<double>::infinity();
+};
 
 // moe_experts with weights of 8 or 4 bits, which take a half and a quarter of the memory of 16 bits. An
 // element of a row is an integer times the scale of its place; sums are in f32, as for moe_experts.
@@ -72,5 +85,6 @@ TURNOUT_API void moe_experts_quantized(const ConstTensor& hidden_states, const C
                                        const ConstTensor& w13_scale, const ConstTensor& w2,
                                        const ConstTensor& w2_scale, const ConstTensor& w13_bias,
                                        const ConstTensor& w2_bias, const Tensor& out,
-                                       const MoeExpertsParams& params = {}, const Caller& caller = {});
+                                       const MoeExpertsQuantizedParams& params = {},
+                                       const Caller& caller = {});
 }  // namespace turnout

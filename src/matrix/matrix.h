@@ -46,6 +46,11 @@ struct Kernels {
   void (*multiply)(const Lane* const* from, Lane* const* to, std::int64_t rows, const Lane* packed,
                    std::int64_t depth, std::int64_t columns, Write write);
 
+  // multiply() that stores, with weights [depth, columns] whose rows are contiguous and depth_stride apart. The
+  // bits are those of multiply(). Efficient for few rows, for which packing does not pay.
+  void (*multiply_in_place)(const Lane* const* from, Lane* const* to, std::int64_t rows, const Lane* weights,
+                            std::int64_t depth_stride, std::int64_t depth, std::int64_t columns);
+
   // to[d * to_stride + c] += from[r][d] with[r][c], one chain in ascending r that starts at the old value;
   // d = 0 .. depth-1, c = 0 .. columns-1. to_stride is at least padded(columns); padding columns are written.
   void (*add_outer)(const Lane* const* from, const Lane* const* with, std::int64_t rows, std::int64_t depth,

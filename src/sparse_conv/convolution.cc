@@ -89,8 +89,8 @@ ConvolutionPlan<Lane>::ConvolutionPlan(const Pairs& pairs, const ConvolutionShap
                                        Isa isa, const ConstTensor& index)
     : pairs_(pairs),
       shape_(shape),
-      kernels_(matrix::kernels<Lane>(isa)),
-      padded_columns_(kernels_.padded(shape.columns)),
+      products_(isa, shape.dtype),
+      padded_columns_(products_.kernels().padded(shape.columns)),
       block_bits_(block_bits_for(pairs.to_rows, padded_columns_ * std::int64_t{sizeof(Lane)}, threads)),
       threads_(threads_for(pairs, shape, threads)),
       batch_(batch_for(shape.depth * std::int64_t{sizeof(Lane)})),
@@ -100,31 +100,30 @@ ConvolutionPlan<Lane>::ConvolutionPlan(const Pairs& pairs, const ConvolutionShap
 
 template <class Lane>
 std::size_t ConvolutionPlan<Lane>::scratch_bytes() const {
-  const bool widens = size_of(shape_.dtype) == 2;
-  const std::size_t worker = array_bytes<Lane>(padded_columns_ << block_bits_) +
-                             (widens ? array_bytes<Lane>(batch_ * shape_.depth) : 0);
+  const std::size_t worker =
+      array_bytes<Lane>(padded_columns_ << block_bits_) + products_.wide_bytes(batch_, shape_.depth);
   return (kept_ ? kept_->scratch_bytes()
                 : lists_.scratch_bytes() + array_bytes<std::int64_t>(lists_.words())) +
-         array_bytes<Lane>(pairs_.offsets * kernels_.packed_size(shape_.depth, shape_.columns)) +
+         static_cast<std::size_t>(pairs_.offsets) * products_.packed_bytes(shape_.depth, shape_.columns) +
          array_bytes<Lane>(padded_columns_) + static_cast<std::size_t>(threads_) * worker;
 }
 
 template <class Lane>
 void ConvolutionPlan<Lane>::pack(Context& context, const ConvolutionOperands& operands) {
-  const std::int64_t size = kernels_.packed_size(shape_.depth, shape_.columns);
+  const std::size_t bytes = products_.packed_bytes(shape_.depth, shape_.columns);
   parallel_for(
       context, pairs_.offsets, 1,
       [&](std::int64_t k, std::int64_t) {
         if (pairs_.counts[k] == 0 && !kept_) return;  // a kept index may have it even so
         const auto* from = static_cast<const std::byte*>(operands.filters) +
                            k * operands.offset_stride * size_of(shape_.dtype);
-        kernels_.pack(
+        products_.pack(
             {from, shape_.dtype, shape_.depth, shape_.columns, operands.depth_stride, operands.column_stride},
-            packed_ + k * size);
+            packed_ + static_cast<std::size_t>(k) * bytes);
       },
       threads_);
   if (operands.bias != nullptr)
-    kernels_.widen(&operands.bias, shape_.dtype, 1, shape_.columns, bias_, padded_columns_);
+    products_.kernels().widen(&operands.bias, shape_.dtype, 1, shape_.columns, bias_, padded_columns_);
 }
 
 template <class Lane>
@@ -134,12 +133,11 @@ void ConvolutionPlan<Lane>::add_block(std::int64_t block, const ConvolutionOpera
   const std::int64_t rows = own.rows(block);
   const std::int64_t from_bytes = shape_.depth * size_of(shape_.dtype);
   const std::int64_t to_bytes = shape_.columns * size_of(shape_.dtype);
-  const std::int64_t packed_size = kernels_.packed_size(shape_.depth, shape_.columns);
+  const std::size_t packed_bytes = products_.packed_bytes(shape_.depth, shape_.columns);
   const auto* base = static_cast<const std::byte*>(operands.from);
   std::fill_n(worker.sums, rows * padded_columns_, Lane{0});
 
-  const void* there[kMostBatch];
-  const Lane* from[kMostBatch];
+  const void* from[kMostBatch];
   Lane* to[kMostBatch];
   // A block of a kept index may have more rows than `block`; pairs of other rows are skipped. Source rows and
   // offsets are clamped, because the memory of a kept index may change during the call.
@@ -155,27 +153,22 @@ void ConvolutionPlan<Lane>::add_block(std::int64_t block, const ConvolutionOpera
     do {
       const auto row = static_cast<std::uint64_t>(one.row() - first);
       if (row < static_cast<std::uint64_t>(rows)) {
-        const std::byte* at = base + std::min(one.from(), last_from) * from_bytes;
-        there[count] = at;
-        from[count] = reinterpret_cast<const Lane*>(at);
+        from[count] = base + std::min(one.from(), last_from) * from_bytes;
         to[count++] = worker.sums + static_cast<std::int64_t>(row) * padded_columns_;
       }
       if (++pair == end) break;
       one = ListedPair::once(pair);
     } while (count < batch_ && one.offset() == k);
-    if (size_of(shape_.dtype) == 2) {
-      kernels_.widen(there, shape_.dtype, count, shape_.depth, worker.wide, shape_.depth);
-      for (std::int64_t i = 0; i < count; ++i) from[i] = worker.wide + i * shape_.depth;
-    }
-    kernels_.multiply(from, to, count, packed_ + std::min(k, last_offset) * packed_size, shape_.depth,
-                      padded_columns_, matrix::Write::add);
+    products_.multiply(from, to, count,
+                       packed_ + static_cast<std::size_t>(std::min(k, last_offset)) * packed_bytes,
+                       shape_.depth, padded_columns_, matrix::Write::add, worker.wide);
   }
 
   auto* out = static_cast<std::byte*>(operands.to) + own.first_row(block) * to_bytes;
   const Lane* bias = operands.bias != nullptr ? bias_ : nullptr;
   for (std::int64_t row = 0; row < rows; ++row)
-    kernels_.round(worker.sums + row * padded_columns_, bias, shape_.columns, out + row * to_bytes,
-                   shape_.dtype);
+    products_.kernels().round(worker.sums + row * padded_columns_, bias, shape_.columns, out + row * to_bytes,
+                              shape_.dtype);
 }
 
 template <class Lane>
@@ -186,12 +179,12 @@ void ConvolutionPlan<Lane>::run(Context& context, Call& call, const PairRows& fr
   } else {
     by_row_ = lists_.build(context, call, from, to, scratch.take<std::int64_t>(lists_.words()), scratch);
   }
-  packed_ = scratch.take<Lane>(pairs_.offsets * kernels_.packed_size(shape_.depth, shape_.columns));
+  packed_ = scratch.take<std::byte>(
+      pairs_.offsets * static_cast<std::int64_t>(products_.packed_bytes(shape_.depth, shape_.columns)));
   bias_ = scratch.take<Lane>(padded_columns_);
   const std::int64_t sums = padded_columns_ << block_bits_;
-  const std::int64_t wide = size_of(shape_.dtype) == 2 ? batch_ * shape_.depth : 0;
   auto* memory = scratch.rest();
-  const auto worker_bytes = array_bytes<Lane>(sums) + array_bytes<Lane>(wide);
+  const std::size_t worker_bytes = array_bytes<Lane>(sums) + products_.wide_bytes(batch_, shape_.depth);
   pack(context, operands);
   const std::int64_t blocks = PairsByRow{pairs_.to_rows, block_bits_}.blocks();
   parallel_for(
@@ -220,6 +213,7 @@ void convolve(Call& call, const ConstTensor& indice_pairs, const ConstTensor& in
     using Lane = typename decltype(lane)::type;
     ConvolutionPlan<Lane> plan(pairs, shape, context.threads(), context.isa(), index);
     call.chose(index.is_absent() ? "blocks of rows" : "blocks of a kept index", plan.threads());
+    call.uses(plan.last_isa());
     Scratch& scratch = call.scratch(pairs.scratch_bytes() + plan.scratch_bytes());
     keep_counts(call, indice_num, pairs, scratch);
     plan.run(context, call, from, to, operands, scratch);

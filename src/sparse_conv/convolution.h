@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "core/grain.h"
-#include "matrix/matrix.h"
+#include "matrix/row_products.h"
 #include "runtime/call.h"
 #include "runtime/interrupt.h"
 #include "sparse_conv/kept_index.h"
@@ -42,6 +42,7 @@ class ConvolutionPlan {
 
   std::size_t scratch_bytes() const;
   int threads() const { return threads_; }
+  Isa last_isa() const { return products_.last_isa(); }
 
   // Refuses a pair that names no row before anything is written.
   void run(Context& context, core::Call& call, const PairRows& from, const PairRows& to,
@@ -54,14 +55,15 @@ class ConvolutionPlan {
 
   const Pairs& pairs_;
   const ConvolutionShape shape_;
-  const core::matrix::Kernels<Lane>& kernels_;
+  const core::matrix::RowProducts<Lane> products_;
   const std::int64_t padded_columns_;
   const int block_bits_, threads_;
   const std::int64_t batch_;  // pairs that are multiplied together
   PairLists lists_;
   std::optional<KeptIndex> kept_;
   PairsByRow by_row_;
-  Lane *packed_ = nullptr, *bias_ = nullptr;
+  std::byte* packed_ = nullptr;
+  Lane* bias_ = nullptr;
 };
 
 // filters_grad[k] = the sum of outer products of the rows of its pairs, 512 pairs at a time.
@@ -72,6 +74,7 @@ class FilterGradientPlan {
 
   std::size_t scratch_bytes() const;
   int threads() const { return threads_; }
+  Isa last_isa() const { return products_.last_isa(); }
 
   struct Operands {
     const void* from;    // [from_rows, depth]
@@ -93,7 +96,7 @@ class FilterGradientPlan {
 
   const Pairs& pairs_;
   const ConvolutionShape shape_;
-  const core::matrix::Kernels<Lane>& kernels_;
+  const core::matrix::RowProducts<Lane> products_;
   const std::int64_t padded_columns_;
   const int threads_;
   const core::Stop stop_;
