@@ -34,8 +34,9 @@ TURNOUT_API void grouped_mm_backward_weight(const ConstTensor& input, const Cons
 // (min(max(up, -limit), limit) + 1) g sigmoid(alpha g) with g = min(gate, limit); it is always gated.
 enum class ExpertActivation : std::uint8_t { silu, gelu, gelu_tanh, relu, swigluoai };
 
-// How exact a product of bf16 weights is on CPUs that multiply bf16. float32: f32 operands are split into two bf16
-// numbers, which keep 16 bits of them. bfloat16: they are rounded to bf16, as torch and most runtimes do.
+// How exact a product of bf16 weights is on CPUs that multiply bf16. float32: f32 operands are split into two
+// bf16 numbers, which keep 16 bits of them. bfloat16: they are rounded to bf16, as torch and most runtimes
+// do.
 enum class ExpertPrecision : std::uint8_t { float32, bfloat16 };
 
 struct MoeExpertsParams {
@@ -57,8 +58,9 @@ struct MoeExpertsParams {
 // strides; biases [experts, 2 inner] and [experts, hidden], or nullptr. hidden_states are f32, f16 or bf16;
 // the weights have that dtype, or are f16 or bf16 beside f32 tokens; topk_weights have the dtype of the
 // tokens, or f32. An id outside of 0 .. experts-1 adds nothing: expert-parallel processes send such ids.
-// Everything between is f32, or bf16 as `precision` says. The sum over k goes in ascending k, product and sum rounded on their own; out is
-// rounded once. The bits of a token do not depend on threads, nor on the tokens beside it.
+// Everything between is f32, or bf16 as `precision` says. The sum over k goes in ascending k, product and sum
+// rounded on their own; out is rounded once. The bits of a token do not depend on threads, nor on the tokens
+// beside it.
 TURNOUT_API void moe_experts(const ConstTensor& hidden_states, const ConstTensor& topk_ids,
                              const ConstTensor& topk_weights, const ConstTensor& w13, const ConstTensor& w2,
                              const ConstTensor& w13_bias, const ConstTensor& w2_bias, const Tensor& out,

@@ -1,5 +1,5 @@
-// Register tiles of bf16 products for CPUs with AVX512_BF16. CMake compiles this file for them, so nothing in it
-// may run on another CPU.
+// Register tiles of bf16 products for CPUs with AVX512_BF16. CMake compiles this file for them, so nothing in
+// it may run on another CPU.
 #include "matrix/bf16.h"
 
 #if defined(__x86_64__) && TURNOUT_MOST_ISA >= 4
@@ -188,7 +188,8 @@ void multiply_in_place(const void* const* from, std::int64_t begin, std::int64_t
   });
 }
 
-// Rows for which a panel is packed first. Fewer read the weights in place, in wide panels: both give the same bits.
+// Rows for which a panel is packed first. Fewer read the weights in place, in wide panels: both give the same
+// bits.
 constexpr std::int64_t kPackedRows = 7;
 
 void multiply_few(const void* const* from, float* const* to, std::int64_t rows, std::int64_t begin,
@@ -293,13 +294,15 @@ void multiply_dots(const void* const* from, float* const* to, std::int64_t rows,
 
 // -- the interface -----------------------------------------------------------------------------------------
 
+// A product over no elements.
+void add_nothing(float* const* to, std::int64_t rows, std::int64_t columns, Write write) {
+  if (write == Write::store)
+    for (std::int64_t r = 0; r < rows; ++r) std::fill_n(to[r], columns, 0.0f);
+}
+
 void multiply(const void* const* from, float* const* to, std::int64_t rows, const Source& weights,
               Write write) {
-  if (weights.depth == 0) {
-    if (write == Write::store)
-      for (std::int64_t r = 0; r < rows; ++r) std::fill_n(to[r], weights.columns, 0.0f);
-    return;
-  }
+  if (weights.depth == 0) return add_nothing(to, rows, weights.columns, write);
   if (weights.depth_stride == 1) return multiply_dots(from, to, rows, weights, write);
   alignas(64) Pairs panel[kBf16Slice / 2 * 2];
   const auto* data = static_cast<const bf16*>(weights.data);
@@ -336,6 +339,7 @@ void pack(const Source& source, bf16* packed) {
 
 void multiply_packed(const void* const* from, float* const* to, std::int64_t rows, const bf16* packed,
                      std::int64_t depth, std::int64_t columns, Write write) {
+  if (depth == 0) return add_nothing(to, rows, columns, write);
   const auto* panel = reinterpret_cast<const Pairs*>(packed);
   for (std::int64_t column = 0; column < columns; column += kWidth) {
     const int vectors = vectors_at(column, columns);

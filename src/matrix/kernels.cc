@@ -343,8 +343,8 @@ HWY_INLINE void copied_tile(const Lane* from, std::int64_t from_stride, const La
   });
 }
 
-// Results of at least this depth pay for copies of the rows. Rows that are a power of two apart would share few
-// lines of the L1 cache.
+// Results of at least this depth pay for copies of the rows. Rows that are a power of two apart would share
+// few lines of the L1 cache.
 constexpr std::int64_t kCopiedDepth = 32;
 
 template <class Lane>

@@ -1,5 +1,5 @@
-// Products of rows of any float dtype. Rows of bf16 are multiplied as they are where the CPU has instructions for
-// it; other 16-bit rows are widened first.
+// Products of rows of any float dtype. Rows of bf16 are multiplied as they are where the CPU has instructions
+// for it; other 16-bit rows are widened first.
 #pragma once
 
 #include <algorithm>

@@ -40,8 +40,8 @@ inline constexpr std::int64_t kLeastColumns = 12;  // a multiple of the columns 
 inline constexpr std::int64_t kRowBlock = 192;     // a multiple of the rows of a tile
 
 // Rows of bf16 are multiplied with weights of bf16 where the CPU has instructions for it, and rows of Lane
-// otherwise. Columns whose depth is contiguous are read in place. Others are packed first, unless few rows read
-// them.
+// otherwise. Columns whose depth is contiguous are read in place. Others are packed first, unless few rows
+// read them.
 template <class Lane>
 class Products {
  public:
@@ -102,8 +102,8 @@ class Products {
   }
 
  private:
-  // From this number of rows on, packing a block takes less time than reading it in place saves. The bits are the
-  // same.
+  // From this number of rows on, packing a block takes less time than reading it in place saves. The bits are
+  // the same.
   static constexpr std::int64_t kPackedRows = 12;
 
   const std::byte* first_of(const ColumnBlock& block) const {
