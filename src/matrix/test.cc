@@ -170,8 +170,8 @@ TEST(Matrix, PaddingColumnsOfAPackedMatrixAreZero) {
   }
 }
 
-// Numbers of rows and columns around the sizes of a tile, a vector and a batch.
-TEST(Matrix, ProductsAreOneChainWhereverARowStands) {
+// Numbers of rows and columns near the sizes of a tile, a vector and a batch.
+TEST(Matrix, ProductsAreOneChainAtAnyRow) {
   unsigned seed = 0;
   for (Isa isa : supported_isas()) {
     for (std::int64_t rows : {0, 1, 2, 3, 5, 6, 7, 8, 9, 13, 16, 17, 31, 256, 259})
