@@ -50,7 +50,14 @@ class ConvolutionPlan {
 
  private:
   struct Worker;  // memory of a thread
+  std::size_t worker_bytes() const;
+  std::size_t filter_bytes() const;
   void pack(Context& context, const ConvolutionOperands& operands);
+  bool pack_gathered(const ConvolutionOperands& operands);
+  template <class Body>
+  void for_each_pair(std::int64_t block, const Body& body) const;
+  void multiply_pairs(std::int64_t block, const std::byte* base, const Worker& worker) const;
+  void multiply_gathered(std::int64_t block, const std::byte* base, const Worker& worker) const;
   void add_block(std::int64_t block, const ConvolutionOperands& operands, const Worker& worker) const;
 
   const Pairs& pairs_;
@@ -59,6 +66,9 @@ class ConvolutionPlan {
   const std::int64_t padded_columns_;
   const int block_bits_, threads_;
   const std::int64_t batch_;  // pairs that are multiplied together
+  // Few channels: the elements of a row that are multiplied together, those of all offsets; otherwise 0.
+  const std::int64_t gathered_;
+  bool gathers_ = false;
   PairLists lists_;
   std::optional<KeptIndex> kept_;
   PairsByRow by_row_;
