@@ -29,6 +29,8 @@ FAMILIES = [
 PARTS = ["moe_dispatch.movements", "sparse_conv.convolutions", "sparse_conv.encoders", "sparse_conv.workers"]
 # Time over size and threads, of all families.
 SCALING = "scaling"
+# Matrix products of all families.
+PRODUCTS = "products"
 # Beside processes that keep all cores busy.
 BUSY = "busy"
 EXAMPLES = """examples:
@@ -49,7 +51,7 @@ def parse() -> argparse.Namespace:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    known = [*FAMILIES, *PARTS, SCALING, BUSY]
+    known = [*FAMILIES, *PARTS, SCALING, PRODUCTS, BUSY]
     parser.add_argument("names", nargs="*", help=f"some of {', '.join(known)}; default: all")
     parser.add_argument("--seconds", type=float, default=2.0, help="time for each comparison")
     parser.add_argument("--results", type=Path, default=Path("bench/results"), help="where JSON and plots go")

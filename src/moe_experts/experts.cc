@@ -45,7 +45,10 @@ class Plan {
                             static_cast<double>(shape.hidden) *
                             static_cast<double>(w13.columns + shape.inner);
     threads_ = products < kParallelProducts ? 1 : threads;
-    first_columns_ = std::min(first_.block_columns(), std::max<std::int64_t>(shape.inner, 1));
+    // Columns of gate and up that alternate are multiplied together and parted afterwards.
+    together_ = params.gated && params.interleaved;
+    first_columns_ =
+        std::min(first_.block_columns() / (together_ ? 2 : 1), std::max<std::int64_t>(shape.inner, 1));
     // Rows of f32 become two rows of bf16 whose sum has 16 bits of them, or one that has 8.
     splits_tokens_ = first_.takes_bf16() && tokens == DType::f32;
     keeps_low_ = params.precision == ExpertPrecision::float32;
@@ -210,8 +213,6 @@ class Plan {
     const Blocks blocks(begins_, shape_.experts, shape_.inner, first_columns_, kRowBlock, starts_);
     const auto activate = kernels_.activate(params_.activation);
     const auto alpha = static_cast<float>(params_.alpha), limit = static_cast<float>(params_.limit);
-    // Columns of gate and up that alternate are multiplied together and parted afterwards.
-    const bool together = params_.gated && params_.interleaved;
     for_each(context, blocks.count(), [&](std::int64_t i, const Worker& own) {
       const Block b = blocks[i];
       const void *high[kRowBlock], *low[kRowBlock];
@@ -233,7 +234,7 @@ class Plan {
         }
         add_bias(bias, b.group, first, columns, b.rows, to, own.bias);
       };
-      if (together) {
+      if (together_) {
         multiply(2 * b.first_column, 2 * b.columns, up);
         for (std::int64_t r = 0; r < b.rows; ++r)
           for (std::int64_t c = 0; c < b.columns; ++c) {
@@ -319,7 +320,7 @@ class Plan {
   const Products<float> first_, second_;
   std::int64_t part_;  // tokens
   std::int64_t first_columns_;
-  bool splits_tokens_, keeps_low_;
+  bool together_, splits_tokens_, keeps_low_;
   int threads_;
 
   std::int64_t *begins_ = nullptr, *starts_ = nullptr;
