@@ -1,7 +1,7 @@
-"""Matrix products over rows of all families beside torch: experts, groups and convolutions, by dtype and size.
+"""Products of rows with matrices beside torch: experts, groups and convolutions, by dtype and size.
 
-Ratios are torch's time divided by Turnout's. The peak of the machine is that of float32 multiply-adds; products of
-bfloat16 may reach twice of it where the CPU has instructions for them.
+Ratios are torch's time divided by Turnout's. The peak is that of float32 multiply-adds on one thread; bfloat16
+products may reach twice that rate per thread on a CPU with AVX512_BF16.
 """
 
 from __future__ import annotations
@@ -151,7 +151,8 @@ def transposed_experts() -> list[Case]:
             )
 
         calls = {"turnout": own, "torch, grouped_mm": grouped, "torch, loop": by_loop}
-        calls["definition"] = lambda by_loop=by_loop, a=wide(x, ids, gates, w13, w2): by_loop(*a)
+        arguments = wide(x, ids, gates, w13, w2)
+        calls["definition"] = lambda by_loop=by_loop, a=arguments: by_loop(*a)
         title = f"moe_experts {name_of(dtype)}, weights of GPT-OSS 720 x 720, {tokens} tokens"
         cases.append((title, dtype, 6.0 * tokens * 4 * 720 * 720, calls))
     return cases
@@ -242,7 +243,14 @@ def convolutions() -> list[Case]:
         where = sites(dense)
         shape = (16, 40, 40) if dense else (20, 512, 512)
         _, pairs, num = turnout.torch.get_indice_pairs(
-            where, batch_size=1, spatial_shape=shape, kernel_size=3, stride=1, padding=1, dilation=1, subm=True
+            where,
+            batch_size=1,
+            spatial_shape=shape,
+            kernel_size=3,
+            stride=1,
+            padding=1,
+            dilation=1,
+            subm=True,
         )
         random = torch.Generator().manual_seed(1)
         x = torch.randn(len(where), depth, generator=random).to(dtype)

@@ -37,12 +37,12 @@ nb::object transposed_experts(nb::handle hidden_states, nb::handle topk_ids, nb:
                     second = swap ? swapped(given_second) : given_second;
   const ConstTensor first_bias = call.optional_in(w13_bias), second_bias = call.optional_in(w2_bias);
   MoeExpertsParams params;
-  params.activation = call.named_choice<ExpertActivation>(activation);
+  params.activation = call.named_choice<ExpertActivation>(activation, "activation");
   params.gated = call.flag(gated, "gated");
   params.interleaved = call.flag(interleaved, "interleaved");
   params.alpha = call.number(alpha, "alpha");
   if (!limit.is_none()) params.limit = call.number(limit, "limit");
-  params.precision = call.named_choice<ExpertPrecision>(precision);
+  params.precision = call.named_choice<ExpertPrecision>(precision, "precision");
   const Tensor y = call.out(out, x);
   call.run([&](const Caller& caller) {
     turnout::moe_experts(x, ids, weights, first, second, first_bias, second_bias, y, params, caller);
