@@ -303,7 +303,8 @@ void add_nothing(float* const* to, std::int64_t rows, std::int64_t columns, Writ
 void multiply(const void* const* from, float* const* to, std::int64_t rows, const Source& weights,
               Write write) {
   if (weights.depth == 0) return add_nothing(to, rows, weights.columns, write);
-  if (weights.depth_stride == 1) return multiply_dots(from, to, rows, weights, write);
+  if (weights.depth_stride == 1 && weights.depth >= kBf16Lanes)
+    return multiply_dots(from, to, rows, weights, write);
   alignas(64) Pairs panel[kBf16Slice / 2 * 2];
   const auto* data = static_cast<const bf16*>(weights.data);
   for (std::int64_t begin = 0; begin < weights.depth; begin += kBf16Slice) {

@@ -14,10 +14,13 @@ namespace turnout::core::matrix {
 
 // Terms of a sum that are added in one chain. The sums of longer depths are added in ascending order.
 inline constexpr std::int64_t kBf16Slice = 256;
+// The least contiguous depth that is summed in lanes. Adding the lanes would take too long for shorter ones.
+inline constexpr std::int64_t kBf16Lanes = 128;
 
 struct Bf16Kernels {
   // to[r][c] = (or +=) from[r][0] B[0][c] + from[r][1] B[1][c] + ..; `weights` are bf16. A depth that is
-  // contiguous is summed in 32 lanes; otherwise a result is one chain per kBf16Slice terms.
+  // contiguous and at least kBf16Lanes is summed in 32 lanes; otherwise a result is one chain per kBf16Slice
+  // terms.
   void (*multiply)(const void* const* from, float* const* to, std::int64_t rows, const Source& weights,
                    Write write);
 

@@ -116,39 +116,18 @@ HWY_INLINE void write_row(const hn::Vec<Tag<Lane>>* v, Lane* to, std::int64_t co
   std::memcpy(to, buffer, bytes);
 }
 
-// What a tile does with its sums: as Write, or it continues the chains that `to` holds.
-enum class Sums { store, add, go_on };
-
-// Reads what write_row() has stored.
-template <int N, class Lane>
-HWY_INLINE void read_row(const Lane* from, std::int64_t columns, hn::Vec<Tag<Lane>>* v) {
-  const Tag<Lane> d;
-  constexpr std::int64_t kLanes = lanes_of<Lane>();
-  if (HWY_LIKELY(columns >= N * kLanes)) {
-    unrolled<N>([&](auto i) HWY_ATTR { v[i] = hn::LoadU(d, from + i * kLanes); });
-    return;
-  }
-  HWY_ALIGN Lane buffer[N * kLanes] = {};
-  std::memcpy(buffer, from, static_cast<std::size_t>(columns) * sizeof(Lane));
-  unrolled<N>([&](auto i) HWY_ATTR { v[i] = hn::Load(d, buffer + i * kLanes); });
-}
-
-// Multiplies elements `begin` .. of R rows with a panel of N vectors of columns.
+// Multiplies R rows with a panel of N vectors of columns.
 template <int R, int N, class Lane>
-HWY_INLINE void multiply_tile(const Lane* const* from, Lane* const* to, std::int64_t begin, const Lane* panel,
-                              std::int64_t depth, std::int64_t columns, Sums sums) {
+HWY_INLINE void multiply_tile(const Lane* const* from, Lane* const* to, const Lane* panel, std::int64_t depth,
+                              std::int64_t columns, Write write) {
   using V = hn::Vec<Tag<Lane>>;
   const Tag<Lane> d;
   constexpr std::int64_t kLanes = lanes_of<Lane>();
   V sum[R][N];
   const Lane* row[R];
   unrolled<R>([&](auto r) HWY_ATTR {
-    row[r] = from[r] + begin;
-    if (sums == Sums::go_on) {
-      read_row<N>(to[r], columns, sum[r]);
-    } else {
-      unrolled<N>([&](auto i) HWY_ATTR { sum[r][i] = hn::Zero(d); });
-    }
+    row[r] = from[r];
+    unrolled<N>([&](auto i) HWY_ATTR { sum[r][i] = hn::Zero(d); });
   });
   for (std::int64_t k = 0; k < depth; ++k, panel += N * kLanes) {
     V b[N];
@@ -158,7 +137,6 @@ HWY_INLINE void multiply_tile(const Lane* const* from, Lane* const* to, std::int
       unrolled<N>([&](auto i) HWY_ATTR { sum[r][i] = hn::MulAdd(a, b[i], sum[r][i]); });
     });
   }
-  const Write write = sums == Sums::add ? Write::add : Write::store;
   unrolled<R>([&](auto r) HWY_ATTR { write_row<N>(sum[r], to[r], columns, write); });
 }
 
@@ -175,26 +153,23 @@ HWY_INLINE void with_constant(std::int64_t n, const F& f) {
 }
 
 template <int N, class Lane>
-void multiply_panel(const Lane* const* from, Lane* const* to, std::int64_t rows, std::int64_t begin,
-                    const Lane* panel, std::int64_t depth, std::int64_t columns, Sums sums, bool first) {
+void multiply_panel(const Lane* const* from, Lane* const* to, std::int64_t rows, const Lane* panel,
+                    std::int64_t depth, std::int64_t columns, Write write, bool first) {
   std::int64_t r = 0;
   for (; r + kRows <= rows; r += kRows) {
     if (first) {
       const std::int64_t end = std::min(r + kAhead + kRows, rows);
       for (std::int64_t next = r + kAhead; next < end; ++next)
         for (std::int64_t k = 0; k < depth; k += kLine / std::int64_t{sizeof(Lane)})
-          hwy::Prefetch(from[next] + begin + k);
+          hwy::Prefetch(from[next] + k);
     }
-    multiply_tile<kRows, N>(from + r, to + r, begin, panel, depth, columns, sums);
+    multiply_tile<kRows, N>(from + r, to + r, panel, depth, columns, write);
   }
   if (r == rows) return;
   with_constant<kRows - 1>(rows - r, [&](auto left) HWY_ATTR {
-    multiply_tile<left.value, N>(from + r, to + r, begin, panel, depth, columns, sums);
+    multiply_tile<left.value, N>(from + r, to + r, panel, depth, columns, write);
   });
 }
-
-// Bytes of a panel that stay in the L1 cache while all rows of a call pass.
-constexpr std::int64_t kPanelBytes = 16 << 10;
 
 template <class Lane>
 void multiply(const Lane* const* from, Lane* const* to, std::int64_t rows, const Lane* packed,
@@ -208,18 +183,10 @@ void multiply(const Lane* const* from, Lane* const* to, std::int64_t rows, const
       const std::int64_t vectors = panel_vectors<Lane>(column, padded_columns);
       const std::int64_t width = vectors * lanes_of<Lane>();
       for (std::int64_t r = 0; r < batch.count; ++r) shifted[r] = to[batch.begin + r] + column;
-      // A chain that is added must end before the addition, so only stored sums are cut into slices.
-      const std::int64_t slice =
-          write == Write::add ? depth : kPanelBytes / (width * std::int64_t{sizeof(Lane)});
-      std::int64_t k = 0;
-      do {
-        const Sums sums = write == Write::add ? Sums::add : k == 0 ? Sums::store : Sums::go_on;
-        with_constant<kVectors>(vectors, [&](auto n) HWY_ATTR {
-          multiply_panel<n.value>(from + batch.begin, shifted, batch.count, k, panel + k * width,
-                                  std::min(slice, depth - k), columns - column, sums, column == 0);
-        });
-        k += slice;
-      } while (k < depth);
+      with_constant<kVectors>(vectors, [&](auto n) HWY_ATTR {
+        multiply_panel<n.value>(from + batch.begin, shifted, batch.count, panel, depth, columns - column,
+                                write, column == 0);
+      });
       panel += depth * width;
       column += width;
     }

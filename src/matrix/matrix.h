@@ -40,8 +40,8 @@ struct Kernels {
   void (*pack)(const Source& from, Lane* packed);
 
   // to[r][c] = (or +=) from[r][0] B[0][c] + from[r][1] B[1][c] + .., r = 0 .. rows-1, c = 0 .. columns-1. The
-  // sum is a chain that starts at 0 and goes in ascending depth; it is then added as a whole. With
-  // Write::add, rows of `to` may be equal; they are written in ascending r. `columns` is that of the packed
+  // sum is a chain that starts at 0 and proceeds in ascending depth; it is then added as a whole. Rows of
+  // `to` may be equal; they are written in ascending r. `columns` is that of the packed
   // matrix, or padded() of it if the rows of `to` have that many elements, which is faster.
   void (*multiply)(const Lane* const* from, Lane* const* to, std::int64_t rows, const Lane* packed,
                    std::int64_t depth, std::int64_t columns, Write write);

@@ -8,6 +8,7 @@
 
 #include "core/grain.h"
 #include "core/padding.h"
+#include "core/pieces.h"
 #include "matrix/bf16.h"
 #include "matrix/matrix.h"
 #include "moe_experts/kernels.h"
@@ -35,8 +36,12 @@ struct ColumnBlock {
 
 // Bytes of weights per block, which stay in the L2 cache while rows are multiplied with them.
 inline constexpr std::int64_t kBlockBytes = 128 << 10;
+// Columns per block of weights whose columns are contiguous: few rows read that many of a line of weights.
+inline constexpr std::int64_t kWideColumns = 256;
+// The least contiguous depth that is read in place. For shorter ones, adding the lanes of sums takes too long.
+inline constexpr std::int64_t kLeastDepth = 128;
 inline constexpr std::int64_t kLeastColumns = 12;  // a multiple of the columns of a tile
-inline constexpr std::int64_t kRowBlock = 192;     // a multiple of the rows of a tile
+inline constexpr std::int64_t kRowBlock = 256;     // about a multiple of the rows of a tile
 
 // Rows of bf16 are multiplied with weights of bf16 where the CPU has instructions for it, and rows of Lane
 // otherwise. Columns whose depth is contiguous are read in place. Others are packed first, unless few rows
@@ -49,10 +54,13 @@ class Products {
         matrix_(core::matrix::kernels<Lane>(isa)),
         dots_(expert_kernels(isa).dots(weights.dtype)),
         bf16_(weights.dtype == DType::bf16 ? core::matrix::bf16_kernels(isa) : nullptr),
-        in_place_(std::is_same_v<Lane, float> && weights.depth_stride == 1) {
+        in_place_(std::is_same_v<Lane, float> && weights.depth_stride == 1 &&
+                  (weights.depth >= kLeastDepth || weights.scale_count > 0)) {
     const std::int64_t bytes = std::max<std::int64_t>(weights.column_bytes(), 1);
-    block_columns_ = std::clamp<std::int64_t>(kBlockBytes / bytes / kLeastColumns * kLeastColumns,
-                                              kLeastColumns, std::max(weights.columns, kLeastColumns));
+    const std::int64_t wanted =
+        weights.depth_stride == 1 ? kBlockBytes / bytes / kLeastColumns * kLeastColumns : kWideColumns;
+    block_columns_ =
+        std::clamp<std::int64_t>(wanted, kLeastColumns, std::max(weights.columns, kLeastColumns));
   }
 
   bool in_place() const { return in_place_; }
@@ -64,7 +72,7 @@ class Products {
   std::int64_t panel_size() const {
     if (takes_bf16()) return 0;
     return in_place_ ? block_columns_ * weights_.scale_count
-                     : matrix_.packed_size(weights_.depth, block_columns_);
+                     : matrix_.packed_size(weights_.depth, std::min(block_columns_, kPanelColumns));
   }
 
   // to[r][c] = rows[r] times the columns of the block.
@@ -82,8 +90,14 @@ class Products {
     if (count < kPackedRows && stride == 1 && weights_.dtype == dtype_of<Lane>)
       return matrix_.multiply_in_place(rows, to, count, reinterpret_cast<const Lane*>(data),
                                        weights_.depth_stride, weights_.depth, block.count);
-    matrix_.pack({data, weights_.dtype, weights_.depth, block.count, weights_.depth_stride, stride}, panel);
-    matrix_.multiply(rows, to, count, panel, weights_.depth, block.count, core::matrix::Write::store);
+    for (const core::Piece part : core::pieces(0, block.count, kPanelColumns)) {
+      Lane* at[kRowBlock];
+      for (std::int64_t r = 0; r < count; ++r) at[r] = to[r] + part.begin;
+      matrix_.pack({data + part.begin * stride * size_of(weights_.dtype), weights_.dtype, weights_.depth,
+                    part.count, weights_.depth_stride, stride},
+                   panel);
+      matrix_.multiply(rows, at, count, panel, weights_.depth, part.count, core::matrix::Write::store);
+    }
   }
 
   // Bf16Kernels::split. Requires takes_bf16().
@@ -104,6 +118,7 @@ class Products {
   // From this number of rows on, packing a block takes less time than reading it in place saves. The bits are
   // the same.
   static constexpr std::int64_t kPackedRows = 12;
+  static constexpr std::int64_t kPanelColumns = 64;  // that are packed at a time, for at most kRowBlock rows
 
   const std::byte* first_of(const ColumnBlock& block) const {
     return static_cast<const std::byte*>(weights_.data) +
