@@ -77,5 +77,6 @@ Numbers = Sequence[SupportsFloat] | Array
 ReduceType = Literal["max", "mean", "sum"]
 Activation = Literal["tanh", "relu", "none"]
 ExpertActivation = Literal["silu", "gelu", "gelu_tanh", "relu", "swigluoai"]
+ExpertPrecision = Literal["float32", "bfloat16"]
 PoolInit = Literal["zero", "lowest"]
 PruneScore = Literal["flow", "steps"]
