@@ -39,7 +39,7 @@ float iou_rotated(std::vector<float> a, std::vector<float> b, IouMode mode = Iou
   float all = -1, aligned = -2;
   box_iou_rotated(view(a.data(), {1, 5}), view(b.data(), {1, 5}), view(&all, {1, 1}), mode);
   box_iou_rotated_aligned(view(a.data(), {1, 5}), view(b.data(), {1, 5}), view(&aligned, {1}), mode);
-  EXPECT_EQ(all, aligned);
+  EXPECT_TRUE(all == aligned || (std::isnan(all) && std::isnan(aligned)));
   return all;
 }
 
