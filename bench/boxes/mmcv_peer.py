@@ -51,9 +51,10 @@ def _unpack() -> None:
         links = re.findall(r'href="([^"]+)"', page.read().decode())
     (link,) = [one for one in links if f"/mmcv-{VERSION}.tar.gz" in one]
     with urllib.request.urlopen(urllib.parse.urljoin(INDEX, link)) as file:
-        archive = tarfile.open(fileobj=io.BytesIO(file.read()))
+        content = io.BytesIO(file.read())
     FOLDER.mkdir(parents=True, exist_ok=True)
-    archive.extractall(FOLDER, filter="data")
+    with tarfile.open(fileobj=content) as archive:
+        archive.extractall(FOLDER, filter="data")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,7 @@
 """Boxes from NumPy: worked values, order of suppression, borders of boxes, out=, errors and threads."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -244,9 +246,9 @@ def test_errors_of_overlaps(name):
 
 
 def test_choices_are_checked():
-    with pytest.raises(ValueError, match="^box_iou_rotated: mode is 'giou', expected one of 'iou', 'iof'"):
+    with pytest.raises(ValueError, match=r"^box_iou_rotated: mode is 'giou', expected one of 'iou', 'iof'"):
         turnout.box_iou_rotated(rotated(), rotated(), "giou")
-    with pytest.raises(ValueError, match="^points_in_boxes: z is 'top', expected one of 'center', 'bottom'"):
+    with pytest.raises(ValueError, match=r"^points_in_boxes: z is 'top', expected one of 'center', 'bottom'"):
         turnout.points_in_boxes(np.zeros((1, 3), np.float32), bev(), "top")
 
 
@@ -280,3 +282,41 @@ def test_threads(rng):
     for others in results[1:]:
         for one, other in zip(results[0], others, strict=True):
             assert one.tobytes() == other.tobytes()
+
+
+@pytest.fixture(scope="module")
+def mmcv():
+    """Inputs and results of mmcv's operators for the CPU: bench/boxes/record_mmcv.py has made the file."""
+    with np.load(Path(__file__).parent / "data/boxes_mmcv.npz") as file:
+        return dict(file)
+
+
+@pytest.mark.parametrize("mode", ["iou", "iof"])
+def test_overlaps_are_those_of_mmcv(mmcv, mode):
+    a, b = mmcv["rotated_a"], mmcv["rotated_b"]
+    expected = mmcv[f"rotated_{mode}"]
+    assert (expected > 0.1).sum() > 50
+    np.testing.assert_allclose(turnout.box_iou_rotated(a, b, mode), expected, atol=1e-5)
+    aligned = turnout.box_iou_rotated(a, b, mode, aligned=True)
+    np.testing.assert_allclose(aligned, mmcv[f"rotated_{mode}_aligned"], atol=1e-5)
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_suppression_is_that_of_mmcv(mmcv, number):
+    """Its function for the CPU suppresses at the threshold, too; no IoU here is that near to it."""
+    threshold, scores = mmcv["thresholds"][number], mmcv["scores"]
+    iou = turnout.box_iou_rotated(mmcv["rotated"], mmcv["rotated"])
+    assert abs(iou - threshold).min() > 1e-6
+    kept = turnout.nms_rotated(mmcv["rotated"], scores, threshold)
+    assert kept.tolist() == mmcv[f"nms_rotated_{number}"].tolist()
+    assert 10 < len(kept) < 200
+    for offset in (0, 1):
+        kept = turnout.nms(mmcv["upright"], scores, threshold, offset)
+        assert kept.tolist() == mmcv[f"nms_{number}_{offset}"].tolist()
+
+
+def test_points_in_boxes_are_those_of_mmcv(mmcv):
+    boxes, points = mmcv["boxes"], mmcv["points"]
+    expected = np.unpackbits(mmcv["inside"])[: len(boxes) * len(points)].reshape(len(boxes), len(points))
+    assert expected.sum() > 500
+    assert (turnout.points_in_boxes(points, boxes, "bottom", 0, all=True) == expected.T).all()

@@ -116,7 +116,7 @@ def test_messages_name_the_function(boxes):
         tt.boxes_iou_bev(boxes, boxes[:3], aligned=True)
     with pytest.raises(TypeError, match=r"^boxes_iou3d: boxes_b is of type list, expected a torch.Tensor"):
         tt.boxes_iou3d(boxes, [1.0])
-    with pytest.raises(ValueError, match="^points_in_boxes: z is 'top'"):
+    with pytest.raises(ValueError, match=r"^points_in_boxes: z is 'top'"):
         tt.points_in_boxes(boxes[:, :3], boxes, "top", all=True)
     with pytest.raises(ValueError, match=r"^nms3d: scores.shape\[0\] is 59, expected 60"):
         tt.nms3d(boxes, boxes[:-1, 0], 0.1)

@@ -285,9 +285,9 @@ def points_in_boxes(
         |l_x| < dx/2 + margin,  |l_y| < dy/2 + margin,  |z - z of the middle| <= dz/2
 
     where l is its position in the frame of the box. Borders differ between projects: OpenPCDet has a margin
-    of 1e-5 (1e-2 in its function for the CPU), mmcv has 0 and boxes whose z is the bottom. With a margin above
-    0, a box of zeros has a point at the origin. A point with NaN is in no box, and a box with NaN has no
-    points.
+    of 1e-5 (1e-2 in its function for the CPU), mmcv has 0 and boxes whose z is the bottom. With a margin
+    above 0, a box of zeros has a point at the origin. A point with NaN is in no box, and a box with NaN has
+    no points.
 
     Args:
         points: ``[M, 3]`` or ``[B, M, 3]``, float32 or float64.
