@@ -180,7 +180,7 @@ template <class Real>
 Real iou3d_of(const BevBox<Real>& a, const BevBox<Real>& b, Real overlap) {
   const Real height = (b.top < a.top ? b.top : a.top) - (b.bottom > a.bottom ? b.bottom : a.bottom);
   const bool is_nan = b.top != b.top || b.bottom != b.bottom;  // NaN of a makes the height NaN
-  const Real shared = overlap * (height > 0 && !is_nan ? height : Real(0));
+  const Real shared = overlap == 0 ? overlap : overlap * (height > 0 && !is_nan ? height : Real(0));
   return shared / at_least(a.volume + b.volume - shared, Real(1e-6));
 }
 
