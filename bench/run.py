@@ -23,6 +23,7 @@ FAMILIES = [
         "mutual_information",
         "dynamic_scatter",
         "rnnt_loss",
+        "boxes",
     )
 ]
 # Modules next to a family's scenes.py that can be run separately.
