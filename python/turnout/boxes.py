@@ -49,7 +49,7 @@ def boxes_overlap_bev(
 
     Raises:
         ValueError: arguments that do not fit together, with a message that names the first one.
-        TypeError: something that is no array.
+        TypeError: an argument is not an array.
 
     Example:
         >>> car = np.array([[0.0, 0.0, 0.0, 4.0, 2.0, 1.5, 0.3]], np.float32)
@@ -131,7 +131,7 @@ def box_iou_rotated(
 
     Raises:
         ValueError: arguments that do not fit together, with a message that names the first one.
-        TypeError: something that is no array.
+        TypeError: an argument is not an array.
 
     Example:
         >>> square = np.array([[0.0, 0.0, 2.0, 2.0, 0.0]], np.float32)
@@ -174,7 +174,7 @@ def nms3d(
 
     Raises:
         ValueError: arguments that do not fit together, with a message that names the first one.
-        TypeError: something that is no array, or no number.
+        TypeError: an argument is not an array, or not a number.
 
     Example:
         >>> box = np.array([0.0, 0.0, 0.0, 4.0, 2.0, 1.5, 0.3], np.float32)
@@ -303,7 +303,7 @@ def points_in_boxes(
 
     Raises:
         ValueError: arguments that do not fit together, with a message that names the first one.
-        TypeError: something that is no array, or no number.
+        TypeError: an argument is not an array, or not a number.
 
     Example:
         >>> boxes = np.array([[0.0, 0.0, 0.0, 4.0, 2.0, 2.0, 0.0], [1.0, 0.0, 0.0, 4.0, 2.0, 2.0, 0.0]])
