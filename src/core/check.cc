@@ -26,6 +26,21 @@ std::int64_t extent_of(const std::int64_t* shape, int count) {
   return volume_of(shape, count);
 }
 
+// The position of the first value that is outside the scalar's range, or -1.
+std::int64_t first_out_of_range(const Scalar& scalar, const ScalarValue& given) {
+  const std::int64_t count = scalar.is_vector ? given.value : 1;
+  if (scalar.is_real) {
+    const double* values = scalar.is_vector ? given.reals : &given.real;
+    for (std::int64_t k = 0; k < count; ++k)  // quiet comparisons: the caller's thread may trap on NaN
+      if (!std::isgreaterequal(values[k], scalar.least) || !std::islessequal(values[k], scalar.most)) return k;
+  } else {
+    const std::int64_t* values = scalar.is_vector ? given.values : &given.value;
+    for (std::int64_t k = 0; k < count; ++k)
+      if (values[k] < scalar.min || values[k] > scalar.max) return k;
+  }
+  return -1;
+}
+
 // The bytes an argument can touch: [first, last).
 struct Range {
   std::uintptr_t first, last;
@@ -140,6 +155,10 @@ std::int64_t Arguments::evaluate(const Extent& extent) const {
 }
 
 bool Arguments::check() {
+  if (passes_all_but_data()) {
+    for (const DataCheck& data : signature_.data_checks) data.check(*this, data.at);
+    return true;
+  }
   for (const Step& step : signature_.order) {
     switch (step.check) {
       case Check::scalars:
@@ -243,19 +262,13 @@ bool Arguments::passes_plain_shapes() {
 }
 
 bool Arguments::passes_plain_metadata() {
-  for (int i = 0; i < signature_.scalars.count; ++i) {
-    const Scalar& scalar = signature_.scalars[i];
-    const ScalarValue& given = scalars_[i];
-    const bool fits = scalar.is_real ? given.real >= scalar.least && given.real <= scalar.most
-                                     : given.value >= scalar.min && given.value <= scalar.max;
-    if (scalar.is_vector || !fits) return false;
-  }
+  for (int i = 0; i < signature_.scalars.count; ++i)
+    if (first_out_of_range(signature_.scalars[i], scalars_[i]) >= 0) return false;
   for (int i = 0; i < signature_.arguments.count; ++i) {
     const Argument& argument = signature_.arguments[i];
     const Slot& slot = slots_[i];
     if (!slot.present) {
-      if (argument.is_output()) continue;
-      if (!argument.optional || argument.required_with >= 0 || argument.required_when >= 0) return false;
+      if (!argument.is_output() && !may_be_absent(argument)) return false;
       continue;
     }
     bool fits = contains(argument.dtypes, slot.dtype);
@@ -269,11 +282,53 @@ bool Arguments::passes_plain_metadata() {
   std::int64_t before[kMaxNames];
   std::copy_n(sizes_, signature_.names.count, before);
   if (!passes_plain_shapes()) return false;
+  if (passes_rules_and_lengths()) return true;
+  std::copy_n(before, signature_.names.count, sizes_);
+  return false;
+}
+
+bool Arguments::may_be_absent(const Argument& argument) const {
+  return argument.optional && (argument.required_with < 0 || !slots_[argument.required_with].present) &&
+         (argument.required_when < 0 || scalars_[argument.required_when].value != argument.when);
+}
+
+bool Arguments::passes_rules_and_lengths() const {
   for (const Rule& rule : signature_.rules) {
     const std::int64_t right = evaluate(rule.right);
-    if (right == kUnbound || evaluate(rule.left) <= right) continue;
-    std::copy_n(before, signature_.names.count, sizes_);
-    return false;
+    if (right != kUnbound && evaluate(rule.left) > right) return false;
+  }
+  for (int i = 0; i < signature_.scalars.count; ++i)
+    if (signature_.scalars[i].is_vector && scalars_[i].value != evaluate(signature_.scalars[i].length))
+      return false;
+  return true;
+}
+
+bool Arguments::passes_all_but_data() {
+  if (!signature_.has_standard_order || !passes_plain_metadata()) return false;
+  Range ranges[kMaxArguments];
+  for (int i = 0; i < signature_.arguments.count; ++i) {
+    const Slot& slot = slots_[i];
+    ranges[i] = {};
+    if (!slot.present) {
+      if (slot.data != nullptr || !may_be_absent(signature_.arguments[i])) return false;
+      continue;
+    }
+    std::int64_t bytes = size_of(slot.dtype), step = 1;
+    for (int d = slot.rank - 1; d >= 0; --d) {
+      if (slot.shape[d] != 1 && slot.stride[d] != step) return false;
+      if (__builtin_mul_overflow(step, slot.shape[d], &step)) return false;
+    }
+    if (slot.data == nullptr || !is_aligned(slot.data, slot.dtype) ||
+        __builtin_mul_overflow(bytes, step, &bytes) || bytes == 0)
+      return false;
+    const auto first = std::bit_cast<std::uintptr_t>(slot.data);
+    ranges[i] = {first, first + static_cast<std::uintptr_t>(bytes)};
+    for (int other = 0; other < i; ++other) {
+      const Argument &one = signature_.arguments[i], &earlier = signature_.arguments[other];
+      if (!one.is_output() && !earlier.is_output()) continue;
+      if (one.may_overlap == other || earlier.may_overlap == i) continue;
+      if (ranges[i].overlaps(ranges[other])) return false;
+    }
   }
   return true;
 }
@@ -487,22 +542,12 @@ void Arguments::check_scalar(const Step& step, int i) const {
   if (!step.looks_at(i)) return;
   const Scalar& scalar = signature_.scalars[i];
   const ScalarValue& given = scalars_[i];
-  const std::int64_t count = scalar.is_vector ? given.value : 1;
-  for (std::int64_t k = 0; k < count; ++k) {
-    std::string found;
-    if (scalar.is_real) {
-      const double value = scalar.is_vector ? given.reals[k] : given.real;
-      // Quiet comparisons: the caller's thread may trap on NaN.
-      if (std::isgreaterequal(value, scalar.least) && std::islessequal(value, scalar.most)) continue;
-      found = number_text(value);
-    } else {
-      const std::int64_t value = scalar.is_vector ? given.values[k] : given.value;
-      if (value >= scalar.min && value <= scalar.max) continue;
-      found = concat(value);
-    }
-    const std::string where = scalar.is_vector ? concat("[", k, "]") : "";
-    fail(step.code, concat(name(scalar.name), where, " is ", found, ", expected ", range_text(scalar)));
-  }
+  const std::int64_t k = first_out_of_range(scalar, given);
+  if (k < 0) return;
+  const std::string where = scalar.is_vector ? concat("[", k, "]") : "";
+  const std::string found = scalar.is_real ? number_text(scalar.is_vector ? given.reals[k] : given.real)
+                                           : concat(scalar.is_vector ? given.values[k] : given.value);
+  fail(step.code, concat(name(scalar.name), where, " is ", found, ", expected ", range_text(scalar)));
 }
 
 void Arguments::check_vector_lengths(const Step& step) const {

@@ -100,8 +100,8 @@ class Arguments {
   // absent and extents may be kUnknownExtent. For callers that trace a call instead of running it.
   void check_metadata();
 
-  // The same in one pass, for arguments without vectors and with extents that passes_plain_shapes() can
-  // decide. Returns false, and binds nothing, if check_metadata() must decide.
+  // The same in one pass, for extents that passes_plain_shapes() can decide. Returns false, and binds nothing,
+  // if check_metadata() must decide.
   bool passes_plain_metadata();
   // Whether ranks and extents fit together; binds the sizes. Nothing else is checked. Returns false, and
   // binds nothing, if check_metadata() must decide.
@@ -143,6 +143,11 @@ class Arguments {
   [[noreturn]] void fail(ErrorCode code, const std::string& what) const;  // "op: what"
 
  private:
+  // All steps of the standard order but that of the data, in one pass, for arguments that all have elements.
+  // Returns false if the steps must decide, one by one; they find the same sizes.
+  bool passes_all_but_data();
+  bool passes_rules_and_lengths() const;
+  bool may_be_absent(const Argument& argument) const;
   bool binds_extents(const Slot& slot, const Argument& argument);
   void check_argument(const Step& step, int argument);
   void check_absent(const Step& step, const Argument& argument, const void* data) const;

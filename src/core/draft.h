@@ -307,6 +307,7 @@ class Draft {
   List<Part, 32> only_of;  // in `only`
   List<Selection, 96> only;
   ScratchBytes scratch;
+  bool has_standard_order;
 
  private:
   constexpr int argument(std::string_view name) const {
@@ -414,7 +415,7 @@ consteval Draft::Draft(std::string_view op_name, std::string_view size_names,
                        std::initializer_list<ArgumentSpec> argument_specs,
                        std::initializer_list<RuleSpec> rule_specs, std::initializer_list<DataCheck> checks,
                        std::span<const StepSpec> steps, ScratchBytes scratch_bytes)
-    : op(op_name), scratch(scratch_bytes) {
+    : op(op_name), scratch(scratch_bytes), has_standard_order(steps.data() == kStandardOrder) {
   for (const ScalarSpec& spec : scalar_specs) {
     if (spec.is_unused) {
       unused_flags.push(spec.scalar);
@@ -572,7 +573,8 @@ struct StoredSignature {
   static constexpr Signature kSignature{kDraft.op,          view(kNames),     view(kSizeKinds),
                                         view(kScalars),     view(kArguments), view(kUnused),
                                         view(kUnusedFlags), view(kSizeFlags), view(kRules),
-                                        view(kDataChecks),  view(kOrder),     kDraft.scratch};
+                                        view(kDataChecks),  view(kOrder),     kDraft.scratch,
+                                        kDraft.has_standard_order};
 };
 
 template <class Make>

@@ -202,6 +202,7 @@ struct Signature {
   View<DataCheck> data_checks;
   View<Step> order;
   ScratchBytes scratch;  // for C functions with a workspace or a query of its size
+  bool has_standard_order = false;
 
   // The position in Arguments of an argument, and of a size or scalar. A misspelt name does not compile.
   consteval int argument(std::string_view name) const {

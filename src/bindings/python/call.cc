@@ -41,7 +41,7 @@ Tensor PythonCall::import(nb::handle object, int position, bool for_writing) {
   if (for_writing && array.read_only) refuse_it(" is read-only, expected memory that can be written to");
   if (const Slot slot(array.tensor); slot.rank <= kMaxRank && !slot.is_empty()) {
     const bool is_strided =
-        array.odd_strides != nullptr || (signature_.needs_contiguous(position) && !slot.is_contiguous());
+        array.odd_strides != nullptr || (!slot.is_contiguous() && signature_.needs_contiguous(position));
     if (is_strided || !is_aligned(array.tensor.data, array.tensor.dtype)) {
       if (for_writing)
         refuse_it(concat(is_strided ? " is strided" : ".data is not aligned to its element size",
@@ -152,35 +152,6 @@ void PythonCall::shorten(int result, Tensor& tensor, std::int64_t rows) {
   results_[result] = first_rows(result, rows);
 }
 
-Tensor PythonCall::no_out() {
-  ++next_argument_;
-  results_[result_count_++] = nb::none();
-  return nullptr;
-}
-
-std::array<nb::handle, kMaxArguments> PythonCall::outs(nb::handle tuple) const {
-  std::array<nb::handle, kMaxArguments> entries;
-  entries.fill(Py_None);
-  if (tuple.is_none()) return entries;
-  std::size_t count = 0;
-  for (int i = next_argument_; i < signature_.arguments.count; ++i)
-    count += signature_.arguments[i].is_output();
-  const auto expected = [&] {
-    std::string names;
-    for (int i = next_argument_; i < signature_.arguments.count; ++i)
-      if (signature_.arguments[i].is_output())
-        names += concat(names.empty() ? "" : ", ", signature_.arguments[i].name);
-    return concat(", expected a tuple of ", names, "; None allocates");
-  };
-  if (!nb::isinstance<nb::tuple>(tuple))
-    throw nb::type_error(concat(op_, ": out is of type ", type_text(tuple), expected()).c_str());
-  const auto given = nb::borrow<nb::tuple>(tuple);
-  if (given.size() != count)
-    refuse(concat("out has ", static_cast<std::int64_t>(given.size()), " entries", expected()));
-  for (std::size_t i = 0; i < count; ++i) entries[i] = given[i];
-  return entries;
-}
-
 nb::object PythonCall::result() const {
   if (result_count_ == 1) return results_[0];
   PyObject* tuple = PyTuple_New(result_count_);
@@ -233,10 +204,6 @@ double PythonCall::number(nb::handle object, std::string_view name) const {
   refuse(concat(name, " is not to be had as a number: ", take_message()));
 }
 
-std::int64_t PythonCall::scalar(nb::handle object) {
-  return integer(object, signature_.scalars[next_scalar_++].name);
-}
-
 std::vector<std::int64_t> PythonCall::integers(nb::handle object, std::string_view name,
                                                const Length& length) const {
   // The value of an element; its place in the sequence, or -1: messages have the name alone.
@@ -281,28 +248,6 @@ std::vector<std::int64_t> PythonCall::integers(nb::handle object, std::string_vi
     values.push_back(one(entry, i));
   }
   return values;
-}
-
-std::vector<std::int64_t> PythonCall::vector(nb::handle object, std::int64_t least, std::int64_t most,
-                                             std::string_view origin) {
-  const Scalar& scalar = signature_.scalars[next_scalar_++];
-  return integers(object, scalar.name, {least, most, origin});
-}
-
-std::vector<std::int64_t> PythonCall::vector(nb::handle object, std::int64_t length,
-                                             std::string_view origin) {
-  const Scalar& scalar = signature_.scalars[next_scalar_++];
-  return vector(object, length, origin, scalar.name);
-}
-
-std::vector<std::int64_t> PythonCall::vector(nb::handle object, std::int64_t length, std::string_view origin,
-                                             std::string_view name) const {
-  return integers(object, name, {length, length, origin, length});
-}
-
-std::vector<double> PythonCall::numbers(nb::handle object) {
-  const Argument& argument = signature_.arguments[next_argument_++];
-  return numbers(object, name_of(argument), argument.dims[0].factor);
 }
 
 std::vector<double> PythonCall::numbers(nb::handle object, std::string_view name, std::int64_t length) const {
@@ -352,19 +297,6 @@ bool PythonCall::flag(nb::handle object, std::string_view name) const {
   const std::int64_t value = integer(object, name);
   if (value != 0 && value != 1) refuse(concat(name, " is ", value, ", expected True or False"));
   return value == 1;
-}
-
-std::int64_t PythonCall::choice_value(nb::handle object) {
-  const std::int64_t value = scalar(object);
-  const Scalar& choice = signature_.scalars[next_scalar_ - 1];
-  if (value < choice.min || value > choice.max)
-    refuse(
-        concat(choice.name, " is ", value, ", expected one of 0 .. ", choice.max, " (", choice.values, ")"));
-  return value;
-}
-
-std::int64_t PythonCall::named_value(nb::handle object) {
-  return named_value(object, signature_.scalars[next_scalar_++]);
 }
 
 std::int64_t PythonCall::named_value(nb::handle object, const Scalar& choice) const {

@@ -12,7 +12,6 @@
 
 #include <nanobind/nanobind.h>
 
-#include <array>
 #include <initializer_list>
 #include <optional>
 #include <span>
@@ -62,70 +61,36 @@ class PythonCall {
   ConstTensor optional_in(nb::handle object);  // None: absent
   // An input that was read by an earlier call: results are arrays of the same library.
   void kind(nb::handle object, DType dtype);
-  std::int64_t scalar(nb::handle object);
-  // A scalar that is an enum. The range is checked here, because a value out of range may not fit the enum.
-  template <class Enum>
-  Enum choice(nb::handle object) {
-    return static_cast<Enum>(choice_value(object));
-  }
-  // The same, given as one of the names that the signature has for its values.
+  // A scalar that is an enum, given as one of the names that the signature has for its values.
   template <class Enum>
   Enum named_choice(nb::handle object) {
-    return static_cast<Enum>(named_value(object));
+    return static_cast<Enum>(named_value(object, signature_.scalars[next_scalar_++]));
   }
-
-  // A vector scalar: a sequence of least .. most integers. `origin` is what determines its length, for error
-  // messages: "indices.shape[1] - 1".
-  std::vector<std::int64_t> vector(nb::handle object, std::int64_t least, std::int64_t most,
-                                   std::string_view origin);
-  // A sequence of `length` integers, or one integer for all elements.
-  std::vector<std::int64_t> vector(nb::handle object, std::int64_t length, std::string_view origin);
-  // The same for a value that the signature does not have.
-  std::vector<std::int64_t> vector(nb::handle object, std::int64_t length, std::string_view origin,
-                                   std::string_view name) const;
+  // How many elements a vector has. `origin` says where the number is from, or which one is expected. One
+  // integer stands for `single` elements; -1: it must be a sequence.
+  struct Length {
+    std::int64_t least, most;
+    std::string_view origin = {};
+    std::int64_t single = -1;
+  };
+  std::vector<std::int64_t> integers(nb::handle object, std::string_view name, const Length& length) const;
   bool flag(nb::handle object, std::string_view name) const;             // True or False, also as 1 or 0
-  std::int64_t integer(nb::handle object, std::string_view name) const;  // that the signature does not have
-  double number(nb::handle object, std::string_view name) const;         // likewise; any real number
-
-  // An argument that is a vector of fixed length: a sequence of numbers, or an array of any dtype.
-  std::vector<double> numbers(nb::handle object);
-
-  // An argument that the operator reads, and writes to if is_written; it is not returned. It may be read-only
-  // if it is not written.
-  Tensor inout(nb::handle object, bool is_written) { return import(object, next_argument_++, is_written); }
+  std::int64_t integer(nb::handle object, std::string_view name) const;
+  double number(nb::handle object, std::string_view name) const;  // any real number
 
   // A result. None allocates an array of this shape; negative extents count as 0, and the operator's checks
   // refuse them later. The array is of the library of the argument whose dtype it shares, or of the first
   // one.
   Tensor out(nb::handle object, std::initializer_list<std::int64_t> shape) {
-    return out(place(object), shape);
+    return out(place(object), shape.begin(), static_cast<int>(shape.size()));
   }
-  // The same, with the dtype of an array that is allocated, if the signature allows several.
-  Tensor out(nb::handle object, std::initializer_list<std::int64_t> shape, DType dtype) {
-    return out(place(object), shape.begin(), static_cast<int>(shape.size()), dtype);
-  }
-  Tensor out(nb::handle object, const ConstTensor& same_shape) { return out(place(object), same_shape); }
-  // A result whose shape is known later than those of the ones after it: its place first, then out().
-  struct Place {
-    nb::handle object;
-    int argument, result;
-  };
-  Place place(nb::handle object) { return {object, next_argument_++, result_count_++}; }
-  Tensor out(const Place& where, std::initializer_list<std::int64_t> shape) {
-    return out(where, shape.begin(), static_cast<int>(shape.size()));
-  }
-  Tensor out(const Place& where, const ConstTensor& same_shape, std::optional<DType> dtype = {}) {
-    return out(where, same_shape.shape, same_shape.rank, dtype);
+  Tensor out(nb::handle object, const ConstTensor& same_shape) {
+    return out(place(object), same_shape.shape, same_shape.rank);
   }
   // Returns only the first rows of a result to the caller; `tensor` is what out() returned for it. If the
   // number of rows is known only after the work, check_rows() first refuses an array that cannot be sliced.
   void check_rows(int result) const;
   void shorten(int result, Tensor& tensor, std::int64_t rows);
-  // An optional result that this call does not have: None, and an absent tensor.
-  Tensor no_out();
-  // out= of an operator with several results, one by one: a tuple in their order, or None for all. The
-  // results are the outputs among the arguments that are left.
-  std::array<nb::handle, core::kMaxArguments> outs(nb::handle tuple) const;
 
   // Checks these arguments against a signature; errors have the caller's names.
   void check(const core::Signature& signature, std::initializer_list<core::Slot> slots,
@@ -149,20 +114,16 @@ class PythonCall {
   nb::object result() const;  // what out() gave; several as a tuple
 
  protected:
+  struct Place {
+    nb::handle object;
+    int argument, result;
+  };
   // The same for an argument at this position, which may be asked for in any order.
   Tensor import(nb::handle object, int position, bool for_writing);
   Tensor out(const Place& where, const std::int64_t* shape, int rank, std::optional<DType> chosen = {});
   std::vector<double> numbers(nb::handle object, std::string_view name, std::int64_t length) const;
   std::int64_t named_value(nb::handle object, const core::Scalar& choice) const;
   [[noreturn]] void refuse_type(nb::handle object, std::string_view name, std::string_view expected) const;
-  // How many elements a vector has; `origin` says where the number is from, or which one is expected. One
-  // integer stands for `single` elements; -1: it must be a sequence.
-  struct Length {
-    std::int64_t least, most;
-    std::string_view origin = {};
-    std::int64_t single = -1;
-  };
-  std::vector<std::int64_t> integers(nb::handle object, std::string_view name, const Length& length) const;
   core::CallerNames caller_names() const {
     return {.op = op_, .renames = renames_, .note = copied_, .dtype_name = &library_name};
   }
@@ -193,8 +154,7 @@ class PythonCall {
   // The argument of whose library a new result is: the one whose dtype it has, or the first that is given.
   const Seen& library_of(const core::Argument& argument) const;
   nb::object first_rows(int result, std::int64_t rows) const;
-  std::int64_t choice_value(nb::handle object);
-  std::int64_t named_value(nb::handle object);
+  Place place(nb::handle object) { return {object, next_argument_++, result_count_++}; }
 
   static constexpr core::Renames kOwnNames = {};
   const core::Signature& signature_;
