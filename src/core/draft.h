@@ -276,6 +276,26 @@ inline constexpr StepSpec kStandardOrder[] = {{Check::present},    {Check::ranks
                                               {Check::contiguous}, {Check::outputs_empty}, {Check::pointers},
                                               {Check::overlap},    {Check::data}};
 
+// A wrong word of a Draft. g++ prints it as the template argument of WrongWord, but does not print the
+// arguments of a function that throws; clang 14 does, and prints a template argument as numbers.
+struct Mistake {
+  char text[56] = {};
+  constexpr void set(std::string_view what, std::string_view word) {
+    if (text[0] != 0) return;  // the first mistake is the cause of the others
+#if defined(__clang__)
+    throw "a Signature has a wrong word; see the arguments of this call of set()";
+#endif
+    std::size_t length = 0;
+    for (const std::string_view part : {what, std::string_view(" "), word})
+      for (const char c : part)
+        if (length + 1 < sizeof(text)) text[length++] = c;
+  }
+};
+template <Mistake kMistake>
+struct WrongWord {
+  static_assert(kMistake.text[0] == 0, "a Signature has a wrong word; see the argument of WrongWord");
+};
+
 // A signature during compilation: lists of fixed capacity, larger than needed.
 class Draft {
  public:
@@ -308,22 +328,30 @@ class Draft {
   List<Selection, 96> only;
   ScratchBytes scratch;
   bool has_standard_order;
+  Mistake mistake;
 
  private:
-  constexpr int argument(std::string_view name) const {
-    for (int i = 0; i < arguments.count; ++i)
-      if (arguments[i].name == name) return i;
-    throw "no such argument";
+  template <class List, class T>
+  constexpr int find(const List& list, std::string_view T::*its_name, std::string_view mistake_text,
+                     std::string_view name) {
+    for (int i = 0; i < list.count; ++i)
+      if (list[i].*its_name == name) return i;
+    mistake.set(mistake_text, name);
+    return 0;
   }
-  constexpr int size(std::string_view name) const {
+  constexpr int argument(std::string_view name) {
+    return find(arguments, &Argument::name, "no such argument:", name);
+  }
+  constexpr int size(std::string_view name) {
     for (int i = 0; i < names.count; ++i)
       if (names[i] == name) return i;
-    throw "no such size";
+    mistake.set("no such size or scalar:", name);
+    return 0;
   }
-  constexpr Extent parse_extent(std::string_view text) const;
-  constexpr Positions positions(std::string_view list) const;
-  constexpr std::int64_t value_of(int scalar, std::string_view value) const;
-  constexpr Selection selection(Check check, std::string_view text) const;
+  constexpr Extent parse_extent(std::string_view text);
+  constexpr Positions positions(std::string_view list);
+  constexpr std::int64_t value_of(int scalar, std::string_view value);
+  constexpr Selection selection(Check check, std::string_view text);
 };
 
 // -- parsing, at compile time ------------------------------------------------------------------------------
@@ -335,7 +363,7 @@ constexpr std::int64_t number(std::string_view text) {
   return value;
 }
 
-constexpr Extent Draft::parse_extent(std::string_view text) const {
+constexpr Extent Draft::parse_extent(std::string_view text) {
   Extent extent;
   if (text.back() == '?') {
     extent.optional = true;
@@ -356,7 +384,8 @@ constexpr Extent Draft::parse_extent(std::string_view text) const {
       extent.factor *= number(factor);
     } else if (factor.substr(0, 7) == "volume(" && factor.back() == ')') {
       const int vector = size(factor.substr(7, factor.size() - 8));
-      if (vector >= scalars.count || !scalars[vector].is_vector) throw "volume of what is no vector";
+      if (vector >= scalars.count || !scalars[vector].is_vector)
+        mistake.set("volume() of a name that is not a vector:", names[vector]);
       extent.names.push(static_cast<std::int8_t>(vector));
     } else {
       extent.names.push(static_cast<std::int8_t>(size(factor)));
@@ -365,7 +394,7 @@ constexpr Extent Draft::parse_extent(std::string_view text) const {
   return extent;
 }
 
-constexpr Positions Draft::positions(std::string_view list) const {
+constexpr Positions Draft::positions(std::string_view list) {
   Positions found;
   split(list, ' ', [&](std::string_view name) {
     for (int i = 0; i < names.count; ++i)
@@ -376,35 +405,24 @@ constexpr Positions Draft::positions(std::string_view list) const {
 }
 
 // The number that the value name `value` of a scalar stands for.
-constexpr std::int64_t Draft::value_of(int scalar, std::string_view value) const {
+constexpr std::int64_t Draft::value_of(int scalar, std::string_view value) {
   std::int64_t next = scalars[scalar].min, found = -1;
   split(scalars[scalar].values, ' ', [&](std::string_view name) {
     if (name == value) found = next;
     ++next;
   });
-  if (found < 0) throw "the scalar has no such value";
+  if (found < 0) mistake.set("the scalar has no such value:", value);
   return found;
 }
 
-constexpr Selection Draft::selection(Check check, std::string_view text) const {
-  if (check == Check::scalars) {
-    for (int i = 0; i < scalars.count; ++i)
-      if (scalars[i].name == text) return {static_cast<std::int8_t>(i), -1};
-    throw "no such scalar";
-  }
-  if (check == Check::rules) {
-    for (int i = 0; i < rules.count; ++i)
-      if (rules[i].name == text) return {static_cast<std::int8_t>(i), -1};
-    throw "no such rule";
-  }
-  if (check == Check::data) {
-    for (int i = 0; i < data_checks.count; ++i)
-      if (data_checks[i].name == text) return {static_cast<std::int8_t>(i), -1};
-    throw "no such data check";
-  }
+constexpr Selection Draft::selection(Check check, std::string_view text) {
+  const auto whole = [](int position) { return Selection{static_cast<std::int8_t>(position), -1}; };
+  if (check == Check::scalars) return whole(find(scalars, &Scalar::name, "no such scalar:", text));
+  if (check == Check::rules) return whole(find(rules, &Rule::name, "no such rule:", text));
+  if (check == Check::data) return whole(find(data_checks, &DataCheck::name, "no such data check:", text));
   const std::size_t dot = text.find('.');
   const int position = argument(text.substr(0, dot));
-  if (dot == std::string_view::npos) return {static_cast<std::int8_t>(position), -1};
+  if (dot == std::string_view::npos) return whole(position);
   const std::int64_t dim = number(text.substr(dot + 1));
   if (dim >= dims_of[position].count) throw "no such dimension";
   return {static_cast<std::int8_t>(position), static_cast<std::int8_t>(dim)};
@@ -499,9 +517,9 @@ consteval Draft::Draft(std::string_view op_name, std::string_view size_names,
     }
     if (!spec.written_if.empty()) {
       const int flag = size(spec.written_if);
-      if (flag >= scalars.count || !scalars[flag].is_flag) throw "an argument is written by what is no flag";
-      if (!scalars[flag].has_default || scalars[flag].default_value != 0)
-        throw "the flag by which an argument is written is no by default";
+      const bool is_flag = flag < scalars.count && scalars[flag].is_flag;
+      if (!is_flag || !scalars[flag].has_default || scalars[flag].default_value != 0)
+        mistake.set("written_if names no flag that is off by default:", spec.written_if);
       parsed.written_if = static_cast<std::int8_t>(flag);
     }
     if (parsed.may_overlap < 0) continue;
@@ -532,6 +550,7 @@ consteval Draft::Draft(std::string_view op_name, std::string_view size_names,
 template <class Make>
 struct StoredSignature {
   static constexpr Draft kDraft = Make{}();
+  static constexpr WrongWord<kDraft.mistake> kNoMistake{};
 
   template <class T, int kCount, int N>
   static constexpr std::array<T, kCount> exact(const List<T, N>& list) {

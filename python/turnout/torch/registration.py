@@ -119,7 +119,7 @@ def gradient(
     values_of = _picker(values)
     shaped_of = _picker([arguments.index(one) for one in shapes.split()])
     # The first argument of forward() is the key set, which has no gradient.
-    needs_type = _record("Needs", ["keyset", *arguments])
+    needs_of = _RecordsByValues("Needs", ["keyset", *arguments])
     gradient_names = (None, *arguments)
     differentiable = frozenset(of.split())
     shape_names = [f"{one}_shape" for one in shapes.split()]
@@ -139,11 +139,11 @@ def gradient(
 
     def decorate(function: Callable) -> Callable:
         def backward(ctx, *grads):
-            needs = needs_type(*ctx.needs_input_grad)
+            needs = needs_of[ctx.needs_input_grad]
             found = function(saved_type(*ctx.saved_tensors, *ctx.turnout_values, needs), *grads)
-            for one in found:
-                if one not in differentiable:
-                    raise ValueError(f"gradient of {name}: returns {one}, expected one of {of}")
+            if not differentiable.issuperset(found):
+                unknown = ", ".join(found.keys() - differentiable)
+                raise ValueError(f"gradient of {name}: returns {unknown}, expected one of {of}")
             return tuple(map(found.get, gradient_names))
 
         _has_gradient.add(name)
@@ -159,6 +159,16 @@ def _record(name: str, fields: list[str]) -> Callable[..., Any]:
     return make_dataclass(name, fields, slots=True, eq=False)
 
 
+class _RecordsByValues(dict):
+    """The record with these values, made once: a backward pass takes 0.4 us less than with a new one."""
+
+    def __init__(self, name: str, fields: list[str]) -> None:
+        self._make = _record(name, fields)
+
+    def __missing__(self, values: tuple) -> Any:
+        return self.setdefault(values, self._make(*values))
+
+
 def _picker(positions: list[int]) -> Callable[[Sequence], tuple]:
     """The entries at these positions. A comprehension in their place takes 0.1 us more of each call."""
     if len(positions) > 1:
@@ -170,11 +180,13 @@ def _picker(positions: list[int]) -> Callable[[Sequence], tuple]:
 
 
 def _below(op, cpu: Callable) -> Callable:
-    """The operator without autograd, for the kernels that implement it."""
+    """The operator without autograd, for the kernels that implement it.
+
+    They call ``cpu`` themselves for a key set in ``_plain_keysets``, which this function adds to: a small
+    call takes 0.1 us less without a call of this function.
+    """
 
     def below(keyset, arguments):
-        if keyset.raw_repr() in _plain_keysets:
-            return cpu(*arguments)
         lower = keyset & _below_autograd
         if lower.highestPriorityTypeId() == _cpu_key:
             _plain_keysets.add(keyset.raw_repr())
@@ -198,7 +210,8 @@ def _autograd_kernel(op, cpu: Callable, save: Callable, backward: Callable) -> C
     below = _below(op, cpu)
 
     def forward(ctx, keyset, *arguments):
-        output = below(keyset, arguments)
+        plain = keyset.raw_repr() in _plain_keysets
+        output = cpu(*arguments) if plain else below(keyset, arguments)
         save(ctx, arguments, output)
         return output
 
@@ -229,7 +242,7 @@ def _autograd_kernel(op, cpu: Callable, save: Callable, backward: Callable) -> C
                         return differentiable.apply(keyset, *arguments)
                     with enable_single_level_autograd_function():
                         return on_one_level.apply(keyset, *arguments)
-        return below(keyset, arguments)
+        return cpu(*arguments) if keyset.raw_repr() in _plain_keysets else below(keyset, arguments)
 
     return kernel
 
@@ -282,7 +295,7 @@ def _refusing_kernel(op, cpu: Callable, refuse: Sequence[str]) -> Callable:
                         f"{op._opname}: {refused[i]} requires grad, but this operator has no gradient yet; "
                         f"pass {refused[i]}.detach(), or call it under torch.no_grad()"
                     )
-        return below(keyset, arguments)
+        return cpu(*arguments) if keyset.raw_repr() in _plain_keysets else below(keyset, arguments)
 
     return kernel
 
