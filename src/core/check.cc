@@ -32,7 +32,8 @@ std::int64_t first_out_of_range(const Scalar& scalar, const ScalarValue& given) 
   if (scalar.is_real) {
     const double* values = scalar.is_vector ? given.reals : &given.real;
     for (std::int64_t k = 0; k < count; ++k)  // quiet comparisons: the caller's thread may trap on NaN
-      if (!std::isgreaterequal(values[k], scalar.least) || !std::islessequal(values[k], scalar.most)) return k;
+      if (!std::isgreaterequal(values[k], scalar.least) || !std::islessequal(values[k], scalar.most))
+        return k;
   } else {
     const std::int64_t* values = scalar.is_vector ? given.values : &given.value;
     for (std::int64_t k = 0; k < count; ++k)

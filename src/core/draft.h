@@ -589,11 +589,10 @@ struct StoredSignature {
     }
     return items;
   }();
-  static constexpr Signature kSignature{kDraft.op,          view(kNames),     view(kSizeKinds),
-                                        view(kScalars),     view(kArguments), view(kUnused),
-                                        view(kUnusedFlags), view(kSizeFlags), view(kRules),
-                                        view(kDataChecks),  view(kOrder),     kDraft.scratch,
-                                        kDraft.has_standard_order};
+  static constexpr Signature kSignature{
+      kDraft.op,     view(kNames),       view(kSizeKinds),         view(kScalars), view(kArguments),
+      view(kUnused), view(kUnusedFlags), view(kSizeFlags),         view(kRules),   view(kDataChecks),
+      view(kOrder),  kDraft.scratch,     kDraft.has_standard_order};
 };
 
 template <class Make>

@@ -74,7 +74,7 @@ class PythonCall {
     std::int64_t single = -1;
   };
   std::vector<std::int64_t> integers(nb::handle object, std::string_view name, const Length& length) const;
-  bool flag(nb::handle object, std::string_view name) const;             // True or False, also as 1 or 0
+  bool flag(nb::handle object, std::string_view name) const;  // True or False, also as 1 or 0
   std::int64_t integer(nb::handle object, std::string_view name) const;
   double number(nb::handle object, std::string_view name) const;  // any real number
 
