@@ -29,7 +29,8 @@ from turnout.torch import (
     rnnt_loss_smoothed,
 )
 from turnout.torch.messages import own_messages
-from turnout.torch.rnnt_loss import Grads, pruned_loss
+from turnout.torch.rnnt_loss import Grads
+from turnout.torch.rnnt_loss_pruned import pruned_loss
 
 __all__ = [
     "do_rnnt_pruning",

@@ -10,8 +10,6 @@ Example:
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 
 from turnout.compat._install import Installation, missing
@@ -31,7 +29,7 @@ from turnout.torch import (
 )
 from turnout.torch.messages import own_messages
 from turnout.torch.rnnt_logprobs import pruned_steps
-from turnout.torch.rnnt_loss import pruned_loss
+from turnout.torch.rnnt_loss_pruned import pruned_loss
 
 __all__ = [
     "do_rnnt_pruning",
@@ -56,35 +54,8 @@ __all__ = [
 with_cuda = False
 
 
-@own_messages()
-def rnnt_loss_pruned(
-    logits: torch.Tensor,
-    symbols: torch.Tensor,
-    ranges: torch.Tensor,
-    termination_symbol: int,
-    boundary: torch.Tensor | None = None,
-    rnnt_type: str = "regular",
-    delay_penalty: float = 0.0,
-    reduction: str = "mean",
-    use_hat_loss: bool = False,
-    *,
-    return_grad: bool = False,
-    zero_infinity: bool = False,
-    overwrite_logits: bool = False,
-    fastemit_lambda: float = 0.0,
-) -> Any:
-    """:func:`turnout.torch.rnnt_loss_pruned`, with its keywords.
-
-    With one position per frame, the constrained type has no path: the loss is infinite, not an error.
-    """
-    return pruned_loss(
-        *(logits, symbols, ranges, termination_symbol, boundary, rnnt_type, delay_penalty, reduction),
-        use_hat_loss,
-        return_grad=return_grad,
-        zero_infinity=zero_infinity,
-        overwrite_logits=overwrite_logits,
-        fastemit_lambda=fastemit_lambda,
-    )
+# With one position per frame, the constrained type has no path: the loss is infinite, not an error.
+rnnt_loss_pruned = own_messages("rnnt_loss_pruned")(pruned_loss)
 
 
 @own_messages()
