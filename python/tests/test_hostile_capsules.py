@@ -24,9 +24,9 @@ def test_strided_capsules_without_numpy():
 @pytest.mark.parametrize(
     ("capsule", "message"),
     [
-        ("dlpack(ROWS, [2, 2], ndim=-1)", " comes with -1 dimensions, expected 0 or more"),
-        ("dlpack(ROWS, [2, 2], ndim=-(2**31))", " comes with -2147483648 dimensions, expected 0 or more"),
-        ("dlpack(ROWS, None, ndim=2)", " comes with 2 dimensions and without a shape"),
+        ("dlpack(ROWS, [2, 2], ndim=-1)", " has -1 dimensions, expected 0 or more"),
+        ("dlpack(ROWS, [2, 2], ndim=-(2**31))", " has -2147483648 dimensions, expected 0 or more"),
+        ("dlpack(ROWS, None, ndim=2)", " has 2 dimensions and no shape"),
         ("dlpack(ROWS, [1] * 40, ndim=40)", " has 40 dimensions, expected [rows, hidden]"),
         ("dlpack(ROWS, [], ndim=0)", " has 0 dimensions, expected [rows, hidden]"),
         ("dlpack(ROWS, [-2, 2])", ".shape[0] is -2, expected 0 or more"),
@@ -46,9 +46,9 @@ def test_strided_capsules_without_numpy():
         ),
         (
             "_capsule(Managed(), b'used_dltensor')",
-            ".__dlpack__() returned something else than a DLPack capsule",
+            ".__dlpack__() returned something other than a DLPack capsule",
         ),
-        ("_capsule(Managed(), None)", ".__dlpack__() returned something else than a DLPack capsule"),
+        ("_capsule(Managed(), None)", ".__dlpack__() returned something other than a DLPack capsule"),
     ],
 )
 def test_capsules(capsule, message):
@@ -65,16 +65,16 @@ def test_capsules(capsule, message):
 @pytest.mark.parametrize(
     ("capsule", "message"),
     [
-        ("array_struct(ROWS, [2, 2], [8, 4], two=3)", ".__array_struct__ is not what NumPy's protocol says"),
-        ("array_struct(ROWS, [2, 2], [8, 4], nd=-1)", ".__array_struct__ is not what NumPy's protocol says"),
-        ("array_struct(ROWS, None, [8, 4], nd=2)", ".__array_struct__ is not what NumPy's protocol says"),
-        ("array_struct(ROWS, [2, 2], None)", ".__array_struct__ is not what NumPy's protocol says"),
+        ("array_struct(ROWS, [2, 2], [8, 4], two=3)", ".__array_struct__ does not follow NumPy's protocol"),
+        ("array_struct(ROWS, [2, 2], [8, 4], nd=-1)", ".__array_struct__ does not follow NumPy's protocol"),
+        ("array_struct(ROWS, None, [8, 4], nd=2)", ".__array_struct__ does not follow NumPy's protocol"),
+        ("array_struct(ROWS, [2, 2], None)", ".__array_struct__ does not follow NumPy's protocol"),
         (
             "array_struct(ROWS, [2, 2], [8, 4], itemsize=-4)",
-            ".__array_struct__ is not what NumPy's protocol says",
+            ".__array_struct__ does not follow NumPy's protocol",
         ),
-        ("dlpack(ROWS, [2, 2])", ".__array_struct__ is not what NumPy's protocol says"),
-        ("3", ".__array_struct__ is not what NumPy's protocol says"),
+        ("dlpack(ROWS, [2, 2])", ".__array_struct__ does not follow NumPy's protocol"),
+        ("3", ".__array_struct__ does not follow NumPy's protocol"),
         ("array_struct(ROWS, [1] * 40, [4] * 40)", " has 40 dimensions, expected [rows, hidden]"),
         ("array_struct(ROWS, [2, -2], [8, 4])", ".shape[1] is -2, expected 0 or more"),
         ("array_struct(None, [2, 2], [8, 4])", ".data is null, expected memory"),

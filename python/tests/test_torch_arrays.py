@@ -86,7 +86,7 @@ def test_requires_grad_is_refused(rng, name):
     with pytest.raises(ValueError) as caught:
         turnout.moe_dispatch_forward(**arguments, capacity=5, num_experts=3)
     assert str(caught.value) == (
-        f"moe_dispatch_forward: {name} requires grad, which only turnout.torch follows; use that, or pass "
+        f"moe_dispatch_forward: {name} requires grad, which only turnout.torch supports; use it, or pass "
         f"{name}.detach()"
     )
 

@@ -1,4 +1,4 @@
-"""Forward-mode differentiation, which no operator has: refused in one message, never dropped in silence."""
+"""Forward-mode differentiation, which no operator supports, is refused and never ignored silently."""
 
 import pytest
 import torch
@@ -66,7 +66,7 @@ def test_tangents_are_not_dropped(name, how):
     argument = CALLED[name]
     assert str(caught.value) == (
         f"{name}: {argument} has a tangent of forward-mode differentiation, which this operator does not "
-        f"follow; use reverse mode, or pass torch.autograd.forward_ad.unpack_dual({argument}).primal"
+        f"support; use reverse mode, or pass torch.autograd.forward_ad.unpack_dual({argument}).primal"
     )
 
 

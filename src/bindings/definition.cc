@@ -56,7 +56,7 @@ double tolerance_of(DType dtype) {
   }
 }
 
-// What is wrong with a result, given that of the definition; empty: nothing.
+// The first difference between a result and the definition's, or an empty string.
 std::string difference(std::string_view name, const OwnedTensor& found, const OwnedTensor& expected) {
   const OwnedTensor wide = widened(found);
   const auto message = [&](std::int64_t i, const std::string& is, const std::string& should) {
@@ -92,7 +92,8 @@ Comparison compare_with_definition(const Operator& op, Random& random, std::span
     OperatorCall call(op, schema, adapter);
     call.run();
   };
-  // A first call finds the shapes of results. Others then get memory with content, which some keep.
+  // The first call finds the shapes of the results. The others may be passed results with content, which some
+  // operators keep.
   DrawnCall first(op, schema, drawn, *contexts[0]);
   try {
     run(first);

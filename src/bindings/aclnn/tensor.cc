@@ -62,7 +62,7 @@ std::int64_t elements_behind(const void* data, std::int64_t size) {
   return static_cast<std::int64_t>(std::min<std::uintptr_t>(bytes, kSizeMax)) / size;
 }
 
-// Elements of the memory that a view may touch, counted from tensor_data; saturates.
+// The end of the elements that a view may touch, counted from tensor_data; saturates.
 std::int64_t end_of(const turnout::Tensor& view, std::int64_t offset) {
   std::int64_t last = offset;
   for (int d = 0; d < view.rank; ++d) {
@@ -72,7 +72,8 @@ std::int64_t end_of(const turnout::Tensor& view, std::int64_t offset) {
   return saturating_sum(last, 1);
 }
 
-// Makes a view of FLOAT4, two elements in a byte, one of bytes. Returns why this is not possible, or "".
+// Turns a view of FLOAT4, which has two elements per byte, into a view of bytes. Returns why this is
+// impossible, or "".
 std::string make_view_of_bytes(turnout::Tensor& view, std::int64_t& offset) {
   constexpr std::string_view kWhy = ", because two elements of FLOAT4 share a byte";
   if (view.rank == 0) return concat("view_dims_num is 0, expected 1 or more", kWhy);

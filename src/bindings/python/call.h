@@ -1,4 +1,4 @@
-// One call from Python: objects become tensors, the operator runs without the GIL, the result goes back.
+// One call from Python: turns objects into tensors, runs the operator without the GIL, returns the results.
 //
 //   nb::object scale(nb::handle x, nb::handle factor, nb::handle y, bool use_torch_threads) {
 //     PythonCall call(kScaleFunction, use_torch_threads);          // arguments in the order of its signature
@@ -33,9 +33,9 @@ namespace turnout::bindings {
 
 class PythonCall {
  public:
-  // use_torch_threads: the call comes from turnout.torch, which looks after gradients itself. It uses torch's
-  // threads, and so does any call with a torch tensor. The first `known_scalars` of the signature come from
-  // an object, and not from the caller.
+  // use_torch_threads: the call is from turnout.torch, which handles gradients itself. It uses torch's threads,
+  // as does any call with a torch tensor. The first `known_scalars` of the signature are members of an object
+  // and not arguments.
   PythonCall(const PythonFunction& function, bool use_torch_threads, int known_scalars = 0)
       : signature_(function.signature),
         op_(function.name),
@@ -56,10 +56,10 @@ class PythonCall {
         results_(signature_.arguments.count),
         seen_(signature_.arguments.count) {}
 
-  // Inputs that do not lie row by row in memory are copied.
+  // Strided inputs are copied.
   ConstTensor in(nb::handle object);
   ConstTensor optional_in(nb::handle object);  // None: absent
-  // An input that was read by an earlier call: results are arrays of the same library.
+  // An input that an earlier call has read: results are arrays of its library.
   void kind(nb::handle object, DType dtype);
   // A scalar that is an enum, given as one of the names that the signature has for its values.
   template <class Enum>
@@ -78,9 +78,8 @@ class PythonCall {
   std::int64_t integer(nb::handle object, std::string_view name) const;
   double number(nb::handle object, std::string_view name) const;  // any real number
 
-  // A result. None allocates an array of this shape; negative extents count as 0, and the operator's checks
-  // refuse them later. The array is of the library of the argument whose dtype it shares, or of the first
-  // one.
+  // A result. None allocates an array of this shape, by the library of the argument whose dtype it shares, or
+  // of the first argument. Negative extents count as 0; the operator's checks refuse them later.
   Tensor out(nb::handle object, std::initializer_list<std::int64_t> shape) {
     return out(place(object), shape.begin(), static_cast<int>(shape.size()));
   }
@@ -88,11 +87,11 @@ class PythonCall {
     return out(place(object), same_shape.shape, same_shape.rank);
   }
   // Returns only the first rows of a result to the caller; `tensor` is what out() returned for it. If the
-  // number of rows is known only after the work, check_rows() first refuses an array that cannot be sliced.
+  // number of rows is known only after the call, check_rows() refuses arrays that cannot be sliced before it.
   void check_rows(int result) const;
   void shorten(int result, Tensor& tensor, std::int64_t rows);
 
-  // Checks these arguments against a signature; errors have the caller's names.
+  // Checks these arguments against a signature; error messages use the caller's names.
   void check(const core::Signature& signature, std::initializer_list<core::Slot> slots,
              std::initializer_list<core::ScalarValue> scalars = {}) const;
   [[noreturn]] void refuse(const std::string& why) const;  // "function: why"
@@ -102,23 +101,22 @@ class PythonCall {
   void run(const Body& body) const {
     run_step(body, /*is_last=*/true);
   }
-  // The same for an operator that runs before, because sizes of results depend on the data. The line that
-  // run() logs is about both.
+  // Runs an operator before that, if the sizes of results depend on the data. run() logs one line for both.
   template <class Body>
   void prepare(const Body& body) const {
     run_step(body, /*is_last=*/false);
   }
-  // This call goes on where another one has prepared it.
+  // Continues a call that another one has prepared.
   void continue_after(const PythonCall& prepared) { steps_ = prepared.steps_; }
 
-  nb::object result() const;  // what out() gave; several as a tuple
+  nb::object result() const;  // the results of out(); several as a tuple
 
  protected:
   struct Place {
     nb::handle object;
     int argument, result;
   };
-  // The same for an argument at this position, which may be asked for in any order.
+  // The argument at this position; positions may be read in any order.
   Tensor import(nb::handle object, int position, bool for_writing);
   Tensor out(const Place& where, const std::int64_t* shape, int rank, std::optional<DType> chosen = {});
   std::vector<double> numbers(nb::handle object, std::string_view name, std::int64_t length) const;
@@ -151,7 +149,7 @@ class PythonCall {
   Context& context() const;
   std::string_view name_of(const core::Argument& argument) const { return renames_(argument.name); }
   void copy(ImportedArray& array, std::string_view name);
-  // The argument of whose library a new result is: the one whose dtype it has, or the first that is given.
+  // The argument whose library allocates a new result: the one whose dtype it has, or the first that is given.
   const Seen& library_of(const core::Argument& argument) const;
   nb::object first_rows(int result, std::int64_t rows) const;
   Place place(nb::handle object) { return {object, next_argument_++, result_count_++}; }
@@ -166,14 +164,14 @@ class PythonCall {
   int next_scalar_;
   BoundedArray<nb::object, core::kMaxArguments> results_;
   BoundedArray<Seen, core::kMaxArguments> seen_;
-  std::size_t new_bytes_ = 0;          // of results that were allocated, and may not have been written yet
+  std::size_t new_bytes_ = 0;          // of allocated results, whose pages may not be in use yet
   std::vector<core::Scratch> copies_;  // of strided inputs
   std::string copied_;                 // their names, for the log: "copied points coors"
-  mutable core::Steps steps_;          // that prepare() has run
+  mutable core::Steps steps_;          // run by prepare()
 };
 
-// Adds a function with positional arguments; python/turnout gives them names. Arguments accept None, so that
-// a missing array gets our error message rather than nanobind's.
+// Adds a function with positional arguments, which python/turnout names. Arguments accept None, so that a
+// missing array gets our error message rather than nanobind's.
 template <class Result, class... Arguments>
 void define(nb::module_& module, const char* name, Result (*function)(Arguments...)) {
   module.def(
@@ -187,7 +185,7 @@ void define(nb::module_& module, const char* name, Result (*function)(Arguments.
 // turnout::Error becomes ValueError, NotImplementedError, MemoryError or RuntimeError, with the same
 // message.
 void register_errors();
-// f(), or nullptr with Python's exception set.
+// Returns f(), or nullptr with Python's exception set.
 PyObject* raise_pending(const std::exception_ptr& pending);
 template <class F>
 PyObject* raising_errors(const F& f) {
