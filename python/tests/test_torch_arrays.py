@@ -232,6 +232,6 @@ def test_tangents_are_refused():
         turnout.moe_re_routing_inverse(tokens, index)
         turnout.moe_re_routing_inverse(forward_ad.unpack_dual(dual).primal, index)
     assert str(caught.value) == (
-        "moe_re_routing_inverse: permute_tokens has a tangent of forward-mode differentiation, which nothing "
-        "here follows; pass torch.autograd.forward_ad.unpack_dual(permute_tokens).primal"
+        "moe_re_routing_inverse: permute_tokens has a tangent of forward-mode differentiation, which this "
+        "function does not support; pass torch.autograd.forward_ad.unpack_dual(permute_tokens).primal"
     )
