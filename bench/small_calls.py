@@ -1,8 +1,7 @@
-"""Small calls of each family, whose time is mostly that of the Python and PyTorch bindings.
+"""Small calls of each family, which spend most of their time in the Python and PyTorch bindings.
 
 Each function runs with NumPy arrays, without and with out=, and through turnout.torch: without gradients,
-with a recorded gradient, and the backward pass alone, on a graph that is kept. All arguments are keywords of
-public functions.
+with a recorded gradient, and the backward pass alone on a retained graph. Calls pass all arguments by keyword.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""The names of k2 that are about the RNN-T loss: ``turnout.compat.k2``.
+"""k2's functions for the RNN-T loss: ``turnout.compat.k2``.
 
 Example:
     >>> from turnout.compat import k2
     >>> logits, symbols = torch.zeros(1, 2, 2, 4), torch.tensor([[3]])  # two frames, one symbol, four classes
     >>> loss = k2.rnnt_loss(logits, symbols, termination_symbol=0)
-    >>> round(loss.neg().exp().item(), 5)  # two ways of three steps: 2 / 4**3
+    >>> round(loss.neg().exp().item(), 5)  # two paths of three steps: 2 / 4**3
     0.03125
 """
 
@@ -75,7 +75,7 @@ def get_hat_logprobs_pruned(
     return steps.px, steps.py
 
 
-# What users of k2 import besides.
+# Other names that users of k2 import.
 _OTHERS = frozenset(
     {
         *("CtcLoss", "DenseFsaVec", "Fsa", "MWERLoss", "OnlineDenseIntersecter", "RaggedShape"),

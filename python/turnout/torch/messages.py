@@ -25,7 +25,7 @@ def own_messages(
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Decorates a function that calls operators, so that error messages name the function and not them.
 
-    ``name`` replaces the function's name in messages; a method ``of_class`` is named after the object's class.
+    ``name`` replaces the function's name in messages; a method ``of_class`` has the name of its class.
     ``arguments`` maps names of an operator to those of the function: ``kernel_size="ksize"``. Messages also
     name an argument that is annotated as a tensor and is not one. A call that succeeds takes 0.1 us longer.
     """

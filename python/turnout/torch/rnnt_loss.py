@@ -60,7 +60,7 @@ def loss_of(
 ) -> torch.Tensor | tuple[torch.Tensor, Grads]:
     px, py = steps.px, steps.py
     if delay_penalty > 0:
-        # A reward for early symbols and a penalty for late ones, around the middle of the frames.
+        # Rewards symbols before the middle of the frames, and penalises those after it.
         frames = torch.tensor([py.shape[2]], device=px.device) if boundary is None else boundary[:, 3]
         t = torch.arange(px.shape[2], dtype=px.dtype, device=px.device)
         px = px + delay_penalty * ((frames.to(px.dtype).reshape(-1, 1, 1) - 1) / 2 - t)
@@ -71,7 +71,7 @@ def loss_of(
         scores, grads = mutual_information_recursion(px, py, boundary, return_grad=True)
     else:
         scores = mutual_information_recursion(px, py, boundary)
-    # The recursion drops some NaN. A factor makes the gradients NaN too.
+    # The recursion drops some NaN. The factor makes the loss and the gradients NaN.
     factor = torch.ones_like(scores).masked_fill(steps.is_bad, torch.nan)
     loss = -scores * factor
     if zero_infinity:
@@ -128,7 +128,7 @@ def rnnt_loss(
     overwrite_logits: bool = False,
     fastemit_lambda: float = 0.0,
 ) -> torch.Tensor | tuple[torch.Tensor, Grads]:
-    """The RNN-T loss of given logits: minus the log of the sum over all alignments of their probabilities.
+    """The RNN-T loss of given logits: the negative log of the sum of the probabilities of all alignments.
 
     ::
 
@@ -137,37 +137,36 @@ def rnnt_loss(
         py[b, s, t] = logits[b, t, s, termination_symbol] - n  no symbol in this frame
         loss[b] = -mutual_information_recursion(px, py, boundary)[b]
 
-    Computed in float32, or float64 for float64, whatever autocast says; gradients have the dtype of the
+    Computed in float32, or in float64 for float64, regardless of autocast; gradients have the dtype of the
     logits. Logits outside the boundary are not read, and their gradients are 0. Logits whose sum is not
-    finite make the loss and the gradients of their row NaN: ``reduction="none"`` shows which row it is. The
-    loss of a row without a way through the lattice is infinite, its gradients are 0. There is no second
-    derivative.
+    finite make the loss and the gradients of their row NaN; ``reduction="none"`` shows which row it is. A row
+    without a path through the lattice has an infinite loss and gradients of 0. There is no second derivative.
 
     Args:
         logits: ``[batch, frames, symbols + 1, classes]``, float32, float64, float16 or bfloat16.
         symbols: ``[batch, symbols]``, int64 or int32, each within ``0 .. classes - 1`` inside the boundary;
-            what is outside is not looked at.
+            symbols outside are ignored.
         termination_symbol: the class of the blank.
         boundary: ``[batch, 4]``, int64: s_begin, t_begin, s_end, t_end with begin <= end; all symbols and
             frames if None.
-        rnnt_type: 'regular'; 'modified', where a symbol takes a frame; or 'constrained', where it also takes
-            the blank behind it. For the latter two each row has as many frames as symbols, or more.
+        rnnt_type: 'regular'; 'modified', where a symbol consumes a frame; or 'constrained', where it also
+            includes the blank after it. The latter two need at least as many frames as symbols in each row.
         delay_penalty: if above 0, this times ``(frames - 1) / 2 - t`` is added to px.
         reduction: 'none', 'mean' or 'sum', over the batch.
-        return_grad: returns ``(loss, (px_grad, py_grad))``: how often each step is taken, whatever the
+        return_grad: returns ``(loss, (px_grad, py_grad))``: how often each step is taken, regardless of the
             reduction.
         zero_infinity: an infinite loss becomes 0.
-        overwrite_logits: the gradient is written where the logits are, which saves their memory once. What
-            else needs the logits for its gradient then says that they were modified.
-        fastemit_lambda: FastEmit regularisation: gradients of symbols times ``1 + fastemit_lambda``. The
-            loss stays.
+        overwrite_logits: writes the gradient to the memory of the logits. Other functions that need the
+            logits for their gradients then raise an error that says that they were modified.
+        fastemit_lambda: FastEmit regularisation: multiplies gradients of symbols by ``1 + fastemit_lambda``
+            and leaves the loss unchanged.
 
     Example:
         >>> logits = torch.zeros(1, 2, 2, 4)  # two frames, one symbol, four equally likely classes
         >>> symbols = torch.tensor([[3]])
         >>> logits = logits.requires_grad_()
         >>> loss = turnout.torch.rnnt_loss(logits, symbols, termination_symbol=0)
-        >>> round(loss.neg().exp().item(), 5)  # two ways of three steps: 2 / 4**3
+        >>> round(loss.neg().exp().item(), 5)  # two paths of three steps: 2 / 4**3
         0.03125
         >>> loss.backward()
         >>> [round(x, 4) for x in logits.grad[0, 0, 0].tolist()]
@@ -230,7 +229,7 @@ def rnnt_loss_simple(
     Args:
         lm: ``[batch, symbols + 1, classes]``.
         am: ``[batch, frames, classes]``, dtype of ``lm``.
-        return_grad: as for :func:`rnnt_loss`; the gradients say what :func:`get_rnnt_prune_ranges` keeps.
+        return_grad: as for :func:`rnnt_loss`; :func:`get_rnnt_prune_ranges` takes the gradients.
 
     The other arguments are those of :func:`rnnt_loss`.
 
@@ -238,7 +237,7 @@ def rnnt_loss_simple(
         >>> lm, am = torch.zeros(1, 2, 4), torch.zeros(1, 2, 4)  # one symbol, two frames, four classes
         >>> symbols = torch.tensor([[3]])
         >>> loss, (px_grad, py_grad) = turnout.torch.rnnt_loss_simple(lm, am, symbols, 0, return_grad=True)
-        >>> round(loss.neg().exp().item(), 5)  # two ways of three steps: 2 / 4**3
+        >>> round(loss.neg().exp().item(), 5)  # two paths of three steps: 2 / 4**3
         0.03125
         >>> [round(x, 4) for x in px_grad.flatten().tolist()]
         [0.5, 0.5, 0.0]
@@ -299,7 +298,7 @@ def rnnt_loss_smoothed(
     zero_infinity: bool = False,
     fastemit_lambda: float = 0.0,
 ) -> torch.Tensor | tuple[torch.Tensor, Grads]:
-    """:func:`rnnt_loss_simple` whose steps are interpolated with those of ``lm`` and of ``am`` alone.
+    """:func:`rnnt_loss_simple` with steps interpolated with those of ``lm`` alone and of ``am`` alone.
 
     ::
 
@@ -308,8 +307,8 @@ def rnnt_loss_smoothed(
         am_only[b, t] = log_softmax(am[b, t] + log(mean))
         px = (1 - lm_only_scale - am_only_scale) px_simple + lm_only_scale lm_only + am_only_scale am_only
 
-    each at the symbol, and ``py`` likewise at the termination symbol. Rows of a batch depend on each other
-    through the mean, and so do their gradients.
+    each at the symbol, and ``py`` in the same way at the termination symbol. Through the mean, rows of a
+    batch and their gradients depend on each other.
 
     Example:
         >>> lm, am = torch.zeros(1, 2, 4), torch.zeros(1, 2, 4)  # one symbol, two frames, four classes

@@ -64,13 +64,13 @@ def rnnt_loss_pruned(
     overwrite_logits: bool = False,
     fastemit_lambda: float = 0.0,
 ) -> torch.Tensor | tuple[torch.Tensor, Grads]:
-    """:func:`rnnt_loss` of a lattice of which each frame keeps a few positions.
+    """:func:`rnnt_loss` of a lattice in which each frame keeps only a few positions.
 
     Args:
         logits: ``[batch, frames, rows, classes]``: row r of frame t is position ``ranges[b, t, r]``.
         ranges: ``[batch, frames, rows]``, int64, from :func:`get_rnnt_prune_ranges`: consecutive positions
             within ``0 .. symbols`` in every frame inside the boundary.
-        use_hat_loss: the blank, which must be 0, has a probability of its own,
+        use_hat_loss: the blank, which must be 0, has the separate probability
             ``py = logsigmoid(logits[0])``, and the other classes share the rest.
 
     The other arguments are those of :func:`rnnt_loss`.
@@ -79,7 +79,7 @@ def rnnt_loss_pruned(
         >>> logits = torch.zeros(1, 2, 2, 4)  # two frames that keep two positions, four classes
         >>> symbols, ranges = torch.tensor([[3]]), torch.tensor([[[0, 1], [0, 1]]])
         >>> loss = turnout.torch.rnnt_loss_pruned(logits, symbols, ranges, termination_symbol=0)
-        >>> round(loss.neg().exp().item(), 5)  # nothing is pruned here: 2 / 4**3, as that of rnnt_loss
+        >>> round(loss.neg().exp().item(), 5)  # nothing is pruned here: 2 / 4**3, as for rnnt_loss
         0.03125
     """
     check_options("rnnt_loss_pruned", rnnt_type, reduction)
@@ -190,13 +190,13 @@ def rnnt_loss_pruned_fused(
         logits = torch.nn.functional.linear(activation(am_rows + lm_rows), weight, bias)
         rnnt_loss_pruned(logits, symbols, ranges, ...)
 
-    with the same value and gradients to rounding. The backward call computes the logits again, a tile of rows
-    at a time, from the sums that the forward call keeps.
+    with the same value and gradients up to rounding. The backward call computes the logits again, one tile of
+    rows at a time, from the sums that the forward call keeps.
 
     Args:
         am: ``[batch, frames, width]``: the encoder's projection.
-        lm: ``[batch, symbols + 1, width]``: the decoder's.
-        weight: ``[classes, width]``: the output layer; all four of one dtype.
+        lm: ``[batch, symbols + 1, width]``: the decoder's projection.
+        weight: ``[classes, width]``: the output layer. All floating-point tensors have one dtype.
         activation: 'tanh', 'relu' or None.
         bias: ``[classes]`` or None.
 
@@ -222,5 +222,5 @@ def _refuse_single_rows(op: str, ranges: torch.Tensor, symbols: torch.Tensor, rn
     if rnnt_type == "constrained" and ranges.shape[-1] == 1 and symbols.shape[-1] > 0:
         raise ValueError(
             f"{op}: ranges.shape[2] is 1, expected 2 or more with rnnt_type 'constrained', whose symbols "
-            "need the position behind them in the same frame"
+            "need the next position in the same frame"
         )
