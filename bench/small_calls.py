@@ -1,7 +1,7 @@
 """Small calls of each family, which spend most of their time in the Python and PyTorch bindings.
 
 Each function runs with NumPy arrays, without and with out=, and through turnout.torch: without gradients,
-with a recorded gradient, and the backward pass alone on a retained graph. Calls pass all arguments by keyword.
+with a recorded gradient, and the backward pass alone on a retained graph. Arguments are keywords.
 """
 
 from __future__ import annotations

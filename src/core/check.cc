@@ -26,22 +26,6 @@ std::int64_t extent_of(const std::int64_t* shape, int count) {
   return volume_of(shape, count);
 }
 
-// The position of the first value that is outside the scalar's range, or -1.
-std::int64_t first_out_of_range(const Scalar& scalar, const ScalarValue& given) {
-  const std::int64_t count = scalar.is_vector ? given.value : 1;
-  if (scalar.is_real) {
-    const double* values = scalar.is_vector ? given.reals : &given.real;
-    for (std::int64_t k = 0; k < count; ++k)  // quiet comparisons: the caller's thread may trap on NaN
-      if (!std::isgreaterequal(values[k], scalar.least) || !std::islessequal(values[k], scalar.most))
-        return k;
-  } else {
-    const std::int64_t* values = scalar.is_vector ? given.values : &given.value;
-    for (std::int64_t k = 0; k < count; ++k)
-      if (values[k] < scalar.min || values[k] > scalar.max) return k;
-  }
-  return -1;
-}
-
 // The bytes an argument can touch: [first, last).
 struct Range {
   std::uintptr_t first, last;
@@ -80,6 +64,21 @@ std::string range_text(const Scalar& scalar) {
   std::string range = single ? concat(scalar.min) : concat(scalar.min, " .. ", scalar.max);
   if (scalar.values.empty()) return range;
   return concat(single ? "" : "one of ", range, " (", scalar.values, ")");
+}
+
+std::int64_t first_out_of_range(const Scalar& scalar, const ScalarValue& given) {
+  const std::int64_t count = scalar.is_vector ? given.value : 1;
+  if (scalar.is_real) {
+    const double* values = scalar.is_vector ? given.reals : &given.real;
+    for (std::int64_t k = 0; k < count; ++k)  // quiet comparisons: the caller's thread may trap on NaN
+      if (!std::isgreaterequal(values[k], scalar.least) || !std::islessequal(values[k], scalar.most))
+        return k;
+  } else {
+    const std::int64_t* values = scalar.is_vector ? given.values : &given.value;
+    for (std::int64_t k = 0; k < count; ++k)
+      if (values[k] < scalar.min || values[k] > scalar.max) return k;
+  }
+  return -1;
 }
 
 std::int64_t length_of(const Signature& signature, const Scalar& vector, const Slot* slots) {
@@ -227,111 +226,6 @@ void Arguments::check_metadata() {
         break;
     }
   }
-}
-
-bool Arguments::binds_extents(const Slot& slot, const Argument& argument) {
-  const bool dropped = slot.rank == argument.dims.count - 1;
-  if (slot.rank != argument.dims.count && !dropped) return false;
-  int d = 0;
-  for (const Extent& extent : argument.dims) {
-    const int name = extent.names.count == 1 ? extent.names[0] : -1;
-    if (dropped && extent.optional) {
-      if (sizes_[name] >= 0) return false;
-      sizes_[name] = kAbsent;
-      continue;
-    }
-    if (d == slot.rank) return false;  // none of the dimensions may be dropped
-    const std::int64_t actual = slot.shape[d++];
-    if (name >= 0 && sizes_[name] == kUnbound && extent.factor == 1) sizes_[name] = actual - extent.add;
-    if (name >= 0 && sizes_[name] < 0) return false;  // of a negative extent, or of an optional dimension
-    const std::int64_t expected =
-        name >= 0 && extent.factor == 1 ? saturating_sum(sizes_[name], extent.add) : evaluate(extent);
-    if (actual < 0 || actual != expected) return false;
-  }
-  return d == slot.rank;
-}
-
-bool Arguments::passes_plain_shapes() {
-  std::int64_t before[kMaxNames];
-  std::copy_n(sizes_, signature_.names.count, before);
-  for (int i = 0; i < signature_.arguments.count; ++i) {
-    if (!slots_[i].present || binds_extents(slots_[i], signature_.arguments[i])) continue;
-    std::copy_n(before, signature_.names.count, sizes_);
-    return false;
-  }
-  return true;
-}
-
-bool Arguments::passes_plain_metadata() {
-  for (int i = 0; i < signature_.scalars.count; ++i)
-    if (first_out_of_range(signature_.scalars[i], scalars_[i]) >= 0) return false;
-  for (int i = 0; i < signature_.arguments.count; ++i) {
-    const Argument& argument = signature_.arguments[i];
-    const Slot& slot = slots_[i];
-    if (!slot.present) {
-      if (!argument.is_output() && !may_be_absent(argument)) return false;
-      continue;
-    }
-    bool fits = contains(argument.dtypes, slot.dtype);
-    if (argument.like >= 0) {
-      const Slot& other = slots_[argument.like];
-      fits = argument.is_lane ? slot.dtype == lane_dtype(other.dtype)
-                              : fits || (other.present && other.dtype == slot.dtype);
-    }
-    if (!fits) return false;
-  }
-  std::int64_t before[kMaxNames];
-  std::copy_n(sizes_, signature_.names.count, before);
-  if (!passes_plain_shapes()) return false;
-  if (passes_rules_and_lengths()) return true;
-  std::copy_n(before, signature_.names.count, sizes_);
-  return false;
-}
-
-bool Arguments::may_be_absent(const Argument& argument) const {
-  return argument.optional && (argument.required_with < 0 || !slots_[argument.required_with].present) &&
-         (argument.required_when < 0 || scalars_[argument.required_when].value != argument.when);
-}
-
-bool Arguments::passes_rules_and_lengths() const {
-  for (const Rule& rule : signature_.rules) {
-    const std::int64_t right = evaluate(rule.right);
-    if (right != kUnbound && evaluate(rule.left) > right) return false;
-  }
-  for (int i = 0; i < signature_.scalars.count; ++i)
-    if (signature_.scalars[i].is_vector && scalars_[i].value != evaluate(signature_.scalars[i].length))
-      return false;
-  return true;
-}
-
-bool Arguments::passes_all_but_data() {
-  if (!signature_.has_standard_order || !passes_plain_metadata()) return false;
-  Range ranges[kMaxArguments];
-  for (int i = 0; i < signature_.arguments.count; ++i) {
-    const Slot& slot = slots_[i];
-    ranges[i] = {};
-    if (!slot.present) {
-      if (slot.data != nullptr || !may_be_absent(signature_.arguments[i])) return false;
-      continue;
-    }
-    std::int64_t bytes = size_of(slot.dtype), step = 1;
-    for (int d = slot.rank - 1; d >= 0; --d) {
-      if (slot.shape[d] != 1 && slot.stride[d] != step) return false;
-      if (__builtin_mul_overflow(step, slot.shape[d], &step)) return false;
-    }
-    if (slot.data == nullptr || !is_aligned(slot.data, slot.dtype) ||
-        __builtin_mul_overflow(bytes, step, &bytes) || bytes == 0)
-      return false;
-    const auto first = std::bit_cast<std::uintptr_t>(slot.data);
-    ranges[i] = {first, first + static_cast<std::uintptr_t>(bytes)};
-    for (int other = 0; other < i; ++other) {
-      const Argument &one = signature_.arguments[i], &earlier = signature_.arguments[other];
-      if (!one.is_output() && !earlier.is_output()) continue;
-      if (one.may_overlap == other || earlier.may_overlap == i) continue;
-      if (ranges[i].overlaps(ranges[other])) return false;
-    }
-  }
-  return true;
 }
 
 void Arguments::check_argument(const Step& step, int i) {

@@ -214,6 +214,8 @@ std::string dtypes_text(const Signature& signature, const Argument& argument,
 std::string shape_text(const Slot& slot);                               // "[2, 3]"
 std::string_view value_name(const Scalar& scalar, std::int64_t value);  // the name of an enum value
 std::string range_text(const Scalar& scalar);                           // "1 .. 64", "a finite number"
+// The position of the first value that is not in the scalar's range, or -1.
+std::int64_t first_out_of_range(const Scalar& scalar, const ScalarValue& given);
 
 std::string concat_parts(std::initializer_list<std::string> parts);
 inline std::string text_of(std::string_view s) { return std::string(s); }
