@@ -12,13 +12,13 @@
 #     C_ORDER_TESTS   added to the program c_order_test, which tests the order of checks
 #     ACLNN_TESTS     added to the program aclnn_test)
 #
-# The files operators.cc, c_operators.cc and fuzz.cc are added without being listed; every family must have
-# them. So is python.cc, which a family has if some of its Python functions do not follow from Signatures.
+# The files operators.cc, c_operators.cc and fuzz.cc are added without being listed; every family must have them. So
+# is python.cc, if it exists: it has the Python functions that do not follow from Signatures.
 function(turnout_family)
   set(kinds SOURCES KERNELS C_SOURCES ACLNN_SOURCES BINDINGS TESTS C_TESTS C_ORDER_TESTS ACLNN_TESTS)
   cmake_parse_arguments(PARSE_ARGV 0 given "" "" "${kinds}")
   if(given_UNPARSED_ARGUMENTS)
-    message(FATAL_ERROR "turnout_family: ${given_UNPARSED_ARGUMENTS} is none of ${kinds}")
+    message(FATAL_ERROR "turnout_family: ${given_UNPARSED_ARGUMENTS} is unknown, expected one of ${kinds}")
   endif()
   set(given_OPERATORS operators.cc)
   set(given_C_OPERATORS c_operators.cc)
@@ -34,7 +34,7 @@ function(turnout_family)
   set(listed ${given_TESTS} ${given_C_TESTS} ${given_C_ORDER_TESTS} ${given_ACLNN_TESTS})
   foreach(test ${tests})
     if(NOT test IN_LIST listed)
-      message(FATAL_ERROR "${test} is in no list of turnout_family(): it would not run")
+      message(FATAL_ERROR "turnout_family: ${test} is in no list, so it would not run")
     endif()
   endforeach()
   set_property(GLOBAL PROPERTY turnout_TESTS_of_${family} ${given_TESTS})

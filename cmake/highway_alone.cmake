@@ -1,4 +1,4 @@
-# For toolchains whose system headers are not the host's: a folder that has Highway's headers and no others.
+# For toolchains that must not see the host's system headers: a folder with only Highway's headers.
 if(NOT TURNOUT_HIGHWAY)
   set(TURNOUT_HIGHWAY /usr/include/hwy)
 endif()

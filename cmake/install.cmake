@@ -1,5 +1,5 @@
 # Rules for cmake --install. Components: runtime (shared libraries), development (headers, static libraries, files for
-# CMake and pkg-config), python (the extension module, see python/CMakeLists.txt). The installed tree may be moved.
+# CMake and pkg-config), python (the extension module, see python/CMakeLists.txt). The installed tree is relocatable.
 include(CMakePackageConfigHelpers)
 set(config_dir ${CMAKE_INSTALL_LIBDIR}/cmake/turnout)
 install(TARGETS ${libraries} ${runtimes} EXPORT turnoutTargets

@@ -1,4 +1,4 @@
-// Declarations that the limited API of Python 3.12 has and that of 3.11 lacks, for TURNOUT_LIMITED_API.
+// Declarations that are in the limited API of Python 3.12 but not of 3.11, for TURNOUT_LIMITED_API.
 #pragma once
 
 #include <Python.h>

@@ -4,7 +4,7 @@
 //   op<&row_norms>(kRowNorms, "rows=5 hidden=7 eps=0.5", {.definition = define<&reference::row_norms>})
 //
 // derives the generic entry from the function's parameter list: tensors in the order of the Signature, then
-// its scalars or one struct of scalars, then the Caller. A parameter whose kind or role is not that of the
+// its scalars or one struct of scalars, then the Caller. A parameter whose kind or role differs from the
 // Signature is a compile error.
 #pragma once
 
@@ -25,17 +25,17 @@ namespace turnout::core {
 // Returns what the function returns, or 0.
 using Invoke = std::int64_t (*)(const Caller& caller, const Tensor* arguments, const ScalarValue* scalars);
 
-// An operator that has found the sizes of its results, and now writes them.
+// An operator that has found the sizes of its results and is ready to write them.
 class Prepared {
  public:
   Prepared() = default;
   virtual ~Prepared() = default;
   Prepared(const Prepared&) = delete;
   Prepared& operator=(const Prepared&) = delete;
-  // As Invoke, which it replaces.
+  // Replaces Invoke.
   virtual std::int64_t run(const Caller& caller, const Tensor* arguments, const ScalarValue* scalars) = 0;
-  // The sizes that OperatorParts::find_sizes has left unknown because they take work. Results whose sizes are
-  // known exist by then: a call that memory cannot hold fails before the work.
+  // Finds the sizes that OperatorParts::find_sizes left unknown because they are expensive. Results of known
+  // size are already allocated, so that a call fails before the work if memory runs out.
   virtual void find_sizes(const Caller&, const Tensor* /*arguments*/, std::int64_t* /*sizes*/) {}
 };
 
@@ -45,17 +45,18 @@ struct OperatorParts {
   void (*definition)(const Tensor* arguments, const ScalarValue* scalars) = nullptr;
   // Fills in the data of a call, if zeros are not valid data. Absent arguments have rank -1.
   void (*prepare)(const Tensor* arguments) = nullptr;
-  // Finds the sizes that the Signature calls computed or adjusted: sizes[name], which is kUnknownExtent or
-  // what the caller of a binding gives. A size that is negative afterwards is refused. The Signature's flags
-  // for sizes follow its scalars: see Signature::size_flag(). Runs after the checks of shapes, and must check
-  // what it reads. Results that the caller does not give are absent. The log line is that of the operator,
-  // which runs next: what this function returns, or Invoke if that is nullptr.
+  // Finds the sizes that the Signature declares computed or adjusted. sizes[name] is kUnknownExtent or what
+  // the caller of a binding passed; a size that is negative afterwards is rejected. The Signature's flags for
+  // sizes follow its scalars: see Signature::size_flag(). Runs after the checks of shapes, and must check
+  // what it reads. Results that the caller does not pass are absent. It writes no log line; the operator that
+  // runs next does: the returned Prepared, or Invoke if that is nullptr.
   std::unique_ptr<Prepared> (*find_sizes)(const Caller& caller, const Tensor* arguments,
                                           const ScalarValue* scalars, std::int64_t* sizes) = nullptr;
-  // What callers of a binding pass, if it is not what the function takes. find_sizes gets these arguments and
-  // scalars, and returns a Prepared, because Invoke does not fit. Results have the same order in both.
+  // The Signature of what callers of a binding pass, if it differs from the function's. find_sizes gets these
+  // arguments and scalars, and must return a Prepared because Invoke does not fit. Both have the results in
+  // the same order.
   const Signature* spelled = nullptr;
-  // The same for an operator that finds its sizes from others, without data and without a failure.
+  // Like find_sizes, for sizes that follow from scalars and other sizes. Reads no data and cannot fail.
   void (*compute_sizes)(const ScalarValue* scalars, std::int64_t* sizes) = nullptr;
 
   constexpr bool has_own_sizes() const { return find_sizes != nullptr || compute_sizes != nullptr; }
@@ -64,7 +65,7 @@ struct OperatorParts {
 struct Operator : OperatorParts {
   const Signature* signature;
   Invoke invoke;
-  // A valid call, as a value for every size and scalar. Tests start from it and break one thing at a time.
+  // A valid call: a value for every size and scalar. Tests start from it and break one thing at a time.
   std::string_view example;
 
   constexpr Operator(const Signature* its_signature, Invoke its_invoke, std::string_view its_example,
@@ -72,7 +73,7 @@ struct Operator : OperatorParts {
       : OperatorParts(parts), signature(its_signature), invoke(its_invoke), example(its_example) {}
   // The Signature of what callers of a binding pass.
   constexpr const Signature& for_bindings() const { return spelled != nullptr ? *spelled : *signature; }
-  // Of a lambda, for a function that op() does not fit.
+  // For a lambda, if op() does not fit the function.
   template <class Lambda>
   constexpr Operator(const Signature* its_signature, Lambda, std::string_view its_example,
                      const OperatorParts& parts = {})
@@ -90,11 +91,10 @@ struct Operator : OperatorParts {
 };
 
 std::span<const Operator> operators();
-const Operator* find_operator(std::string_view name);  // nullptr: there is none
+const Operator* find_operator(std::string_view name);  // nullptr if there is none
 
 // -- a function as an entry ---------------------------------------------------------------------------------
 
-// Which words of the grammar a parameter fits.
 enum class Kind : std::uint8_t { in, out, integer, flag, choice, real, integers, reals, fields, caller };
 
 template <class T>
@@ -113,7 +113,7 @@ constexpr Kind kind_of() {
     return Kind::real;
   else if constexpr (std::is_integral_v<T>)
     return Kind::integer;
-  // Not of an aggregate, of which T(pointer, int) may set two flags.
+  // Excludes aggregates, in which T(pointer, int) could initialize two flags.
   else if constexpr (!std::is_aggregate_v<T> && std::is_constructible_v<T, const std::int64_t*, int>)
     return Kind::integers;
   else if constexpr (!std::is_aggregate_v<T> && std::is_constructible_v<T, const double*, int>)
@@ -122,7 +122,7 @@ constexpr Kind kind_of() {
     return Kind::fields;
 }
 
-// The members of a struct of scalars.
+// Counts the members of a struct of scalars.
 struct AnyMember {
   template <class T>
   operator T() const;  // NOLINT: implicit by intent; never defined
@@ -165,7 +165,7 @@ constexpr auto members_of(const T& s) {
   }
 }
 
-// How many scalars a parameter stands for.
+// How many scalars a parameter has.
 template <class T>
 constexpr int scalar_count() {
   if constexpr (kind_of<T>() == Kind::fields)
@@ -174,7 +174,7 @@ constexpr int scalar_count() {
     return kind_of<T>() > Kind::out && kind_of<T>() < Kind::fields ? 1 : 0;
 }
 
-// A scalar as an enum. A value that does not fit becomes 255, which the checks refuse.
+// Converts a scalar to an enum. A value that does not fit becomes 255, which the checks reject.
 template <class Enum>
 Enum to_enum(const ScalarValue& scalar) {
   return static_cast<Enum>(scalar.value < 0 || scalar.value > 255 ? 255 : scalar.value);
@@ -200,7 +200,7 @@ T struct_of(const ScalarValue* scalars, std::index_sequence<i...>) {
   return T{scalar_as<std::remove_cvref_t<std::tuple_element_t<i, Members>>>(scalars[i])...};
 }
 
-// A function's parameter list, as arrays and as a call.
+// The parameter list of a function: its kinds, and a call from arrays.
 template <class Function>
 struct Parameters;
 template <class Result, class... P>
@@ -209,7 +209,7 @@ struct Parameters<Result (*)(P...)> {
   template <std::size_t i>
   using Type = std::remove_cvref_t<std::tuple_element_t<i, std::tuple<P...>>>;
 
-  // The tensors, or the scalars, of the first `count` parameters.
+  // The number of tensors, or scalars, among the first `count` parameters.
   static constexpr int tensors_before(int count) {
     constexpr Kind kKinds[] = {kind_of<std::remove_cvref_t<P>>()...};
     int found = 0;
@@ -223,7 +223,7 @@ struct Parameters<Result (*)(P...)> {
     return found;
   }
 
-  // Throws, during compilation, what is wrong with the function.
+  // Throws an error, during compilation, if the function does not match the Signature.
   static constexpr void expect(const Signature& signature, bool has_caller) {
     int tensor = 0, scalar = 0;
     const auto take_tensor = [&](Kind kind) {
@@ -240,7 +240,7 @@ struct Parameters<Result (*)(P...)> {
                         : expected.is_flag         ? Kind::flag
                         : !expected.values.empty() ? Kind::choice
                                                    : Kind::integer;
-      if (kind != word) throw "a scalar has another kind than in the Signature";
+      if (kind != word) throw "a scalar has a different kind in the Signature";
     };
     int caller = 0, position = 0;
     const auto take = [&]<class T>(std::type_identity<T>) {
@@ -263,7 +263,7 @@ struct Parameters<Result (*)(P...)> {
     (take(std::type_identity<std::remove_cvref_t<P>>{}), ...);
     if (tensor < signature.arguments.count) throw "the function has fewer tensors than the Signature";
     if (scalar < signature.scalars.count) throw "the function has fewer scalars than the Signature";
-    if (has_caller != (caller == kCount)) throw "the Caller is the last parameter";
+    if (has_caller != (caller == kCount)) throw "the Caller must be the last parameter";
   }
 
   template <std::size_t i>
@@ -297,7 +297,7 @@ struct Parameters<Result (*)(P...)> {
   }
 };
 
-// Throws, during compilation, if the example has an unknown name, or lacks one that has no default.
+// Throws, during compilation, if the example has an unknown name or lacks one without a default.
 constexpr void expect_example(const Signature& signature, std::string_view example) {
   const auto has = [](std::string_view text, std::string_view name) {
     bool found = false;
@@ -328,7 +328,7 @@ consteval Operator op(const Signature& signature, std::string_view example, cons
   return {&signature, &Its::template call<function>, example, parts};
 }
 
-// A definition with the parameters of the operator, without the Caller.
+// A definition that has the operator's parameters except the Caller.
 template <auto function>
 void define(const Tensor* arguments, const ScalarValue* scalars) {
   Parameters<decltype(function)>::template call<function>({}, arguments, scalars);

@@ -1,5 +1,5 @@
 /* A C99 program that calls MoeReRouting in CANN's two phases, with the headers under the names that CANN
- * uses. It links the shared library alone. */
+ * uses. It links only the shared library. */
 #include <aclnn/acl_meta.h>
 #include <aclnnop/aclnn_moe_re_routing.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-// Tests of the executors of the aclnn interface, with an operation of their own.
+// Tests of the executors of the aclnn interface, with an operation made for them.
 #include "bindings/aclnn/executor.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// The C headers of CANN's interface must compile as C++, the opt-in one with nothing included before it.
+// The C headers of CANN's interface must compile as C++, the opt-in header even as the first include.
 #include "turnout/aclnn/runtime/acl/acl.h"
 
 #include "turnout/aclnn/aclnn_moe_re_routing.h"

@@ -94,7 +94,7 @@ static int re_route(aclrtStream stream) {
   return 0;
 }
 
-/* What the runtime refuses. */
+/* What the runtime rejects. */
 static int misuse(void) {
   char small[2] = {1, 2}, large[4] = {3, 4, 5, 6};
   void* memory = small;

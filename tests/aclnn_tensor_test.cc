@@ -9,7 +9,7 @@
 
 namespace {
 
-TEST(AclCreateTensor, refuses_what_is_no_tensor) {
+TEST(AclCreateTensor, rejects_invalid_tensors) {
   constexpr std::int64_t kHuge = std::numeric_limits<std::int64_t>::max();
   std::int8_t data[6] = {};
   const std::int64_t dims[2] = {2, 3}, negative[2] = {2, -3}, stride[2] = {3, 1}, far[2] = {4, 1},
@@ -36,9 +36,9 @@ TEST(AclCreateTensor, refuses_what_is_no_tensor) {
   EXPECT_EQ(create(dims, 2, stride, 0, nullptr), nullptr);
 }
 
-// A tensor without dimensions needs no arrays of them; the storage may be left out; and eight dimensions are
-// the most.
-TEST(AclCreateTensor, accepts_none_and_the_most_dimensions) {
+// A tensor without dimensions needs no arrays of them, the storage may be omitted, and at most eight
+// dimensions are allowed.
+TEST(AclCreateTensor, accepts_zero_to_eight_dimensions) {
   std::int8_t data[6] = {};
   const std::int64_t ones[8] = {1, 1, 1, 1, 1, 1, 1, 1}, dims[2] = {2, 3};
   for (aclTensor* tensor : {
@@ -51,8 +51,8 @@ TEST(AclCreateTensor, accepts_none_and_the_most_dimensions) {
   }
 }
 
-// An offset in bytes must not wrap, whatever the storage is said to be.
-TEST(AclCreateTensor, refuses_offsets_behind_the_address_space) {
+// An offset in bytes must not wrap, whatever the storage claims to be.
+TEST(AclCreateTensor, rejects_offsets_beyond_the_address_space) {
   constexpr std::int64_t kHuge = std::numeric_limits<std::int64_t>::max();
   double data[6] = {};
   const std::int64_t dims[1] = {1}, none[1] = {0}, storage[1] = {kHuge};
@@ -63,7 +63,7 @@ TEST(AclCreateTensor, refuses_offsets_behind_the_address_space) {
     EXPECT_EQ(create(dims, offset, 0), nullptr) << offset;
     EXPECT_EQ(create(dims, offset, 1), nullptr) << offset;
   }
-  EXPECT_EQ(create(none, kHuge, 0), nullptr);  // not even a pointer there
+  EXPECT_EQ(create(none, kHuge, 0), nullptr);  // even a pointer there would be invalid
   const std::string message = aclGetRecentErrMsg();
   EXPECT_EQ(message.find("aclCreateTensor: the view ends at element 9223372036854775807, expected at most "),
             0u)
@@ -73,8 +73,8 @@ TEST(AclCreateTensor, refuses_offsets_behind_the_address_space) {
   aclDestroyTensor(good);
 }
 
-// Two elements of FLOAT4 share a byte, so a view must not begin or end within one.
-TEST(AclCreateTensor, refuses_halves_of_float4_bytes) {
+// Two elements of FLOAT4 share a byte, so a view must not begin or end in the middle of one.
+TEST(AclCreateTensor, rejects_halves_of_float4_bytes) {
   std::int8_t data[64] = {};
   const auto create = [&](std::int64_t rows, std::int64_t columns, std::int64_t row_stride,
                           std::int64_t column_stride, std::int64_t offset) -> std::string {

@@ -1,6 +1,6 @@
-// Every allocation of every operator fails in turn. The call throws Error(alloc_failed) or std::bad_alloc, or
-// does without the memory; it has written nothing if it throws; nothing leaks; the next call works. The test
-// has no code per operator.
+// Makes every allocation of every operator fail in turn. The call throws Error(alloc_failed) or
+// std::bad_alloc, or succeeds without the memory. If it throws, it has written nothing; nothing leaks; the
+// next call works. The test has no code per operator.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -21,9 +21,9 @@
 namespace turnout::test {
 namespace {
 
-constexpr std::int64_t kMostAllocations = 1000;  // of one call; more: the test would not end
+constexpr std::int64_t kMostAllocations = 1000;  // of one call; guards against an endless test
 
-// true: the call ended with an error that says that memory is out.
+// Whether the call failed because it ran out of memory.
 template <class F>
 bool is_out_of_memory(const F& f) {
   try {
@@ -39,7 +39,7 @@ bool is_out_of_memory(const F& f) {
 class AllocationFailure : public testing::TestWithParam<bool> {
  protected:
   void SetUp() override {
-    // With the log, a call has lines to write, which need memory too.
+    // With the log on, calls also allocate their log lines.
     if (GetParam())
       set_log(
           1, [](int, const char*, void*) {}, nullptr);
@@ -54,7 +54,7 @@ TEST_P(AllocationFailure, OfAnyOperatorIsClean) {
     if (op.prepare != nullptr) op.prepare(example.tensors.data());
     const auto scalars = example.scalar_values();
     const auto call = [&](Context& context) { op.invoke(context, example.tensors.data(), scalars.data()); };
-    const auto restart = [&] {  // inputs that are outputs too are as in the first call
+    const auto restart = [&] {  // restores inputs that are also outputs
       for (int i = 0; i < example.signature.arguments.count; ++i) example.fill(i, 0);
       example.paint_outputs();
       if (op.prepare != nullptr) op.prepare(example.tensors.data());
@@ -127,7 +127,7 @@ TEST_P(AllocationFailure, OfACOperatorIsAStatus) {
 INSTANTIATE_TEST_SUITE_P(Log, AllocationFailure, testing::Bool(),
                          [](const auto& one) { return one.param ? "On" : "Off"; });
 
-// Files that cannot be read for want of memory are taken as missing ones.
+// A file that cannot be read because memory runs out is treated as missing.
 TEST(AllocationFailures, OfAContextAreClean) {
   bool has_failed = true;
   std::int64_t thrown = 0;
@@ -144,9 +144,9 @@ TEST(AllocationFailures, OfAContextAreClean) {
   EXPECT_GT(thrown, 0);
 }
 
-// The text of a thread's first failing call needs memory. Without it the thread says that, and keeps the text
-// of its next failing call.
-TEST(AllocationFailures, OfAMessageAreSaid) {
+// The message of a thread's first failing call needs memory. If there is none, a fixed message says so, and
+// the next failing call has its own message again.
+TEST(AllocationFailures, OfAMessageAreReported) {
   const bindings::LastError error;
   std::thread([&] {
     {
@@ -162,7 +162,7 @@ TEST(AllocationFailures, OfAMessageAreSaid) {
   }).join();
 }
 
-// Large scratch memory is mapped; a larger piece replaces a smaller one, which is then gone.
+// Large scratch memory is mapped; a larger piece replaces a smaller one, which is freed.
 TEST(AllocationFailures, OfMappedScratchMemoryAreErrors) {
   Context context({.threads = 1});
   constexpr std::size_t kBytes = 8 << 20;
@@ -196,7 +196,7 @@ std::int64_t sum_of_ranges(int threads) {
 }
 
 TEST(ThreadFailures, LeaveFewerThreads) {
-  constexpr int kThreads = 9;  // more than any other test of this program starts
+  constexpr int kThreads = 9;  // more than any other test in this program starts
   {
     const FailingThreads failing;
     EXPECT_EQ(sum_of_ranges(kThreads), 4950);

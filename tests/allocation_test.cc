@@ -1,4 +1,4 @@
-// A repeated call allocates nothing: small and large calls, on one thread and on two.
+// Checks that a repeated call allocates nothing: small and large calls, on one thread and on two.
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -61,7 +61,7 @@ struct Pairs {
   }
 };
 
-// Points of four features: voxelized, reduced, and the gradients, both with the operators and with a
+// Points of four features: voxelization, reductions and their gradients, both with the operators and with a
 // VoxelIndex.
 struct Scatter {
   std::int64_t points;
@@ -247,7 +247,7 @@ TEST(Allocations, ARepeatedCallMakesNone) {
   }
 }
 
-// The calls above are large and small; this covers operators that they leave out.
+// The calls above are large and small; this covers the remaining operators.
 TEST(Allocations, ARepeatedExampleCallMakesNone) {
   for (const core::Operator& op : core::operators()) {
     Context context({.threads = 2});
@@ -303,7 +303,7 @@ TEST(Allocations, ACCallWithAWorkspaceMakesNoneFromTheFirstOn) {
   mluOpDestroy(handle);
 }
 
-// Counts and lists of a convolution lie in the workspace too, which are as large as the counts say.
+// The counts and lists of a convolution, whose size depends on the counts, are in the workspace too.
 TEST(Allocations, ACConvolutionMakesNoneFromTheFirstOn) {
   mluOpHandle_t handle = nullptr;
   ASSERT_EQ(mluOpCreate(&handle), MLUOP_STATUS_SUCCESS);

@@ -1,5 +1,5 @@
-// Tensors of more than 2^31 elements and more than 4 GB, with all of their elements in memory and checked.
-// Not part of the tests that always run: one test takes up to 9 GB. `./dev test big` runs it.
+// Tensors of more than 2^31 elements and more than 4 GB, all of whose elements are in memory and checked. Not
+// part of the regular tests, because one test takes up to 9 GB. `./dev test big` runs it.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,15 +13,15 @@
 namespace turnout::test {
 namespace {
 
-constexpr std::int64_t kFar = (std::int64_t{1} << 31) + 1;  // elements that no int32 counts
+constexpr std::int64_t kFar = (std::int64_t{1} << 31) + 1;  // more elements than int32 can count
 
-// Not initialized: the pages are touched once, by the test.
+// Uninitialized, so that the test touches each page once.
 template <class T>
 std::unique_ptr<T[]> many(std::int64_t count) {
   return std::unique_ptr<T[]>(new T[static_cast<std::size_t>(count)]);
 }
 
-// How many i of 0 .. n-1 are not is_right(i), on all threads.
+// The number of i in 0 .. n-1 without is_right(i), counted on all threads.
 template <class IsRight>
 std::int64_t count_wrong(std::int64_t n, const IsRight& is_right) {
   std::atomic<std::int64_t> wrong{0};
@@ -81,7 +81,7 @@ TEST(Big, ReRoutingMovesMoreThan4GB) {
   const auto byte_of = [](std::int64_t row) { return static_cast<std::uint8_t>(row * 167 >> 3); };
   for (std::int64_t row = 0; row < kRows; ++row)
     std::fill_n(tokens.get() + row * kHidden, kHidden, byte_of(row));
-  // Two ranks, two experts: the middle two blocks change places.
+  // Two ranks, two experts: the middle two blocks are swapped.
   const std::int64_t first = kRows / 4 + 1, second = kRows / 4, third = kRows / 3;
   std::vector<std::int64_t> counts = {first, second, third, kRows - first - second - third}, number(2);
   const std::int64_t rows[] = {kRows, kHidden};
@@ -113,7 +113,7 @@ TEST(Big, ScatterReadsRowsBeyond4GB) {
   const std::int64_t rows[] = {kRows, kChannels}, groups[] = {kGroups, kChannels};
   scatter_max(ConstTensor(src.get(), DType::f16, rows, 2), view(index.get(), {kRows}),
               Tensor(out.data(), DType::f16, groups, 2), view(argmax.data(), {kGroups, kChannels}));
-  // The bits of positive floats are in the order of the numbers.
+  // The bits of positive floats have the same order as the numbers.
   std::vector<std::int64_t> best(kGroups, -1);
   for (std::int64_t row = 0; row < kRows; ++row) {
     std::int64_t& of_group = best[static_cast<std::size_t>(index[row])];

@@ -1,5 +1,5 @@
-/* A client in plain C99: two experts with two slots each, four tokens, one of them dropped; the pairs of two
- * sites under a kernel of three; and a lattice of one symbol and one frame with its gradients. */
+/* A client in plain C99: two experts with two slots each and four tokens, one of them dropped; the pairs of
+ * two sites under a kernel of three; and a lattice of one symbol and one frame with its gradients. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,7 +49,7 @@ static int find_pairs(mluOpHandle_t handle) {
       check(mluOpGetSparseConvolutionNumActOut(conv, &count), "mluOpGetSparseConvolutionNumActOut"))
     right = count == 3 && num[0] == 2 && num[1] == 2 && num[2] == 1 && out[2 * 4 + 3] == 2 &&
             memcmp(pairs, expected, sizeof(expected)) == 0;
-  if (!right) fprintf(stderr, "the pairs are not what they should be\n");
+  if (!right) fprintf(stderr, "the pairs are wrong\n");
   free(workspace);
   mluOpDestroyTensorDescriptor(sites_desc);
   mluOpDestroyTensorDescriptor(pairs_desc);
@@ -92,7 +92,7 @@ static int follow_lattice(mluOpHandle_t handle) {
             "mluOpMutualInformationBackward"))
     right = is_near(ans[0], -0.998071) && is_near(px_grad[0], 0.777300) && is_near(px_grad[1], 0.222700) &&
             is_near(py_grad[0], 0.222700) && is_near(py_grad[1], 0.777300) && is_near(grad[0], 1.0);
-  if (!right) fprintf(stderr, "the lattice is not what it should be\n");
+  if (!right) fprintf(stderr, "the lattice is wrong\n");
   free(workspace);
   mluOpDestroyTensorDescriptor(px_desc);
   mluOpDestroyTensorDescriptor(py_desc);
@@ -145,7 +145,7 @@ static int scatter_points(mluOpHandle_t handle) {
             voxel_coors[3] == 2 && coors[9] == -1 && coors[10] == -1 &&
             memcmp(again, expected, sizeof(again)) == 0 &&
             memcmp(feats_grad, expected, sizeof(expected)) == 0;
-  if (!right) fprintf(stderr, "the scattered points are not what they should be\n");
+  if (!right) fprintf(stderr, "the scattered points are wrong\n");
   free(workspace);
   mluOpDestroyTensorDescriptor(feats_desc);
   mluOpDestroyTensorDescriptor(coors_desc);
@@ -185,7 +185,7 @@ static int voxelize(mluOpHandle_t handle) {
             "mluOpVoxelization"))
     right = num[0] == 1 && num_points[0] == 2 && num_points[1] == 0 && coors[2] == 1 &&
             memcmp(voxels, expected, sizeof(expected)) == 0;
-  if (!right) fprintf(stderr, "the voxels are not what they should be\n");
+  if (!right) fprintf(stderr, "the voxels are wrong\n");
   free(workspace);
   mluOpDestroyTensorDescriptor(points_desc);
   mluOpDestroyTensorDescriptor(size_desc);
@@ -197,7 +197,7 @@ static int voxelize(mluOpHandle_t handle) {
   return right;
 }
 
-/* What clients that look into the handle take from MLU-OPS. */
+/* What clients that read the handle's members expect from MLU-OPS. */
 struct vendor_view {
   int32_t device;
   cnrtQueue_t queue;
@@ -236,7 +236,7 @@ static int look_into(mluOpHandle_t handle) {
 int main(void) {
   const float gates[kSamples] = {0.5f, 2.0f, 1.0f, -1.0f};
   const int32_t indices[kSamples] = {1, 0, 0, 1};
-  const int32_t locations[kSamples] = {0, 1, 2, 0}; /* token 2 has no slot; token 3 takes that of token 0 */
+  const int32_t locations[kSamples] = {0, 1, 2, 0}; /* token 2 has no slot; token 3 takes token 0's */
   const float input[kSamples * kHidden] = {2, 4, 6, 1, 2, 3, 7, 7, 7, 1, 0, -8};
   float dispatch[kExperts * kCapacity * kHidden] = {9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9};
   const float expected[kExperts * kCapacity * kHidden] = {9, 9, 9, 2, 4, 6, -1, -0.0f, 8, 9, 9, 9};
@@ -251,13 +251,13 @@ int main(void) {
              "mluOpMoeDispatchForward"))
     return 1;
   if (memcmp(dispatch, expected, sizeof(expected)) != 0) {
-    fprintf(stderr, "dispatch is not what it should be\n");
+    fprintf(stderr, "dispatch is wrong\n");
     return 1;
   }
   if (mluOpMoeDispatchForward(handle, NULL, gates, route, indices, route, locations, tokens, input, kSamples,
                               kCapacity, kHidden, kExperts, buffers, dispatch) != MLUOP_STATUS_BAD_PARAM ||
       strstr(turnoutLastError(), "gates") == NULL) {
-    fprintf(stderr, "a missing descriptor was not refused by name: %s\n", turnoutLastError());
+    fprintf(stderr, "the message does not name the missing descriptor: %s\n", turnoutLastError());
     return 1;
   }
   if (!find_pairs(handle) || !follow_lattice(handle) || !scatter_points(handle) || !voxelize(handle))

@@ -1,4 +1,4 @@
-// The C interface without the generated negative calls: enum values, handle, descriptors, last error.
+// The C interface except for the generated negative calls: enum values, handle, descriptors, last error.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -20,7 +20,7 @@ constexpr auto kBad = MLUOP_STATUS_BAD_PARAM;
 
 std::string last_error() { return turnoutLastError(); }
 
-// Enum values are part of the binary interface: clients are compiled with them.
+// Enum values are part of the binary interface: clients are compiled against them.
 TEST(CTypes, EnumValues) {
   static_assert(MLUOP_MAJOR == 1 && MLUOP_MINOR == 11 && MLUOP_PATCHLEVEL == 1 && MLUOP_VERSION == 2101);
   static_assert(MLUOP_DIM_MAX == 8 && sizeof(mluOpStatus_t) == 4 && sizeof(mluOpDataType_t) == 4);
@@ -177,13 +177,13 @@ TEST_F(CHandle, LastErrorBelongsToItsThread) {
     EXPECT_EQ(last_error(), "mluOpCreate: handle is NULL");
   }).join();
   EXPECT_EQ(last_error(), "mluOpDestroy: handle is NULL");
-  EXPECT_EQ(mluOpDestroyTensorDescriptor(new mluOpTensorStruct), kOk);  // destroying keeps the last error
+  EXPECT_EQ(mluOpDestroyTensorDescriptor(new mluOpTensorStruct), kOk);  // keeps the last error
   EXPECT_EQ(last_error(), "mluOpDestroy: handle is NULL");
   EXPECT_EQ(mluOpUpdateContextInformation(handle), kOk);
   EXPECT_EQ(last_error(), "");
 }
 
-// A client frees what a call without a buffer returns.
+// The client frees the result of a call without a buffer.
 TEST(CGenCase, DirectoryIsReturned) {
   const auto allocated = [] {
     std::size_t length = 0;

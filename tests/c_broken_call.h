@@ -1,4 +1,4 @@
-// A call of a C operator. It is valid initially; tests insert faults into it.
+// A call of a C operator. It is initially valid; tests insert faults.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -101,13 +101,13 @@ struct BrokenCall {
     const std::vector<std::int64_t> extents = shape(argument);
     return std::count(extents.begin(), extents.end(), 0) > 0;
   }
-  // The first step that finds a wrong shape, when each size is bound by the first step that uses it; -1 if
-  // all shapes fit. Only for calls with all optional dimensions.
+  // The first step that finds a wrong shape, if each size is bound by the first step that uses it; -1 if all
+  // shapes fit. Only for calls with all optional dimensions.
   int shapes_end() const {
     ExampleCall known = with_scalars_as_given();
     return bind(known, example.signature.order.count);
   }
-  // The same before the step `until`; `known` gets the sizes that are bound by then.
+  // The same for the steps before `until`; `known` gets the sizes that these bind.
   int bind(ExampleCall& known, int until) const {
     const Signature& signature = example.signature;
     std::vector<bool> bound(known.sizes.size());
@@ -137,7 +137,7 @@ struct BrokenCall {
     }
     return -1;
   }
-  // The sizes as the C function receives them: scalar_change is applied to the scalars but not to the shapes.
+  // The sizes as passed to the C function: scalar_change is applied to the scalars but not to the shapes.
   ExampleCall with_scalars_as_given() const {
     ExampleCall given(example.signature, "");
     given.sizes = example.sizes;
@@ -160,7 +160,7 @@ struct BrokenCall {
   mluOpStatus_t invoke(const COperator& op, mluOpHandle_t handle, std::size_t required) const {
     return invoke(op, handle, required, [](const auto& call) { return call(); });
   }
-  // around(call) calls the C function by call(); all that the test needs for it is allocated before.
+  // around(call) must run call(), the C function. Everything that the test needs for it is allocated before.
   template <class Around>
   mluOpStatus_t invoke(const COperator& op, mluOpHandle_t handle, std::size_t required,
                        const Around& around) const {
@@ -186,7 +186,7 @@ struct BrokenCall {
 
   struct Descriptors {
     std::vector<mluOpTensorStruct> all;
-    std::vector<mluOpTensorDescriptor_t> given;  // nullptr: no descriptor
+    std::vector<mluOpTensorDescriptor_t> given;  // nullptr for no descriptor
     explicit Descriptors(const BrokenCall& call) : all(call.parts.size()) {
       for (std::size_t i = 0; i < all.size(); ++i) {
         call.describe(static_cast<int>(i), &all[i]);

@@ -1,4 +1,4 @@
-// What a fault of a call is, and whether a call still has it when others have been added.
+// Describes a fault of a call, and checks whether a call still has it after others have been added.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -51,8 +51,8 @@ class CConditions : public testing::TestWithParam<const COperator*> {
     }
     return pinned;
   }
-  // Whether other arguments have this optional dimension too. An extent that it is only a factor of has 1
-  // then.
+  // Whether other arguments also have this optional dimension. Extents of which it is only a factor count it
+  // as 1 if it is absent.
   bool others_have(int argument, const Extent& dim) const {
     for (int other = 0; other < signature.arguments.count; ++other)
       for (const Extent& d : signature.arguments[other].dims)
@@ -79,7 +79,7 @@ class CConditions : public testing::TestWithParam<const COperator*> {
     fault.apply(call);
     return call;
   }
-  // At a step that sees sizes as the shapes before it bind them, or with the sizes that the call was made of.
+  // If `step` is given, with the sizes that the shapes before that step bind; otherwise with the call's own.
   bool breaks_rule(int position, const BrokenCall& call, int step = 0) const {
     ExampleCall given = call.with_scalars_as_given();
     if (has_all_dims(call)) call.bind(given, step);
@@ -102,14 +102,14 @@ class CConditions : public testing::TestWithParam<const COperator*> {
       if (is_out_of_range(i, call)) return true;
     return false;
   }
-  // Whether the data of an argument are those of the fault. A call with more elements has no memory for them
-  // if it passes a pointer alone.
+  // Whether the data of an argument still have the fault. An argument that is a pointer without a descriptor
+  // has no memory for additional elements.
   bool is_filled(int argument, const Fault& fault, const BrokenCall& call) const {
     const std::int64_t elements = call.elements(argument);
     return elements > 0 &&
            (!signature.arguments[argument].by_pointer || elements <= broken_by(fault).elements(argument));
   }
-  // Whether the sizes and scalars that a data fault changes are still so, and the argument has elements.
+  // Whether the sizes and scalars that a data fault changes are still changed, and the argument has elements.
   bool has_changes_of(const Fault& fault, const BrokenCall& call) const {
     const ExampleCall wanted = broken_by(fault).with_scalars_as_given(), given = call.with_scalars_as_given();
     bool all = true;
@@ -122,7 +122,7 @@ class CConditions : public testing::TestWithParam<const COperator*> {
     });
     return all;
   }
-  // Whether a rule or a range check ends the call before the check that the fault belongs to.
+  // Whether a rule or a range check ends the call before the check to which the fault belongs.
   bool refused_before(const Fault& fault) const {
     const BrokenCall call = broken_by(fault);
     for (const core::Step& step : signature.order) {

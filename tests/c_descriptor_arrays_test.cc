@@ -82,7 +82,7 @@ TEST(CGroup, IsCreatedSetAndDestroyed) {
   EXPECT_EQ(layout, MLUOP_LAYOUT_NC);
   EXPECT_EQ(dtype, MLUOP_DTYPE_INT8);
 
-  // As in MLU-OPS, one that is refused does not concern the others.
+  // As in MLU-OPS, a rejected one does not affect the others.
   dtypes[1] = static_cast<mluOpDataType_t>(-1);
   const int other_sizes[] = {8, 2, 3, 5, 5, 7};
   EXPECT_EQ(mluOpSetGroupTensorDescriptors(group, layouts, dtypes, ranks, other_sizes, 3), kOk);
@@ -144,7 +144,7 @@ class CTensorSet : public testing::Test {
   mluOpTensorSetDescriptor_t set = nullptr;
 };
 
-TEST_F(CTensorSet, MembersLieOneAfterTheOther) {
+TEST_F(CTensorSet, MembersAreContiguous) {
   int rank = 0, shape[2] = {};
   EXPECT_EQ(mluOpGetTensorSetDescriptor(set, &rank, shape), kOk);
   EXPECT_EQ(rank, 2);
@@ -236,7 +236,7 @@ TEST(CTensorSetSizes, AreChecked) {
   EXPECT_EQ(set, nullptr);
   EXPECT_EQ(mluOpCreateTensorSetDescriptor(&set, 2, empty), kOk);
   EXPECT_EQ(mluOpDestroyTensorSetDescriptor(set), kOk);
-  // Without dimensions there is one member.
+  // A set without dimensions has one member.
   ASSERT_EQ(mluOpCreateTensorSetDescriptor(&set, 0, nullptr), kOk);
   mluOpTensorDescriptor_t member = nullptr;
   void* at = nullptr;

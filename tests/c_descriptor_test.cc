@@ -1,4 +1,4 @@
-// Descriptors of the C interface: what Set accepts, what Get gives back, and how NULL is refused.
+// Descriptors of the C interface: what Set accepts, what Get returns, and how NULL is rejected.
 #include <gtest/gtest.h>
 
 #include <climits>
@@ -28,7 +28,7 @@ class CDescriptor : public testing::Test {
     Content c{};
     int rank = -1;
     EXPECT_EQ(mluOpGetTensorDescriptor_v2(desc, nullptr, nullptr, &rank, nullptr), kOk);
-    c.shape.resize(static_cast<std::size_t>(rank) + 1);  // one more: data() must not be null for a scalar
+    c.shape.resize(static_cast<std::size_t>(rank) + 1);  // one more, so that data() is not null for a scalar
     c.stride.resize(c.shape.size());
     EXPECT_EQ(
         mluOpGetTensorDescriptorEx_v2(desc, &c.layout, &c.dtype, &rank, c.shape.data(), c.stride.data()),
@@ -81,13 +81,13 @@ TEST_F(CDescriptor, ExKeepsStrides) {
   const int shape[] = {2, 3}, stride[] = {10, 2};
   EXPECT_EQ(mluOpSetTensorDescriptorEx(desc, kArray, kFloat, 2, shape, stride), kOk);
   EXPECT_EQ(content(), (Content{kArray, kFloat, {2, 3}, {10, 2}}));
-  EXPECT_EQ(mluOpGetTensorElementNum(desc), 6u);  // follows from sizes, not from strides
+  EXPECT_EQ(mluOpGetTensorElementNum(desc), 6u);  // depends on sizes, not on strides
   const std::int64_t wide_shape[] = {4, 5}, wide_stride[] = {std::int64_t{1} << 40, -1};
   EXPECT_EQ(mluOpSetTensorDescriptorEx_v2(desc, kArray, kFloat, 2, wide_shape, wide_stride), kOk);
   EXPECT_EQ(content(), (Content{kArray, kFloat, {4, 5}, {std::int64_t{1} << 40, -1}}));
 }
 
-TEST_F(CDescriptor, SizesAreNotJudged) {
+TEST_F(CDescriptor, SizesAreNotChecked) {
   const int odd[] = {-1, 0, 7};
   EXPECT_EQ(mluOpSetTensorDescriptor(desc, kArray, kFloat, 3, odd), kOk);
   EXPECT_EQ(content().shape, (std::vector<std::int64_t>{-1, 0, 7}));
@@ -100,7 +100,7 @@ TEST_F(CDescriptor, SizesAreNotJudged) {
   EXPECT_EQ(content().shape.size(), 12u);
   EXPECT_EQ(content().stride[0], 64);
   EXPECT_EQ(mluOpGetTensorElementNum(desc), 64u);
-  // Layout and dtype have no upper bound check.
+  // Layout and dtype have no upper limit.
   EXPECT_EQ(mluOpSetTensorDescriptor(desc, static_cast<mluOpTensorLayout_t>(99),
                                      static_cast<mluOpDataType_t>(99), 1, many),
             kOk);

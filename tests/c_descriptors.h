@@ -1,4 +1,4 @@
-// Descriptors of the C interface that destroy themselves.
+// RAII wrappers of the C interface's descriptors.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ inline constexpr auto kUnsupported = MLUOP_STATUS_NOT_SUPPORTED;
 
 class Descriptor {
  public:
-  // Without strides the tensor is row-major.
+  // Row-major if no strides are given.
   Descriptor(mluOpDataType_t dtype, const std::vector<std::int64_t>& shape,
              const std::vector<std::int64_t>& stride = {}, mluOpTensorLayout_t layout = MLUOP_LAYOUT_ARRAY) {
     const int rank = static_cast<int>(shape.size());

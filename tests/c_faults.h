@@ -32,7 +32,7 @@ class CNegative : public CConditions {
   }
 
   // Adds the fault if some step detects it. If the signature has this kind of check, a step must cover the
-  // argument; the exception is the limit of elements, which the interface sets for some arguments only.
+  // argument, except for the limit of elements, which the interface sets only for some arguments.
   void add(Fault fault) {
     bool known = false;
     for (int s = signature.order.count; s-- > 0;) {
@@ -111,7 +111,7 @@ class CNegative : public CConditions {
     const bool required = !argument.optional || argument.required_with >= 0;
     fault("without descriptor", required ? Check::present : Check::pointers,
           [=](BrokenCall& c) { c.parts[n].described = false; });
-    if (argument.by_pointer) return;  // whose memory is known to fit
+    if (argument.by_pointer) return;  // it has no shape or memory that could be wrong
     const int optional = optional_dim(argument);
     if (optional >= 0 && others_have(i, argument.dims[optional]))
       add({std::string(argument.name) + " alone without " + std::string(argument.dims[optional].text),
@@ -163,7 +163,7 @@ class CNegative : public CConditions {
     const std::int64_t extent = valid.example.evaluate(dim);
     const std::int64_t other_dims = valid.elements(i) / extent;
     const std::int64_t other_names = (extent - dim.add) / valid.example.sizes[n];
-    const std::int64_t least = (kLarge + other_dims - 1) / other_dims;  // least extent
+    const std::int64_t least = (kLarge + other_dims - 1) / other_dims;  // smallest extent
     const std::int64_t value = (least - dim.add + other_names - 1) / other_names;
     if (name < signature.scalars.count &&
         value > std::min<std::int64_t>(INT_MAX, signature.scalars[name].max))
@@ -206,7 +206,7 @@ class CNegative : public CConditions {
     }
   }
 
-  // A call whose shapes agree and in which the rule's left side is too large by one.
+  // A call whose shapes agree and in which the rule's left side is one too large.
   void generate_rule(int position) {
     const Rule& rule = signature.rules[position];
     if (rule.left.names.count == 0) {  // such as "1 <= name"
@@ -253,7 +253,7 @@ class CNegative : public CConditions {
     return status;
   }
 
-  // Expects that the call ends with the error of `fault`, although it may contain other faults.
+  // Expects that the call ends with the error of `fault`, although it may have other faults.
   void expect_end(const Fault& fault, BrokenCall& call, const std::string& what) const {
     call.example.paint_outputs();
     const std::string before = call.example.output_bytes();

@@ -1,5 +1,5 @@
 // Compares the headers of the C interface with the recorded interface of MLU-OPS, mluop_interface.inc: types
-// and values while this file is compiled, the lists of names when it runs.
+// and values at compile time, the lists of names at run time.
 #include <gtest/gtest.h>
 
 #include <filesystem>

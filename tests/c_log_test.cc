@@ -1,5 +1,5 @@
-// The environment variables that turn on the log of the C interface, and its lines. The variables are read
-// once per process, so each case runs this program again.
+// Tests the environment variables that turn on the log of the C interface, and its lines. The variables are
+// read once per process, so each case runs this program again.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -93,7 +93,7 @@ TEST(CLog, LinesByVariable) {
   }
 }
 
-TEST(CLog, FailuresSayWhatAndWithWhat) {
+TEST(CLog, FailuresHaveTheMessageAndTheArguments) {
   const std::string log = stderr_with("MLUOP_MIN_LOG_LEVEL=2");
   EXPECT_EQ(count(log, "mluOpMoeDispatchForward: gates.data is null"), 1) << log;
   EXPECT_EQ(count(log, "dispatch f32[1, 1] LAYOUT_NTC, samples 1"), 2) << log;

@@ -15,7 +15,7 @@ TEST_P(CNegative, TheExampleItselfSucceeds) {
   EXPECT_EQ(last_message, "");
 }
 
-// Queries of workspace sizes run no operator and are not logged.
+// Workspace queries run no operator and are not logged.
 TEST_P(CNegative, TheExampleLogsOneLineWithItsAlgorithm) {
   BrokenCall call(op);
   const LastLogLine line;
@@ -45,7 +45,7 @@ TEST_P(CNegative, OptionalArgumentsAndDimensionsMayBeAbsent) {
 TEST_P(CNegative, EmptyTensorsNeedNoMemory) {
   for (int name = 0; name < signature.names.count; ++name) {
     const auto n = static_cast<std::size_t>(name);
-    if (name < signature.scalars.count && !signature.scalars[name].values.empty()) continue;  // no size
+    if (name < signature.scalars.count && !signature.scalars[name].values.empty()) continue;  // not a size
     const BrokenCall full(op);
     std::string sizes;
     for (std::size_t i = 0; i < full.example.sizes.size(); ++i) {

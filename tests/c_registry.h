@@ -1,4 +1,4 @@
-// The list of all operators of the C interface, for tests that run on every operator.
+// The list of all operators of the C interface, for tests that cover every operator.
 #pragma once
 
 #include <cstddef>
@@ -22,17 +22,17 @@ struct COperator {
   // Calls the C function with arguments and scalars in the signature's order.
   mluOpStatus_t (*invoke)(mluOpHandle_t handle, Descriptors descriptors, void* const* data, Scalars scalars,
                           const Workspace& workspace);
-  // A valid call, as a value for every size and scalar. Tests start from it and break one thing at a time.
+  // A valid call: a value for every size and scalar. Tests start from it and break one thing at a time.
   std::string_view example;
   // Fills in the data of that call, if zeros are not valid data.
   void (*prepare)(const Tensor* arguments) = nullptr;
   // Returns the required workspace size; nullptr if the function takes no workspace.
   mluOpStatus_t (*query)(mluOpHandle_t handle, Descriptors descriptors, void* const* data, Scalars scalars,
                          std::size_t* workspace_size) = nullptr;
-  // For each data check of the signature, changes to the example that break this check and no earlier one:
-  // to sizes, to scalars, to all elements of an argument, or to its dtype ("x.dtype=1").
+  // For each data check of the signature, changes to the example that break this check but no earlier one: of
+  // sizes, of scalars, of all elements of an argument, or of its dtype ("x.dtype=1").
   std::string_view data_faults[8] = {};
-  // Some results are written even if there is nothing to compute.
+  // Whether some results are written even if there is nothing to compute.
   bool writes_when_empty = false;
 };
 
@@ -68,7 +68,7 @@ struct CParameters<mluOpStatus_t (*)(P...)> {
       return Kind::scalar;
     }
   }
-  // How many of a kind come before parameter i.
+  // How many parameters of a kind precede parameter i.
   template <std::size_t i>
   static constexpr std::size_t before(Kind kind_) {
     return []<std::size_t... j>(std::index_sequence<j...>, Kind wanted) {
@@ -111,7 +111,7 @@ struct CParameters<mluOpStatus_t (*)(P...)> {
   }
 };
 
-// The function `function`, whose descriptors and scalars are in the signature's order.
+// Calls `function`, whose descriptors and scalars are in the signature's order.
 template <auto function>
 mluOpStatus_t c_invoke(mluOpHandle_t handle, Descriptors descriptors, void* const* data, Scalars scalars,
                        const Workspace& workspace) {
@@ -119,7 +119,7 @@ mluOpStatus_t c_invoke(mluOpHandle_t handle, Descriptors descriptors, void* cons
   return CParameters<decltype(function)>::template call<function>(
       {handle, descriptors, data, scalars, workspace, &size});
 }
-// A query of a workspace's size that has the first descriptors and scalars of the function.
+// Calls a workspace query that has the first descriptors and scalars of the function.
 template <auto function>
 mluOpStatus_t c_query(mluOpHandle_t handle, Descriptors descriptors, void* const* data, Scalars scalars,
                       std::size_t* size) {
@@ -127,7 +127,7 @@ mluOpStatus_t c_query(mluOpHandle_t handle, Descriptors descriptors, void* const
       {handle, descriptors, data, scalars, {}, size});
 }
 
-// For a lambda in place of these.
+// For a lambda instead of these.
 inline int as_int(const ScalarValue& scalar) { return static_cast<int>(scalar.value); }
 
 }  // namespace turnout::core

@@ -1,5 +1,5 @@
-// Tests the order of checks, written out by hand: a call starts with every fault, and faults are repaired one
-// by one.
+// Tests the order of checks with a list written by hand: a call starts with every fault, and the faults are
+// repaired one by one.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 
 namespace turnout::test {
 
-// Each stair is one expected error and the repair that removes it. Call must have run(handle).
+// Each stair is an expected error and the repair that removes it. Call must have run(handle).
 template <class Call>
 class Stairs {
  public:
@@ -70,7 +70,7 @@ struct Given {
 
   explicit Given(std::size_t count) : memory(count) {}
   void add(const Part& part, Shape shape, mluOpDataType_t dtype, void* block) {
-    // Each tensor is wrong by a different amount. If two agreed, the error would blame a third one.
+    // Each tensor is wrong by a different amount. If two agreed, the error would blame another one.
     const auto times = static_cast<std::int64_t>(desc.size()) + 1;
     for (std::size_t d = 0; d < shape.size(); ++d) shape[d] += part.wrong_extent[d] * times;
     if (!part.right_rank) shape.push_back(1);

@@ -1,4 +1,4 @@
-// A workspace inside a buffer with a known byte pattern, to see what a call writes in and around it.
+// A workspace inside a buffer with a known byte pattern, to see what a call writes inside and around it.
 #pragma once
 
 #include <gtest/gtest.h>

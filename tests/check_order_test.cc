@@ -1,4 +1,4 @@
-// The order of checks, with signatures made for these tests: which step ends a call, and with which code.
+// Tests the order of checks with signatures made for it: which step ends a call, and with which code.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -45,7 +45,7 @@ TEST(Order, TheFirstStepThatFailsDecides) {
   EXPECT_STREQ(code_of(Tensor(nullptr, DType::f32, {4}), Tensor(nullptr, DType::f32, {4, 1})), "bad");
 }
 
-// Rules and data checks selected by name in different steps.
+// Rules and data checks that different steps select by name.
 void odd_is_bad(const Arguments& arguments, const Positions&) {
   if (arguments.size(0) % 2 != 0) arguments.fail(ErrorCode::bad_param, "n is odd");
 }
@@ -106,7 +106,7 @@ constexpr const Signature& kCopy = signature([] {
   return Draft{"copy", "n", {}, {in("x", dtypes(DType::f32), "n"), out("y", dtypes(DType::f32), "n")}};
 });
 
-TEST(StandardOrder, EmptyOutputsEndTheCallBeforePointersAreLookedAt) {
+TEST(StandardOrder, EmptyOutputsEndTheCallBeforePointersAreChecked) {
   const auto runs = [](const Tensor& x, const Tensor& y) {
     const Slot slots[] = {x, y};
     return Arguments(kCopy, slots, 2, nullptr, 0).check();
@@ -167,7 +167,7 @@ TEST(Extents, ProductsSaturate) {
   EXPECT_EQ(Slot(Tensor(nullptr, DType::f32, {huge, huge, 0})).elements(), 0);
 }
 
-// The bytes of a tensor with huge strides, forwards and backwards, reach as far as there are addresses.
+// The byte range of a tensor with huge strides, forwards and backwards, saturates at the address space.
 TEST(Overlap, OfHugeStridesSaturates) {
   float memory[8] = {};
   for (std::int64_t stride : {kSizeMax / 2 + 1, -(kSizeMax / 2 + 1)}) {
@@ -180,14 +180,14 @@ TEST(Overlap, OfHugeStridesSaturates) {
   }
 }
 
-TEST(DTypes, ANumberIsOneUpToTheLast) {
+TEST(DTypes, OnlyNumbersUpToTheLastAreDTypes) {
   for (int number = 0; number < 32; ++number)
     EXPECT_EQ(is_dtype(static_cast<DType>(number)), number < kDTypeCount) << number;
   EXPECT_STREQ(name_of(static_cast<DType>(kDTypeCount - 1)), "f8_e8m0");
   EXPECT_STREQ(name_of(static_cast<DType>(kDTypeCount)), "unknown");
 }
 
-// A step that names a dimension looks at no other one.
+// A step that names a dimension checks no other one.
 TEST(Order, AStepLooksAtTheDimensionsItNames) {
   const Selection only[] = {{.argument = 1, .dim = 0}, {.argument = 2, .dim = -1}};
   Step step;

@@ -1,4 +1,4 @@
-// Tensors, the names of a caller in errors, the log, the observer.
+// Tests tensors, the caller's names in errors, the log and the observer.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -38,7 +38,7 @@ TEST(Tensor, ViewsAreContiguous) {
   EXPECT_EQ(size_of(DType::f8_e8m0), 1);
 }
 
-// A const view must not become a writable one, and overload resolution must know that.
+// A const view must not convert to a writable one, and overload resolution must respect that.
 TEST(Tensor, ConversionsKeepConst) {
   static_assert(std::is_convertible_v<Tensor, ConstTensor>);
   static_assert(!std::is_convertible_v<ConstTensor, Tensor>);
@@ -69,7 +69,7 @@ TEST(Tensor, ViewsOfContainers) {
   static_assert(std::is_same_v<decltype(view(four)), Tensor>);
 }
 
-TEST(Tensor, ViewsOfContainersHaveTheirElements) {
+TEST(Tensor, ViewsOfContainersMatchTheirNumberOfElements) {
   const std::vector<float> values(6);
   const auto message = [&](std::initializer_list<Size> shape) -> std::string {
     try {
@@ -80,7 +80,7 @@ TEST(Tensor, ViewsOfContainersHaveTheirElements) {
     }
   };
   EXPECT_EQ(message({6}), "");
-  EXPECT_EQ(message({2, 4}), "view: the container has 6 elements, expected those of the shape [2, 4]");
+  EXPECT_EQ(message({2, 4}), "view: the container has 6 elements, expected as many as in shape [2, 4]");
   EXPECT_NE(message({-2, -3}), "");
   EXPECT_NE(message({std::int64_t{1} << 62, 4}), "");
   EXPECT_NE(message({std::int64_t{1} << 62, 4, 0}), "");
@@ -88,8 +88,8 @@ TEST(Tensor, ViewsOfContainersHaveTheirElements) {
   EXPECT_EQ(view(none, {std::int64_t{1} << 62, 4, 0}).rank, 3);
 }
 
-// Errors and records of a call for another function have the names of that function.
-TEST(Caller, LendsItsNamesToErrorsAndRecords) {
+// Errors and records of an operator that runs for another function use the names of that function.
+TEST(Caller, NamesAreUsedInErrorsAndRecords) {
   using namespace core;
   static constexpr const Signature& kInner = signature([] {
     return Draft{
@@ -134,8 +134,8 @@ TEST(Caller, LendsItsNamesToErrorsAndRecords) {
   EXPECT_EQ(seen, "inner(x f32[2], y f32[2], most 0)");
 }
 
-// Messages about dtypes are built with the caller's names for them.
-TEST(Caller, LendsItsNamesOfDtypesToErrors) {
+// Messages about dtypes use the caller's names for them.
+TEST(Caller, NamesOfDtypesAreUsedInErrors) {
   using namespace core;
   static constexpr const Signature& kInner = signature([] {
     return Draft{"inner",
@@ -212,8 +212,8 @@ TEST(Log, OneLinePerCallMadeFromTheSignature) {
   EXPECT_EQ(lines.all[0].second.substr(0, expected.size()), expected) << lines.all[0].second;
 }
 
-// Most kernels are not compiled for avx512_dl: nothing of it would be used. The log does not claim otherwise.
-TEST(Log, SaysWhichInstructionSetRuns) {
+// Most kernels are not compiled for avx512_dl, because they would not use it. The log must not claim it.
+TEST(Log, NamesTheInstructionSetThatRuns) {
   Context context({.threads = 1});
   std::vector<Isa> seen;
   context.set_observer([](const CallRecord& record,
@@ -253,7 +253,7 @@ TEST(Log, FailuresHaveTheirMessageAndEmptyCallsAreLevelFive) {
   EXPECT_NE(lines.all[1].second.find("skipped"), std::string::npos) << lines.all[1].second;
 }
 
-TEST(Log, NothingIsPrintedUnlessAsked) {
+TEST(Log, NothingIsPrintedByDefault) {
   testing::internal::CaptureStderr();
   testing::internal::CaptureStdout();
   Context context;

@@ -1,6 +1,6 @@
-// Replaces the program's allocation functions by counting ones. In a separate file, because a compiler that
-// sees both functions of a replaced pair warns of a mismatch. The linker's option --wrap sends the program's
-// calls of malloc(), free(), mmap(), munmap() and pthread_create() here.
+// Replaces the program's allocation functions by counting ones. They are in a separate file, because a
+// compiler that sees both functions of a replaced pair warns of a mismatch. The linker's option --wrap
+// redirects the program's calls of malloc(), free(), mmap(), munmap() and pthread_create() here.
 #include "count_allocations.h"
 
 #include <pthread.h>
@@ -25,7 +25,7 @@ namespace {
 
 constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
 std::atomic<std::int64_t> count{0}, live{0}, until_failure{kNever};
-std::atomic<int> refused_threads{-1};  // -1: threads can be started
+std::atomic<int> refused_threads{-1};  // -1 if threads can be started
 
 bool fails() {
   ++count;
@@ -37,7 +37,7 @@ T* counted(T* memory) {
   return memory;
 }
 
-// Blocks of aligned_alloc(), so that free() can tell them from those of malloc().
+// Blocks of aligned_alloc(), so that free() can distinguish them from those of malloc().
 constexpr int kMostAligned = 4096;
 std::atomic<void*> aligned[kMostAligned];
 

@@ -5,28 +5,28 @@
 
 namespace turnout::test {
 
-// Since the start: operator new, C allocations, and mapped pages.
+// Since the program started: operator new, C allocations, and mapped pages.
 std::int64_t allocations();
-std::int64_t live_allocations();  // of these, but for malloc(), those that are not freed
+std::int64_t live_allocations();  // those of them that are not freed, without those of malloc()
 
-// While it lives, allocation number `which` from now on fails, and no other; 0 is the next one.
+// While this object exists, allocation number `which` fails, and no other; 0 is the next one.
 class FailingAllocation {
  public:
   explicit FailingAllocation(std::int64_t which);
   ~FailingAllocation();
   FailingAllocation(const FailingAllocation&) = delete;
   FailingAllocation& operator=(const FailingAllocation&) = delete;
-  bool has_failed() const;  // false: there were fewer allocations
+  bool has_failed() const;  // false if there were fewer allocations
 };
 
-// While it lives, no thread can be started.
+// While this object exists, no thread can be started.
 class FailingThreads {
  public:
   FailingThreads();
   ~FailingThreads();
   FailingThreads(const FailingThreads&) = delete;
   FailingThreads& operator=(const FailingThreads&) = delete;
-  int refused() const;  // how many have been tried
+  int refused() const;  // how many were attempted
 };
 
 }  // namespace turnout::test

@@ -1,4 +1,4 @@
-// Fuzzes every operator that has a definition: calls made from the bytes give the definition's results.
+// Fuzzes every operator that has a definition: a call made from the bytes must give the definition's results.
 #include <cstdio>
 #include <span>
 #include <vector>

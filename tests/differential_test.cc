@@ -1,5 +1,5 @@
 // Compares every operator that has a definition with it: random sizes, dtypes, scalars and data, on all
-// instruction sets and several numbers of threads. The test has no code per operator.
+// instruction sets and with several numbers of threads. The test has no code per operator.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -34,7 +34,7 @@ TEST_P(Differential, ResultsAreThoseOfTheDefinition) {
     ran += found.ran;
     if (!found.ran) refusal = found.refusal;
   }
-  EXPECT_GE(ran, kDraws / 10) << "most of the calls are refused, the last with: " << refusal;
+  EXPECT_GE(ran, kDraws / 10) << "most of the calls are rejected, the last with: " << refusal;
 }
 
 std::vector<const Operator*> defined_operators() {
@@ -47,8 +47,8 @@ std::vector<const Operator*> defined_operators() {
 INSTANTIATE_TEST_SUITE_P(Operators, Differential, testing::ValuesIn(defined_operators()),
                          [](const auto& one) { return std::string(one.param->signature->op); });
 
-// A definition that differs is noticed.
-TEST(Definition, AnotherOneIsNoticed) {
+// The comparison must detect a different definition.
+TEST(Definition, ADifferentOneIsDetected) {
   Operator changed = *defined_operators().at(0);
   changed.definition = [](const Tensor*, const core::ScalarValue*) {};
   Context context;

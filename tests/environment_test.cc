@@ -1,4 +1,4 @@
-// Environment variables, and the choice of the instruction set.
+// Tests the environment variables and the choice of the instruction set.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -66,7 +66,7 @@ TEST(IsaChoice, AgreesWithTheKernelsListOfFeatures) {
 #endif
 
 // An invalid value is an error that names the variable, the value and the valid values, in C++ and in C.
-TEST(Environment, BadWordsAreOneMessage) {
+TEST(Environment, InvalidValuesAreErrors) {
   const struct {
     const char *name, *value, *message;
   } rows[] = {

@@ -1,4 +1,4 @@
-// A valid call, generated from a Signature alone, for tests that then break it.
+// A valid call, generated from a Signature, which tests then break.
 #pragma once
 
 #include <algorithm>
@@ -34,7 +34,7 @@ struct ExampleCall : core::Example {
     }
   }
 
-  // Allocates zeroed memory for the current shape and dtype of argument i, with room to spare.
+  // Allocates zeroed memory for the current shape and dtype of argument i, with spare room.
   void allocate(int i) {
     Tensor& t = tensors[static_cast<std::size_t>(i)];
     const std::int64_t elements = core::Slot(t).elements();

@@ -1,4 +1,4 @@
-// Locks of the library across fork(): a child finds them free, whatever other threads did.
+// Tests the library's locks across fork(): a child finds them unlocked, whatever other threads did.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -17,8 +17,8 @@
 namespace turnout::test {
 namespace {
 
-#if !defined(TURNOUT_THREAD_SANITIZER)  // it reports the threads that a child of fork() has lost as leaks
-// Whether a forked child runs f() to its end. A child that waits for ever ends by an alarm.
+#if !defined(TURNOUT_THREAD_SANITIZER)  // it reports the threads that a forked child has lost as leaks
+// Whether a forked child runs f() to its end. An alarm ends a child that waits forever.
 bool child_runs(const std::function<void()>& f) {
   const pid_t child = fork();
   if (child == 0) {
@@ -36,12 +36,12 @@ core::ForkMutex first, second;
 TEST(ForkMutex, IsFreeInTheChildOfAProcessThatHeldIt) {
   for (core::ForkMutex* mutex : {&first, &second}) {
     std::atomic<bool> is_held{false};
-    int steps = 0;  // guarded by *mutex; even while nobody holds it
+    int steps = 0;  // guarded by *mutex; even while no thread holds it
     std::thread holder([&] {
       const std::lock_guard lock(*mutex);
       ++steps;
       is_held = true;
-      std::this_thread::sleep_for(std::chrono::milliseconds(50));  // fork() begins meanwhile
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));  // fork() begins in the meantime
       ++steps;
     });
     while (!is_held) std::this_thread::yield();
@@ -50,11 +50,11 @@ TEST(ForkMutex, IsFreeInTheChildOfAProcessThatHeldIt) {
       if (steps != 2) _exit(1);
     }));
     holder.join();
-    const std::lock_guard lock(*mutex);  // the parent's is free, too
+    const std::lock_guard lock(*mutex);  // the parent's is unlocked too
   }
 }
 
-// Each function takes a lock of the library. A thread calls it all the time while this one forks.
+// Each function takes a lock of the library. A thread calls it continuously while this one forks.
 void expect_works_in_children(const std::function<void()>& f) {
   std::atomic<bool> stop{false};
   std::thread caller([&] {

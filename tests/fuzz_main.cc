@@ -1,6 +1,6 @@
-// A plain main for a fuzzer: one second of random inputs from a fixed seed, so that every test run runs it.
-// It fails if an operator of the fuzzer's list, TURNOUT_FUZZED_OPERATORS, has computed nothing after that
-// second and kMostInputs inputs. The fuzzer of definitions reaches operators that have one.
+// A plain main for a fuzzer: one second of random inputs from a fixed seed, as part of every test run. It
+// fails if an operator of the fuzzer's list, TURNOUT_FUZZED_OPERATORS, has computed nothing after that second
+// and kMostInputs inputs. The list of the definition fuzzer has only operators with a definition.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -23,7 +23,7 @@ std::span<const turnout::core::Operator> operators();
 
 namespace {
 
-// Takes the names of operators out of the lines of the log for calls that computed something.
+// Extracts the names of operators from log lines of calls that computed something.
 void note_call(int /*level*/, const char* line, void* user) {
   constexpr std::string_view kStart = "[turnout] ", kFailed = "failed: ";
   std::string_view text(line);
@@ -61,7 +61,7 @@ int main() {
   int missed = 0;
   for (const turnout::core::Operator& op : operators)
     if (!is_seen(op)) {
-      std::printf("%s: no input reached it, expected one\n", std::string(op.signature->op).c_str());
+      std::printf("%s: no input reached it\n", std::string(op.signature->op).c_str());
       ++missed;
     }
   return missed > 0 ? 1 : 0;

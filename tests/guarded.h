@@ -10,8 +10,8 @@
 
 namespace turnout::test {
 
-// `count` elements of T that start `offset` elements after a 64-byte boundary. A change of the bytes around
-// them is an error.
+// `count` elements of T that start `offset` elements after a 64-byte boundary. A change of the surrounding
+// bytes is an error.
 template <class T>
 class Guarded {
  public:

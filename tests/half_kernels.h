@@ -1,4 +1,4 @@
-// The conversions of 16-bit floats of one instruction set, for half_test.cc, which is compiled once for each.
+// The conversions of 16-bit floats of one instruction set, for half_test.cc, which is compiled once per set.
 #pragma once
 
 #include "turnout/context.h"

@@ -48,7 +48,7 @@ const HalfKernels* half_kernels(Isa isa) {
 
 namespace {
 
-// The value by the definition of the format: sign, exponent, fraction.
+// The value by the definition of the format, from sign, exponent and fraction.
 template <class T>
 double value_of(T half, int exponent_bits, int mantissa_bits) {
   const int bias = (1 << (exponent_bits - 1)) - 1;
@@ -67,7 +67,7 @@ class HalfTest : public testing::Test {};
 using Halves = testing::Types<f16, bf16>;
 TYPED_TEST_SUITE(HalfTest, Halves);
 
-TYPED_TEST(HalfTest, WideningIsTheDefinition) {
+TYPED_TEST(HalfTest, WideningMatchesTheDefinition) {
   for (int bits = 0; bits < 65536; ++bits) {
     const TypeParam half{static_cast<std::uint16_t>(bits)};
     const double expected = value_of(half);
@@ -111,7 +111,7 @@ TYPED_TEST(HalfTest, NarrowingIsToNearestEven) {
     }
     const double got = value_of(half);
     EXPECT_EQ(std::signbit(got), std::signbit(v));
-    if (std::isinf(got)) {  // for values from half a step above the largest finite value on
+    if (std::isinf(got)) {  // for values at least half a step above the largest finite value
       const TypeParam greatest{static_cast<std::uint16_t>((half.bits & 0x7FFF) - 1)};
       const TypeParam before{static_cast<std::uint16_t>(greatest.bits - 1)};
       EXPECT_GE(std::abs(static_cast<double>(v)),

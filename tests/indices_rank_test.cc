@@ -14,7 +14,7 @@ namespace {
 
 using Leaf = std::uint64_t;
 
-// Checks one kind of set after the leaves `expected` were marked.
+// Checks one kind of set after the leaves in `expected` have been marked.
 template <class Leaves>
 void expect_numbered(const Leaves& leaves, const std::set<Leaf>& expected, const std::vector<Leaf>& absent) {
   std::uint32_t number = 0;
@@ -87,7 +87,7 @@ TEST(Leaves, AreNumberedInAscendingOrder) {
 
 // Colliding keys: their products with the hash factor have equal upper bits. The chain starts in the last
 // slot of the table and wraps around to the first.
-TEST(Leaves, KeysThatMeetInTheTableAreToldApart) {
+TEST(Leaves, CollidingKeysAreDistinguished) {
   constexpr Leaf kFactor = 0x9E3779B97F4A7C15;
   Leaf inverse = 1;
   for (int i = 0; i < 6; ++i) inverse *= 2 - kFactor * inverse;  // doubles the number of correct bits
@@ -134,8 +134,8 @@ TEST(Keys, AreSortedAndMadeUnique) {
 // -- sorts by some of the bits ------------------------------------------------------------------------------
 
 // Random elements. The key is in the bits low .. low + bits - 1 and has at most `values` different values.
-// The lower bits hold the element's number, as far as they suffice, to test stability. The bits above the key
-// are random, or 0 with clean_above.
+// The lower bits hold as much of the element's number as fits, to test stability. The bits above the key are
+// random, or 0 with clean_above.
 std::vector<Leaf> elements_with_keys(std::int64_t count, int low, int bits, Leaf values, bool clean_above,
                                      std::mt19937_64& random) {
   const Leaf mask = bits == 64 ? ~Leaf{0} : (Leaf{1} << bits) - 1;

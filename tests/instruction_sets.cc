@@ -1,5 +1,5 @@
-// Prints the instruction sets that the tests of this build run on this CPU, and those that it lacks, as one
-// line each: "ran sse4 avx2" and "not avx512 avx512_dl". tools/instruction_sets.py reads it.
+// Prints the instruction sets that the tests of this build run on this CPU, and those that the CPU lacks, one
+// line each: "ran sse4 avx2" and "not avx512 avx512_dl". tools/instruction_sets.py reads the output.
 #include <cstdio>
 #include <string>
 

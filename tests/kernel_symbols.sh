@@ -15,7 +15,7 @@ weak_functions() { "$nm" -P "$@" | awk '$2 == "W" {print $1}' | sort -u; }
 in_kernels=$(weak_functions "${kernels[@]}")
 elsewhere=$(weak_functions "$@")
 shared=$(comm -12 <(echo "$in_kernels") <(echo "$elsewhere"))
-foreign=$(grep -v 7turnout <<<"$in_kernels" || true)  # functions of a program that links the static library, too
+foreign=$(grep -v 7turnout <<<"$in_kernels" || true)  # programs that link the static library may define these too
 echo "${#kernels[@]} kernel objects, $(wc -l <<<"$in_kernels") inline functions"
 if [[ -n $shared$foreign ]]; then
   echo "Kernel objects define functions that others may use; define them in a .cc file that is not a kernel:"

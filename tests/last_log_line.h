@@ -1,4 +1,4 @@
-// The lines of the log: how many there are, and the last one, which names the algorithm that a call chose.
+// Captures the log: the number of lines, and the last one, which names the algorithm that a call chose.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-/* Loads the C library late and calls it for the first time on a thread while memory is out: the call must
- * fail, and not the process. Argument: the library. */
+/* Loads the C library with dlopen() and calls it for the first time on a thread that is out of memory: the
+ * call must fail, not the process. Argument: the library. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>

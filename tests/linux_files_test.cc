@@ -1,4 +1,4 @@
-// CPU quotas and memory limits of containers, read from files as Linux shows them.
+// Tests CPU quotas and memory limits of containers, read from files as Linux presents them.
 #include "runtime/cpu_quota.h"
 
 #include <gtest/gtest.h>
@@ -69,11 +69,11 @@ TEST_F(CpuQuota, OfNestedGroupsIsTheLeast) {
   EXPECT_EQ(cpu_quota(root), 3);
   write("/sys/fs/cgroup/kubepods/cpu.max", "max 100000\n");
   EXPECT_EQ(cpu_quota(root), 3);
-  write("/sys/fs/cgroup/kubepods/pod8/cpu.max", "100000 100000\n");  // of another pod
+  write("/sys/fs/cgroup/kubepods/pod8/cpu.max", "100000 100000\n");  // another pod's
   EXPECT_EQ(cpu_quota(root), 3);
 }
 
-// A container without a namespace of its own for groups sees the host's path, and its own group as the root.
+// A container without its own cgroup namespace sees the host's path, and its own group as the root.
 TEST_F(CpuQuota, OfAContainerThatSeesThePathOfItsHost) {
   mount_v2("/docker/4f1");
   write("/proc/self/cgroup", "0::/docker/4f1/worker\n");
@@ -129,7 +129,7 @@ TEST_F(AvailableMemory, OfVersionOne) {
   EXPECT_EQ(available_memory(root), 450000u);
 }
 
-// Linux would grant these pages, and end the process that fills them.
+// Linux would grant these pages, and kill the process that fills them.
 TEST(Pages, MoreThanTheMachineHasAreRefused) {
   const std::size_t available = available_memory();
   if (available > std::size_t{1} << 46) GTEST_SKIP() << "the available memory is unknown";

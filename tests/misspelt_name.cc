@@ -1,7 +1,7 @@
-// Compiles only if the name in TURNOUT_TEST_... is one of the signature's, if the size in TURNOUT_TEST_SIZE
-// has a name that no argument has, if TURNOUT_TEST_WRITTEN_IF is a flag that is off by default, if
-// TURNOUT_TEST_FLAG for sizes has a size to find, and if the words in TURNOUT_TEST_INPUT and
-// TURNOUT_TEST_OUTPUT are for such arguments. See CMakeLists.txt.
+// Compiles only if the name in TURNOUT_TEST_... is one of the signature's, no argument has the name in
+// TURNOUT_TEST_SIZE, TURNOUT_TEST_WRITTEN_IF is a flag that is off by default, TURNOUT_TEST_FLAG for sizes
+// has a computed size, and the wrappers in TURNOUT_TEST_INPUT and TURNOUT_TEST_OUTPUT fit such arguments. See
+// CMakeLists.txt.
 #include "core/check.h"
 #include "core/draft.h"
 
@@ -49,7 +49,7 @@ constexpr const Signature& kScale = signature([] {
 
 }  // namespace
 
-// With `later` the name is not a constant, which must not compile either.
+// `later` is not a constant, which must not compile either.
 #if defined(TURNOUT_TEST_DIRECT)
 std::int64_t direct(const Arguments& arguments, [[maybe_unused]] std::string_view later) {
   return arguments.size(kScale.size(TURNOUT_TEST_DIRECT));

@@ -1,5 +1,5 @@
-/* A program as for the accelerator, like the samples of MLU-OPS: device memory, copies, a queue and
- * notifiers. It includes mlu_op.h alone. C99 and C++. */
+/* A program written for the accelerator, like the samples of MLU-OPS: device memory, copies, a queue and
+ * notifiers. It includes only mlu_op.h. C99 and C++. */
 #include <mlu_op.h>
 
 #define MLUOP_CHECK(call)                                              \

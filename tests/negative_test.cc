@@ -79,7 +79,7 @@ class Negative : public testing::TestWithParam<const Operator*> {
     return false;
   }
 
-  // Whether only outputs have this size. The number of elements that they need may depend on the data.
+  // Whether only outputs have this size. How many elements they need may depend on the data.
   bool is_room(int name) const {
     for (const Argument& argument : signature.arguments)
       for (const Extent& dim : argument.dims)
@@ -180,7 +180,7 @@ TEST_P(Negative, DTypes) {
         e.allocate(i);
       });
     }
-    // Numbers that are no DType. Some would become a DType if a shift by them wrapped around.
+    // Numbers that are not a DType. Some would become one if a shift by them wrapped around.
     for (int d : {kDTypeCount, 30, int{static_cast<std::uint8_t>(core::kForeign)}, 32, 33, 34, 40, 64, 255})
       expect_rejected("an unknown dtype", argument.name,
                       [&](ExampleCall& e) { e.tensors[i].dtype = static_cast<DType>(d); });
@@ -222,7 +222,7 @@ TEST_P(Negative, Memory) {
                       [&](ExampleCall& e) { e.tensors[i].stride[d] += 1; });
     }
     if (size_of(valid_call().tensors[i].dtype) > 1) {
-      expect_rejected("a pointer off its element", argument.name, [&](ExampleCall& e) {
+      expect_rejected("a misaligned pointer", argument.name, [&](ExampleCall& e) {
         e.tensors[i].data = static_cast<std::byte*>(e.tensors[i].data) + 1;
       });
     }
@@ -318,7 +318,7 @@ TEST_P(Negative, SizesOfZero) {
       EXPECT_NE(outcome.message.find(".shape["), std::string::npos) << outcome.message;
       continue;
     }
-    // An index into nothing has no legal element.
+    // An index into an empty dimension has no valid value.
     const std::string own(signature.names[name]);
     if (outcome.failed && (outcome.message.find("there are no " + own) != std::string::npos ||
                            outcome.message.find("since " + own + " is 0") != std::string::npos))

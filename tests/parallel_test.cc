@@ -1,4 +1,4 @@
-// parallel_for and its pool: coverage, nesting, several callers, fork(), idle workers.
+// Tests parallel_for and its pool: coverage, nesting, several callers, fork(), idle workers.
 #include "runtime/parallel.h"
 
 #include <gtest/gtest.h>
@@ -174,7 +174,7 @@ TEST(ParallelFor, SetsTheFloatingPointEnvironmentAndRestoresIt) {
   test::set_control_register(before);
 }
 
-// Asked at most every 50 ms, from the calling thread; true from the second time on.
+// An Ask that returns true from the second time on. It must be called at most every 50 ms, by the caller.
 struct SecondTime {
   std::thread::id caller = std::this_thread::get_id();
   int asked = 0, elsewhere = 0;
@@ -207,7 +207,7 @@ TEST(Interruption, EndsACallBetweenItsRanges) {
     EXPECT_GT(ranges, 0);
     EXPECT_LT(ranges, 100'000);
     ranges = 0;
-    call(20);  // the pool works on
+    call(20);  // the pool still works
     EXPECT_EQ(ranges, 20);
   }
 }
@@ -248,7 +248,7 @@ TEST(Interruption, EndsSerialLoopsAndSortsOutsideOfRangesOnly) {
   EXPECT_GT(steps, 0);
   EXPECT_LT(steps, 100'000 * Stop::kGrain);
   EXPECT_THROW(throw_if_interrupted(), Interrupted);
-  // Within a range nothing is thrown, and nothing is left out: the range may rely on it.
+  // Within a range nothing is thrown and nothing is skipped: the range may rely on it.
   Context context({.threads = 1});
   steps = 0;
   const auto nested = [&](std::int64_t, std::int64_t) {
@@ -259,7 +259,7 @@ TEST(Interruption, EndsSerialLoopsAndSortsOutsideOfRangesOnly) {
   EXPECT_EQ(steps, 3 * Stop::kGrain + 1);
 }
 
-// A signal handler may make calls of its own.
+// A signal handler may itself make calls.
 TEST(Interruption, OfACallWithinAnAsk) {
   struct Nested {
     Context context{{.threads = 2}};

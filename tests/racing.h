@@ -1,5 +1,5 @@
-// Index arrays that change while a call runs: results are then unspecified, but no write may leave the
-// outputs.
+// Modifies index arrays while a call runs: results are then unspecified, but nothing outside the outputs may
+// be written.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -57,8 +57,8 @@ class Flipper {
   std::thread thread_;
 };
 
-// An executor of one thread that reports several. It changes memory before the parallel loop number `when` of
-// a call, so that an element changes between its check and its use in every run of the test.
+// An executor of one thread that reports several. It changes memory before parallel loop number `when` of a
+// call, so that in every run of the test an element changes between its check and its use.
 class FlippingExecutor : public Executor {
  public:
   std::function<void()> flip;
@@ -72,7 +72,7 @@ class FlippingExecutor : public Executor {
   }
 };
 
-// Runs f() in its own process, which must exit normally. Expectations that fail there fail here.
+// Runs f() in a separate process, which must exit normally. Failed expectations there fail here.
 inline void expect_survives(const std::function<void()>& f) {
   std::fflush(nullptr);
   const pid_t child = fork();

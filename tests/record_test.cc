@@ -1,4 +1,4 @@
-// Recording of calls, from C++ and from C. test_record.py reads the folders with NumPy and replays the calls.
+// Tests recording of calls, from C++ and from C. test_record.py reads the folders and replays the calls.
 #include "runtime/record.h"
 
 #include <gtest/gtest.h>
@@ -64,7 +64,7 @@ class Record : public testing::Test {
   Dispatch dispatch;
 };
 
-TEST_F(Record, NothingUnlessAsked) {
+TEST_F(Record, NothingByDefault) {
   EXPECT_EQ(core::recorded(), core::Recorded::none);
   dispatch(context);
   EXPECT_TRUE(calls().empty());
@@ -89,11 +89,10 @@ TEST_F(Record, ACallHasItsArgumentsBeforeAndAfter) {
   EXPECT_TRUE(ends_with(written[0], "out.dispatch", dispatch.dispatch));
 }
 
-// A strided array is recorded as a contiguous one, beside its strides.
+// A strided array is recorded as a contiguous one, together with its strides.
 TEST_F(Record, StridedArrays) {
   core::record_in(folder.c_str());
-  const float features[2] = {3, 5},
-              filters[4] = {10, -1, 20, -1};  // the second half of each pair is no element
+  const float features[2] = {3, 5}, filters[4] = {10, -1, 20, -1};  // the second half of each pair is a gap
   const std::int32_t pairs[1][2][2] = {{{0, 1}, {1, 0}}}, counts[1] = {2};
   float out[4] = {};
   ConstTensor strided = view(filters, {1, 1, 2});
@@ -145,7 +144,7 @@ class HalfReadable {
   std::byte* const begin_;
 };
 
-// The call is refused for its shapes. Memory that cannot be read is described, contiguous or not.
+// The call is rejected for its shapes. Unreadable memory is described, contiguous or not.
 TEST_F(Record, MemoryThatCannotBeRead) {
   core::record_in(folder.c_str());
   const HalfReadable memory;
@@ -169,7 +168,7 @@ TEST_F(Record, MemoryThatCannotBeRead) {
   EXPECT_TRUE(has(written[3], "in.gates"));
 }
 
-// A tensor has kMaxRank extents, whatever its rank is.
+// A tensor has kMaxRank extents, whatever its rank.
 TEST_F(Record, MoreDimensionsThanATensorHas) {
   core::record_in(folder.c_str());
   std::vector<std::int64_t> shape(20, 1);
@@ -206,7 +205,7 @@ TEST_F(Record, AFolderThatExistsIsLeftAlone) {
   EXPECT_TRUE(std::filesystem::is_empty(taken));
 }
 
-TEST_F(Record, ADirectoryThatCannotBeWrittenChangesNoCall) {
+TEST_F(Record, AnUnwritableDirectoryDoesNotAffectCalls) {
   core::record_in("/proc/none");
   EXPECT_NO_THROW(dispatch(context));
   EXPECT_EQ(dispatch.dispatch[0], 12);
@@ -216,12 +215,12 @@ TEST_F(Record, ADirectoryThatCannotBeWrittenChangesNoCall) {
     FAIL() << "a bad TURNOUT_RECORD was accepted";
   } catch (const Error& error) {
     EXPECT_STREQ(error.what(),
-                 "TURNOUT_RECORD is '/proc/none', expected a directory that can be written, or on_error: and "
+                 "TURNOUT_RECORD is '/proc/none', expected a writable directory, or on_error: followed by "
                  "one");
   }
 }
 
-// The functions of MLU-OPS for generated cases.
+// MLU-OPS' functions for generated cases.
 TEST_F(Record, CallsFromC) {
   mluOpHandle_t handle = nullptr;
   ASSERT_EQ(mluOpCreate(&handle), kOk);

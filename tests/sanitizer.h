@@ -1,11 +1,11 @@
-// What tests leave out under a sanitizer.
+// What tests skip under a sanitizer.
 #pragma once
 
 #include "core/sanitizer.h"
 
 namespace turnout::test {
 
-// Tests skip their largest shapes under a sanitizer, which makes them 5 to 20 times slower.
+// Tests skip their largest shapes under a sanitizer, because it makes them 5 to 20 times slower.
 #if defined(TURNOUT_ADDRESS_SANITIZER) || defined(TURNOUT_THREAD_SANITIZER)
 inline constexpr bool kReducedShapes = true;
 #else

@@ -1,4 +1,4 @@
-// Scratch memory: leases, the limit of idle memory, trim().
+// Tests scratch memory: leases, the limit of idle memory, trim().
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@
 namespace turnout {
 namespace {
 
-TEST(Scratch, FailsCleanlyWhenMemoryIsOut) {
+TEST(Scratch, FailsCleanlyWhenOutOfMemory) {
   Context context;
   try {
     core::Scratch scratch(context, std::numeric_limits<std::size_t>::max() - 100);
@@ -33,7 +33,7 @@ TEST(Scratch, FailsCleanlyWhenMemoryIsOut) {
 }
 
 #if defined(TURNOUT_ADDRESS_SANITIZER)
-TEST(ScratchDeathTest, TheSanitizerRefusesWhatWasNotTaken) {
+TEST(ScratchDeathTest, TheSanitizerReportsMemoryThatWasNotTaken) {
   Context context;
   core::Scratch scratch(context, 512);
   int* ints = scratch.take<int>(10);
@@ -113,7 +113,7 @@ TEST(Scratch, TrimFreesAllThatIsIdle) {
   EXPECT_EQ(context.state().arenas.idle_bytes(), 0u);
 }
 
-// Memory of the Python package's outputs.
+// Memory for results of the Python package.
 TEST(Pages, AreAlignedToHugePagesAndZero) {
   constexpr std::size_t kHugePage = 2 << 20, kBytes = 3 * kHugePage;
   auto* memory = static_cast<unsigned char*>(core::map_huge_pages(kBytes));

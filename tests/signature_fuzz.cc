@@ -30,7 +30,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 
   std::vector<std::size_t> alias(call.tensors.size());
   for (std::size_t i = 0; i < alias.size(); ++i) alias[i] = i;
-  // A few random changes. Some have no effect.
+  // A few random changes, some without effect.
   const std::int64_t changes = in.between(0, 3);
   for (std::int64_t change = changes; change > 0; --change) {
     const auto i = static_cast<std::size_t>(in.between(0, signature.arguments.count - 1));
@@ -47,7 +47,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         t.shape[d] = in.one_in(4) ? in.value<std::int64_t>() : in.between(-1, 5);
         break;
       case 3:
-        // If any strides are valid, the memory must cover them, so they stay as they are.
+        // Arguments that accept any strides keep theirs, because the memory must cover them.
         if (signature.needs_contiguous(static_cast<int>(i))) t.stride[d] = in.value<std::int64_t>();
         break;
       case 4:
@@ -61,7 +61,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
             in.value<std::int64_t>();
     }
   }
-  // Allocates memory for small tensors. Larger ones must be refused before any access.
+  // Allocates memory for small tensors. Larger ones must be rejected before any access.
   constexpr std::int64_t kSmall = 64;  // elements; also fits the memory of every other argument
   for (std::size_t i = 0; i < alias.size(); ++i) {
     Tensor& t = call.tensors[i];

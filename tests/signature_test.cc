@@ -1,4 +1,4 @@
-// The signature grammar, with signatures made for these tests: what it accepts, and its error messages.
+// Tests the signature grammar with signatures made for it: what it accepts, and its error messages.
 #include "core/draft.h"
 
 #include <gtest/gtest.h>
@@ -97,7 +97,7 @@ TEST_F(SignatureTest, MessagesNameArgumentPositionValueAndLimit) {
       {[&] { counts_t.dtype = DType::i64; }, "group: counts has dtype i64, expected i32"},
       {[&] { counts_t.dtype = kForeign; }, "group: counts has dtype unknown, expected i32"},
       {[&] { counts_t.dtype = static_cast<DType>(77); },
-       "group: counts has dtype 77, which is no DType, expected i32"},
+       "group: counts has dtype 77, which is not a DType, expected i32"},
       {[&] { y_t.dtype = DType::f64; }, "group: y has dtype f64, expected that of x"},
       {[&] { scales_t.dtype = DType::i8; }, "group: scales has dtype i8, expected that of x, or f32"},
       {[&] { factor = 65; }, "group: factor is 65, expected 1 .. 64"},
@@ -138,7 +138,7 @@ TEST_F(SignatureTest, TheLogShowsTheExtentsThatATensorCanHold) {
   EXPECT_EQ(described.substr(0, described.find(", counts")), "x f32[1, 2, 3, 4, 5, 6, 7, 8]");
 }
 
-TEST_F(SignatureTest, AnotherNumberOfArgumentsIsAnInternalError) {
+TEST_F(SignatureTest, AWrongNumberOfArgumentsIsAnInternalError) {
   const Slot slots[] = {x_t, counts_t, scales_t, y_t};
   const ScalarValue scalars[] = {factor, mode, {stride, stride_count}};
   for (const auto& [slot_count, scalar_count] : {std::pair(3, 3), std::pair(4, 2)}) {
@@ -151,7 +151,7 @@ TEST_F(SignatureTest, AnotherNumberOfArgumentsIsAnInternalError) {
   }
 }
 
-// Several arguments share a size: the error names the one that disagrees with the others.
+// Several arguments share a size: the error names the one that disagrees with the rest.
 constexpr const Signature& kRouted = signature([] {
   return Draft{
       "routed",
@@ -163,7 +163,7 @@ constexpr const Signature& kRouted = signature([] {
        in("input", dtypes(DType::f32), "samples, hidden"), out("y", like("input"), "samples + 1, hidden")}};
 });
 
-TEST(Blame, IsOnWhoIsAlone) {
+TEST(Blame, IsOnTheMinority) {
   using Shape = std::vector<std::int64_t>;
   const auto message = [](const Shape& gates, const Shape& indices, const Shape& locations,
                           const Shape& input, const Shape& y) -> std::string {
@@ -187,7 +187,7 @@ TEST(Blame, IsOnWhoIsAlone) {
             "routed: input.shape[0] is 5, expected 7 = gates.shape[0]");
   EXPECT_EQ(message({2, 7}, {2, 7}, {2, 5}, {7, 3}, {8, 3}),
             "routed: locations.shape[1] is 5, expected 7 = gates.shape[1]");
-  // Two against two: the first argument counts as right. Outputs have no vote.
+  // Two against two: the first argument is taken to be right. Outputs have no vote.
   EXPECT_EQ(message({7}, {5}, {7}, {5, 3}, {6, 3}),
             "routed: indices.shape[0] is 5, expected 7 = gates.shape[0]");
   EXPECT_EQ(message({7}, {7}, {7}, {7, 3}, {6, 3}),
@@ -208,7 +208,7 @@ TEST(Blame, IsOnWhoIsAlone) {
             "routed: indices has no dimension choices, expected [choices?, samples] with choices = 0");
 }
 
-// The same where the rows come first, and one or several of the other arguments are the other way round.
+// The same if the rows come first, and one or several of the other arguments are transposed.
 constexpr const Signature& kRowsFirst = signature([] {
   return Draft{"rows_first",
                "samples hidden choices",
@@ -233,7 +233,7 @@ TEST(SignatureBlame, TransposedAfterRows) {
   const auto message = [&](std::initializer_list<Size> indices, bool gated) {
     return told(indices, indices, gated);
   };
-  // The gates confirm 7 choices, so that only the number of rows is wrong.
+  // The gates confirm 7 choices, so only the number of rows is wrong.
   EXPECT_EQ(told({2, 7}, {7, 7}, true), "rows_first: indices.shape[0] is 2, expected 7 = input.shape[0]");
   for (const bool gated : {false, true}) {
     EXPECT_EQ(message({2, 7}, gated),
@@ -245,7 +245,7 @@ TEST(SignatureBlame, TransposedAfterRows) {
   }
 }
 
-// Two matrices of the same extents, of which the second one needs the first.
+// Two matrices of the same extents, of which the second requires the first.
 constexpr const Signature& kTwins = signature([] {
   return Draft{"twins",
                "rows columns",
@@ -362,13 +362,13 @@ TEST_F(SignatureTest, DescriptionsAreCheckedWithoutMemory) {
   EXPECT_EQ(told(), "group: counts.shape[0] is 8, expected at most 7");
   counts_t.dtype = DType::i64;
   EXPECT_EQ(told(), "group: counts has dtype i64, expected i32");
-  // A real call refuses unknown extents.
+  // A real call rejects unknown extents.
   EXPECT_EQ(message(), "group: counts has dtype i64, expected i32");
   counts_t.dtype = DType::i32;
   EXPECT_EQ(message(), "group: x.shape[1] is -9223372036854775808, expected 0 or more");
 }
 
-TEST(Scalars, MessagesSayWhichValuesThereAre) {
+TEST(Scalars, MessagesListTheValidValues) {
   const auto message = [](std::int64_t mode, std::int64_t only, std::int64_t dims,
                           std::int64_t least) -> std::string {
     const Tensor y(nullptr, DType::f32, {0});
@@ -390,7 +390,7 @@ TEST(Scalars, MessagesSayWhichValuesThereAre) {
   EXPECT_EQ(message(1, 2, 3, 0), "narrow: least is 0, expected 1 or more");
 }
 
-// A flag of bindings, from which they find a size that callers of the function give by the shape of y.
+// A flag of bindings that determines a size, which callers of the function state by the shape of y.
 constexpr const Signature& kWiden = signature([] {
   return Draft{"widen",
                "n computed(width)",
@@ -401,7 +401,7 @@ static_assert(kWiden.scalars.count == 1 && kWiden.names.count == 3);
 static_assert(kWiden.size_flags.count == 1 && kWiden.size_flag("wide") == 1);
 static_assert(kWiden.size_flags[0].has_default && kWiden.size_flags[0].default_value == 0);
 
-TEST(SignatureGrammar, FlagsForSizesAreNotOfTheFunction) {
+TEST(SignatureGrammar, TheFunctionDoesNotHaveFlagsForSizes) {
   float x[2] = {}, y[6] = {};
   const Tensor from = view(x, {2}), to = view(y, {2, 3});
   const Slot slots[] = {from, to};
@@ -412,7 +412,7 @@ TEST(SignatureGrammar, FlagsForSizesAreNotOfTheFunction) {
   EXPECT_EQ(arguments.size(kWiden.size("width")), 3);
 }
 
-// What needs no messages passes in one pass; everything else is left to check_metadata().
+// Valid plain arguments pass in one pass; everything else is left to check_metadata().
 constexpr const Signature& kPlain = signature([] {
   return Draft{"plain",
                "n width",
@@ -442,7 +442,7 @@ TEST(SignatureGrammar, PlainMetadata) {
     } catch (const Error&) {
       is_valid = false;
     }
-    EXPECT_EQ(passed, is_valid);  // with these arguments, of which all are plain
+    EXPECT_EQ(passed, is_valid);  // because all these arguments are plain
     return passed;
   };
   const Case valid{Tensor(memory, DType::f16, {2, 3}), Tensor(memory, DType::f16, {2}),
@@ -462,7 +462,7 @@ TEST(SignatureGrammar, PlainMetadata) {
   EXPECT_FALSE(passes({valid.x, valid.scales, valid.y, 2, -1}));
 }
 
-// An argument that is required for one value of an enum, and a dtype that follows from another argument's.
+// An argument that one value of an enum requires, and a dtype that follows from another argument's.
 constexpr const Signature& kReduce = signature([] {
   return Draft{"reduce",
                "n",
@@ -494,7 +494,7 @@ TEST(SignatureGrammar, RequiredWhenAndLaneOf) {
   EXPECT_EQ(message(3, DType::f64, DType::f32, false), "reduce: y has dtype f32, expected f64 for x of f64");
 }
 
-// An argument that is written if a flag says so.
+// An argument that is written only if a flag is set.
 constexpr const Signature& kUpdate = signature([] {
   return Draft{"update",
                "n",
@@ -530,7 +530,7 @@ TEST(SignatureGrammar, TheLengthOfAVectorFollowsFromShapes) {
   EXPECT_EQ(length_of(kWindows, kernel, absent), kUnbound);
 }
 
-TEST(SignatureGrammar, AResultDoesNotDetermineASizeThatIsFound) {
+TEST(SignatureGrammar, AResultDoesNotDetermineAComputedSize) {
   float memory[8] = {};
   const Tensor x = view(memory, {2, 2}), y = view(memory + 4, {2}), z = view(memory + 6, {3});
   const Slot slots[] = {x, y, z};
@@ -546,7 +546,7 @@ TEST(SignatureGrammar, AResultDoesNotDetermineASizeThatIsFound) {
   }
 }
 
-// A size that tensors may spread over any number of dimensions, also over none.
+// A size that tensors may spread over any number of dimensions, including none.
 constexpr const Signature& kRows = signature([] {
   return Draft{"rows",
                "rows channels computed(groups?)",
@@ -589,7 +589,7 @@ TEST(SignatureGrammar, SpreadDimensions) {
             "rows: y has 4 dimensions, expected 3: as many for channels as x has");
   EXPECT_EQ(message({4, 2, 3}, {3, 5}), "rows: y.shape[1] is 5, expected 6 = the product of x.shape[1:3]");
   EXPECT_EQ(message({}, {3}), "rows: x has 0 dimensions, expected [rows, channels..?]");
-  groups = 2;  // messages name a size that the caller gives
+  groups = 2;  // messages use the name of a size that the caller passes
   EXPECT_EQ(message({4, 6}, {3, 6}), "rows: y.shape[0] is 3, expected 2 = groups");
   side[1] = 0;
   EXPECT_EQ(message({4, 6}, {2, 6}), "rows: side[1] is 0, expected a positive finite number");

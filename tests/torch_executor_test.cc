@@ -1,4 +1,4 @@
-// TorchExecutor over an imitation of torch's functions, whose barrier can be made slow.
+// Tests TorchExecutor with an imitation of torch's functions, whose barrier can be made slow.
 #include "runtime/torch_executor.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-/* A file that includes the vendor's header of queues and ours, in either order. */
+/* Includes the vendor's queue header and ours, in either order. */
 #ifdef vendor_is_last
 #include "turnout/mluop/mlu_op.h"
 #endif

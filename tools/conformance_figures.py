@@ -1,6 +1,6 @@
-"""Draws the figures of docs/conformance.md, those of its first document: tools/conformance_figures.py.
+"""Draws the figures for the first document of docs/conformance.md: tools/conformance_figures.py.
 
-Each figure has a light background of its own, so that it can be read on light and on dark pages.
+Each figure has its own light background, so that it is readable on light and on dark pages.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ BLUE, GREEN, ORANGE, GREY = "#cfe2f3", "#d9ead3", "#fce5cd", "#e8e8e8"
 
 
 class Figure:
-    """A picture of boxes, texts and arrows."""
+    """A drawing of boxes, texts and arrows."""
 
     def __init__(self, width: int, height: int, title: str) -> None:
         self.parts = [
@@ -103,7 +103,7 @@ def workflow() -> Figure:
 
 
 def memory() -> Figure:
-    """3.1.2: the division of the device's on-chip memory, and what takes its place on a CPU."""
+    """3.1.2: the partition of the device's on-chip memory, and what replaces it on a CPU."""
     figure = Figure(760, 190, "Division of the on-chip memory")
     figure.text(20, 26, "device: on-chip memory of one core", "start")
     parts = [

@@ -4,7 +4,7 @@
     ./dev coverage --record    also writes docs/coverage.md
     ./dev coverage --missing   also lists the lines that no test runs
 
-Files that are themselves tests, definitions or bindings (NOT_COUNTED) and consteval functions do not count.
+Tests, definitions, bindings (NOT_COUNTED) and consteval functions do not count.
 """
 
 import argparse
@@ -25,7 +25,7 @@ NOT_COUNTED = re.compile(
 
 
 def tool(name: str) -> str:
-    """The LLVM program of clang's own version: another version cannot read the profiles."""
+    """The LLVM program of the same version as clang: other versions cannot read the profiles."""
     answer = subprocess.run(["clang", f"-print-prog-name={name}"], capture_output=True, text=True, check=True)
     return answer.stdout.strip()
 
@@ -34,7 +34,7 @@ def programs() -> list[Path]:
     tests = BUILD / "tests"
     found = [path for path in sorted(tests.iterdir()) if path.name.endswith(("_test", "_fuzz_once"))]
     if not found:
-        sys.exit(f"{tests} has no test programs, expected those of ./dev coverage")
+        sys.exit(f"{tests} has no test programs; run ./dev coverage")
     return found
 
 
@@ -46,7 +46,7 @@ def cover(command: str, profile: Path, *options: str) -> str:
 
 
 def folder_of(name: str) -> str | None:
-    """The row of the table that a file belongs to; None if it does not count."""
+    """The table row of a file; None if the file does not count."""
     path = Path(os.path.normpath(name))  # with ccache the compiler sees build/coverage/../../src
     if not path.is_relative_to(ROOT) or NOT_COUNTED.search(name):
         return None
@@ -57,7 +57,7 @@ def folder_of(name: str) -> str | None:
 
 
 def compiled(path: Path) -> set[int]:
-    """The lines of a file's consteval functions, which the compiler runs and no test can."""
+    """The lines of a file's consteval functions, which only the compiler runs."""
     text = path.read_text()
     lines: set[int] = set()
     for match in re.finditer(r"\bconsteval\b[^;{]*(?=\{)", text):
@@ -74,7 +74,7 @@ def compiled(path: Path) -> set[int]:
 def lines_of(profile: Path) -> dict[str, dict[int, tuple[bool, str]]]:
     """By file, each line that counts: whether a test ran it, and its text."""
     files: dict[str, dict[int, tuple[bool, str]]] = {}
-    # The text has lines "   12|      0|code". A line of a template ran if one instantiation did.
+    # The output has lines "   12|      0|code". A line of a template ran if one instantiation did.
     for line in cover("show", profile, "-show-instantiations=false").splitlines():
         if line.startswith("/"):
             name = os.path.normpath(line.rstrip(":"))
@@ -89,7 +89,7 @@ def lines_of(profile: Path) -> dict[str, dict[int, tuple[bool, str]]]:
 
 
 def measure(files: dict[str, dict[int, tuple[bool, str]]]) -> dict[str, list[int]]:
-    """Per folder: the number of lines, and of lines that ran."""
+    """Per folder, the number of lines and the number of lines that ran."""
     rows: dict[str, list[int]] = {}
     for name, lines in files.items():
         row = rows.setdefault(folder_of(name), [0, 0])

@@ -21,15 +21,15 @@ MAY_INCLUDE = {
     "rows": {"core", "simd", "runtime", "indices", "rows"},
     "matrix": {"core", "simd", "runtime", "indices", "matrix"},
     "registry": {"core", "registry"},
-    "bindings": {"core", "simd", "runtime", "bindings", "registry"},  # what bindings share
+    "bindings": {"core", "simd", "runtime", "bindings", "registry"},  # shared by all bindings
     "bindings/mluop": {"core", "simd", "runtime", "bindings", "bindings/mluop"},
     "bindings/aclnn": {"core", "simd", "runtime", "bindings", "bindings/aclnn"},
     "bindings/python": {"core", "simd", "runtime", "bindings", "bindings/python", "registry"},
 }
 FAMILIES = {path.parent.name for path in SRC.glob("*/operators.cc")}
-assert FAMILIES, "there is no src/*/operators.cc"
+assert FAMILIES, "no src/*/operators.cc was found"
 
-# Headers, by pattern, that only files in the given places may include.
+# Headers, by pattern, that only the given files may include.
 LIBRARIES = {
     r"<hwy/": ("Highway", r"simd/"),
     r"<nanobind/|<Python\.h>": ("nanobind and Python", r"bindings/python/|\w+/(\w+_)?python\.cc$"),

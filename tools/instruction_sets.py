@@ -1,11 +1,11 @@
-"""The instruction sets that there is code for, and the last test run of each, in docs/instruction_sets.md.
+"""The instruction sets that have code, and the last test run of each, in docs/instruction_sets.md.
 
-    instruction_sets.py --ran PROGRAM                      which sets the tests ran here, and which not
-    instruction_sets.py --has PROGRAM SET                  whether the tests of that build run the set here
+    instruction_sets.py --ran PROGRAM                      print which sets the tests ran here, and which not
+    instruction_sets.py --has PROGRAM SET                  succeed if the tests of that build run the set here
     instruction_sets.py --record PROGRAM COMMAND COMMIT    write today's run of COMMAND into the table
     instruction_sets.py --check                            fail if a set has no run, or its commit is unknown
 
-PROGRAM is the line that starts tests/instruction_sets of a build, with an emulator if it needs one.
+PROGRAM is the command that runs tests/instruction_sets of a build, including an emulator if needed.
 """
 
 import datetime
@@ -24,15 +24,15 @@ COMMANDS = {"neon": "./dev arm"}  # the others: ./dev avx512
 
 
 def compiled() -> list[str]:
-    """The sets that some build has code for, from the list of their names in C++."""
+    """The sets that some build has code for, from the C++ list of their names."""
     names = re.search(r"kNames\[[^{]*\{([^}]*)\}", (ROOT / "src/simd/isa.cc").read_text())
     if names is None:
-        sys.exit("src/simd/isa.cc has no kNames, expected the names of the instruction sets")
+        sys.exit("src/simd/isa.cc has no kNames, the names of the instruction sets")
     return re.findall(r'"(\w+)"', names[1])
 
 
 def sets_of(program: str) -> tuple[list[str], list[str]]:
-    """What a build's tests run here, and what they do not."""
+    """The sets that a build's tests run here, and those that they do not."""
     text = subprocess.run(shlex.split(program), capture_output=True, text=True, check=True).stdout
     lines = [line.split() for line in text.splitlines()]
     return lines[0][1:], lines[1][1:]
@@ -44,7 +44,7 @@ def message(ran: list[str], not_run: list[str]) -> str:
     if others:
         ways = sorted({COMMANDS.get(name, "./dev avx512") for name in others})
         why = " (this CPU lacks them)" if not_run else ""
-        text += f"; they did not run {', '.join(others)}{why}, for which there is {' and '.join(ways)}"
+        text += f"; they did not run {', '.join(others)}{why}; run {' and '.join(ways)}"
     return text
 
 
@@ -79,7 +79,7 @@ def record(program: str, command: str, commit: str) -> None:
 def faults() -> list[str]:
     table = rows()
     found = [f"{name}: no run is recorded" for name in compiled() if name not in table]
-    found += [f"{name}: there is no such set" for name in table if name not in compiled()]
+    found += [f"{name}: not an instruction set" for name in table if name not in compiled()]
     complete = git("rev-parse", "--is-shallow-repository").stdout.strip() == "false"
     for name, row in table.items():
         if len(row) != 5 or not re.fullmatch(r"\d{4}-\d\d-\d\d", row[1]) or not row[3]:

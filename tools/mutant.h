@@ -1,14 +1,13 @@
-// Included by the files with mutants in the copy that tools/mutate.py builds. They have a number at each
-// place that can be changed; the variable TURNOUT_MUTANT chooses the one that is changed in this process.
+// Included by the files with mutants in the copy that tools/mutate.py builds. Each place that can be changed
+// has a number; the variable TURNOUT_MUTANT selects the one that is changed in this process.
 //
 //   a < b           a < turnout_mutants::at(7) < b              7: a >= b, 8: a <= b
 //   a == b          a == turnout_mutants::at(9) == b            9: a != b
 //   if (x) throw    if (turnout_mutants::kept(10) && (x)) throw   10: never throws
 //
-// The operators between at() and its neighbours bind as the one they replace did. What is evaluated by the
-// compiler stays as it is.
+// The operators around at() bind like the one they replace. What the compiler evaluates stays unchanged.
 #pragma once
-#pragma clang diagnostic ignored "-Weverything"  // of the files that include this, too
+#pragma clang diagnostic ignored "-Weverything"  // also in the files that include this
 
 #include <unistd.h>
 
@@ -19,7 +18,7 @@
 
 namespace turnout_mutants {
 
-// What the process evaluated, by number: 1 of integers or pointers, 2 of anything else.
+// What the process evaluated, by number: 1 for integers or pointers, 2 for anything else.
 inline constexpr int kMost = 8192;
 inline unsigned char reached[kMost];
 
@@ -29,7 +28,7 @@ inline int active_number() {
 }
 inline const int active = active_number();
 
-// Writes `reached` into a file of the folder TURNOUT_REACHED, if there is one, when the process ends.
+// When the process ends, writes `reached` to a file in the folder TURNOUT_REACHED, if that is set.
 struct Report {
   ~Report() {
     const char* folder = std::getenv("TURNOUT_REACHED");

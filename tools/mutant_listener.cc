@@ -1,6 +1,6 @@
 // Part of each test program in the copy that tools/mutate.py builds. After each test it appends a line to the
-// file of TURNOUT_REACHED_TESTS: the test's name, its CPU time in seconds, and "number:kind" for each place
-// with a mutant that the test, or a process that it started, evaluated.
+// file TURNOUT_REACHED_TESTS: the test's name, its CPU time in seconds, and "number:kind" for each mutant
+// that the test, or a process that it started, evaluated.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -31,7 +31,7 @@ class Listener : public testing::EmptyTestEventListener {
     std::fputc('\n', file);
     std::fclose(file);
   }
-  // What processes that the test has started evaluated: they wrote it when they ended.
+  // Adds what processes that the test started have evaluated; they wrote it when they ended.
   void add_children() {
     for (const auto& entry : std::filesystem::directory_iterator(std::getenv("TURNOUT_REACHED"))) {
       std::ifstream file(entry.path(), std::ios::binary);

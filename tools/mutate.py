@@ -1,13 +1,13 @@
-"""Changes each check and each comparison of the index arithmetic in turn, and lists what no test notices.
+"""Changes each check and each comparison of the index arithmetic in turn, and lists changes no test notices.
 
     ./dev mutate [folder...]      a family, core, indices, rows, matrix, bindings/mluop, ...; default: all
       --most N                    run at most N mutants per folder, spread evenly
       --again                     run only the mutants that no earlier run in this clone has killed
 
 A copy of the sources in build/mutants has all the changes, each behind a number (tools/mutant.h). It is built
-twice, with code for the first instruction set alone: without sanitizers, and with those of the preset asan.
-Each test reports which numbers it evaluates. A mutant runs with the tests that reach it, the shortest first,
-until one fails. Mutants that survive without sanitizers, where tests are faster, run again with them.
+twice, only for the first instruction set: without sanitizers, and with those of the preset asan. Each test
+reports which numbers it evaluates. A mutant runs with the tests that reach it, the shortest first, until one
+fails. Mutants that survive without sanitizers, where tests are faster, run again with them.
 """
 
 import argparse
@@ -37,8 +37,8 @@ SECONDS_OF_TESTS = 20.0  # per mutant and build
 SECONDS_AT_ONCE = (
     4.0  # per process; less for the first ones, so that the short tests of all programs come first
 )
-MOST_MEMORY = 12 << 30  # bytes of addresses, without sanitizers
-# Beside those of the family. The other folders run all programs but those of memory, threads and conversions.
+MOST_MEMORY = 12 << 30  # bytes of address space, without sanitizers
+# In addition to those of the family. For other folders, all programs run except the LEFT_OUT ones.
 PROGRAMS_OF_EACH_FAMILY = ["aclnn_test", "c_api_test", "c_order_test", "negative_test"]
 LEFT_OUT = {"allocation_test", "big_test", "half_test", "parallel_test"}
 # Adds the listener to the programs with GTest.
@@ -55,7 +55,7 @@ endforeach()
 @dataclass
 class Test:
     program: Path
-    name: str  # of GTest; "" runs the whole program, a fuzzer
+    name: str  # of GTest; "" for a fuzzer, which runs as a whole
     seconds: float
     reached: dict[int, int]  # the numbers of mutants, with their kinds as in mutant.h
 
@@ -67,7 +67,7 @@ def write_if_changed(path: Path, text: str) -> None:
 
 
 def make_tree(chosen: list[str]) -> list[Mutant]:
-    """Copies the sources, with all mutants of the chosen folders in them."""
+    """Copies the sources, with all mutants of the chosen folders."""
     changed, mutants = {}, []
     for path in sources(ROOT):
         text, found = rewrite(path, ROOT, 1 + len(mutants))
@@ -87,7 +87,7 @@ def make_tree(chosen: list[str]) -> list[Mutant]:
 
 
 def programs_of(chosen: list[str]) -> list[str]:
-    """The programs that test these folders; none: all."""
+    """The programs that test these folders; an empty list means all."""
     families = {path.parent.name for path in ROOT.glob("src/*/operators.cc")}
     if not families.issuperset(chosen):
         return []
@@ -107,7 +107,7 @@ def build(programs: list[str]) -> None:
 
 
 def run(program: Path, names: list[str], environment: dict[str, str], seconds: float) -> tuple[bool, float]:
-    """Whether tests of a program pass within `seconds` of CPU time, and the CPU time they took."""
+    """Whether tests of a program pass within `seconds` of CPU time, and their CPU time."""
 
     def limit() -> None:
         os.nice(10)
@@ -136,7 +136,7 @@ def run(program: Path, names: list[str], environment: dict[str, str], seconds: f
 
 
 def try_out(program: Path) -> list[Test]:
-    """Runs the tests of a program without a mutant, and notes their times and what they reach."""
+    """Runs the tests of a program without a mutant, and records their times and what they reach."""
     with tempfile.TemporaryDirectory() as folder:
         tests, bytes_of = Path(folder) / "tests", Path(folder) / "bytes"
         bytes_of.mkdir()
@@ -163,12 +163,12 @@ def try_tests(programs: list[str], build: str) -> list[Test]:
         tests = [test for some in pool.map(try_out, chosen) for test in some]
     long = [f"{test.program.name} {test.name}" for test in tests if test.seconds > LONGEST_TEST]
     left_out = ", ".join(long) or "none"
-    print(f"{build}: {len(tests)} tests; not used, as they take over {LONGEST_TEST:g} s: {left_out}")
+    print(f"{build}: {len(tests)} tests; skipped because they take over {LONGEST_TEST:g} s: {left_out}")
     return sorted((test for test in tests if test.seconds <= LONGEST_TEST), key=lambda test: test.seconds)
 
 
 def killer(mutant: Mutant, tests: list[Test]) -> str:
-    """The program that fails with the mutant; nothing if it survives these tests."""
+    """The program that fails with the mutant; "" if the mutant survives these tests."""
     reaching = [test for test in tests if mutant.number in test.reached]
     spent = 0.0
     while reaching and spent < SECONDS_OF_TESTS:

@@ -1,9 +1,9 @@
 """Finds the places of src/ that tools/mutate.py changes, and writes the changed text.
 
-The sources are formatted by clang-format: a comparison has blanks around its operator, a template's bracket
-has none. What only the compiler evaluates (static_assert, if constexpr, consteval functions, constexpr
-variables, arguments of templates) is left out, and so are the sizes from which a second thread or a streamed
-store pays: both ways give the same bits.
+clang-format guarantees that a comparison has blanks around its operator and a template's bracket has none.
+It skips parts that only the compiler evaluates (static_assert, if constexpr, consteval functions, constexpr
+variables, template arguments), and the sizes from which a second thread or a streamed store pays: both ways
+give the same bits.
 """
 
 import re
@@ -15,7 +15,7 @@ BOUND = {"<": "<=", "<=": "<", ">": ">=", ">=": ">"}
 
 # Index arithmetic and checks: not the threads, the caches and the vector math.
 FOLDERS = ["core", "indices", "rows", "matrix", "bindings/mluop", "bindings/aclnn"]
-# draft.h builds the signatures, and the compiler runs it. The others are tests, definitions and bindings.
+# draft.h builds the signatures at compile time. The others are tests, definitions and bindings.
 LEFT_OUT = re.compile(
     r"test\.cc$|/fuzz\.cc$|_cases?\.h$|/reference\.h$|/example\.h$|operators\.cc$|python|core/draft\.h$"
 )
@@ -37,7 +37,7 @@ class Mutant:
     file: str  # relative to the root
     line: int
     code: str  # the line, without indentation
-    change: str  # "< to >=", "check removed"; with " #2" if it is the second one of the same line in a file
+    change: str  # "< to >=", "check removed"; with " #2" for the second one in equal lines of a file
 
     @property
     def family(self) -> str:
@@ -54,7 +54,7 @@ class Mutant:
 
 def folders(root: Path) -> list[str]:
     families = sorted(path.parent.name for path in (root / "src").glob("*/operators.cc"))
-    assert families, "there is no src/*/operators.cc"
+    assert families, "no src/*/operators.cc was found"
     return FOLDERS + families
 
 
@@ -72,7 +72,7 @@ def masked(text: str) -> str:
 
 
 def closing(text: str, start: int) -> int:
-    """The position behind the bracket that closes the one at `start`."""
+    """The position after the bracket that closes the one at `start`."""
     pairs = {"(": ")", "[": "]", "{": "}"}
     open_brackets = []
     for i in range(start, len(text)):
@@ -86,7 +86,7 @@ def closing(text: str, start: int) -> int:
 
 
 def end_of_variable(code: str, start: int) -> int:
-    """The end of what the compiler evaluates of a constexpr variable, and of a function it calls."""
+    """The end of what the compiler evaluates of a constexpr variable and of a function it calls."""
     first = code.index(";", start)
     if (bracket := code.find("{", start, first)) >= 0:
         body = closing(code, bracket)
@@ -96,7 +96,7 @@ def end_of_variable(code: str, start: int) -> int:
 
 
 def left_out_ranges(code: str) -> list[tuple[int, int]]:
-    """What only the compiler evaluates."""
+    """The parts that only the compiler evaluates."""
     ranges = []
     for match in COMPILED_AWAY.finditer(code):
         end = match.end()
@@ -111,7 +111,7 @@ def left_out_ranges(code: str) -> list[tuple[int, int]]:
 
 
 def rewrite(path: Path, root: Path, first: int) -> tuple[str, list[Mutant]]:
-    """The text of a file with all its mutants, numbered from `first` on."""
+    """The text of a file with all its mutants, numbered from `first`."""
     text = path.read_text()
     code = masked(text)
     away = left_out_ranges(code)
@@ -142,7 +142,7 @@ def rewrite(path: Path, root: Path, first: int) -> tuple[str, list[Mutant]]:
     for match in CHECK.finditer(code):
         end = closing(code, match.end() - 1)
         condition = code[match.end() : end - 1]
-        # A condition that declares a variable stays: the body needs it.
+        # A condition that declares a variable stays, because the body needs it.
         if is_away(match.start()) or not REFUSES.match(code, end) or re.search(r";|[^=!<>]=[^=]", condition):
             continue
         number = add(match.start(), "check removed")

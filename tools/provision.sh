@@ -1,5 +1,5 @@
-# Installs what the commands of ./dev need: Debian packages, the Python environment .venv and its packages. ./dev sources
-# this file, in the root of the repository; it uses say, run and $python of ./dev.
+# Installs what the commands of ./dev need: Debian packages, the Python environment .venv and its packages. ./dev
+# sources this file in the root of the repository; it uses say, run and $python of ./dev.
 
 as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
 
@@ -11,14 +11,14 @@ debian_packages() {  # packages...
   [ ${#missing[@]} -eq 0 ] && return
   say "Debian packages: ${missing[*]}"
   as_root apt-get update -qq
-  # What apt says before it asks: how much it downloads and how much disk that takes.
+  # What apt would ask about: how much it downloads and how much disk that takes.
   as_root apt-get install --assume-no --no-install-recommends "${missing[@]}" 2>/dev/null |
     grep -E '^(Need to get|After this operation)|newly installed' || true
   as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}"
 }
 
-# Installs Python packages once per group and content of pyproject.toml and of the pinned versions. These are for one
-# version of Python, that of CI; with another one the newest packages are installed.
+# Installs Python packages once per group and content of pyproject.toml and of the pinned versions. The pins are for
+# one version of Python, that of CI; for other versions the newest packages are installed.
 stamp_of() { echo ".venv/.installed-$1-$(cat pyproject.toml "requirements/$1.txt" | sha256sum | cut -c1-16)"; }
 python_packages() {  # group
   local group=$1 stamp version
@@ -27,13 +27,13 @@ python_packages() {  # group
   say "Python packages: $group"
   [ -x "$python" ] || python3 -m venv .venv
   version=$("$python" -c 'import sys; print("Python %d.%d" % sys.version_info[:2])')
-  # Only the requirements: build_python installs the package itself. Python compiles the modules that are imported,
-  # of PyTorch's thousands a part.
+  # Only the requirements: build_python installs the package itself. No bytecode is compiled in advance: only a
+  # part of PyTorch's thousands of modules is imported.
   if head -1 "requirements/$group.txt" | grep -q "for $version," &&
     "$python" tools/release/requirements.py "$group" "requirements/$group.txt"; then
     run "$python" -m pip install --quiet --progress-bar off --no-compile --require-hashes -r "requirements/$group.txt"
   else
-    echo "requirements/$group.txt does not fit $version: the newest packages are installed, without a check of hashes"
+    echo "requirements/$group.txt does not match $version: installing the newest packages, without checking hashes"
     "$python" tools/release/requirements.py "$group" >.venv/requirements.txt
     run "$python" -m pip install --quiet --progress-bar off --no-compile -r .venv/requirements.txt
   fi
@@ -59,7 +59,7 @@ setup_sanitizers() {
   debian_packages clang "libclang-rt-$version-dev" clang-format clang-tidy
 }
 
-# Packages that only the benchmarks use, in a folder of their own; the benchmarks also run without them.
+# Packages that only the benchmarks use, in their own folder; the benchmarks also run without them.
 bench_peers() {
   local stamp
   stamp=.venv/peers/.installed-$(sha256sum bench/peers.txt | cut -c1-16)

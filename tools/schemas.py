@@ -1,7 +1,7 @@
 """Writes docs/schemas.txt: the schemas of torch.ops.turnout, one per line, sorted.
 
-Exported models depend on the schemas, so that every change of one must show in this file. python
-tools/schemas.py writes it; --check only compares.
+Exported models depend on the schemas, so every change must show up in this file. python tools/schemas.py
+writes it; --check only compares.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Writes the speed tables of the pages and the chart from docs/speed.json: python tools/speed.py.
 
-`./dev bench --record` measures, writes docs/speed.json and calls this. A page asks for a table with
-`<!-- speed: words -->` ... `<!-- end -->`; a word is a family, or an id
-or its beginning: moe_experts-bf16 has the ids moe_experts-bf16-1, moe_experts-bf16-16 and so on. --check
-only compares.
+`./dev bench --record` measures, writes docs/speed.json and calls this. A page requests a table with
+`<!-- speed: words -->` ... `<!-- end -->`; a word is a family, an id or the beginning of an id:
+moe_experts-bf16 selects moe_experts-bf16-1, moe_experts-bf16-16 and so on. --check only compares.
 """
 
 from __future__ import annotations
@@ -22,8 +21,8 @@ RECORDED = "docs/speed.json"
 CHART = "docs/images/speed.svg"
 PAGES = ["README.md", "docs/**/*.md", "src/*/README.md"]
 MARKER = re.compile(r"(<!-- speed: ([^\n]*?) -->\n).*?(<!-- end -->)", re.DOTALL)
-IDLE = 0.1  # the share of the CPUs that other programs may have used
-# What the chart shows besides every call for which the other program is faster.
+IDLE = 0.1  # the share of the CPUs that other programs may use
+# Shown in the chart in addition to every call for which the other program is faster.
 CHARTED = [
     *("moe_dispatch-512", "moe_token_permute", "moe_combine-f32", "moe_re_routing-i8"),
     *("moe_experts-f32-16", "moe_experts-bf16-16", "get_indice_pairs-submanifold", "convolution-64-forward"),
@@ -39,7 +38,7 @@ CHARTED = [
 
 
 def ratio(row: dict) -> float:
-    """How many times as fast as the other program Turnout is: below 1, the other program is faster."""
+    """The other program's time divided by Turnout's: below 1, the other program is faster."""
     return row["peer_us"][1] / row["turnout_us"][1]
 
 
@@ -105,7 +104,7 @@ def table(data: dict, words: str) -> str:
 
 
 def chart(data: dict) -> str:
-    """Bars from 1 on a logarithmic axis; a background of its own, so that it is readable on any page."""
+    """Bars from 1 on a logarithmic axis, with a background, so that the chart is readable on any page."""
     rows = [row for row in data["comparisons"] if row["id"] in CHARTED or ratio(row) < 1]
     rows.sort(key=ratio, reverse=True)
     ratios = [ratio(row) for row in rows]
@@ -154,7 +153,7 @@ def _short(text: str, most: int) -> str:
 
 
 def filled(data: dict, text: str) -> str:
-    """A page with its tables; the first one is introduced."""
+    """A page with its tables, the first one after an introduction."""
     before = [f"{introduction(data)}\n\n"]
 
     def part(match: re.Match) -> str:

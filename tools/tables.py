@@ -20,7 +20,7 @@ MARKER = re.compile(r"<!-- arguments of (\w+) -->.*?<!-- end -->", re.DOTALL)
 LIST_MARKER = re.compile(r"<!-- operators -->.*?<!-- end -->", re.DOTALL)
 
 
-# Names of the dtypes and of the values of a flag, by language.
+# Names of dtypes and of the values of a flag, by language.
 CPP: dict[str, str] = {}
 PYTHON = {
     "f32": "float32",
@@ -61,7 +61,7 @@ def table(signature: dict) -> str:
 
 
 def c_functions(family: str) -> dict[str, list[str]]:
-    """The C functions of a family by the operator that they run."""
+    """The C functions of a family, by the operator that they run."""
     found: dict[str, list[str]] = {}
     for path in sorted((ROOT / "src" / family).glob("c_*.cc")):
         if path.name.endswith("_test.cc"):
@@ -75,23 +75,23 @@ def c_functions(family: str) -> dict[str, list[str]]:
 
 
 def summary(op: str) -> str:
-    """The first line of a function's documentation; that of voxelize is also that of voxelize_hard."""
+    """The first line of a function's documentation; voxelize_hard has that of voxelize."""
     for name in (op, op.rpartition("_")[0]):
         for module in (turnout, turnout.torch):
             if function := getattr(module, name, None):
                 line = inspect.getdoc(function).splitlines()[0]
                 line = re.sub(r":func:`(?:turnout\.)?(\w+)`", r"`\1`", line).replace("``", "`")
                 return line.rstrip(".")
-    raise SystemExit(f"there is no documented function for {op}")
+    raise SystemExit(f"{op} has no documented function")
 
 
 def operator_list() -> str:
-    """A row for each operator: what it does, its gradient in torch, and its functions in C."""
+    """A row per operator: what it does, its gradient in torch, and its C functions."""
     rows = ["| operator | what it does | gradient in torch | C |", "|---|---|---|---|"]
     listed = {row["op"]: row for row in _core.schemas()}
     families = sorted(path.parent.name for path in ROOT.glob("src/*/operators.cc"))
     if not families:
-        raise SystemExit("there is no src/*/operators.cc")
+        raise SystemExit("no src/*/operators.cc was found")
     for family in families:
         text = (ROOT / "src" / family / "operators.cc").read_text()
         in_c = c_functions(family)

@@ -1,4 +1,4 @@
-// Who calls an operator: the last argument of every operator.
+// Caller: the last argument of every operator.
 #pragma once
 
 #include "turnout/context.h"
@@ -24,8 +24,8 @@ class Caller {
  private:
   friend struct core::CallDetails;
 
-  Context* context_ = nullptr;                  // nullptr: default_context()
-  const core::CallDetails* details_ = nullptr;  // of a call through one of the library's bindings
+  Context* context_ = nullptr;                  // nullptr means default_context()
+  const core::CallDetails* details_ = nullptr;  // set by the library's bindings
 };
 
 }  // namespace turnout

@@ -8,18 +8,17 @@
 
 namespace turnout {
 
-// Instruction sets the kernels are compiled for, weakest first. `best` is what this CPU has, capped by
-// TURNOUT_ISA=sse4|avx2|avx512|avx512_dl|neon. If this CPU lacks the named set, the
-// variable has no effect, and the log notes it once. Any other value is an Error when a context is created.
+// Instruction sets the kernels are compiled for, weakest first. `best` is the best one of this CPU, capped by
+// TURNOUT_ISA=sse4|avx2|avx512|avx512_dl|neon. If this CPU lacks the named set, the variable has no effect,
+// and the log notes it once. With any other value, creating a context throws an Error.
 enum class Isa : std::uint8_t { sse4, avx2, avx512, avx512_dl, neon, best = 255 };
 
 TURNOUT_API const char* name_of(Isa isa);
 TURNOUT_API bool is_supported(Isa isa);  // by this CPU and by this build
 
-// A thread pool of the caller. run() calls work(argument) at least once and at most `count` times, on any
-// threads, concurrently or one after the other, and returns when all these calls have returned. More than
-// `count` calls would find nothing to do. `count` is at least 2 and at most the context's number of threads.
-// work never throws.
+// A thread pool supplied by the caller. run() calls work(argument) at least once and at most `count` times,
+// on any threads, concurrently or sequentially, and returns when all these calls have returned. `count` is at
+// least 2 and at most the context's number of threads. work never throws.
 class TURNOUT_API Executor {
  public:
   virtual ~Executor();
@@ -32,9 +31,9 @@ struct CallRecord {
   const char* op;         // "moe_dispatch_forward"
   const char* arguments;  // "gates f32[18432], ..., capacity 11520"
   const char* algorithm;  // chosen by the plan; "" if the call ended before that
-  const char* error;      // the message of a failed call, else nullptr
+  const char* error;      // the message of a failed call, otherwise nullptr
   bool skipped;           // true if no output has an element, so nothing was computed
-  Isa isa;                // of the kernels: avx512 also in a context of avx512_dl, if that adds nothing
+  Isa isa;                // of the kernels: avx512 in an avx512_dl context if avx512_dl adds nothing
   int threads;            // upper limit of the threads that took part
   std::int64_t scratch_bytes;
   double microseconds;
@@ -42,16 +41,16 @@ struct CallRecord {
 using Observer = void (*)(const CallRecord& record, void* user);
 
 struct Options {
-  // The most threads that a call uses. 0: TURNOUT_NUM_THREADS, or the CPUs this process may use by its
-  // affinity mask and the CPU quota of its container. With an executor: the most of its threads; 0: all.
+  // The maximum number of threads of a call. 0 means TURNOUT_NUM_THREADS or, if that is not set, the CPUs
+  // that the affinity mask and the container's CPU quota allow. With an executor, 0 means all its threads.
   int threads = 0;
   Isa isa = Isa::best;
-  Executor* executor = nullptr;  // nullptr: the library's own pool; an executor must outlive the context
+  Executor* executor = nullptr;  // nullptr means the library's own pool. Must outlive the context
 };
 
 // Safe to use from several threads at once. Scratch memory is kept between calls, so that a repeated call
-// allocates nothing: at most 512 MB, or a sixteenth of the memory if that is less; the least recently used
-// is freed first.
+// allocates nothing. A context keeps at most 512 MB, or a sixteenth of the memory if that is less, and frees
+// the least recently used first.
 class TURNOUT_API Context {
  public:
   explicit Context(const Options& options = {});
@@ -74,16 +73,16 @@ class TURNOUT_API Context {
 
 TURNOUT_API Context& default_context();
 
-// The log has one line per call:
+// The log has one line per call (wrapped here):
 //
 //   [turnout] op(gates f32[3], ..., capacity 2): algorithm="last writers" isa=avx2 threads=1 scratch=64
 //   us=1.5
 //
-// The pairs after "): " are in the format logfmt: a value that is not one word is quoted. `scratch` is in
-// bytes, `us` is the time in microseconds. Lines of calls that fail begin with "[turnout] failed: " and the
-// message. TURNOUT_LOG=1 starts the log on stderr; a sink, when set, gets the lines instead. Levels: 1 calls
-// and failures, 5 also skipped empty calls. 0 is off. A TURNOUT_LOG that is not a level is an Error when a
-// context is created.
+// The pairs after "): " are in logfmt: a value that is not one word is quoted. `scratch` is in bytes, `us` is
+// the time in microseconds. The line of a failing call begins with "[turnout] failed: " and the message.
+// Level 1 logs calls and failures, level 5 also skipped empty calls, and 0 turns the log off. TURNOUT_LOG=1
+// starts the log on stderr; a sink, when set, gets the lines instead. If TURNOUT_LOG is not a level, creating
+// a context throws an Error.
 using LogSink = void (*)(int level, const char* line, void* user);
 TURNOUT_API void set_log(int level, LogSink sink = nullptr, void* user = nullptr);
 

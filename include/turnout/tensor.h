@@ -43,7 +43,7 @@ struct bf16 {
   std::uint16_t bits;
 };
 
-// Bytes of an element; 0 for a value that is no DType.
+// Bytes per element; 0 for a value that is not a DType.
 constexpr std::int64_t size_of(DType dtype) {
   constexpr std::uint8_t kSize[kDTypeCount] = {4, 8, 2, 2, 1, 1, 2, 2, 4, 4, 8, 8, 1, 1, 1, 1};
   const int i = static_cast<int>(dtype);
@@ -94,12 +94,11 @@ struct BasicTensor {
   std::int64_t stride[kMaxRank] = {};
 
   BasicTensor() = default;
-  // An optional argument that is absent.
+  // An absent optional argument.
   BasicTensor(std::nullptr_t) : rank(-1) {}  // NOLINT: implicit by intent
   bool is_absent() const { return rank == -1; }
 
-  // A contiguous, row-major view. A rank above kMaxRank is stored, and every operator then reports it as an
-  // error.
+  // A contiguous, row-major view. A rank above kMaxRank is stored; every operator then rejects the tensor.
   BasicTensor(Data data_, DType dtype_, const std::int64_t* shape_, int rank_)
       : data(data_), dtype(dtype_), rank(rank_) {
     for (int d = 0; d < rank && d < kMaxRank; ++d) shape[d] = shape_[d];
@@ -142,9 +141,9 @@ TensorOf<T> view(T* data, std::initializer_list<Size> shape) {
   return {data, dtype_of<std::remove_const_t<T>>, shape};
 }
 
-// view(values, {rows, columns}): of a vector, span or std::array, which must have as many elements as the
-// shape, or Error(bad_param) is thrown. view(values): of one dimension, arrays included. Temporary containers
-// are refused by the compiler; spans may be temporary.
+// view(values, {rows, columns}) views a vector, span or std::array. Throws Error(bad_param) unless it has as
+// many elements as the shape. view(values) has one dimension and also accepts arrays. Temporary containers do
+// not compile; spans may be temporary.
 template <class C>
 concept Container = !std::is_array_v<C> && requires(C & c) {
   {*std::data(c)};

@@ -93,7 +93,7 @@ def test_links_to_sources_lead_to_copies(tmp_path):
 def test_a_link_to_nothing_is_an_error(tmp_path):
     made = stage.Stage(tmp_path)
     made.text(Path("docs/page.md"), "[x](missing.md)")
-    assert made.errors == ["docs/page.md: the link to missing.md leads to nothing"]
+    assert made.errors == ["docs/page.md: the link to missing.md is broken"]
 
 
 def test_every_function_of_the_headers_is_documented():

@@ -376,7 +376,7 @@ def test_wrong_types(rng, name, change, message):
     [
         ([3, 1, 4, 2], "permute_token_idx[2] is 4, expected 0 .. 3"),
         ([3, -1, 0, 2], "permute_token_idx[1] is -1, expected 0 .. 3"),
-        ([3, 1, 0, 3], "permute_token_idx[3] is 3, which [0] is already, expected a permutation"),
+        ([3, 1, 0, 3], "permute_token_idx[3] is 3, equal to [0], expected a permutation"),
         ([3, 1, 0], "permute_token_idx.shape[0] is 3, expected 4 = permute_tokens.shape[0]"),
     ],
 )

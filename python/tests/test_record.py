@@ -244,7 +244,7 @@ def test_a_directory_that_cannot_be_written():
         timeout=60,
         env=os.environ | {"TURNOUT_RECORD": value},
     )
-    message = f"TURNOUT_RECORD is '{value}', expected a directory that can be written, or on_error: and one"
+    message = f"TURNOUT_RECORD is '{value}', expected a writable directory, or on_error: followed by one"
     assert (done.returncode, done.stderr) == (2, f"turnout: {message}\n")
 
 

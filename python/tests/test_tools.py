@@ -94,7 +94,7 @@ def test_an_instruction_set_without_a_run_is_a_fault(tool, tmp_path, monkeypatch
     assert faults(rows) == []
     assert faults(rows[1:]) == ["sse4: no run is recorded"]
     assert faults([*rows, "| mmx | 2026-11-17 | HEAD | ./dev test | a CPU |"]) == [
-        "mmx: there is no such set"
+        "mmx: not an instruction set"
     ]
     assert "the row is" in faults([rows[0].replace("2026-11-17", "lately"), *rows[1:]])[0]
 
@@ -103,10 +103,9 @@ def test_the_message_about_instruction_sets(tool):
     message = tool("instruction_sets").message
     everything = ["sse4", "avx2", "avx512", "avx512_dl"]
     assert message(everything, []) == (
-        "instruction sets: the tests ran sse4, avx2, avx512, avx512_dl; they did not run neon, for which "
-        "there is ./dev arm"
+        "instruction sets: the tests ran sse4, avx2, avx512, avx512_dl; they did not run neon; run ./dev arm"
     )
     assert message(everything[:2], everything[2:]) == (
         "instruction sets: the tests ran sse4, avx2; they did not run avx512, avx512_dl, neon (this CPU "
-        "lacks them), for which there is ./dev arm and ./dev avx512"
+        "lacks them); run ./dev arm and ./dev avx512"
     )

@@ -23,7 +23,7 @@ std::optional<Arguments::SizeSource> Arguments::source_in(int i, int name) const
     const Extent& extent = argument.dims[dim];
     if (dropped && extent.optional) continue;
     const int spread = spread_of(i, dim), first = position;
-    if (spread < 1 || first + spread > slot.rank) break;  // the check of ranks refuses this tensor
+    if (spread < 1 || first + spread > slot.rank) break;  // the check of ranks rejects this tensor
     std::int64_t actual = 1;
     for (int d = 0; d < spread; ++d) actual *= slot.shape[position++];
     if (extent.names.count != 1 || extent.names[0] != name || actual < extent.add) continue;
@@ -96,7 +96,7 @@ bool Arguments::is_transposed(int i, int name, std::int64_t size) const {
          slot.shape[1 - said->dim] == size;
 }
 
-// is_transposed(), and no scalar or other argument confirms that the other dimension is right as it is.
+// is_transposed(), and no scalar or other argument confirms the other dimension as it is.
 bool Arguments::is_surely_transposed(int i, int name, std::int64_t size) const {
   if (!is_transposed(i, name, size)) return false;
   const int other_name = signature_.arguments[i].dims[1 - source_in(i, name)->dim].names[0];
@@ -118,8 +118,8 @@ void Arguments::refuse_extent(const Step& step, int i, int dim, std::int64_t act
     position += dropped && signature_.arguments[i].dims[d].optional ? 0 : spread_of(i, d);
   const std::string message = concat(place_text(i, position, spread_of(i, dim)), " is ", actual,
                                      ", expected ", value_text(extent, expected));
-  // Only a size that is bound by shapes alone can be blamed on another argument, and only if the step checks
-  // all extents: a step for single extents has an error code of its own.
+  // Blame another argument only for a size that shapes alone bind, and only if the step checks all extents: a
+  // step for single extents has its own error code.
   const bool is_size = extent.names.count == 1 && extent.names[0] >= signature_.scalars.count;
   const auto said = is_size && step.only.count == 0 ? source_in(i, extent.names[0]) : std::nullopt;
   if (!said || said->dim != dim || signature_.arguments[i].is_output()) fail(step.code, message);
@@ -146,7 +146,7 @@ void Arguments::refuse_extent(const Step& step, int i, int dim, std::int64_t act
     if (!first_against) first_against = vote;
   }
   // This matrix is transposed if each of its extents has the size expected of the other one. Several matrices
-  // that agree against this one are transposed if all of them would fit when transposed.
+  // that disagree with it are transposed if all of them would fit when transposed.
   const Argument& mine = signature_.arguments[i];
   if (with <= against && is_transposed(i, name, theirs) &&
       sizes_[mine.dims[1 - dim].names[0]] == slots_[i].shape[dim])
@@ -162,7 +162,7 @@ void Arguments::refuse_extent(const Step& step, int i, int dim, std::int64_t act
 }
 
 void Arguments::refuse_rule(const Step& step, const Rule& rule, std::int64_t left, std::int64_t right) const {
-  // The message names the side that is to blame, if possible as a scalar or as an extent of an argument.
+  // The message names the side at fault, if possible as a scalar or as an extent of an argument.
   const bool is_least = rule.left.names.count == 0;
   const Extent& blamed = is_least ? rule.right : rule.left;
   Extent bound = is_least ? rule.left : rule.right;

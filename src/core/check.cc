@@ -1,4 +1,4 @@
-// The checks of a Signature, and the error message of each.
+// Implements the checks of a Signature and their error messages.
 #include "core/check.h"
 
 #include <algorithm>
@@ -19,7 +19,7 @@ std::int64_t volume_of(const std::int64_t* sizes, std::int64_t count) {
   return volume;
 }
 
-// The extent that several dimensions have together. One that is negative or not known is the extent of all.
+// The joint extent of several dimensions. If one is negative or unknown, returns it.
 std::int64_t extent_of(const std::int64_t* shape, int count) {
   for (int d = 0; d < count; ++d)
     if (shape[d] < 0) return shape[d];
@@ -127,7 +127,7 @@ Arguments::Arguments(const Signature& signature, const Slot* slots, int slot_cou
       isa_(isa),
       names_(names) {
   if (slot_count != signature.arguments.count || scalar_count != signature.scalars.count)
-    fail(ErrorCode::internal, "called with another number of arguments than its signature has");
+    fail(ErrorCode::internal, "called with a different number of arguments than its signature has");
   std::fill_n(sizes_, signature.names.count, kUnbound);
   for (int i = 0; i < scalar_count; ++i)
     sizes_[i] = signature.scalars[i].is_real     ? 0
@@ -142,7 +142,7 @@ void Arguments::fail(ErrorCode code, const std::string& what) const {
 std::string Arguments::dtype_text(DType dtype) const {
   if (is_dtype(dtype)) return names_ == nullptr ? name_of(dtype) : names_->dtype_name(dtype);
   if (dtype == kForeign) return name_of(dtype);
-  return concat(std::int64_t{static_cast<std::uint8_t>(dtype)}, ", which is no DType");
+  return concat(std::int64_t{static_cast<std::uint8_t>(dtype)}, ", which is not a DType");
 }
 
 std::int64_t Arguments::evaluate(const Extent& extent) const {
@@ -308,7 +308,7 @@ void Arguments::check_absent(const Step& step, const Argument& argument, const v
   if (step.check == Check::pointers && data != nullptr) {
     const bool is_empty = std::any_of(argument.dims.begin(), argument.dims.end(),
                                       [&](const Extent& dim) { return evaluate(dim) == 0; });
-    if (!is_empty) fail(step.code, concat(name(argument.name), ".data is given, but nothing describes it"));
+    if (!is_empty) fail(step.code, concat(name(argument.name), ".data is given without a descriptor"));
   }
 }
 
@@ -317,8 +317,8 @@ int Arguments::spread_of(int i, int dim) const {
   return argument.dims[dim].is_folded ? slots_[i].rank - (argument.dims.count - 1) : 1;
 }
 
-// Binds the only factor of a product that is not bound yet, and returns the extent. A product that another
-// factor makes 0 accepts any extent.
+// Binds the only unbound factor of a product and returns the extent. If another factor is 0, any extent
+// fits.
 std::int64_t Arguments::bind_factor(const Step& step, int i, int dim, int position, std::int64_t actual) {
   const Extent& extent = signature_.arguments[i].dims[dim];
   Extent others = extent;
@@ -351,7 +351,7 @@ std::int64_t Arguments::bind_factor(const Step& step, int i, int dim, int positi
   return actual;
 }
 
-// A product that is spread over dimensions has one for each factor.
+// A product that is spread over several dimensions has one per factor.
 void Arguments::check_factors(const Step& step, int i, const Extent& extent, int position, int spread) const {
   if (spread != extent.names.count)
     fail(step.code, concat(name(i), " has ", std::int64_t{slots_[i].rank}, " dimensions, expected ",
@@ -365,8 +365,8 @@ void Arguments::check_factors(const Step& step, int i, const Extent& extent, int
   }
 }
 
-// Tensors that spread the same size over several dimensions have the same ones: a product that fits may still
-// be another order of the elements. One dimension for all of them fits any.
+// Tensors that spread the same size over several dimensions must agree in each of them: if only the product
+// fits, the order of the elements may differ. A single dimension fits any spread.
 void Arguments::check_spread(const Step& step, int i, const Extent& extent, int position, int spread) const {
   for (int other = 0; other < i; ++other) {
     const Argument& argument = signature_.arguments[other];
@@ -460,7 +460,7 @@ void Arguments::check_rules(const Step& step) const {
     if (!step.looks_at(i)) continue;
     const Rule& rule = signature_.rules[i];
     const std::int64_t left = evaluate(rule.left), right = evaluate(rule.right);
-    if (right == kUnbound) continue;  // of an optional argument that is not there, or of an unknown extent
+    if (right == kUnbound) continue;  // an optional argument is absent, or an extent is unknown
     if (left > right) refuse_rule(step, rule, left, right);
   }
 }
@@ -476,7 +476,7 @@ bool Arguments::is_nothing_to_do(const Step& step) const {
   return step.check == Check::outputs_empty ? all_outputs : any;
 }
 
-// The dimensions of the input that has the same extent; if there is none, one for each factor.
+// The dimensions of the input that has the same extent; if there is none, one per factor.
 template <class Push>
 void Arguments::push_folded(const Extent& extent, const Push& push) const {
   for (int i = 0; i < signature_.arguments.count; ++i) {

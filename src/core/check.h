@@ -26,7 +26,7 @@ struct Slot {
   DType dtype = DType::f32;
   bool present = false;
 
-  Slot() = default;  // an optional argument that is not there
+  Slot() = default;  // an absent optional argument
   template <class Data>
   Slot(const BasicTensor<Data>& t)  // NOLINT: a tensor is a slot
       : data(t.data),
@@ -46,7 +46,7 @@ struct Slot {
         present(true) {}
 
   std::int64_t elements() const;  // saturates; 0 for a negative extent
-  // True if an extent is 0, or if there is no shape. The check of shapes refuses negative extents.
+  // True if an extent is 0, or if there is no shape. Negative extents fail the check of shapes.
   bool is_empty() const;
   bool is_contiguous() const;
 };
@@ -82,10 +82,10 @@ inline constexpr std::int64_t kLargeElements = std::int64_t{1}
 
 inline constexpr std::int64_t kUnbound = -1;
 inline constexpr std::int64_t kAbsent = -2;  // bound, but the optional dimension is absent and counts as 1
-// An extent that is not known while a call is traced. check_metadata() accepts it everywhere.
+// An extent that is unknown while a call is traced. check_metadata() accepts it everywhere.
 inline constexpr std::int64_t kUnknownExtent = std::numeric_limits<std::int64_t>::min();
 
-// The arguments of a call: checked in the signature's order, with every size bound.
+// The arguments of a call. check() runs the signature's steps and binds every size.
 class Arguments {
  public:
   // threads, isa: those of the context. Only the size of the scratch memory depends on them.
@@ -93,8 +93,7 @@ class Arguments {
             int scalar_count, const Workspace& workspace = {}, int threads = 1, Isa isa = Isa::best,
             const CallerNames* names = nullptr);
 
-  // Runs the steps in order and throws Error at the first that fails. Returns false if there is nothing to
-  // do.
+  // Runs the steps in order and throws Error at the first failure. Returns false if there is nothing to do.
   bool check();
   // Runs the steps that need no memory: presence, ranks, dtypes, scalars, shapes and rules. Outputs may be
   // absent and extents may be kUnknownExtent. For callers that trace a call instead of running it.
@@ -103,19 +102,19 @@ class Arguments {
   // The same in one pass, for extents that passes_plain_shapes() can decide. Returns false, and binds nothing,
   // if check_metadata() must decide.
   bool passes_plain_metadata();
-  // Whether ranks and extents fit together; binds the sizes. Nothing else is checked. Returns false, and
-  // binds nothing, if check_metadata() must decide.
+  // Checks only whether ranks and extents fit together, and binds the sizes. Returns false, and binds
+  // nothing, if check_metadata() must decide.
   bool passes_plain_shapes();
 
-  // Sets a size that no shape determines, before the checks. Messages then have its name, not a place of it.
+  // Sets a size that no shape determines, before the checks. Messages then use its name, not an extent.
   void bind(int name, std::int64_t value) {
     sizes_[name] = value;
     given_ |= std::uint32_t{1} << name;
   }
   // Whether a shape, a scalar or bind() has determined the size.
   bool is_bound(int name) const { return sizes_[name] != kUnbound; }
-  // The shape that an output has by the sizes that are bound; returns its rank. kUnbound for an extent that
-  // they do not determine.
+  // Computes the shape of an output from the bound sizes and returns its rank. An extent that they do not
+  // determine is kUnbound.
   int result_shape(int argument, std::int64_t* shape) const;
 
   const Signature& signature() const { return signature_; }
@@ -129,16 +128,15 @@ class Arguments {
   const ScalarValue& scalar(int i) const { return scalars_[i]; }
   int threads() const { return threads_; }
   Isa isa() const { return isa_; }
-  // What states a size or scalar: "tokens.shape[0]", or the scalar's name.
+  // Where the value of a size or scalar is from: "tokens.shape[0]", or the scalar's name.
   std::string size_text(int name) const { return size_text(name, source_of(name)); }
-  // The caller's name of a dtype. A value that is not a DType becomes a number, which helps to find the
-  // mistake.
+  // The caller's name of a dtype. A value that is not a DType is shown as a number.
   std::string dtype_text(DType dtype) const;
   // Size of a workspace that holds the plan's scratch memory at any alignment; 0 if the plan needs none.
   std::size_t workspace_bytes() const;
 
-  // "gates f32[3], ..., capacity 2" for the log, which has the arguments of the C function if the operator
-  // runs for one. A C descriptor's layout follows the shape.
+  // "gates f32[3], ..., capacity 2" for the log. If a C function called the operator, these are the arguments
+  // of the C function. A C descriptor's layout follows the shape.
   std::string describe() const;
   [[noreturn]] void fail(ErrorCode code, const std::string& what) const;  // "op: what"
 
@@ -168,15 +166,15 @@ class Arguments {
     std::int64_t size;
   };
   std::optional<SizeSource> source_in(int argument, int name) const;
-  std::optional<SizeSource> source_of(int name) const;  // that it is what it is bound to
-  // How many dimensions of the tensor dimension `dim` of its argument covers.
+  std::optional<SizeSource> source_of(int name) const;  // the source of the bound value
+  // The number of tensor dimensions that dimension `dim` of the signature spans.
   int spread_of(int argument, int dim) const;
   std::string place_text(int argument, int position, int spread = 1) const;
   std::string place_text(const SizeSource& source) const {
     return place_text(source.argument, source.position, spread_of(source.argument, source.dim));
   }
   std::string size_text(int name, const std::optional<SizeSource>& said) const;
-  // What a caller computes an extent from: "logits.shape[2] - 1". `said` states its size, if it has only one.
+  // What a caller computes an extent from: "logits.shape[2] - 1". `said` is the source of its only size.
   std::string origin_text(const Extent& extent, const std::optional<SizeSource>& said) const;
   // "10 = logits.shape[2] - 1"; only the value if no name determines it.
   std::string value_text(const Extent& extent, std::int64_t value) const;
@@ -188,7 +186,7 @@ class Arguments {
   void check_workspace(const Step& step) const;
   void check_overlap(const Step& step) const;
   bool is_nothing_to_do(const Step& step) const;
-  std::int64_t evaluate(const Extent& extent) const;  // kUnbound when a name has no value yet
+  std::int64_t evaluate(const Extent& extent) const;  // kUnbound if a name has no value yet
 
   const Signature& signature_;
   const Slot* slots_;
@@ -203,8 +201,8 @@ class Arguments {
   bool only_metadata_ = false;
 };
 
-// How many elements a vector scalar has by the shapes of the arguments that are present; kUnbound if they do
-// not say, or say more than kMaxRank, which the checks refuse.
+// How many elements a vector scalar must have by the shapes of the present arguments; kUnbound if they do
+// not determine it, or if it exceeds kMaxRank, which the checks reject.
 std::int64_t length_of(const Signature& signature, const Scalar& vector, const Slot* slots);
 
 // "[choices?, samples]" and "that of input, or f32", for messages and argument tables.
@@ -220,8 +218,8 @@ std::int64_t first_out_of_range(const Scalar& scalar, const ScalarValue& given);
 std::string concat_parts(std::initializer_list<std::string> parts);
 inline std::string text_of(std::string_view s) { return std::string(s); }
 inline std::string text_of(std::int64_t v) { return std::to_string(v); }
-// Shortest decimal that round-trips (std::to_chars). A separate name, because a text_of(double) overload
-// would be chosen for integers.
+// Shortest decimal that round-trips (std::to_chars). Has its own name because a text_of(double) overload
+// would make calls with integers ambiguous.
 std::string number_text(float v);
 std::string number_text(double v);
 // concat("a", 3, "b") == "a3b", for error messages. Only failing calls use it, so it may allocate.

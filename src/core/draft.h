@@ -2,39 +2,48 @@
 //
 //   inline constexpr const Signature& kScale = signature([] {
 //     return Draft{"scale",
-//                  "batch rows columns",                              // sizes; the first shape that has one
-//                                                                     // binds it
+//                  "batch rows columns",                         // sizes; the first shape with one binds it
 //                  {scalar("factor", 1, 64), choice("mode", "keep zero")},
-//                  {in("x", kFloats, "batch?, rows, columns"),        // `?`: this dimension may be absent
+//                  {in("x", kFloats, "batch?, rows, columns"),   // `?`: this dimension may be absent
 //                   out("y", like("x"), "rows * factor, columns + 1")}};
 //   });
 //
-// Arguments: in, out, inout; or_none(..) and optional(..), required_with("x", ..), required_when("mode",
-// "zero", ..); may_overlap("x", out("y", ..)): y may share memory with x, and the plan reads x as it was
-// before the first write. shortened(out(..)): the function returns how many of its rows count.
-// written_if("in_place", inout(..)): is only read unless that flag is set; runtimes whose operators write to
-// no argument do not have the flag.
-// on_request("with_y", out("y", ..)): an optional result, which callers of a binding get by the flag with_y.
-// by_default(DType::i64, out("y", kIndices, ..)): the dtype of a y that a binding allocates; without it, the
-// first of the set. cpp_only(in(..)): an optional input that bindings do not have. unused(in(..)),
-// unused(flag(..)): only the gradient of a binding needs it. Dtypes: a set, like("x"), like("x", set),
-// lane_of("x"): f64 if x is f64, otherwise f32. volume(v) is the product of the elements of a vector scalar
-// v. A dimension `offsets..` may be spread over several dimensions of a tensor; a product, `experts *
-// capacity..`, over one for each factor. Scalars: scalar, choice, flag, real; vector and reals have one
-// value per element. code(..) is a choice that callers give as a number. fill("fill", "keep zero") is chosen
-// by a binding: keep if the caller gives `out`. by_default(1, scalar(..)) has a default, or_none(x,
-// real(..)) the default x, which callers spell None. by_default(1, vector(..)) is the default of each
-// element, and callers may give one integer for all. symbolic(scalar(..)) may be a symbol in a traced call.
-// Sizes: `computed(voxels)` is found by the operator; `computed(groups?)` as well, unless the caller or a
-// result says it; `adjusted(room)` from what the caller gives, `adjusted(room?)` also from nothing.
-// for_sizes(flag("wide")): a flag of bindings from which the operator finds a computed size. The function
-// does not have it: there the shapes of results say it. A step of the order of checks may be limited to some
-// arguments: {Check::shapes, code, "x.1 y"} checks dimension 1 of x and all of y; {Check::rules, code,
-// "space limit"} checks the rules of these names; scalars and data checks are selected in the same way.
-// {Check::outputs_empty, code, "y z"} ends the call if y and z have no elements, even if other outputs have
-// some. A data check lists the names that it reads and receives their positions. An undeclared name is a
-// compile error, and so is a size or scalar that has the name of an argument. A check that the grammar
-// cannot express is an ordinary `if` that throws Error.
+// Arguments are in, out or inout, and may be wrapped:
+//   optional(..), or_none(..)        may be absent; with or_none, callers of a binding must pass None
+//   required_with("x", ..)           optional unless x is present
+//   required_when("mode", "zero", ..)  optional unless mode has the value zero
+//   by_pointer(..)                   a C function takes it as a pointer without a descriptor
+//   may_overlap("x", out(..))        may share memory with x; the plan must use x as it was before the call
+//   shortened(out(..))               the function returns how many of its rows are valid
+//   written_if("flag", inout(..))    is only read unless the flag is set. Runtimes whose operators modify no
+//                                    arguments do not have the flag
+//   on_request("with_y", out(..))    optional; callers of a binding request it with the flag with_y
+//   by_default(DType::i64, out(..))  the dtype of a result that a binding allocates; default: the set's first
+//   cpp_only(in(..))                 optional; bindings do not have it
+//   unused(in(..)), unused(flag(..)) only the gradient of a binding needs it
+// Dtypes are a set, like("x"), like("x", set), or lane_of("x"), which is f64 if x is f64, otherwise f32.
+// In an extent, volume(v) is the product of the elements of a vector scalar v. `offsets..` may be spread over
+// several dimensions of a tensor; a product, `experts * capacity..`, over one per factor.
+//
+// Scalars are scalar, choice, flag and real, or vectors: vector and reals.
+//   code(..)                         a choice that callers pass as a number
+//   fill("fill", "keep zero")        chosen by the binding: keep if the caller passes `out`
+//   by_default(1, scalar(..))        has a default. For a vector, it is that of each element, and callers may
+//                                    pass one integer for all
+//   or_none(x, real(..))             has the default x, which callers spell None
+//   symbolic(scalar(..))             may be a symbol in a traced call
+//   for_sizes(flag("wide"))          a flag of bindings that determines a computed size. The function lacks
+//                                    it, because the shapes of its results imply it
+// Sizes may be wrapped too. The operator finds `computed(voxels)`, and `computed(groups?)` unless the caller
+// or a result states it. It finds `adjusted(room)` from what the caller passes, and `adjusted(room?)` even if
+// the caller passes nothing.
+//
+// A step of the order of checks may be limited: {Check::shapes, code, "x.1 y"} checks dimension 1 of x and
+// all of y; {Check::rules, code, "space limit"} checks the rules of these names. Scalars and data checks are
+// selected in the same way. {Check::outputs_empty, code, "y z"} ends the call if y and z have no elements,
+// whatever the other outputs have. A data check lists the names that it reads and receives their positions.
+// An undeclared name does not compile, nor does a size or scalar with the name of an argument. A check that
+// the grammar cannot express is an ordinary `if` that throws Error.
 #pragma once
 
 #include <array>
@@ -92,19 +101,16 @@ consteval ArgumentSpec optional(ArgumentSpec argument) {
   argument.is_optional = true;
   return argument;
 }
-// Optional, but callers of a binding say so: they pass None.
 consteval ArgumentSpec or_none(ArgumentSpec argument) {
   argument.is_optional = argument.has_no_default = true;
   return argument;
 }
-// Optional unless the argument `name` is present.
 consteval ArgumentSpec required_with(std::string_view name, ArgumentSpec argument) {
   argument.is_optional = true;
   argument.required_with = name;
   return argument;
 }
 
-// Optional unless the scalar `name` has the value called `value`.
 consteval ArgumentSpec required_when(std::string_view name, std::string_view value, ArgumentSpec argument) {
   argument.is_optional = true;
   argument.required_when = name;
@@ -112,39 +118,33 @@ consteval ArgumentSpec required_when(std::string_view name, std::string_view val
   return argument;
 }
 
-// An output that may share memory with the argument `name`.
 consteval ArgumentSpec may_overlap(std::string_view name, ArgumentSpec argument) {
   argument.may_overlap = name;
   return argument;
 }
 
-// An argument that the function only reads unless the flag `name` is set.
 consteval ArgumentSpec written_if(std::string_view name, ArgumentSpec argument) {
   if (argument.role != Role::inout) throw "only an inout argument can be written by a flag";
   argument.written_if = name;
   return argument;
 }
 
-// An array that a C function takes as a pointer without a descriptor. Its shape follows from other arguments.
 consteval ArgumentSpec by_pointer(ArgumentSpec argument) {
   argument.by_pointer = true;
   return argument;
 }
 
-// A result whose first extent is the count that the function returns.
 consteval ArgumentSpec shortened(ArgumentSpec argument) {
   argument.is_shortened = true;
   return argument;
 }
 
-// An optional result that callers of a binding get if they pass the flag `name`.
 consteval ArgumentSpec on_request(std::string_view name, ArgumentSpec argument) {
   argument.is_optional = true;
   argument.request = name;
   return argument;
 }
 
-// The dtype of a result that a binding allocates, where the function accepts several.
 consteval ArgumentSpec by_default(DType dtype, ArgumentSpec argument) {
   if (argument.role != Role::out) throw "only an output has a dtype by default";
   if (!contains(argument.dtype.dtypes, dtype)) throw "the argument does not accept that dtype";
@@ -152,14 +152,12 @@ consteval ArgumentSpec by_default(DType dtype, ArgumentSpec argument) {
   return argument;
 }
 
-// An optional input of the function that is not part of a binding's schema.
 consteval ArgumentSpec cpp_only(ArgumentSpec argument) {
   if (argument.role != Role::in) throw "only an input can be for C++ only";
   argument.is_optional = argument.is_cpp_only = true;
   return argument;
 }
 
-// An optional input that is part of a binding's schema, but not of the function.
 consteval ArgumentSpec unused(ArgumentSpec argument) {
   argument.is_optional = argument.is_unused = true;
   return argument;
@@ -176,7 +174,7 @@ consteval ScalarSpec scalar(std::string_view name, std::int64_t min, std::int64_
   return {{.name = name, .min = min, .max = max}, {}};
 }
 // An enum whose value names are separated by spaces. `first` is the value of the first name; smaller values
-// are refused.
+// are rejected.
 consteval ScalarSpec choice(std::string_view name, std::string_view values, std::int64_t first = 0) {
   std::int64_t last = first;
   for (char c : values) last += c == ' ';
@@ -187,7 +185,7 @@ consteval ScalarSpec code(std::string_view name, std::string_view values) {
   spec.scalar.is_code = true;
   return spec;
 }
-// An enum of two values: what a result that the caller gives keeps, and what a new one gets.
+// An enum of two values: the first keeps the rest of a result that the caller passes, the second fills it.
 consteval ScalarSpec fill(std::string_view name, std::string_view values) {
   ScalarSpec spec = choice(name, values);
   spec.scalar.is_fill = true;
@@ -202,9 +200,9 @@ consteval ScalarSpec vector(std::string_view name, std::string_view length, std:
 }
 inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 inline constexpr double kFinite = std::numeric_limits<double>::max();
-// Not the least positive number, which processors that flush denormals to zero take for 0.
+// Not the smallest positive number, which processors that flush denormals treat as 0.
 inline constexpr double kPositive = std::numeric_limits<double>::min();
-// A floating-point number. NaN is refused.
+// A floating-point number. NaN is rejected.
 consteval ScalarSpec real(std::string_view name, double least = -kInfinity, double most = kInfinity) {
   return {{.name = name, .is_real = true, .least = least, .most = most}, {}};
 }
@@ -230,22 +228,19 @@ consteval ScalarSpec by_default(std::string_view value, ScalarSpec spec) {
   if (!spec.scalar.has_default) throw "the scalar has no such value";
   return spec;
 }
-// A flag that is part of a binding's schema, but not of the function.
 consteval ScalarSpec unused(ScalarSpec spec) {
   if (!spec.scalar.is_flag) throw "only a flag or an input can be unused";
   spec = by_default("no", spec);
   spec.is_unused = true;
   return spec;
 }
-// A flag on which a computed size depends. The function does not have it: callers of the function say the
-// same by the shapes of its results.
 consteval ScalarSpec for_sizes(ScalarSpec spec) {
   if (!spec.scalar.is_flag) throw "only a flag can be for sizes";
   spec = by_default("no", spec);
   spec.is_for_sizes = true;
   return spec;
 }
-// An integer that a binding may leave symbolic while it traces a call, as it does sizes: it depends on data.
+// An integer that may be symbolic in a traced call, as sizes may, because it depends on data.
 consteval ScalarSpec symbolic(ScalarSpec spec) {
   if (spec.scalar.is_real || !spec.scalar.values.empty()) throw "only integers can be symbolic";
   spec.scalar.is_symbolic = true;
@@ -267,7 +262,7 @@ consteval RuleSpec at_most(std::string_view left, std::string_view right, std::s
 struct StepSpec {
   Check check;
   ErrorCode code = ErrorCode::bad_param;
-  std::string_view only = {};  // "input.1 dispatch": arguments, or single dimensions; names of others
+  std::string_view only = {};  // "input.1 dispatch": arguments or single dimensions; otherwise names
 };
 
 // The order of checks of all C++ and Python functions.
@@ -404,7 +399,7 @@ constexpr Positions Draft::positions(std::string_view list) {
   return found;
 }
 
-// The number that the value name `value` of a scalar stands for.
+// The number of the value name `value` of a scalar.
 constexpr std::int64_t Draft::value_of(int scalar, std::string_view value) {
   std::int64_t next = scalars[scalar].min, found = -1;
   split(scalars[scalar].values, ' ', [&](std::string_view name) {
@@ -471,7 +466,7 @@ consteval Draft::Draft(std::string_view op_name, std::string_view size_names,
   for (const ScalarSpec& spec : scalar_specs) {
     if (!spec.is_of_function()) continue;
     Scalar parsed = spec.scalar;
-    scalars.push(parsed);  // its length may be named by a vector before it
+    scalars.push(parsed);  // a later vector may name it as its length
     if (!parsed.is_vector) continue;
     parsed.length = parse_extent(spec.length);
     scalars.items[static_cast<std::size_t>(scalars.count - 1)] = parsed;
@@ -546,7 +541,7 @@ consteval Draft::Draft(std::string_view op_name, std::string_view size_names,
 
 // -- storage -----------------------------------------------------------------------------------------------
 
-// The lists of one signature, exactly as long as they are. Make is the type of the lambda that drafts it.
+// The lists of one signature, with their exact lengths. Make is the type of the lambda that drafts it.
 template <class Make>
 struct StoredSignature {
   static constexpr Draft kDraft = Make{}();
@@ -600,7 +595,7 @@ consteval const Signature& signature(Make) {
   return StoredSignature<Make>::kSignature;
 }
 
-// The words of the grammar, for headers that declare Signatures: using namespace core::grammar.
+// The words of the grammar, for headers that define Signatures: using namespace core::grammar.
 namespace grammar {
 using core::Arguments, core::ArgumentSpec, core::at_most, core::by_default, core::by_pointer, core::Check,
     core::choice, core::code, core::cpp_only, core::DataCheck, core::Draft, core::dtypes, core::DTypes,

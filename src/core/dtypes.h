@@ -15,15 +15,15 @@ template <class... D>
 constexpr DTypes dtypes(D... d) {
   return ((DTypes{1} << static_cast<int>(d)) | ...);
 }
-// Stands for a dtype of another library that has no DType. It is in no set.
+// A dtype of another library that has no DType. It is in no set.
 inline constexpr DType kForeign = static_cast<DType>(31);
 constexpr bool is_dtype(DType dtype) { return static_cast<int>(dtype) < kDTypeCount; }
-// False for a number that is no DType; an enum can hold any number.
+// False for a number that is not a DType; an enum can hold any number.
 constexpr bool contains(DTypes set, DType dtype) {
   return is_dtype(dtype) && ((set >> static_cast<int>(dtype)) & 1);
 }
 
-// Whether `data` is aligned to the size of an element. True for a value that is no DType, which has no size.
+// Whether `data` is aligned to the size of an element. True for a value that is not a DType: it has no size.
 inline bool is_aligned(const void* data, DType dtype) {
   const auto size = static_cast<std::uintptr_t>(size_of(dtype));
   return size == 0 || std::bit_cast<std::uintptr_t>(data) % size == 0;
@@ -56,7 +56,7 @@ template <class F>
 decltype(auto) visit_index(DType dtype, F&& f) {
   return dtype == DType::i64 ? f(Type<std::int64_t>{}) : f(Type<std::int32_t>{});
 }
-// The type that values of a float dtype are computed in.
+// The type in which values of a float dtype are computed.
 template <class F>
 decltype(auto) visit_lane(DType dtype, F&& f) {
   return dtype == DType::f64 ? f(Type<double>{}) : f(Type<float>{});

@@ -1,5 +1,5 @@
-// Elements of the tensors of a definition by their indices. A definition has contiguous tensors of f64 for
-// floating-point numbers and of i64 for all others.
+// Element access by indices, for definitions. Their tensors are contiguous: f64 for floating-point numbers,
+// i64 for everything else.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ class Elements {
   std::int64_t extent(int d) const { return tensor_.shape[d]; }
   int rank() const { return tensor_.rank; }
 
-  // x(i, j): of a tensor with as many dimensions.
+  // x(i, j): needs one index per dimension.
   template <class... Index>
   T& operator()(Index... index) const {
     const std::int64_t indices[] = {index...};

@@ -1,4 +1,4 @@
-// The sizes, scalars, dtypes and shapes of a valid call, from a Signature and the example of its operator.
+// The sizes, scalars, dtypes and shapes of a valid call, from a Signature and its operator's example.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 
 namespace turnout::core {
 
-// The position of a size or scalar whose name is known at run time only; names.count if there is none.
+// The position of a size or scalar by its name at run time; names.count if there is none.
 inline std::size_t position_of(const Signature& signature, std::string_view name) {
   return static_cast<std::size_t>(std::find(signature.names.begin(), signature.names.end(), name) -
                                   signature.names.begin());
@@ -28,8 +28,8 @@ struct Example {
   std::vector<std::vector<std::int64_t>> vectors;  // elements of the vector scalars, by scalar
   std::vector<std::vector<double>> reals;          // elements of the floating-point scalars, by scalar
 
-  // text: "capacity=3 samples=5", a value for every name without a default; for a vector, the value of each
-  // element, or of floating-point numbers all of them: "range=0,4".
+  // text: "capacity=3 samples=5", a value for every name without a default. The elements of a vector all get
+  // the value; a vector of floating-point numbers lists them: "range=0,4".
   Example(const Signature& its_signature, std::string_view text, bool drop_dimensions = false)
       : signature(its_signature),
         drops_dimensions(drop_dimensions),

@@ -1,7 +1,7 @@
-// How a caller spells the names of an operator, for error messages and the log.
+// The names of an operator and its arguments as a caller spells them, for error messages and the log.
 //
-// A binding that offers an operator under another name, or with other argument names, passes these names to
-// the operator. Messages are rendered with them where they are built.
+// A binding that offers an operator under other names passes them to the operator, which uses them when it
+// builds a message.
 #pragma once
 
 #include <string_view>
@@ -14,7 +14,7 @@ namespace turnout::core {
 // The caller's names for the arguments and scalars of an operator.
 class Renames {
  public:
-  constexpr Renames() = default;  // by the operator's own names
+  constexpr Renames() = default;  // the operator's own names
   // `changes` is a list like "boundary=opt_boundary fill=": the operator's name, then the caller's, which is
   // empty if the caller has no such argument. Every name of the operator that the caller does not have must
   // be listed. A listed name that does not exist is a compile error.
@@ -23,13 +23,13 @@ class Renames {
     for (const Change& one : changes_)
       if (!one.to.empty() && !has_name(caller, one.to)) throw "the caller has no such name";
     const auto expect = [&](std::string_view name) {
-      if (!has_name(caller, name) && find(name) == nullptr) throw "the caller has another name for this";
+      if (!has_name(caller, name) && find(name) == nullptr) throw "the caller does not have this name";
     };
     for (const Argument& argument : op.arguments) expect(argument.name);
     for (const Scalar& one : op.scalars) expect(one.name);
   }
 
-  // For a caller without a signature of its own. Names that are not listed stay the same.
+  // For a caller without its own signature. Names that are not listed stay the same.
   consteval Renames(const Signature& op, std::string_view changes) {
     split(changes, ' ', [&](std::string_view change) {
       const std::size_t equals = change.find('=');
@@ -37,10 +37,10 @@ class Renames {
       changes_.push({change.substr(0, equals), change.substr(equals + 1)});
     });
   }
-  // Of one name.
+  // Renames a single name.
   constexpr Renames(std::string_view from, std::string_view to) { changes_.push({from, to}); }
 
-  bool has(std::string_view name) const {  // false: the caller has no such argument
+  bool has(std::string_view name) const {  // whether the caller has this argument
     const Change* change = find(name);
     return change == nullptr || !change->to.empty();
   }
@@ -69,18 +69,18 @@ class Renames {
   List<Change, 12> changes_;
 };
 
-// What a caller calls a dtype: "f32" in C++, "float32" in Python.
+// The caller's name of a dtype: "f32" in C++, "float32" in Python.
 using DTypeName = const char* (*)(DType dtype);
 
 class Arguments;
 
-// The function that the user called. It refers to everything that it is made from.
+// The function that the user called. Does not own what it refers to.
 struct CallerNames {
   std::string_view op;
   const Renames& renames;
   std::string_view note = {};            // follows the arguments in the log
-  DTypeName dtype_name = &name_of;       // for error messages; the log has those of C++
-  const Arguments* arguments = nullptr;  // of a C function: the log shows these
+  DTypeName dtype_name = &name_of;       // for error messages; the log uses the names of C++
+  const Arguments* arguments = nullptr;  // of a C function; the log shows these
 };
 
 }  // namespace turnout::core

@@ -1,4 +1,4 @@
-// A range in pieces of the same size, the last of which has what is left:
+// Splits a range into pieces of one size; the last piece may be smaller:
 //
 //   for (const Piece piece : pieces(0, rows, 256)) work(piece.begin, piece.count);
 #pragma once
@@ -32,7 +32,7 @@ class Pieces {
   std::int64_t first_, last_, size_;
 };
 
-// first .. last-1 in pieces of `size` elements, which is 1 or more.
+// first .. last-1 in pieces of `size` elements; size >= 1.
 constexpr Pieces pieces(std::int64_t first, std::int64_t last, std::int64_t size) {
   return {first, last, size};
 }

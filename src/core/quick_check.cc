@@ -19,10 +19,10 @@ bool Arguments::binds_extents(const Slot& slot, const Argument& argument) {
       sizes_[name] = kAbsent;
       continue;
     }
-    if (d == slot.rank) return false;  // none of the dimensions may be dropped
+    if (d == slot.rank) return false;  // a required dimension is missing
     const std::int64_t actual = slot.shape[d++];
     if (name >= 0 && sizes_[name] == kUnbound && extent.factor == 1) sizes_[name] = actual - extent.add;
-    if (name >= 0 && sizes_[name] < 0) return false;  // of a negative extent, or of an optional dimension
+    if (name >= 0 && sizes_[name] < 0) return false;  // from a negative extent or an optional dimension
     const std::int64_t expected =
         name >= 0 && extent.factor == 1 ? saturating_sum(sizes_[name], extent.add) : evaluate(extent);
     if (actual < 0 || actual != expected) return false;

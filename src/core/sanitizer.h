@@ -1,4 +1,4 @@
-// Which sanitizer this build uses, and memory that the address sanitizer refuses to have touched.
+// Detects the sanitizer of this build, and poisons memory for the address sanitizer.
 #pragma once
 
 #include <cstddef>

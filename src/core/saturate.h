@@ -1,5 +1,5 @@
-// Sums and products of sizes that stop at the limits of int64. Memory of such a size is never available, and
-// no shape has it.
+// Sums and products of sizes that saturate at the limits of int64. No shape has such a size, and no
+// allocation of it succeeds.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// What an operator accepts, as data. One constexpr Signature per operator drives its checks and their error
-// messages, the negative tests, the signature fuzzer, the argument tables of the docs and the log line. It is
-// written as a Draft; core/draft.h explains the grammar.
+// What an operator accepts, as data. One constexpr Signature per operator drives its checks and error
+// messages, the negative tests, the signature fuzzer, the argument tables of the docs, the log and the
+// bindings. It is written as a Draft; core/draft.h explains the grammar.
 #pragma once
 
 #include <algorithm>
@@ -65,18 +65,18 @@ struct Argument {
   std::string_view name;
   Role role = Role::in;
   bool optional = false;
-  std::int8_t required_with = -1;  // an optional argument that is required if that argument is present
+  std::int8_t required_with = -1;  // an optional argument is required if that argument is present,
   std::int8_t required_when = -1;  // or if that scalar has the value `when`
   std::int64_t when = 0;
   DTypes dtypes = 0;
   std::int8_t like = -1;          // also (or only, if dtypes is empty) the dtype of that argument, if present
-  bool is_lane = false;           // instead: the lane_dtype() of that argument
+  bool is_lane = false;           // its dtype is the lane_dtype() of that argument instead
   std::int8_t may_overlap = -1;   // an output that may share memory with that argument
   std::int8_t written_if = -1;    // an inout argument that is only read unless that flag is set
   bool by_pointer = false;        // a C function takes it as a pointer without a descriptor
   bool has_no_default = false;    // an optional input for which callers of a binding pass None
-  bool is_shortened = false;      // a result of which a call returns the first rows: as many as it counts
-  std::string_view request = {};  // an optional result: the flag by which callers of a binding ask for it
+  bool is_shortened = false;      // a result of which a call returns the first rows; the function counts them
+  std::string_view request = {};  // an optional result: callers of a binding request it with this flag
   bool is_cpp_only = false;       // an optional input that bindings do not have
   std::int8_t new_dtype = -1;     // of a result that a binding allocates; -1: the first of `dtypes`
   View<Extent> dims;
@@ -97,7 +97,7 @@ struct Scalar {
   std::string_view values = {};  // of an enum: the names of min, min + 1, ...
   bool is_vector = false;        // one value per element, each within min .. max
   bool is_flag = false;          // a bool
-  bool is_code = false;          // an enum that callers give as a number, and not by a name
+  bool is_code = false;          // an enum that callers pass as a number, not by name
   bool is_fill = false;          // an enum that bindings choose: the first value if `out` is given
   bool is_real = false;          // a floating-point number within least .. most, or a vector of them
   double least = -std::numeric_limits<double>::infinity();
@@ -105,18 +105,18 @@ struct Scalar {
   bool has_default = false;
   std::int64_t default_value = 0;  // of each element
   double default_real = 0;
-  bool may_be_none = false;  // callers may say None, which stands for the default
-  bool is_symbolic = false;  // a traced call may have a symbol for it, although no shape has it
+  bool may_be_none = false;  // callers may pass None for the default
+  bool is_symbolic = false;  // may be a symbol in a traced call, although no shape has it
   Extent length = {};
 };
 
 // What determines a size.
 enum class SizeKind : std::uint8_t {
-  shapes,                // shapes of inputs and, if no input has it, the caller of a binding
+  shapes,                // shapes of inputs or, if no input has it, the caller of a binding
   computed,              // the operator
-  either,                // the operator, unless the caller of a binding gives it
-  adjusted,              // the operator, from what the caller of a binding gives
-  adjusted_or_computed,  // likewise, also from nothing
+  either,                // the operator, unless the caller of a binding passes it
+  adjusted,              // the operator, from what the caller of a binding passes
+  adjusted_or_computed,  // likewise, but the caller may omit it
 };
 
 struct Rule {  // left <= right
@@ -179,9 +179,9 @@ struct DataCheck {
   Positions at = {};               // of these names
 };
 
-// The bytes of scratch memory that the plan takes with Arguments::threads() and isa(): the size of a
-// workspace. A workspace query that checks no shapes may pass arguments whose shapes disagree and whose sizes
-// are unbound.
+// The bytes of scratch memory that the plan needs with Arguments::threads() and isa(), which is the size of a
+// workspace. A query that does not check shapes may pass arguments whose shapes disagree and whose sizes are
+// unbound.
 struct ScratchBytes {
   std::size_t (*bytes)(const Arguments& arguments, const Positions& at) = nullptr;
   std::string_view looks_at = {};
@@ -204,17 +204,17 @@ struct Signature {
   ScratchBytes scratch;  // for C functions with a workspace or a query of its size
   bool has_standard_order = false;
 
-  // The position in Arguments of an argument, and of a size or scalar. A misspelt name does not compile.
+  // The position of an argument, and of a size or scalar, in Arguments. A misspelt name does not compile.
   consteval int argument(std::string_view name) const {
     for (int i = 0; i < arguments.count; ++i)
       if (arguments[i].name == name) return i;
     throw "no such argument";
   }
   consteval int size(std::string_view name) const { return find_size(name); }
-  // The position of a flag for sizes in the scalars that the function which computes sizes gets.
+  // The position of a flag for sizes among the scalars that find_sizes() of an operator gets.
   consteval int size_flag(std::string_view name) const { return find_size_flag(name); }
-  // The same of a Signature that is a template parameter, of which clang 14 takes no consteval call. Only for
-  // constexpr variables.
+  // The same for a Signature that is a template parameter: clang 14 rejects consteval calls on those. Only
+  // for the initialization of constexpr variables.
   constexpr int find_size(std::string_view name) const {
     for (int i = 0; i < names.count; ++i)
       if (names[i] == name) return i;

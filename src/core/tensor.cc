@@ -29,7 +29,7 @@ void expect_elements(std::size_t count, std::initializer_list<Size> shape) {
   if (is_empty) elements = 0;
   if (negative || (overflow && !is_empty) || static_cast<std::size_t>(elements) != count)
     throw Error(ErrorCode::bad_param, "view: the container has " + std::to_string(count) +
-                                          " elements, expected those of the shape [" + text + "]");
+                                          " elements, expected as many as in shape [" + text + "]");
 }
 
 Error::Error(ErrorCode code, std::string message) : code_(code), message_(std::move(message)) {}

@@ -10,9 +10,9 @@
 
 namespace turnout::core {
 
-// The element *from of a caller's array, read exactly once. Another thread of the caller may write there at
-// any time, so the value that is used must be the value that was checked. A plain read may be repeated by the
-// compiler; the empty assembly makes it forget where the value came from.
+// The element *from of a caller's array, read exactly once. Another thread of the caller may write to it at
+// any time, so the value that is used must be the value that was checked. The compiler may repeat a plain
+// read; the empty assembly hides where the value was loaded from.
 template <class Index>
 std::int64_t load_once(const Index* from) {
   std::int64_t value = *from;
@@ -26,7 +26,7 @@ bool in_range(Index value, std::int64_t limit) {
   return static_cast<std::uint64_t>(static_cast<std::int64_t>(value)) < static_cast<std::uint64_t>(limit);
 }
 
-// Inverts a permutation of 0 .. n-1: position[index[i]] = i. Refuses the call at the first entry that is
+// Inverts a permutation of 0 .. n-1: position[index[i]] = i. Rejects the call at the first entry that is
 // out of range or equal to an earlier one; `name` is the argument. Each entry is read once.
 template <class Index>
 void invert_permutation(Call& call, std::string_view name, const Index* index, std::int64_t n,
@@ -40,8 +40,8 @@ void invert_permutation(Call& call, std::string_view name, const Index* index, s
       if (!in_range(value, n))
         call.refuse(concat(call.name(name), "[", i, "] is ", value, ", expected 0 .. ", n - 1));
       if (position[value] >= 0)
-        call.refuse(concat(call.name(name), "[", i, "] is ", value, ", which [", position[value],
-                           "] is already, expected a permutation"));
+        call.refuse(concat(call.name(name), "[", i, "] is ", value, ", equal to [", position[value],
+                           "], expected a permutation"));
       position[value] = i;
     }
   });

@@ -1,4 +1,4 @@
-// Numbers leaves: by a running count over a bitmap, or as sorted unique keys with a hash table.
+// Numbers leaves: by a running count over a bitmap, or by sorting unique keys and hashing them.
 #include "indices/rank.h"
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 namespace turnout::core {
 namespace {
 
-// So large that the table is at most half full.
+// Large enough that the table is at most half full.
 std::uint64_t table_size(std::int64_t keys) {
   return std::bit_ceil(static_cast<std::uint64_t>(std::max<std::int64_t>(keys, 1)) * 2);
 }

@@ -1,12 +1,12 @@
 // Sets of cells of a large space, and the rank of each cell in the set, without sorting the cells.
 //
-// The space is cut into leaves of up to 32 cells. A leaf with at least one cell of the set has a RankWord:
-// its cells as bits, and how many cells the leaves before it have. The rank of a cell is that number plus one
-// popcount.
+// The space is divided into leaves of up to 32 cells. A leaf with a cell of the set has a RankWord:
+// its cells as bits, and the number of cells in the leaves before it. The rank of a cell is that number plus
+// one popcount.
 //
-// Two classes say which leaves exist and number them 1, 2, .. in ascending order. BitmapLeaves has a bit for
-// each leaf of the space. SortedLeaves is for spaces where that would be too large: its memory is
-// proportional to the leaves that exist. Number 0 means "no such leaf"; callers keep an empty RankWord there.
+// Two classes record which leaves exist and number them 1, 2, .. in ascending order. BitmapLeaves has a bit
+// for each leaf of the space. SortedLeaves is for spaces where that would be too large: its memory is
+// proportional to the existing leaves. Number 0 means "no such leaf"; callers keep an empty RankWord there.
 // src/sparse_conv/README.md has an example.
 #pragma once
 
@@ -21,7 +21,7 @@ namespace turnout::core {
 
 struct RankWord {
   std::uint32_t bits;
-  std::uint32_t base;  // how many bits are set in all words before this one
+  std::uint32_t base;  // number of bits set in all words before this one
 
   std::uint32_t rank(std::uint32_t position) const {
     return base + static_cast<std::uint32_t>(std::popcount(bits & ((1u << position) - 1)));
@@ -30,7 +30,7 @@ struct RankWord {
 
 class BitmapLeaves {
  public:
-  // A larger table is slower to clear and to scan than keys are to sort, and its memory grows with the space
+  // A larger table takes longer to clear and scan than keys take to sort, and its memory grows with the space
   // instead of with the sites.
   static constexpr std::int64_t kMaxBytes = 8 << 20;
 
@@ -47,13 +47,13 @@ class BitmapLeaves {
 
   void clear();
   void mark(std::uint64_t leaf) { words_[leaf >> 5].bits |= 1u << (leaf & 31); }
-  std::int64_t number();  // called after all marks; returns how many leaves there are
+  std::int64_t number();  // called after all marks; returns the number of leaves
   std::uint32_t find(std::uint64_t leaf) const {
     const RankWord word = words_[leaf >> 5];
     const auto position = static_cast<std::uint32_t>(leaf & 31);
     return (word.bits >> position & 1) != 0 ? word.rank(position) : 0;
   }
-  // find() for leaves that mostly ascend; here it is no different.
+  // find() for leaves that mostly ascend; here it does the same.
   class Cursor {
    public:
     explicit Cursor(const BitmapLeaves& leaves) : leaves_(leaves) {}
@@ -79,7 +79,7 @@ class BitmapLeaves {
 
  private:
   // Calls f(begin, end) for groups of words that cover all words with bits among first .. last-1. Most words
-  // of a large space have none: a cache line of them is skipped at once.
+  // of a large space have none; they are skipped a cache line at a time.
   template <class F>
   void for_each_group(std::int64_t first, std::int64_t last, const F& f) const {
     constexpr std::int64_t kWords = 64 / sizeof(RankWord);
@@ -96,13 +96,13 @@ class BitmapLeaves {
   std::int64_t count_ = 0;
 };
 
-// Used in two rounds: the first round of marks only counts; start() then takes memory for so many; the second
-// round stores them.
+// Used in two rounds: the first round of marks only counts, start() takes memory for that many, and the
+// second round stores them.
 class SortedLeaves {
  public:
   static std::size_t bytes(std::int64_t marks);
 
-  // Neighbours come one after the other, so a leaf that equals the one before is skipped.
+  // Neighbours are marked in succession, so a leaf that equals the previous one is skipped.
   void mark(std::uint64_t leaf) {
     if (leaf == last_ && count_ > 0) return;
     last_ = leaf;
@@ -110,7 +110,7 @@ class SortedLeaves {
     ++count_;
   }
   std::int64_t marks() const { return count_; }
-  void start(Scratch& scratch);  // takes bytes(marks()) of it and starts the second round
+  void start(Scratch& scratch);  // takes bytes(marks()) from it and starts the second round
 
   std::int64_t number();
   std::uint32_t find(std::uint64_t leaf) const {
@@ -120,8 +120,7 @@ class SortedLeaves {
     }
   }
   // find() for leaves that mostly ascend: walks along the keys, ten times faster than the hash table at a
-  // million leaves. A far step is searched for in ever larger strides, so that it takes the logarithm of its
-  // length.
+  // million leaves. A distant key is found with doubling strides, in logarithmic time.
   class Cursor {
    public:
     explicit Cursor(const SortedLeaves& leaves) : leaves_(leaves) {}
@@ -134,7 +133,7 @@ class SortedLeaves {
     }
 
    private:
-    static constexpr std::int64_t kNear = 16;  // keys that are compared one by one
+    static constexpr std::int64_t kNear = 16;  // number of keys that are compared one by one
 
     std::int64_t search_ahead(std::uint64_t leaf) const {
       const std::uint64_t* keys = leaves_.keys_;
@@ -157,12 +156,12 @@ class SortedLeaves {
   std::int64_t steps() const { return count_; }
 
  private:
-  static constexpr std::uint64_t kSpread = 0x9E3779B97F4A7C15;  // 2^64 over the golden ratio
+  static constexpr std::uint64_t kSpread = 0x9E3779B97F4A7C15;  // 2^64 / the golden ratio
 
-  static constexpr std::uint64_t kEnd = ~std::uint64_t{0};  // behind the last key; larger than any leaf
+  static constexpr std::uint64_t kEnd = ~std::uint64_t{0};  // after the last key; larger than any leaf
 
   std::uint64_t* keys_ = nullptr;
-  std::uint64_t* other_ = nullptr;  // memory for as many, for the sort
+  std::uint64_t* other_ = nullptr;  // memory of the same size, for the sort
   std::uint32_t* table_ = nullptr;  // a hash table with open addressing: the number of each key
   std::int64_t count_ = 0;
   std::uint64_t last_ = 0;

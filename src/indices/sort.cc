@@ -1,4 +1,4 @@
-// Radix sorts: from the lowest digit up; on several threads after a first cut by the highest digit.
+// Radix sorts from the lowest digit up; on several threads after a first partition by the highest digit.
 #include "indices/sort.h"
 
 #include <algorithm>
@@ -12,24 +12,24 @@
 namespace turnout::core {
 namespace {
 
-// A digit has as many bits as its counters stay in the cache for, so that there are few passes. With fewer
-// than 8 bits, neighbours often have the same digit and wait for each other's counter. But a pass must have
-// more elements than counters.
+// A digit has as many bits as keep its counters in the cache, so that there are few passes. With fewer than 8
+// bits, neighbours often have the same digit and wait for each other's counter. But a pass must have more
+// elements than counters.
 constexpr int kMaxDigitBits = 14;
 constexpr int kMaxDigits = 1 << kMaxDigitBits;
 int digit_bits(std::int64_t count) { return count < 8192 ? 11 : kMaxDigitBits; }
 
-constexpr std::int64_t kFew = 24;  // up to so many elements are sorted by insertion
+constexpr std::int64_t kFew = 24;  // up to this many elements are sorted by insertion
 
 constexpr int kCutBits = 9;
 constexpr std::int64_t kParts = 1 << kCutBits;
-constexpr std::int64_t kLeastChunk = 16384 / kGrainDivisor;  // elements that are worth a thread
+constexpr std::int64_t kLeastChunk = 16384 / kGrainDivisor;  // fewest elements worth a thread
 std::int64_t most_chunks(std::int64_t count) { return std::min<std::int64_t>(count / kLeastChunk, 16); }
 
 int passes_for(int bits, std::int64_t count) { return (bits + digit_bits(count) - 1) / digit_bits(count); }
 
-// `passes` passes over the bits low .. low + bits - 1, from the lowest digit up. It may return with the work
-// undone when `stop` is asked for.
+// Makes `passes` passes over the bits low .. low + bits - 1, from the lowest digit up. Returns early, without
+// a sorted result, if `stop` is requested.
 template <class Counter>
 SortArrays sort_digits(SortArrays arrays, std::int64_t count, int low, int bits, int passes,
                        const Stop& stop) {
@@ -40,7 +40,7 @@ SortArrays sort_digits(SortArrays arrays, std::int64_t count, int low, int bits,
     const std::uint64_t* from = arrays.sorted;
     std::uint64_t* to = arrays.spare;
     Counter counters[kMaxDigits];
-    Counter* const next = counters;  // copied into the loops below: their stores cannot change it
+    Counter* const next = counters;  // the loops below copy the pointer: their stores cannot change it
     std::fill_n(next, mask + 1, Counter{0});
     const bool is_counted = stop.blocks(0, count, [=](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i) ++next[from[i] >> shift & mask];
@@ -66,8 +66,8 @@ void insert_in_order(std::uint64_t* elements, std::int64_t count, int low, std::
   }
 }
 
-// Few elements are sorted in place, and copied if `passes` is odd: the parts of one array must all end in the
-// same one of the two arrays.
+// Small parts are sorted in place, and copied if `passes` is odd: all parts of one array must end in the same
+// one of the two arrays.
 SortArrays sort_part(SortArrays arrays, std::int64_t count, int low, int bits, int passes, const Stop& stop) {
   if (count > std::int64_t{std::numeric_limits<std::uint32_t>::max()})
     return sort_digits<std::uint64_t>(arrays, count, low, bits, passes, stop);
@@ -83,7 +83,7 @@ SortArrays sort_part(SortArrays arrays, std::int64_t count, int low, int bits, i
 
 SortArrays sort_bits(SortArrays arrays, std::int64_t count, int low, int bits) {
   const SortArrays result = sort_part(arrays, count, low, bits, passes_for(bits, count), Stop());
-  throw_if_interrupted();  // else it is sorted
+  throw_if_interrupted();  // otherwise it is sorted
   return result;
 }
 
@@ -95,8 +95,8 @@ SortArrays sort_bits(Context& context, SortArrays arrays, std::int64_t count, in
   if (chunks <= 1) return sort_bits(arrays, count, low, bits);
   std::uint64_t *elements = arrays.sorted, *cut = arrays.spare;
 
-  // First a cut into kParts parts by the highest digit. Each chunk of the elements counts its digits; from
-  // all counts follows where its elements of each digit go.
+  // First, partition into kParts parts by the highest digit. Each chunk of the elements counts its digits;
+  // the counts of all chunks determine where its elements of each digit go.
   const int rest = bits - std::min(bits, kCutBits), shift = low + rest;
   const Stop stop;
   const auto chunk_begin = [&](std::int64_t chunk) { return count * chunk / chunks; };
@@ -120,7 +120,7 @@ SortArrays sort_bits(Context& context, SortArrays arrays, std::int64_t count, in
         }));
   });
 
-  // Then the parts, by the other digits. The counters of the last chunk are now where each part ends.
+  // Then sort the parts by the other digits. The counters of the last chunk now hold where each part ends.
   const std::int64_t* ends = counters + (chunks - 1) * kParts;
   const int passes = passes_for(rest, count / kParts);  // the same for all parts
   parallel_for(context, kParts, 8, [&](std::int64_t first, std::int64_t last) {

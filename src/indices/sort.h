@@ -1,5 +1,5 @@
-// Stable radix sorts of 64-bit elements by some of their bits. A key in the upper bits carries a payload in
-// the lower ones along.
+// Stable radix sorts of 64-bit elements by some of their bits, for example by a key in the upper bits that
+// carries a payload in the lower ones.
 #pragma once
 
 #include <algorithm>
@@ -10,22 +10,22 @@
 
 namespace turnout::core {
 
-// The two arrays of a sort: it moves the elements to and fro between them, and says which one has the result.
+// The two arrays of a sort, which moves the elements between them and returns which one has the result.
 struct SortArrays {
-  std::uint64_t* sorted;  // before a sort: the elements
-  std::uint64_t* spare;   // memory for as many
+  std::uint64_t* sorted;  // before a sort, the elements
+  std::uint64_t* spare;   // memory of the same size
 };
 
 // Ascending by the bits low .. low + bits - 1, on this thread.
 SortArrays sort_bits(SortArrays arrays, std::int64_t count, int low, int bits);
 
-// The same on all threads of the context. `counters` is memory for sort_counters(count) numbers, of which a
-// single thread needs none. No element has a bit set above those that are sorted by.
+// The same on all threads of the context. `counters` has room for sort_counters(count) numbers; a single
+// thread needs none. No element may have a bit set above those that are sorted by.
 std::int64_t sort_counters(std::int64_t count);
 SortArrays sort_bits(Context& context, SortArrays arrays, std::int64_t count, int low, int bits,
                      std::int64_t* counters);
 
-// std::sort for comparisons that take more than bits, on this thread.
+// std::sort on this thread, for comparisons that do not reduce to bits.
 template <class T, class IsLess>
 void sort_by(T* begin, T* end, const IsLess& is_less) {
   std::int64_t compared = 0;
@@ -37,7 +37,7 @@ void sort_by(T* begin, T* end, const IsLess& is_less) {
 
 // Ascending by all bits.
 SortArrays sort_keys(SortArrays arrays, std::int64_t count);
-// Keeps one of equal neighbours; returns how many keys are left.
+// Removes equal neighbours; returns the number of remaining keys.
 std::int64_t unique_keys(std::uint64_t* keys, std::int64_t count);
 
 }  // namespace turnout::core

@@ -23,7 +23,7 @@ constexpr int kRows = 6;
 constexpr int kRows = 4;  // without a fused multiply-add each product needs a register too
 #endif
 constexpr int kVectors = 2;
-constexpr std::int64_t kAhead = 2 * kRows;  // rows that are prefetched ahead
+constexpr std::int64_t kAhead = 2 * kRows;  // rows to prefetch ahead
 
 template <class Lane>
 using Tag = hn::ScalableTag<Lane>;
@@ -39,7 +39,7 @@ HWY_INLINE void unrolled(const F& f) {
   (std::make_integer_sequence<int, N>());
 }
 
-// How many vectors wide the panel at `column` is.
+// The width of the panel at `column`, in vectors.
 template <class Lane>
 std::int64_t panel_vectors(std::int64_t column, std::int64_t padded_columns) {
   return std::min<std::int64_t>(kVectors, (padded_columns - column) / lanes_of<Lane>());
@@ -59,7 +59,7 @@ void pack_from(const Source& source, Lane* packed) {
     const std::int64_t width = panel_vectors<Lane>(column, padded_columns) * lanes_of<Lane>();
     const std::int64_t there = std::min(width, source.columns - column);
     const T* panel = from + column * source.column_stride;
-    // Reads along the contiguous dimension: row by row if rows are contiguous, else column by column.
+    // Reads along the contiguous dimension: row by row if rows are contiguous, otherwise column by column.
     if (source.column_stride == 1) {
       for (std::int64_t d = 0; d < source.depth; ++d) {
         const T* row = panel + d * source.depth_stride;
@@ -105,7 +105,7 @@ HWY_INLINE void write_row(const hn::Vec<Tag<Lane>>* v, Lane* to, std::int64_t co
     });
     return;
   }
-  // The last vectors are incomplete: a buffer allows the same instructions, so the bits are the same.
+  // The last vectors are incomplete. Through a buffer, the same instructions give the same bits.
   HWY_ALIGN Lane buffer[N * kLanes] = {};
   const auto bytes = static_cast<std::size_t>(columns) * sizeof(Lane);
   std::memcpy(buffer, to, bytes);
@@ -140,7 +140,7 @@ HWY_INLINE void multiply_tile(const Lane* const* from, Lane* const* to, const La
   unrolled<R>([&](auto r) HWY_ATTR { write_row<N>(sum[r], to[r], columns, write); });
 }
 
-// Calls f(std::integral_constant<int, n>()) for an n in 1 .. Most.
+// Calls f(std::integral_constant<int, n>()) for n in 1 .. Most.
 template <int Most, class F>
 HWY_INLINE void with_constant(std::int64_t n, const F& f) {
   if constexpr (Most == 1) {
@@ -239,8 +239,8 @@ template <class Lane>
 void add_outer(const Lane* const* from, const Lane* const* with, std::int64_t rows, std::int64_t depth,
                std::int64_t columns, Lane* to, std::int64_t to_stride) {
   constexpr std::int64_t kLanes = lanes_of<Lane>();
-  // A copy of the last columns if they do not fill a vector: reading a whole vector could leave the caller's
-  // memory.
+  // If the last columns do not fill a vector, they are copied: reading a whole vector could go beyond the
+  // caller's memory.
   HWY_ALIGN Lane last[kMostTogether * kLanes];
   const Lane* last_rows[kMostTogether];
   const std::int64_t whole = columns / kLanes * kLanes, left = columns - whole;

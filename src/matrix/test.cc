@@ -74,7 +74,7 @@ void compare_products(Isa isa, std::int64_t rows, std::int64_t depth, std::int64
   Guarded<Lane> packed(k.packed_size(depth, columns));
   k.pack(b.source(), packed.data());
 
-  // Random rows of A and of the result; some are equal.
+  // Random rows of A and of the result, some of them equal.
   const std::int64_t there = rows + 2;
   Guarded<T> a(there * depth, seed % 3);
   for (std::int64_t i = 0; i < a.size(); ++i) a[i] = value<T>(random);
@@ -159,8 +159,8 @@ TEST(Matrix, PaddingColumnsOfAPackedMatrixAreZero) {
   }
 }
 
-// Numbers of rows and columns around the sizes of a tile, a vector and a batch.
-TEST(Matrix, ProductsAreOneChainWhereverARowStands) {
+// Numbers of rows and columns near the sizes of a tile, a vector and a batch.
+TEST(Matrix, ProductsAreOneChainAtAnyRow) {
   unsigned seed = 0;
   for (Isa isa : supported_isas()) {
     for (std::int64_t rows : {0, 1, 2, 3, 5, 6, 7, 8, 9, 13, 16, 17, 31, 256, 259})

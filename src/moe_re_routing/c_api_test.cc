@@ -367,7 +367,7 @@ TEST_F(CMoeReRouting, TheInverseNeedsAPermutation) {
       EXPECT_EQ(back, Bytes(back.size(), kPaint));
     };
     expect_bad({0, 1, 2, 3, 4, 5, 5},
-               "mluOpMoeReRoutingInverse: idx[6] is 5, which [5] is already, expected a permutation");
+               "mluOpMoeReRoutingInverse: idx[6] is 5, equal to [5], expected a permutation");
     expect_bad({0, 1, 2, 7, 4, 5, 6}, "[3] is 7, expected 0 .. 6");
     expect_bad({-1, 1, 2, 3, 4, 5, 6}, "[0] is -1, expected 0 .. 6");
   }

@@ -98,7 +98,7 @@ TEST(SortChunksByIdxs, Messages) {
       "4 rows of input");
   EXPECT_EQ(message({1, 1, 2}, {2, 1, 3}), "sort_chunks_by_idxs: sorted_idxs[2] is 3, expected 0 .. 2");
   EXPECT_EQ(message({1, 1, 2}, {2, 1, 1}),
-            "sort_chunks_by_idxs: sorted_idxs[2] is 1, which [1] is already, expected a permutation");
+            "sort_chunks_by_idxs: sorted_idxs[2] is 1, equal to [1], expected a permutation");
 }
 
 }  // namespace

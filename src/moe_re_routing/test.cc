@@ -313,9 +313,8 @@ TEST(MoeReRoutingInverse, OnlyAPermutationIsAccepted) {
   EXPECT_EQ(message({3, 1, 0, 2}), "");
   EXPECT_EQ(message({3, 1, 4, 2}), "moe_re_routing_inverse: permute_token_idx[2] is 4, expected 0 .. 3");
   EXPECT_EQ(message({3, -1, 0, 2}), "moe_re_routing_inverse: permute_token_idx[1] is -1, expected 0 .. 3");
-  EXPECT_EQ(
-      message({3, 1, 0, 3}),
-      "moe_re_routing_inverse: permute_token_idx[3] is 3, which [0] is already, expected a permutation");
+  EXPECT_EQ(message({3, 1, 0, 3}),
+            "moe_re_routing_inverse: permute_token_idx[3] is 3, equal to [0], expected a permutation");
 }
 
 TEST(MoeReRoutingInverse, ArbitraryPermutations) {

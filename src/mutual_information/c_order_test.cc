@@ -108,8 +108,7 @@ void expect_order(const std::string& function, std::vector<std::string> names, c
       c.parts[i].has_data = true;
       c.parts[i].described = i != 2;
     });
-  stairs.bad("opt_boundary.data is given, but nothing describes it",
-             [](Call& c) { c.parts[2].described = true; });
+  stairs.bad("opt_boundary.data is given without a descriptor", [](Call& c) { c.parts[2].described = true; });
   stairs.bad(overlap, [](Call& c) { c.is_apart = true; });
   stairs.bad("opt_boundary[0, 3] is 3, expected 0 .. 2", [](Call& c) { c.is_in_range = true; });
   stairs.succeeds();

@@ -1,4 +1,4 @@
-// Rows of a routing, a batch of tokens at a time, and the dot products of a batch.
+// Computes the rows of a routing and their dot products, a batch of tokens at a time.
 #pragma once
 
 #include <algorithm>
@@ -11,11 +11,10 @@
 
 namespace turnout::rows {
 
-// Rows that are computed at once, on the stack.
+// Rows computed at once, on the stack.
 inline constexpr std::int64_t kBatch = 256;
 
-// Memory for the rows of a routing whose tokens have more than kBatch choices each: these are computed
-// before.
+// Memory for all rows of a routing, which are computed in advance if tokens have more than kBatch choices.
 inline std::size_t map_bytes(const Routing& routing) {
   return routing.choices > kBatch ? core::array_bytes<std::int64_t>(routing.routed()) : 0;
 }
@@ -32,7 +31,7 @@ class Batches {
     });
   }
 
-  // work(rows, token, count) for tokens [first, end), some at a time; rows[token][choice].
+  // Calls work(rows, token, count) for tokens [first, end), some at a time, with rows[token][choice].
   template <class Work>
   void run(std::int64_t first, std::int64_t end, const Work& work) const {
     std::int64_t batch[kBatch];

@@ -1,4 +1,4 @@
-// Rows gathered with weights, and dot products of rows: ranges of tokens.
+// Gathers rows with weights, and computes dot products of rows, in ranges of tokens.
 #include <algorithm>
 
 #include "rows/batches.h"
@@ -10,7 +10,7 @@ namespace turnout::rows {
 using namespace core;
 namespace {
 
-// How tokens are cut into ranges, and very long rows into pieces of columns.
+// How tokens are divided into ranges, and very long rows into pieces of columns.
 struct Cut {
   bool parallel;
   std::int64_t pieces, per_range;

@@ -1,4 +1,4 @@
-// Rows gathered with weights, and dot products of rows; compiled once per instruction set.
+// Gathers rows with weights, and computes dot products of rows; compiled once per instruction set.
 #include "rows/kernels.h"
 
 #include <algorithm>
@@ -18,11 +18,11 @@ using namespace core;
 
 // -- gather ------------------------------------------------------------------------------------------------
 
-// Scattered reads are prefetched about this many bytes ahead; of longer rows only the beginning, because the
-// hardware continues it.
+// Scattered reads are prefetched about this many bytes ahead; of a longer row only the beginning, because the
+// hardware prefetches the rest.
 constexpr std::int64_t kBytesAhead = 4096;
 
-// One vector of lanes from memory, widened where T is a 16-bit float.
+// One vector of lanes from memory, widened if T is a 16-bit float.
 HWY_INLINE auto lanes_at(const float* from) { return hn::LoadU(hn::ScalableTag<float>(), from); }
 HWY_INLINE auto lanes_at(const double* from) { return hn::LoadU(hn::ScalableTag<double>(), from); }
 template <class T>
@@ -39,7 +39,7 @@ T rounded(Lane lane) {
   }
 }
 
-// One block of T, from the lanes that at(0), at(lanes), .. give.
+// One block of T, from the lanes at(0), at(lanes), ...
 template <class T, class At>
 HWY_INLINE auto block_of(const At& at) {
   if constexpr (sizeof(T) == 2) {
@@ -51,7 +51,7 @@ HWY_INLINE auto block_of(const At& at) {
   }
 }
 
-// to[0 .. n-1]: block(j) is the block at column j, one(j) the single element.
+// Writes to[0 .. n-1]: block(j) is the block at column j, one(j) the single element.
 template <class T, class MakeBlock, class MakeOne>
 HWY_INLINE void write_row(T* to, std::int64_t n, bool stream, const MakeBlock& block, const MakeOne& one) {
   using B = Block<T>;
@@ -66,13 +66,13 @@ HWY_INLINE void write_row(T* to, std::int64_t n, bool stream, const MakeBlock& b
       for (std::int64_t b = j; b < j + kPerLine; b += kBlock) B::stream(block(b), to + b);
   } else if (n >= kBlock) {
     for (; j + kBlock < n; j += kBlock) B::store(block(j), to + j);
-    B::store(block(n - kBlock), to + n - kBlock);  // the columns that overlap get the same values again
+    B::store(block(n - kBlock), to + n - kBlock);  // overlapping columns get the same values again
     return;
   }
   for (; j < n; ++j) to[j] = one(j);
 }
 
-// The rows of one token that exist, in the order of its choices.
+// The existing rows of one token, in the order of its choices.
 template <class T>
 struct Terms {
   using Lane = typename Block<T>::Lane;
@@ -80,11 +80,10 @@ struct Terms {
   const T* from[kMost];
   Lane weights[kMost];
   std::int64_t count = 0;
-  bool add_zero = false;  // a choice is missing: the sum of the others gets +0 added
+  bool add_zero = false;  // a choice is missing: +0 is added to the sum of the others
 };
 
-// Columns [first, first + n) of the sum. kCount is the number of terms, or 0 when it is known at run time
-// alone.
+// Columns [first, first + n) of the sum. kCount is the number of terms, or 0 if it is not a constant.
 template <class T, bool kWeighted, int kCount>
 HWY_INLINE void write_sum(const Terms<T>& terms, std::int64_t first, T* to, std::int64_t n, bool stream) {
   using Lane = typename Block<T>::Lane;
@@ -120,7 +119,7 @@ HWY_INLINE void write_sum(const Terms<T>& terms, std::int64_t first, T* to, std:
       one);
 }
 
-// The same for any number of choices, a tile of columns at a time. weight_of(k) is that of a choice.
+// The same for any number of choices, a tile of columns at a time. weight_of(k) is the weight of choice k.
 template <class T, class WeightOf>
 HWY_INLINE void write_long_sum(const T* routed, std::int64_t hidden, const std::int64_t* rows,
                                std::int64_t choices, const WeightOf& weight_of, T* to, std::int64_t n) {
@@ -147,7 +146,7 @@ HWY_INLINE void write_long_sum(const T* routed, std::int64_t hidden, const std::
   }
 }
 
-// Fetches these columns of the rows of the tokens that come kBytesAhead later.
+// Prefetches these columns of the rows of tokens kBytesAhead later.
 class Ahead {
  public:
   Ahead(const void* routed, std::int64_t hidden, std::int64_t element_bytes, Columns columns,
@@ -170,7 +169,7 @@ class Ahead {
   std::int64_t row_bytes_, first_byte_, bytes_, choices_, tokens_;
 };
 
-// The weighted sum of the rows of one token, any columns of it at a time.
+// The weighted sum of the rows of one token, for any columns at a time.
 template <class T, bool kWeighted>
 class TokenSum {
  public:
@@ -189,7 +188,7 @@ class TokenSum {
     terms_.add_zero = terms_.count < choices;
   }
 
-  // The sum of these columns, to `to`.
+  // Writes the sum of these columns to `to`.
   HWY_INLINE void write(T* to, Columns columns) const {
     const std::int64_t first = columns.first, n = columns.count;
     const std::int64_t bytes = n * std::int64_t{sizeof(T)};
@@ -217,7 +216,7 @@ class TokenSum {
  private:
   using Lane = typename Block<T>::Lane;
 
-  // The dtype of weights is looked at here, so that there is one copy of the sums for both.
+  // Dispatches on the dtype of the weights here, so that both share one copy of the sums.
   Lane weight(std::int64_t k) const {
     if constexpr (!kWeighted) return Lane{1};
     const std::int64_t at = first_weight_ + k * task_.layout.choice;
@@ -253,12 +252,12 @@ GatherKernels::Gather pick_gather(DType dtype, bool weighted) {
 
 // -- dot products ------------------------------------------------------------------------------------------
 
-// 16-bit floats and f32 are added in f32, kFlush elements at a time, and these sums in f64: the error does
-// not grow with the length of the row.
+// 16-bit floats and f32 are added in f32, kFlush elements at a time, and these sums in f64, so that the error
+// does not grow with the length of the row.
 constexpr std::int64_t kFlush = 1024;
 
-// total + the sum over j of a[j] * b[j]. A row may be taken in pieces, each with the total of those before:
-// with pieces of kFlush elements, but for the last one, the bits are those of the whole row.
+// total + the sum over j of a[j] * b[j]. A row may be processed in pieces, each with the total of those
+// before. If all pieces but the last have kFlush elements, the bits are those of the whole row.
 template <class T>
 double dot_row(double total, const T* a, const T* b, std::int64_t n) {
   using D = typename Block<T>::D;
@@ -296,7 +295,7 @@ Product rounded_product(double product) {
 template <class T, class Product>
 void dot(const DotTask& task, const std::int64_t* rows, std::int64_t token, std::int64_t count,
          std::int64_t choices) {
-  if (choices == 0) return;  // without products there may be no memory for them
+  if (choices == 0) return;  // without products they may have no memory
   const auto* routed = static_cast<const T*>(task.routed);
   const Ahead ahead(routed, task.hidden, sizeof(T), {0, task.hidden}, choices);
   for (std::int64_t i = 0; i < count; ++i, rows += choices) {
@@ -320,8 +319,8 @@ GatherKernels::Dot pick_dot(DType dtype, DType product) {
 
 // -- gather and dot products -------------------------------------------------------------------------------
 
-// Both kernels for one token after the other, kFlush columns at a time, so that the second one finds the
-// routed rows in the first-level cache. The bits are those of the two kernels alone.
+// Both kernels, token by token and kFlush columns at a time, so that the second one finds the routed rows in
+// the L1 cache. The bits are those of the separate kernels.
 template <class T>
 void gather_and_dot(const GatherTask& sum, const DotTask& dots, const std::int64_t* rows, std::int64_t token,
                     std::int64_t count, std::int64_t choices) {

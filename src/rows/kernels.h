@@ -1,4 +1,5 @@
-// The three movements of rows, as loops over a range of tokens; compiled once per instruction set.
+// Scatter, gather and dot products of rows, as loops over a range of tokens; compiled once per instruction
+// set.
 //
 // A routing gives each choice of each token a row of `routed`, or -1 for none. The kernels get these rows as
 // rows[token][choice].
@@ -27,12 +28,12 @@ struct ScatterTask {
   const void* tokens;  // [tokens, hidden]
   void* routed;        // [rows, hidden]
   std::int64_t hidden, element_bytes;
-  bool stream;  // use stores that bypass the cache
+  bool stream;  // use non-temporal stores
 };
 
 struct GatherTask {
   const void* weights;  // in the layout, or nullptr for ones
-  bool f32_weights;     // else they have the dtype of the rows
+  bool f32_weights;     // otherwise they have the dtype of the rows
   Layout layout;
   const void* routed;  // [rows, hidden]
   void* tokens;        // [tokens, hidden]
@@ -48,7 +49,7 @@ struct DotTask {
   std::int64_t hidden;
 };
 
-// Weights are f32 or of the rows' dtype. Without them a row to scatter may have any dtype.
+// Weights are f32 or have the rows' dtype. Without weights, rows to scatter may have any dtype.
 struct ScatterKernels {
   // routed[row, :] = weight * tokens[t, :] for tokens [token, token + count) and choices
   // [choice, choice + choices).
@@ -60,8 +61,8 @@ struct ScatterKernels {
 
 struct GatherKernels {
   // tokens[t, :] = the sum over choices k = 0, 1, .. of weight * routed[row, :]. Product and sum are rounded
-  // on their own, in f64 for f64 and in f32 for all others; the result is rounded once. A choice without a
-  // row adds +0.
+  // separately, in f64 for f64 and in f32 otherwise; the result is rounded once. A choice without a row adds
+  // +0.
   using Gather = void (*)(const GatherTask& task, const std::int64_t* rows, std::int64_t token,
                           std::int64_t count, std::int64_t choices, Columns columns);
   // products[t, k] = the sum over j of tokens[t, j] * routed[row, j]; 0 without a row.

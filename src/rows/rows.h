@@ -1,6 +1,6 @@
-// The three movements of rows that mixtures of experts are made of: scatter, gather with weights, and dot
-// products. Dispatch and permute scatter, combine and unpermute gather, and the gradient of the weights is a
-// dot product. Each is the gradient of another one, so that they are closed under differentiation.
+// The row operations of mixtures of experts: scatter, gather with weights, and dot products. Dispatch and
+// permute scatter, combine and unpermute gather, and the gradient of the weights is a dot product. The
+// gradient of each is again one of the three.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +13,8 @@
 
 namespace turnout::rows {
 
-// The routed row of each choice of each token: index * capacity + location, or none where one of the two is
-// out of range. Without locations all are 0: with a capacity of 1 the index is the row.
+// The routed row of each choice of each token: index * capacity + location, or none if one of the two is out
+// of range. Absent locations count as 0: with a capacity of 1 the index is the row.
 struct Routing {
   ConstTensor indices;
   ConstTensor locations;  // may be absent
@@ -25,8 +25,8 @@ struct Routing {
   std::int64_t routed() const { return tokens * choices; }
 };
 
-// f(row_of) where row_of(q) is the row at position q of the routing's arrays, or -1. Each value is read once:
-// what was checked is what is used.
+// Calls f(row_of), where row_of(q) is the row at position q of the routing's arrays, or -1. Each value is
+// read once, so that the value that was checked is the value that is used.
 template <class F>
 auto with_row_of(const Routing& routing, const F& f) {
   return core::visit_index(routing.indices.dtype, [&](auto index) {
@@ -51,7 +51,7 @@ auto with_row_of(const Routing& routing, const F& f) {
 }
 
 // products[t, k] = sum over j of tokens[t, j] * routed[row, j], or 0 without a row. Accumulated in f64 from
-// sums in the type of the lanes; the bits do not depend on threads.
+// sums in the lane type; the bits do not depend on the number of threads.
 struct Dots {
   Routing routing;
   ConstTensor tokens, routed;
@@ -61,32 +61,31 @@ struct Dots {
 };
 void dot_rows(Context& context, core::Call& call, const Dots& dots);
 
-// routed[row, :] = weight[t, k] * tokens[t, :], as if for k = 0, 1, .. and for each of them in the order of
-// the tokens: the last writer of a row wins. Without weights rows are copied, whatever their dtype.
+// routed[row, :] = weight[t, k] * tokens[t, :], as if executed for k = 0, 1, .. and for each k in the order
+// of the tokens: the last writer of a row wins. Without weights, rows of any dtype are copied.
 struct Scatter {
   Routing routing;
   ConstTensor weights;  // may be absent
   ConstTensor tokens;
   Tensor routed;
-  bool zero;                   // rows without a writer become zero, else they are kept
+  bool zero;                   // whether rows without a writer are set to zero; otherwise they are kept
   bool distinct = false;       // no row has two writers
-  const Dots* also = nullptr;  // of the same tokens, while these are in the cache
+  const Dots* also = nullptr;  // of the same tokens, computed while these are in the cache
 
-  // On one thread, without a table of the last writers: there are few bytes to write.
+  // Whether to run on one thread without a table of the last writers, because there are few bytes to write.
   bool in_order() const;
   std::size_t scratch_bytes() const;
 };
 void scatter_rows(Context& context, core::Call& call, const Scatter& scatter);
 
 // tokens[t, :] = sum over k of weight[t, k] * routed[row, :]. The terms are added in the order of k; product
-// and sum are rounded on their own, in f64 for f64 and in f32 for all other types. A choice without a row
-// adds +0.
+// and sum are rounded separately, in f64 for f64 and in f32 otherwise. A choice without a row adds +0.
 struct Gather {
   Routing routing;
   ConstTensor weights;  // may be absent
   ConstTensor routed;
   Tensor tokens;
-  // Of the same routed rows, which are read once for both. Only with weights, of the products' dtype.
+  // Of the same routed rows, which are read once for both. Requires weights of the products' dtype.
   const Dots* also = nullptr;
 
   std::size_t scratch_bytes() const;

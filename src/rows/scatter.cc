@@ -1,4 +1,4 @@
-// Rows scattered to where a routing says: every row has one writer, whoever runs a range.
+// Scatters rows by a routing. Every row has one writer, whichever thread runs a range.
 #include <algorithm>
 #include <cstring>
 #include <optional>
@@ -13,7 +13,7 @@ namespace turnout::rows {
 using namespace core;
 namespace {
 
-// One call after its checks: what all algorithms need.
+// The state of one call after its checks, for all algorithms.
 struct Move {
   Context& context;
   const Routing& routing;
@@ -24,7 +24,7 @@ struct Move {
   std::int64_t row_bytes() const { return task.hidden * task.element_bytes; }
 };
 
-// One choice after the other, on this thread: nothing to prepare, and the last writer wins by itself.
+// Choice by choice, on this thread: needs no preparation, and the last writer wins by order.
 template <class RowOf>
 void move_in_order(const Move& m, const RowOf& row_of) {
   const FpEnvironment environment;
@@ -62,8 +62,8 @@ std::int64_t fill_last_writers(const Routing& r, const RowOf& row_of, std::int64
   return named;
 }
 
-// Tokens first .. end-1 to the rows of which they are the last writer; each is read once for all its choices.
-// Without `last` no row has two writers.
+// Moves tokens first .. end-1 to the rows of which they are the last writer; each is read once for all its
+// choices. Without `last`, no row has two writers.
 template <class RowOf>
 void move_tokens(const Move& m, const RowOf& row_of, const std::int64_t* last, std::int64_t first,
                  std::int64_t end, Columns columns) {
@@ -84,7 +84,7 @@ void move_tokens(const Move& m, const RowOf& row_of, const std::int64_t* last, s
   }
 }
 
-// Those of rows first .. end-1 that have no writer become zero; rows that lie together are cleared together.
+// Sets rows first .. end-1 that have no writer to zero; adjacent rows are cleared together.
 void clear_rows(const Move& m, const CopyKernels& copy, const std::int64_t* last, std::int64_t first,
                 std::int64_t end, Columns columns) {
   if (columns.count == 0) return;  // rows without elements may have no memory
@@ -103,9 +103,9 @@ void clear_rows(const Move& m, const CopyKernels& copy, const std::int64_t* last
   }
 }
 
-// Every row is written once, by its last writer or with zeros, so that it does not matter who runs a range. A
-// range is whole tokens (or rows), or a piece of one very long one. beside(first, end) is called for each
-// range of whole tokens; with it rows are not cut.
+// Every row is written once, by its last writer or with zeros, whichever thread runs the range. A
+// range is whole tokens (or rows), or a piece of a very long one. beside(first, end) is called for each range
+// of whole tokens; with it rows are not split.
 template <class RowOf, class Beside>
 void move_ranges(const Move& m, const RowOf& row_of, const std::int64_t* last, bool parallel, bool zero,
                  bool whole_rows, const Beside& beside) {
@@ -141,7 +141,7 @@ void move_ranges(const Move& m, const RowOf& row_of, const std::int64_t* last, b
 }  // namespace
 
 bool Scatter::in_order() const {
-  // The table would cost more than the rows that are written, or one thread is enough.
+  // True if the table would cost more than the rows that are written, or if one thread is enough.
   const std::int64_t table_bytes = distinct ? 0 : routed.shape[0] * std::int64_t{sizeof(std::int64_t)};
   const std::int64_t row_bytes = tokens.shape[1] * size_of(tokens.dtype);
   return !zero && also == nullptr && routing.routed() * row_bytes < std::max(kParallelBytes, table_bytes / 2);

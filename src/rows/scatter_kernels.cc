@@ -1,4 +1,4 @@
-// Rows scattered, with weights or as they are; compiled once per instruction set.
+// Scatters rows, weighted or unchanged; compiled once per instruction set.
 #include "rows/kernels.h"
 
 #include <algorithm>
@@ -23,7 +23,7 @@ void scale(Lane weight, const T* from, T* to, std::int64_t n, bool stream) {
   constexpr std::int64_t kPerLine = kLine / static_cast<std::int64_t>(sizeof(T));
   const auto factor = hn::Set(typename B::D(), weight);
   const auto times_weight = [&](auto v) HWY_ATTR { return hn::Mul(factor, v); };
-  // A partial block goes through a buffer of one block, so that it is computed by the same instructions.
+  // A partial block goes through a buffer of one block, so that the same instructions compute it.
   const auto partial = [&](std::int64_t first, std::int64_t count) HWY_ATTR {
     alignas(kLine) T buffer[kBlock] = {};
     std::memcpy(buffer, from + first, static_cast<std::size_t>(count) * sizeof(T));
@@ -46,7 +46,7 @@ void scale(Lane weight, const T* from, T* to, std::int64_t n, bool stream) {
   if (j < n) partial(j, n - j);
 }
 
-// move(t, k, from, to) for each token and choice with a row; `from` and `to` are its first columns.
+// Calls move(t, k, from, to) for each token and choice with a row; `from` and `to` are its first columns.
 template <class Move>
 HWY_INLINE void scatter_by(const ScatterTask& task, const std::int64_t* rows, std::int64_t token,
                            std::int64_t count, std::int64_t choice, std::int64_t choices, Columns columns,

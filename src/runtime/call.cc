@@ -1,4 +1,4 @@
-// The life of one call, and the log.
+// Implements Call and the log.
 #include "runtime/call.h"
 
 #include <algorithm>
@@ -19,7 +19,7 @@ constexpr unsigned kUnread = ~0u;
 constexpr unsigned kNobodySaid = ~1u;
 std::atomic<unsigned> chosen_lines{kUnread};
 std::atomic<unsigned> default_lines{kNoLines};
-// Never destroyed: calls may come until the process ends.
+// Never destroyed: calls may arrive until the process ends.
 WatcherSlot<LogSink>& sink() {
   static auto& slot = *new WatcherSlot<LogSink>;
   return slot;
@@ -30,7 +30,7 @@ unsigned lines_of(int level) {
   return level >= kCallLevel ? kFailures | kCalls : kNoLines;
 }
 
-// The value of TURNOUT_LOG: a level, or no value if it is empty or not set. bad: a value that is not a level.
+// The value of TURNOUT_LOG: no level if it is empty or not set. `bad` is a value that is not a level.
 struct LogVariable {
   std::optional<int> level;
   const char* bad = nullptr;
@@ -51,7 +51,7 @@ void write_line(int level, const std::string& line) {
   }
 }
 
-// Writes once, before the first line of a log that has calls, which wish of the environment is not met.
+// Before the first line of a log with calls, writes once which settings of the environment have no effect.
 void write_notes() {
   static std::atomic<bool> written{false};
   if (written.exchange(true)) return;
@@ -66,7 +66,7 @@ void log_line(LogLines kind, const std::string& line) {
   write_line(kind == kSkippedCalls ? kSkippedLevel : kCallLevel, line);
 }
 
-// A value of logfmt: text that is not one word is quoted.
+// A logfmt value: text that is not one word is quoted.
 std::string logfmt(std::string_view text) {
   constexpr std::string_view kQuoted = " ,=";
   return !text.empty() && text.find_first_of(kQuoted) == text.npos ? std::string(text)
@@ -88,7 +88,7 @@ unsigned logged_lines() {
   if (lines == kUnread) {
     const std::optional<int> level = log_variable().level;
     const unsigned read = level ? lines_of(*level) : kNobodySaid;
-    // A set_log() at the same time wins.
+    // A concurrent set_log() wins.
     if (chosen_lines.compare_exchange_strong(lines, read)) lines = read;
   }
   return lines == kNobodySaid ? default_lines.load(std::memory_order_relaxed) : lines;
@@ -113,7 +113,7 @@ void log_skipped(std::string_view op, const std::string& arguments) {
 
 namespace {
 
-// f(), whose failure is the end of the call.
+// Runs f(). A failure ends the call: it is logged and recorded.
 template <class F>
 auto log_and_record(const Arguments& arguments, const F& f) {
   try {
@@ -163,7 +163,8 @@ Call::Call(const Caller& caller, const Signature& signature, std::initializer_li
 Call::~Call() {
   if (!watched_ && folder_ == nullptr) return;
   try {
-    const char* error = std::uncaught_exceptions() > exceptions_ ? "turnout: the call was given up" : nullptr;
+    const char* error =
+        std::uncaught_exceptions() > exceptions_ ? "turnout: the call ended with an exception" : nullptr;
     if (folder_ != nullptr) folder_->end(error);
     if (!watched_) return;
     if (error == nullptr && !details_.is_last) {
@@ -171,7 +172,7 @@ Call::~Call() {
     } else {
       report(error);
     }
-  } catch (...) {  // a line that cannot be written is no reason to end the process
+  } catch (...) {  // do not end the process because a line cannot be written
   }
 }
 
@@ -207,7 +208,7 @@ void Call::refuse(const std::string& what, ErrorCode code) {
 void Call::fail(const Error& error) {
   if (const auto folder = std::exchange(folder_, nullptr)) folder->end(error.what());
   if (std::exchange(watched_, false)) report(error.what());  // one line per call
-  throw error;  // NOLINT: a copy, because the log line of this one is written
+  throw error;  // NOLINT: a copy, because the log line of the original is written
 }
 
 void Call::report(const char* error) {

@@ -19,7 +19,7 @@ namespace turnout::core {
 
 class Call {
  public:
-  // Throws Error when the arguments do not fit the signature.
+  // Throws Error if the arguments do not match the signature.
   Call(const Caller& caller, const Signature& signature, std::initializer_list<Slot> slots,
        std::span<const ScalarValue> scalars);
   Call(const Caller& caller, const Signature& signature, std::initializer_list<Slot> slots,
@@ -33,19 +33,19 @@ class Call {
   bool nothing_to_do() const { return skipped_; }
   std::int64_t size(int name) const { return arguments_.size(name); }
 
-  // The memory whose size the plan knows from the shapes: in the caller's workspace if there is one, else the
-  // context's. At most once in a call; Error(alloc_failed).
+  // The memory whose size the plan knows from the shapes: the caller's workspace if there is one, otherwise
+  // memory of the context. At most once per call; throws Error(alloc_failed).
   Scratch& scratch(std::size_t bytes);
-  // More memory of the context, whose size depends on the data or which outlives the call.
+  // Additional memory of the context, whose size depends on the data or which outlives the call.
   Scratch lease(std::size_t bytes);
 
   // The caller's name for an argument or scalar of the operator.
   std::string_view name(std::string_view own) const { return arguments_.name(own); }
-  // Refuses the call for a reason that the plan finds: Error(code) "function: what". Logged and recorded
-  // like a failure of the signature's checks.
+  // Rejects the call for a reason that the plan finds: throws Error(code) "function: what". Logged and
+  // recorded like a failure of the signature's checks.
   [[noreturn]] void refuse(const std::string& what, ErrorCode code = ErrorCode::bad_param);
 
-  // For the log line: the kernels of this call are compiled for every instruction set, avx512_dl too.
+  // For the log line: the kernels of this call are compiled for avx512_dl too.
   void uses_dl() { uses_dl_ = true; }
   // What the plan decided, for the log line.
   void chose(const char* algorithm, int threads) {
@@ -54,7 +54,7 @@ class Call {
   }
 
  private:
-  [[noreturn]] void fail(const Error& error);  // logs and records the error, and throws it again
+  [[noreturn]] void fail(const Error& error);  // logs and records the error, then throws it
   [[noreturn]] void refuse_memory(std::size_t bytes);
   void report(const char* error);
 
@@ -70,14 +70,14 @@ class Call {
   std::size_t scratch_bytes_ = 0;
   std::optional<Scratch> scratch_;
   std::unique_ptr<CallFolder> folder_;  // if the call is recorded
-  std::string described_;               // if watched; made by the constructor, which the slots do not outlive
+  std::string described_;               // if watched; made by the constructor, because it outlives the slots
   std::chrono::steady_clock::time_point start_;
 };
 
-// Levels of the log: from kCallLevel on it has calls and failures, from kSkippedLevel on also skipped calls.
+// Log levels: kCallLevel and above log calls and failures, kSkippedLevel also skipped calls.
 inline constexpr int kCallLevel = 1, kSkippedLevel = 5;
 
-// The kinds of lines the log has, as bits. TURNOUT_LOG and set_log() choose by level.
+// The kinds of lines in the log, as bits. TURNOUT_LOG and set_log() choose by level.
 enum LogLines : unsigned { kNoLines = 0, kFailures = 1, kCalls = 2, kSkippedCalls = 4 };
 unsigned logged_lines();
 // Throws Error if TURNOUT_LOG is not a level. logged_lines() ignores such a value.
@@ -85,14 +85,14 @@ void check_log_environment();
 // What is logged if neither TURNOUT_LOG nor set_log() has chosen a level.
 void set_default_log(unsigned lines);
 
-// Lines of calls that end before an operator starts: the C binding has checks of its own. `arguments` as from
+// Log lines of calls that end in a binding's own checks, before an operator starts. `arguments` is as from
 // Arguments::describe().
 void log_failure(const char* message, const std::string& arguments);
 void log_skipped(std::string_view op, const std::string& arguments);
-// Arguments::check() of such a binding. The operator behind the binding logs and records a call that gets
-// that far; a call that ends here is logged here, and recorded if it fails.
+// Arguments::check() of such a binding. A call that ends here is logged here, and recorded if it fails; the
+// operator logs and records a call that reaches it.
 bool check_and_log(Arguments& arguments);
-// Arguments::check_metadata() of a binding that allocates results, with the same log and record.
+// Arguments::check_metadata() of a binding that allocates results, logged and recorded likewise.
 void check_metadata_and_log(Arguments& arguments);
 
 }  // namespace turnout::core

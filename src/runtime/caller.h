@@ -1,4 +1,4 @@
-// What a binding hands to an operator with its Caller.
+// What a binding passes to an operator in its Caller.
 #pragma once
 
 #include <chrono>
@@ -11,8 +11,8 @@
 
 namespace turnout::core {
 
-// A function that runs several operators in turn, of which the first ones find the sizes of results. Its log
-// has one line: that of the last operator, with the time and the scratch memory of all.
+// A function that runs several operators, of which the first ones find the sizes of results. It logs one
+// line: that of the last operator, with the time and the scratch memory of all.
 struct Steps {
   bool has_begun = false;
   std::chrono::steady_clock::time_point start;
@@ -20,9 +20,9 @@ struct Steps {
 };
 
 struct CallDetails {
-  Workspace workspace = {};            // for the plan's scratch memory; none: the context's memory is used
-  const CallerNames* names = nullptr;  // nullptr: the operator was called by its own name
-  Steps* steps = nullptr;              // nullptr: the operator is all that the function runs
+  Workspace workspace = {};            // for the plan's scratch memory; if empty, the context's is used
+  const CallerNames* names = nullptr;  // nullptr if the operator was called by its own name
+  Steps* steps = nullptr;              // nullptr if the function runs only this operator
   bool is_last = true;  // of the steps; only the last one is logged and recorded, unless one fails
 
   // A Caller with these details, which must outlive it.

@@ -1,5 +1,4 @@
-// Reads /proc/self/cgroup and /proc/self/mountinfo. A file that is missing, or has other contents than
-// expected, means that there is no group.
+// Reads /proc/self/cgroup and /proc/self/mountinfo. If a file is missing or malformed, there is no group.
 #include "runtime/cgroups.h"
 
 #include <algorithm>
@@ -11,7 +10,7 @@
 namespace turnout::core {
 namespace {
 
-bool has_word(std::string_view list, std::string_view word) {  // separated by commas
+bool has_word(std::string_view list, std::string_view word) {  // the list is comma-separated
   for (std::size_t begin = 0; begin <= list.size();) {
     const std::size_t end = std::min(list.find(',', begin), list.size());
     if (list.substr(begin, end - begin) == word) return true;
@@ -28,10 +27,10 @@ std::int64_t number_of(const std::string& word) {
 }
 
 struct Mount {
-  std::string point, root;  // where it is, and which group is there
+  std::string point, root;  // the mount point, and the group that is mounted there
 };
 
-// The mount of version 2, or that of a controller of version 1; an empty point: there is none.
+// The mount of version 2, or that of a controller of version 1. If there is none, point is empty.
 Mount find_mount(const std::string& root, std::string_view controller, bool is_v2) {
   std::ifstream in(root + "/proc/self/mountinfo");
   std::string line;
@@ -68,8 +67,8 @@ std::int64_t number_after(const std::string& file, std::string_view key) {
   return 0;
 }
 
-// In a container the path may be that of the host, which does not exist here: then only the groups at the end
-// of the path count, the topmost of which is the container's.
+// In a container the path may be that of the host, which does not exist here. Then only the groups at the end
+// of the path count; the topmost of these is the container's.
 void for_each_group(const std::string& root, std::string_view controller,
                     const std::function<void(const std::string& folder, bool is_v2)>& f) {
   std::ifstream in(root + "/proc/self/cgroup");

@@ -1,4 +1,4 @@
-// Contexts and their scratch memory.
+// Implements Context and its scratch memory.
 #include "runtime/context.h"
 
 #include <algorithm>
@@ -48,14 +48,14 @@ void Context::set_observer(Observer observer, void* user) { state_->observer.set
 void Context::trim() { state_->arenas.trim(); }
 
 Context& default_context() {
-  static Context* context = new Context;  // never destroyed: calls may come from static destructors
+  static Context* context = new Context;  // never destroyed: static destructors may call operators
   return *context;
 }
 
 namespace core {
 namespace {
 
-// Arenas from this size on are mapped pages: free() might not return them to the system.
+// Larger arenas are mapped pages, because free() might not return them to the system.
 constexpr std::size_t kMappedBytes = std::size_t{1} << 20;
 
 void allocate(Arena& arena, std::size_t bytes) {
@@ -96,7 +96,7 @@ void ArenaList::discard(Arena* idle_one) {
   destroy(idle_one);
 }
 
-// Takes the best arena, by is_better(one, other), out of its slot.
+// Takes the best arena, as defined by is_better(one, other), out of its slot.
 template <class IsBetter>
 Arena* ArenaList::take_best(const IsBetter& is_better) {
   Arena* best = nullptr;
@@ -110,8 +110,8 @@ Arena* ArenaList::take_best(const IsBetter& is_better) {
 }
 
 Arena* ArenaList::take(std::size_t bytes) {
-  // The smallest that is large enough, else the largest: a call that leases several arenas gets the same ones
-  // each time.
+  // The smallest that is large enough, otherwise the largest. So a call that leases several arenas gets the
+  // same ones each time.
   Arena* arena = take_best([&](const Arena& one, const Arena& other) {
     return one.size >= bytes && other.size >= bytes ? one.size < other.size : one.size > other.size;
   });

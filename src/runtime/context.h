@@ -1,4 +1,4 @@
-// The inside of a Context: threads, instruction set, and scratch memory that calls lease.
+// Internals of a Context: threads, instruction set, and scratch memory that calls lease.
 #pragma once
 
 #include <atomic>
@@ -20,13 +20,13 @@ struct Arena {
   std::uint64_t last_used = 0;
 };
 
-// Idle arenas, at most `limit` bytes of them; the least recently used go first. Slots are exchanged
-// atomically, so there is no lock that a fork() could leave taken.
+// Idle arenas, at most `limit` bytes of them; the least recently used are freed first. Slots are exchanged
+// atomically, so there is no lock that a fork() could leave locked.
 class ArenaList {
  public:
   explicit ArenaList(std::size_t limit = default_idle_bytes()) : limit_(limit) {}
   ~ArenaList() { trim(); }
-  Arena* take(std::size_t bytes);  // at least `bytes`, 64-byte aligned; nullptr when memory is out
+  Arena* take(std::size_t bytes);  // at least `bytes`, 64-byte aligned; nullptr if out of memory
   void give_back(Arena* arena);
   void trim();
   std::size_t idle_bytes() const { return idle_bytes_.load(std::memory_order_relaxed); }
@@ -34,14 +34,14 @@ class ArenaList {
  private:
   static constexpr int kSlots = 16;
 
-  bool put(Arena* arena);  // into an empty slot; false: there is none
+  bool put(Arena* arena);  // into an empty slot; false if there is none
   template <class IsBetter>
-  Arena* take_best(const IsBetter& is_better);  // nullptr: none is idle
-  void discard(Arena* idle_one);                // frees it; nullptr: does nothing
+  Arena* take_best(const IsBetter& is_better);  // nullptr if none is idle
+  void discard(Arena* idle_one);                // frees it; may be nullptr
 
   const std::size_t limit_;
   std::atomic<std::uint64_t> clock_{0};
-  std::atomic<std::size_t> idle_bytes_{0};  // includes arenas that take_best() has out of their slots
+  std::atomic<std::size_t> idle_bytes_{0};  // includes arenas that take_best() has taken from their slots
   std::atomic<Arena*> idle_[kSlots] = {};
 };
 
@@ -73,7 +73,7 @@ class WatcherSlot {
     while (!newest_.compare_exchange_weak(fresh->replaced, fresh, std::memory_order_acq_rel)) {
     }
   }
-  // nullptr when there is no callback.
+  // nullptr if there is no callback.
   const Watcher* get() const {
     const Watcher* watcher = newest_.load(std::memory_order_acquire);
     return watcher == nullptr || watcher->call == nullptr ? nullptr : watcher;
@@ -88,7 +88,7 @@ class WatcherSlot {
 namespace turnout {
 
 struct TURNOUT_HIDDEN Context::State {
-  std::atomic<int> threads{1};  // with an executor: an upper limit of its threads
+  std::atomic<int> threads{1};  // with an executor, the maximum number of its threads
   Isa isa = Isa::best;
   Executor* executor = nullptr;
   core::ArenaList arenas;
@@ -100,19 +100,19 @@ struct TURNOUT_HIDDEN Context::State {
 namespace turnout::core {
 
 // Temporary memory. It is taken before the first write of a call, so that a call that runs out of memory has
-// written nothing. The address sanitizer refuses what lies between arrays, and what is not taken.
+// written nothing. The address sanitizer reports accesses between arrays and to memory that was not taken.
 class Scratch {
  public:
-  // Leased from the context until the destructor; Error(alloc_failed).
+  // Leased from the context until the destructor; throws Error(alloc_failed).
   Scratch(Context& context, std::size_t bytes);
-  // In the workspace if `bytes` fit there after alignment, else leased from the context.
+  // In the workspace if `bytes` fit there after alignment, otherwise leased from the context.
   Scratch(Context& context, const Workspace& workspace, std::size_t bytes);
   ~Scratch();
-  Scratch(Scratch&& other) noexcept;  // `other` has nothing left to take or to give back
+  Scratch(Scratch&& other) noexcept;  // leaves `other` empty
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;
 
-  // The next `count` elements; the sum of padded sizes must be within the bytes asked for.
+  // The next `count` elements. The sum of the padded sizes must not exceed the requested bytes.
   template <class T>
   T* take(std::int64_t count) {
     T* begin = reinterpret_cast<T*>(next_);
@@ -120,7 +120,7 @@ class Scratch {
     next_ += padded(static_cast<std::size_t>(count) * sizeof(T));
     return begin;
   }
-  // All that is left.
+  // All remaining memory.
   std::byte* rest() {
     allow(next_, static_cast<std::size_t>(begin_ + bytes_ - next_));
     return std::exchange(next_, begin_ + bytes_);
@@ -128,7 +128,7 @@ class Scratch {
 
  private:
   Context& context_;
-  Arena* arena_ = nullptr;  // nullptr: the memory is a workspace
+  Arena* arena_ = nullptr;  // nullptr if the memory is a workspace
   std::byte *begin_ = nullptr, *next_ = nullptr;
   std::size_t bytes_ = 0;
 };

@@ -1,5 +1,5 @@
-// Reads the CPU quota of each control group. A file that is missing, or has other contents than expected,
-// means no limit: the library then uses the CPUs of the affinity mask.
+// Reads the CPU quota of each control group. If a file is missing or malformed, there is no limit, and the
+// library uses the CPUs of the affinity mask.
 #include "runtime/cpu_quota.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ int cpu_quota(const std::string& root) {
     const std::int64_t quota = number_in(folder + (is_v2 ? "/cpu.max" : "/cpu.cfs_quota_us"), 0);
     const std::int64_t period =
         number_in(folder + (is_v2 ? "/cpu.max" : "/cpu.cfs_period_us"), is_v2 ? 1 : 0);
-    // Version 1 says -1 for no limit.
+    // Version 1 has -1 for no limit.
     if (quota > 0 && period > 0)
       least = std::min(least, static_cast<double>(quota) / static_cast<double>(period));
   });

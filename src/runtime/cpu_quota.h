@@ -1,14 +1,14 @@
-// The CPU time that a container allows its processes.
+// The CPU quota of the container.
 #pragma once
 
 #include <string>
 
 namespace turnout::core {
 
-// How many CPUs' worth of time the control groups of this process allow it, rounded up: the least of all
-// groups up to the root, in version 2 of cgroups (cpu.max) and in version 1 (cpu.cfs_quota_us). 0: no limit.
-// More threads than that would use the time up early and then all stand still until the next period.
-// `root` is put before all paths, for tests.
+// The number of CPUs that the quotas of this process's control groups amount to, rounded up: the minimum over
+// all groups up to the root, for cgroups v2 (cpu.max) and v1 (cpu.cfs_quota_us). 0 means no limit. More
+// threads would use up the quota early and then all pause until the next period. Tests set `root`, a prefix
+// of all paths.
 int cpu_quota(const std::string& root = "");
 
 }  // namespace turnout::core

@@ -1,4 +1,4 @@
-// Implements ForkMutex: a list of all of them, locked before a fork() and unlocked after it.
+// Implements ForkMutex: all mutexes are in a list, locked before a fork() and unlocked after it.
 #include "runtime/fork_mutex.h"
 
 #include <pthread.h>
@@ -13,8 +13,8 @@ constinit std::atomic<ForkMutex*> newest{nullptr};
 
 }  // namespace
 
-// Runs when the library is loaded. A static variable of a function would not do: if a thread forks while
-// another one initializes it, the child waits for it forever.
+// Runs when the library is loaded. A function-local static would not work: if a thread forks while another
+// one initializes it, the child waits for it forever.
 const bool ForkMutex::are_handlers_registered = register_handlers();
 
 bool ForkMutex::register_handlers() { return pthread_atfork(lock_all, unlock_all, unlock_all) == 0; }

@@ -1,13 +1,13 @@
-// A mutex for data that a forked child uses, too.
+// A mutex for data that a forked child also uses.
 #pragma once
 
 #include <mutex>
 
 namespace turnout::core {
 
-// fork() waits until no other thread holds one of these, so the child finds them free and their data
+// fork() waits until no other thread holds one of these, so the child finds them unlocked and their data
 // consistent. Never destroyed: define them at namespace scope, or in an object that lives until the process
-// ends. A thread that holds one must not lock another, and must not fork.
+// ends. A thread that holds one must not lock another and must not fork.
 class ForkMutex {
  public:
   ForkMutex();

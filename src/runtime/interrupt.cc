@@ -1,4 +1,4 @@
-// The interruption of the calls of a thread: the clock, and who asks.
+// Implements Interruption: the polling clock and each thread's active interruption.
 #include "runtime/interrupt.h"
 
 #include <time.h>
@@ -14,7 +14,7 @@ const ThreadPointer& newest() {
   return pointer;
 }
 
-// The coarse clock takes a third of the time of the exact one; it is a few milliseconds late at most.
+// The coarse clock takes a third of the time of the exact one and is at most a few milliseconds late.
 std::int64_t milliseconds_now() {
   timespec now;
   clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
@@ -28,7 +28,7 @@ const char* Interrupted::what() const noexcept { return "turnout: the call was i
 
 Interruption* Interruption::of_this_thread() { return static_cast<Interruption*>(newest().get()); }
 
-// Without memory for the pointer the call cannot be interrupted.
+// If there is no memory for the pointer, the call cannot be interrupted.
 Interruption::Interruption(Ask ask, void* user) : ask_(ask), user_(user), outer_(of_this_thread()) {
   newest().set(this);
 }
@@ -37,7 +37,7 @@ Interruption::~Interruption() { newest().set(outer_); }
 bool Interruption::ask_if_due() {
   if (due_ != 0 && milliseconds_now() < due_) return false;
   if (due_ != 0) {
-    const FpEnvironment environment;  // a kernel may have set another one
+    const FpEnvironment environment;  // a kernel may have changed the control register
     if (ask_(user_)) is_stopped_.store(true, std::memory_order_relaxed);
   }
   due_ = milliseconds_now() + kInterval.count();

@@ -1,11 +1,10 @@
-// Calls that can be stopped while they are under way, as Ctrl-C does in Python.
+// Interrupts running calls, as Ctrl-C does in Python.
 //
-// A binding that can be asked whether the caller wants the call to end makes an Interruption on the calling
-// thread before the operator runs. Ranges of parallel_for and serial_for look at it between each other, long
-// loops within a range look at it through a Stop. Only the calling thread asks the binding, at most every
-// kInterval: Python, for one, runs signal handlers on its main thread. The other threads read a flag. When no
-// thread works on a range any more, the calling thread throws Interrupted. The contents of the outputs are
-// then unspecified.
+// A binding that can find out whether the caller wants the call to end creates an Interruption on the calling
+// thread before the operator runs. parallel_for and serial_for check it between ranges; long loops within a
+// range check it through a Stop. Only the calling thread asks the binding, at most every kInterval, because
+// Python runs signal handlers on its main thread. The other threads read a flag. When no thread works on a
+// range any more, the calling thread throws Interrupted. The contents of the outputs are then unspecified.
 #pragma once
 
 #include <pthread.h>
@@ -18,7 +17,7 @@
 
 namespace turnout::core {
 
-// Its functions are not inline: kernel files, which older CPUs cannot run, would have copies of them.
+// Its functions are not inline: kernel files, which older CPUs cannot run, would contain copies of them.
 class Interrupted : public std::exception {
  public:
   Interrupted() = default;
@@ -30,23 +29,23 @@ class Interrupted : public std::exception {
 
 class Interruption {
  public:
-  using Ask = bool (*)(void* user);  // true: the call is to end
+  using Ask = bool (*)(void* user);  // returns true if the call must end
   static constexpr std::chrono::milliseconds kInterval{50};
 
-  // Holds for the calls that this thread makes until the destructor.
+  // Applies to the calls of this thread until the destructor.
   Interruption(Ask ask, void* user);
   ~Interruption();
   Interruption(const Interruption&) = delete;
   Interruption& operator=(const Interruption&) = delete;
 
-  static Interruption* of_this_thread();  // the newest one; nullptr: there is none
+  static Interruption* of_this_thread();  // the newest one, or nullptr
   bool in_ranges() const { return in_ranges_; }
 
   bool is_stopped() const { return is_stopped_.load(std::memory_order_relaxed); }
-  // Whether the call is to end. On the calling thread it asks, if the time has come.
+  // Whether the call must end. On the calling thread, asks the binding when kInterval has passed.
   bool look() { return is_stopped() || (pthread_equal(pthread_self(), thread_) != 0 && ask_if_due()); }
 
-  // Marks the calling thread while it runs ranges: a parallel_for within them does not throw.
+  // Marks the calling thread while it runs ranges: a nested parallel_for does not throw.
   class Ranges {
    public:
     explicit Ranges(Interruption* of) : of_(of != nullptr && !of->in_ranges_ ? of : nullptr) {
@@ -58,7 +57,7 @@ class Interruption {
     Ranges(const Ranges&) = delete;
     Ranges& operator=(const Ranges&) = delete;
 
-    // Throws Interrupted if the call is to end, unless these ranges are within others.
+    // Throws Interrupted if the call must end, unless these ranges are nested in others.
     void finish() const {
       if (of_ != nullptr && of_->is_stopped()) throw Interrupted();
     }
@@ -73,22 +72,22 @@ class Interruption {
   const Ask ask_;
   void* const user_;
   const pthread_t thread_ = pthread_self();
-  Interruption* const outer_;  // of a call during which a signal handler makes this one
-  std::int64_t due_ = 0;       // when to ask next; 0: no range has ended yet
+  Interruption* const outer_;  // of the call that a signal handler has interrupted to make this one
+  std::int64_t due_ = 0;       // when to ask next; 0 if no range has ended yet
   bool in_ranges_ = false;
   std::atomic<bool> is_stopped_{false};
 };
 
-// What loops within a range look at. Made on the calling thread, and used on all threads of the call.
+// The check for loops within a range. Created on the calling thread, used on all threads of the call.
 class Stop {
  public:
   Stop() : call_(Interruption::of_this_thread()) {}
-  // For every few milliseconds of work. true: the range returns at once, and need not be complete.
+  // To be called every few milliseconds. If true, the range must return at once and may be incomplete.
   bool is_asked() const { return call_ != nullptr && call_->look(); }
 
   static constexpr std::int64_t kGrain = 1 << 20;  // steps: a millisecond, or ten if each misses the cache
-  // Calls body(begin, end) for consecutive blocks of first .. last-1. Returns false if it leaves some out
-  // because the call is to end.
+  // Calls body(begin, end) for consecutive blocks of first .. last-1. Returns false if it skips some because
+  // the call must end.
   template <class Body>
   [[nodiscard]] bool blocks(std::int64_t first, std::int64_t last, const Body& body) const {
     for (std::int64_t begin = first; begin < last; begin += kGrain) {
@@ -102,11 +101,11 @@ class Stop {
   Interruption* call_;
 };
 
-// On the calling thread: throws Interrupted if the call is to end. Within ranges it does nothing.
+// On the calling thread, throws Interrupted if the call must end. Does nothing within ranges.
 void throw_if_interrupted();
 
 // Calls body(begin, end) for consecutive blocks of first .. last-1 on this thread: for loops over all indices
-// that are not worth several threads, or whose steps depend on each other. Throws Interrupted like
+// that are too short for several threads, or whose steps depend on each other. Throws Interrupted like
 // parallel_for.
 template <class Body>
 void serial_for(std::int64_t first, std::int64_t last, const Body& body) {

@@ -1,4 +1,4 @@
-// Implements .npy files, with memory that may not be readable.
+// Writes .npy files from memory that may be unreadable.
 #include "runtime/npy.h"
 
 #include <fcntl.h>
@@ -32,7 +32,7 @@ class File {
     iovec part{const_cast<char*>(text.data()), text.size()};
     write(&part, 1);
   }
-  // Changes `parts`. Returns false if memory cannot be read.
+  // Modifies `parts`. Returns false if memory cannot be read.
   bool write(iovec* parts, int count) const {
     while (count > 0) {
       const ::ssize_t result = ::writev(file_, parts, count);
@@ -79,7 +79,7 @@ std::string npy_header(const ConstTensor& array) {
 bool write_elements(const File& file, const ConstTensor& array) {
   const std::int64_t elements = Slot(array).elements();
   if (elements == 0) return true;
-  // The last dimensions, as far as they are contiguous, are one run of memory.
+  // The innermost dimensions that are contiguous form one run of memory.
   int outer = array.rank;
   std::int64_t run = 1;
   for (; outer > 0; --outer) {

@@ -8,12 +8,12 @@
 
 namespace turnout::core {
 
-// Writes the elements of `array` in row-major order, whatever its strides are. NumPy has no bfloat16 and no
-// 8-bit floats; their bits are written as unsigned integers. Requires rank <= kMaxRank, extents >= 0 and a
-// valid dtype.
+// Writes the elements of `array` in row-major order, whatever its strides. NumPy lacks bfloat16 and 8-bit
+// floats; their bits are written as unsigned integers. Requires rank <= kMaxRank, extents >= 0 and a valid
+// dtype.
 //
-// The kernel reads the memory, so an address that is not mapped does not end the process: the function then
-// returns false and leaves no file. Throws Error(internal) if the file cannot be written.
+// The kernel reads the memory, so an unmapped address does not crash the process: the function then returns
+// false and leaves no file. Throws Error(internal) if the file cannot be written.
 bool write_npy(const std::string& path, const ConstTensor& array);
 // Replaces the file if it exists. Throws Error(internal) if it cannot be written.
 void write_text(const std::string& path, std::string_view text);

@@ -1,4 +1,4 @@
-// Large result buffers: mapped once, used many times.
+// Implements OutputCache: large result buffers are mapped once and used many times.
 #include "runtime/output_cache.h"
 
 #include <pthread.h>
@@ -13,7 +13,7 @@
 namespace turnout::core {
 namespace {
 
-// A buffer may serve a request that is smaller by up to a quarter; more would hoard memory.
+// A buffer may serve a request that is up to a quarter smaller; more would waste memory.
 constexpr std::size_t kSlackShare = 4;
 
 void unmap(const OutputBuffer& buffer) { unmap_pages(buffer.data, buffer.capacity); }
@@ -29,7 +29,7 @@ OutputBuffer OutputCache::take(std::size_t bytes) {
     for (auto buffer = idle_.begin(); buffer != idle_.end(); ++buffer) {
       if (buffer->capacity < bytes || buffer->capacity - bytes > bytes / kSlackShare + kPageGranularity)
         continue;
-      // Among equals, the most recently used one: its pages may still be in the CPU's caches.
+      // Among equals, prefer the most recently used one: its pages may still be in the CPU's caches.
       if (best == idle_.end() || buffer->capacity <= best->capacity) best = buffer;
     }
     if (best != idle_.end()) {
@@ -82,7 +82,7 @@ void OutputCache::trim() {
     freed = std::exchange(idle_, {});
     idle_bytes_ = 0;
   }
-  for (const OutputBuffer& buffer : freed) unmap(buffer);  // not under the lock, as below
+  for (const OutputBuffer& buffer : freed) unmap(buffer);  // outside the lock, as below
 }
 
 void OutputCache::evict_over_limit() noexcept {
@@ -95,16 +95,15 @@ void OutputCache::evict_over_limit() noexcept {
       idle_.erase(idle_.begin());
       idle_bytes_ -= oldest.capacity;
     }
-    unmap(oldest);  // milliseconds for a large one, so not under the lock
+    unmap(oldest);  // outside the lock: a large one takes milliseconds
   }
 }
 
 OutputCache& output_cache() {
-  // Never destroyed: arrays may die after the module.
+  // Never destroyed: arrays may outlive the module.
   static OutputCache& cache = []() -> OutputCache& {
     static OutputCache& the_cache = *new OutputCache;
-    // The child unmaps its idle buffers: writing to a page that it shares with its parent would copy the
-    // page.
+    // The child unmaps its idle buffers: writing to a page shared with its parent would copy the page.
     pthread_atfork(nullptr, nullptr, [] { the_cache.trim(); });
     return the_cache;
   }();

@@ -1,4 +1,4 @@
-// Memory in whole pages, from the system and back.
+// Maps and unmaps whole pages.
 #include "runtime/pages.h"
 
 #include <sys/mman.h>

@@ -5,8 +5,8 @@
 
 namespace turnout::core {
 
-void* map_pages(std::size_t bytes);  // nullptr if the system cannot provide them; filled with 0
-// The same, aligned to huge pages, which it asks the system for. For memory that is filled from end to end.
+void* map_pages(std::size_t bytes);  // filled with 0; nullptr if the system cannot provide them
+// The same, aligned to huge pages, which it requests. For memory that is filled completely.
 void* map_huge_pages(std::size_t bytes);
 void unmap_pages(void* data, std::size_t bytes);
 

@@ -1,4 +1,4 @@
-// The thread pool: one for the process, shared by all contexts. The only file that starts threads.
+// The thread pool of the process, shared by all contexts. No other file starts threads.
 #include "runtime/parallel.h"
 
 #include <pthread.h>
@@ -42,12 +42,12 @@ bool spin_until(const Done& done) {
   return false;
 }
 
-// One run_on_pool call; lives on the caller's stack and in the pool's list while workers may join it.
+// One run_on_pool call. It is on the caller's stack, and in the pool's list while workers may join it.
 struct Job {
   void (*work)(void*);
   void* argument;
-  int open_places;              // workers that may still join
-  int inside;                   // workers that are in work()
+  int open_places;              // number of workers that may still join
+  int inside;                   // number of workers in work()
   std::atomic<int> unfinished;  // mirrors `inside` for the caller's spin
   std::condition_variable done;
   Job* next;
@@ -78,7 +78,7 @@ class Pool {
     const auto is_done = [&] { return job.inside == 0; };
     Interruption* const stop = Interruption::of_this_thread();
     if (stop == nullptr) return job.done.wait(lock, is_done);
-    while (!job.done.wait_for(lock, Interruption::kInterval, is_done)) {  // a worker has a long range
+    while (!job.done.wait_for(lock, Interruption::kInterval, is_done)) {  // a worker runs a long range
       lock.unlock();
       stop->look();
       lock.lock();
@@ -88,10 +88,10 @@ class Pool {
  private:
   void start_workers(int wanted) {
     if (workers_ >= wanted) return;
-    sigset_t all, before;  // the application's signals are not for these threads
+    sigset_t all, before;  // these threads must not receive the application's signals
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    // If a thread cannot be started, the caller works with the threads there are.
+    // If a thread cannot be started, the caller uses the existing ones.
     for (pthread_t worker; workers_ < wanted; ++workers_) {
       if (pthread_create(&worker, nullptr, &start, this) != 0) break;
       pthread_detach(worker);
@@ -115,7 +115,7 @@ class Pool {
   void serve() {
     const InsideParallel mark;
     std::unique_lock lock(mutex_);
-    if (!mark.is_marked()) {  // no memory: a later call tries again
+    if (!mark.is_marked()) {  // out of memory: a later call tries again
       --workers_;
       return;
     }
@@ -130,7 +130,7 @@ class Pool {
         lock.lock();
         remove(job);  // no range is left
         job.unfinished.fetch_sub(1, std::memory_order_release);
-        if (--job.inside == 0) job.done.notify_one();  // under the lock: the caller's stack is still there
+        if (--job.inside == 0) job.done.notify_one();  // under the lock: the caller's stack still exists
       }
       lock.unlock();
       spin_until([&] { return pending_.load(std::memory_order_acquire) > 0; });
@@ -151,10 +151,10 @@ const ThreadPointer& inside() {  // an InsideParallel, or nullptr
   return mark;
 }
 
-// A forked child has none of the workers and perhaps a locked mutex: it forgets the pool and makes its own.
+// A forked child has no workers and perhaps a locked mutex, so it abandons the pool and creates a new one.
 std::atomic<Pool*> the_pool{nullptr};
 
-// nullptr when memory is out.
+// nullptr if out of memory.
 Pool* pool() {
   Pool* current = the_pool.load(std::memory_order_acquire);
   if (current != nullptr) return current;

@@ -1,4 +1,4 @@
-// parallel_for: the one way to use several threads.
+// parallel_for: all multithreading goes through it.
 #pragma once
 
 #include <algorithm>
@@ -19,14 +19,14 @@ inline constexpr int kMaxThreads = 1024;
 // moves about a megabyte.
 inline constexpr std::int64_t kParallelBytes = (std::int64_t{3} << 19) / kGrainDivisor;
 
-// TURNOUT_NUM_THREADS, or the CPUs this process may use: by its affinity mask and the quota of its container.
+// TURNOUT_NUM_THREADS, or the CPUs that the affinity mask and the container's CPU quota allow.
 int automatic_threads();
 
-// Runs work(argument) on the calling thread and on up to threads - 1 workers of the process-wide pool. If no
-// thread can be started, there are fewer workers.
+// Runs work(argument) on the calling thread and on up to threads - 1 workers of the process-wide pool. Uses
+// fewer workers if threads cannot be started.
 void run_on_pool(int threads, void (*work)(void*), void* argument);
 
-// Marks this thread while it runs ranges: calls inside them run inline.
+// Marks this thread while it runs ranges: nested calls run inline.
 class InsideParallel {
  public:
   InsideParallel();
@@ -34,7 +34,7 @@ class InsideParallel {
   InsideParallel(const InsideParallel&) = delete;
   InsideParallel& operator=(const InsideParallel&) = delete;
 
-  // false: the thread was marked before, or there is no memory for the mark.
+  // False if the thread was marked before, or if there is no memory for the mark.
   bool is_marked() const { return is_marked_; }
 
  private:
@@ -43,10 +43,10 @@ class InsideParallel {
 
 // Calls body(begin, end) for consecutive ranges of `grain` items that cover 0 .. n-1; the last range may be
 // shorter. The ranges depend only on n and grain, not on the threads. Threads take one range at a time, so a
-// thread that loses its core delays one range. A parallel_for inside a body runs inline. body must not throw.
-// It may also be body(begin, end, worker), where workers that run at the same time have different numbers
-// below `limit`. The caller has memory for `limit` workers; the context's number of threads may change at any
-// time. Throws Interrupted, when no range runs any more, if the call is to end early.
+// thread that loses its core delays one range. A nested parallel_for runs inline. body must not throw. It may
+// also be body(begin, end, worker), where workers that run at the same time have different numbers below
+// `limit`. A caller that has memory for `limit` workers must pass it: the context's number of threads may
+// change at any time. If the call must end early, throws Interrupted once no range is running.
 template <class Body>
 void parallel_for(Context& context, std::int64_t n, std::int64_t grain, const Body& body,
                   int limit = kMaxThreads) {

@@ -21,7 +21,7 @@ namespace turnout::core {
 namespace {
 
 constexpr std::string_view kOnError = "on_error:";
-// Arguments with more elements than any memory has are described, not read.
+// Arguments with more elements than fit in any memory are described, not read.
 constexpr std::int64_t kMostElements = std::int64_t{1} << 46;
 
 struct Target {
@@ -40,7 +40,7 @@ Target environment_target() {
 
 ForkMutex target_mutex;
 
-// Requires target_mutex. Never destroyed: calls may come until the process ends.
+// Requires target_mutex. Never destroyed: calls may arrive until the process ends.
 Target& target() {
   static Target* one = nullptr;
   if (one == nullptr) one = new Target;
@@ -69,7 +69,7 @@ std::string new_folder(const std::string& op) {
   static std::atomic<std::int64_t> calls{0};
   const std::filesystem::path directory = target_directory();
   std::filesystem::create_directories(directory);
-  for (;;) {  // a number may be taken: processes of different containers share their ids
+  for (;;) {  // a number may be taken: processes of different containers may have the same id
     char tail[64];
     std::snprintf(tail, sizeof(tail), ".%lld.%06lld", static_cast<long long>(::getpid()),
                   static_cast<long long>(++calls));
@@ -99,7 +99,7 @@ std::string json_list(std::span<const std::int64_t> values) {
   return concat("[", text, "]");
 }
 
-// A number of JSON, or of the superset that Python reads.
+// A JSON number, or one of the superset that Python reads.
 std::string json_number(double value) {
   if (std::isnan(value)) return "NaN";
   if (std::isinf(value)) return value < 0 ? "-Infinity" : "Infinity";
@@ -116,7 +116,7 @@ std::string json_value(const Scalar& scalar, const ScalarValue& given) {
   return concat("[", text, "]");
 }
 
-// Runs f. What goes wrong is in the log, if there is one, and nowhere else.
+// Runs f. Errors only appear in the log, if it is on.
 template <class F>
 void quietly(const F& f) noexcept {
   try {
@@ -140,7 +140,7 @@ void check_record_environment() {
   if (wanted.what != Recorded::none && !can_write(wanted.directory))
     throw Error(ErrorCode::bad_param,
                 concat("TURNOUT_RECORD is '", std::getenv("TURNOUT_RECORD"),
-                       "', expected a directory that can be written, or on_error: and one"));
+                       "', expected a writable directory, or on_error: followed by one"));
 }
 
 void record_in(const char* wanted) {

@@ -1,4 +1,4 @@
-// Records calls, each in a folder of its own, which `turnout replay` runs again.
+// Records calls, each in its own folder, which `turnout replay` runs again.
 //
 // TURNOUT_RECORD=directory records all calls, TURNOUT_RECORD=on_error:directory those that fail. The folder
 // of a call, <operator>.<process>.<number>, has these files:
@@ -9,13 +9,13 @@
 //     op, function              the operator, and the function that the user called
 //     version, isa              of the library; the results of some operators depend on the instruction set
 //     error                     the message, if the call failed
-//     scalars                   a number, or a list, for each name
+//     scalars                   a number or a list for each name
 //     arguments                 name, dtype, rank, shape; strides, in elements, if it is not contiguous
 //
-// A call is recorded before its arguments are checked, so that a call that is refused, or crashes, can be
-// replayed. For that reason nothing is taken for granted: at most kMaxRank extents are recorded (a tensor has
-// no more; `rank` says how many it claims), and an argument has no in.NAME.npy if its description is invalid
-// or its memory cannot be read.
+// A call is recorded before its arguments are checked, so that a call that is rejected or crashes can be
+// replayed. Therefore the arguments may be invalid: at most kMaxRank extents are recorded (a tensor has no
+// more; `rank` is the number that it claims), and an argument has no in.NAME.npy if its description is
+// invalid or its memory cannot be read.
 #pragma once
 
 #include <atomic>
@@ -35,25 +35,25 @@ extern std::atomic<Recorded> state;
 Recorded read_environment();
 }  // namespace record
 
-// What is recorded now. Off, this is one load.
+// What is being recorded. Costs one load if recording is off.
 inline Recorded recorded() {
   const Recorded now = record::state.load(std::memory_order_relaxed);
   return now == Recorded::unread ? record::read_environment() : now;
 }
-// Throws Error if TURNOUT_RECORD names a directory that cannot be made or written.
+// Throws Error if TURNOUT_RECORD names a directory that cannot be created or written.
 void check_record_environment();
-// Records all calls in this directory, whatever TURNOUT_RECORD says; nullptr: as TURNOUT_RECORD says.
+// Records all calls in this directory, whatever TURNOUT_RECORD is; nullptr returns to TURNOUT_RECORD.
 void record_in(const char* directory);
 
-// The record of one call. Nothing is thrown: a call does not fail because it cannot be recorded.
+// The record of one call. Never throws: a call must not fail because it cannot be recorded.
 class CallFolder {
  public:
   // Copies the descriptions of the arguments. If all calls are recorded, writes the inputs now, because an
-  // output may share their memory. A process that ends during the call leaves a folder with the inputs.
-  // only_failures: records nothing unless the call fails, whatever TURNOUT_RECORD says.
+  // output may share their memory. A process that crashes during the call leaves a folder with the inputs.
+  // only_failures: records nothing unless the call fails, whatever TURNOUT_RECORD is.
   CallFolder(const Arguments& arguments, std::string_view function, Isa isa,
              bool only_failures = false) noexcept;
-  // The call has ended. Writes the outputs, or the error if there is one.
+  // Called when the call has ended. Writes the outputs, or the error if there is one.
   void end(const char* error) noexcept;
 
  private:
@@ -75,7 +75,7 @@ class CallFolder {
   Isa isa_ = Isa::best;
   std::vector<Part> parts_;
   std::vector<Value> scalars_;
-  std::string folder_;  // empty: nothing is written yet
+  std::string folder_;  // empty until something is written
 };
 
 }  // namespace turnout::core

@@ -1,4 +1,4 @@
-// The copy that benchmarks compare with.
+// Implements stream_copy(), the copy that benchmarks compare with.
 #include "runtime/stream_copy.h"
 
 #include "runtime/parallel.h"

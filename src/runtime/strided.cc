@@ -10,7 +10,7 @@
 namespace turnout::core {
 namespace {
 
-// The dimensions that are left when those that follow each other in memory are one.
+// The dimensions, with those merged that are contiguous in memory.
 struct Layout {
   std::int64_t shape[kMaxRank] = {1};
   std::int64_t stride[kMaxRank] = {0};
@@ -30,14 +30,14 @@ struct Layout {
 
 template <class T>
 void copy_row(const std::byte* from, std::int64_t step, std::int64_t count, std::byte* to) {
-  for (std::int64_t i = 0; i < count; ++i)  // memcpy: an element may lie anywhere
+  for (std::int64_t i = 0; i < count; ++i)  // memcpy: an element may be unaligned
     std::memcpy(to + i * static_cast<std::int64_t>(sizeof(T)), from + i * step, sizeof(T));
 }
 
 template <class T>
 void copy_rows(Context& context, const std::byte* from, const Layout& layout, std::byte* to) {
   constexpr auto kSize = static_cast<std::int64_t>(sizeof(T));
-  constexpr std::int64_t kLongRow = 128;  // bytes from which on memcpy is faster than a loop
+  constexpr std::int64_t kLongRow = 128;  // bytes from which memcpy is faster than a loop
   const int outer = layout.rank - 1;
   const std::int64_t count = layout.shape[outer], step = layout.stride[outer], row_bytes = count * kSize;
   std::int64_t rows = 1;

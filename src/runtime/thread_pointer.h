@@ -5,13 +5,13 @@
 
 namespace turnout::core {
 
-// Not a thread_local: in a library that is loaded late, a thread's first use of one allocates memory, and
-// when there is none the C library ends the process. This says so instead.
+// Not a thread_local: in a library loaded with dlopen(), a thread's first use of one allocates memory, and
+// the C library aborts the process if there is none. This class returns false instead.
 class ThreadPointer {
  public:
   ThreadPointer() : has_key_(pthread_key_create(&key_, nullptr) == 0) {}
-  // at_exit(value) runs when a thread ends whose value is not nullptr, until this object is destroyed: its
-  // code may be unloaded then.
+  // When a thread ends whose value is not nullptr, at_exit(value) runs, unless this object was destroyed: its
+  // code may have been unloaded.
   explicit ThreadPointer(void (*at_exit)(void*))
       : has_key_(pthread_key_create(&key_, at_exit) == 0), has_function_(true) {}
   ~ThreadPointer() {
@@ -20,9 +20,9 @@ class ThreadPointer {
   ThreadPointer(const ThreadPointer&) = delete;
   ThreadPointer& operator=(const ThreadPointer&) = delete;
 
-  // What this thread has set; nullptr: nothing.
+  // The value that this thread has set, or nullptr.
   void* get() const { return has_key_ ? pthread_getspecific(key_) : nullptr; }
-  // false: there is no memory for it, and get() stays as it was.
+  // Returns false, and changes nothing, if there is no memory for it.
   bool set(void* value) const { return has_key_ && pthread_setspecific(key_, value) == 0; }
 
  private:

@@ -32,11 +32,11 @@ void TorchExecutor::run(int count, void (*work)(void*), void* argument) {
   struct Job {
     void (*work)(void*);
     void* argument;
-    std::atomic<bool> is_over;           // every range has been taken
+    std::atomic<bool> is_over;           // all ranges have been taken
     std::atomic<Clock::rep> last_range;  // when the last range was finished
   } job{work, argument, false, start};
-  // One item per thread. Each item takes ranges until none is left, so it does not matter if torch runs
-  // several items on one thread, and an item that starts later has nothing to do.
+  // One item per thread. Each item takes ranges until none is left, so torch may run several items on one
+  // thread, and a late item has nothing to do.
   const auto each = [](std::int64_t begin, std::int64_t end, void* context) {
     Job& one = *static_cast<Job*>(context);
     for (std::int64_t i = begin; i < end && !one.is_over.load(std::memory_order_relaxed); ++i) {
@@ -65,7 +65,7 @@ void TorchExecutor::judge(Clock::rep worked, Clock::rep waited) {
 void use_torch_threads(const TorchFunctions& functions) {
   if (installed.load() != nullptr) return;
   pthread_atfork(nullptr, nullptr, [] { forked.store(true, std::memory_order_relaxed); });
-  // Neither is destroyed: calls may come until the process ends.
+  // Neither is destroyed: calls may arrive until the process ends.
   installed = new Context({.executor = new TorchExecutor(functions)});
 }
 

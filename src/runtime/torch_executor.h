@@ -1,4 +1,4 @@
-// Work on PyTorch's threads. The library's pool would compete with torch's threads, which spin for
+// Runs work on PyTorch's threads. The library's pool would compete with them, because they spin for
 // milliseconds after each torch operator.
 #pragma once
 
@@ -17,14 +17,14 @@ struct TorchFunctions {
   int (*get_num_threads)(std::uint32_t* threads);
 };
 
-// Runs work on torch's threads. OpenMP ends a parallel region at a barrier that also waits for threads that
-// had nothing to do; on a busy machine such a thread may wait milliseconds for a core. The library's pool
-// does not wait for threads that have not started. After a region that waited long, work goes to that pool
+// An Executor over torch's threads. OpenMP ends a parallel region at a barrier that also waits for threads
+// without work; on a busy machine such a thread may wait milliseconds for a core. The library's pool
+// does not wait for threads that have not started. After a region with a long wait, work goes to that pool
 // for a while.
 class TorchExecutor : public Executor {
  public:
-  // A wait is long if it exceeds kLongWait and a quarter of the time in which the region worked. Each long
-  // wait doubles the next pause, and each short one halves it.
+  // A wait is long if it exceeds kLongWait and a quarter of the region's working time. Each long wait doubles
+  // the next pause, and each short one halves it.
   static constexpr std::chrono::microseconds kLongWait{250};
   static constexpr std::chrono::milliseconds kShortestPause{100}, kLongestPause{5000};
 
@@ -44,13 +44,13 @@ class TorchExecutor : public Executor {
   std::atomic<Clock::rep> pause_{ticks(kShortestPause)};
 };
 
-// From now on torch_context() works on torch's threads. Called once, with the GIL held.
+// Makes torch_context() use torch's threads from now on. Called once, with the GIL held.
 void use_torch_threads(const TorchFunctions& functions);
 
-// The context of calls from turnout.torch and of those with torch tensors; the default one when torch's
+// The context of calls from turnout.torch and of calls with torch tensors; the default context if torch's
 // functions were not found.
 Context& torch_context();
 
-std::int64_t torch_runs();  // how many parallel regions followed torch's number of threads, for the tests
+std::int64_t torch_runs();  // how many parallel regions used torch's number of threads, for tests
 
 }  // namespace turnout::core

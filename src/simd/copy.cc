@@ -1,4 +1,4 @@
-// Streamed copies and fills with zero, compiled once per instruction set.
+// Streamed copies and zero fills, compiled once per instruction set.
 #include "simd/copy.h"
 
 #include <algorithm>

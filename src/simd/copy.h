@@ -1,4 +1,4 @@
-// Copies that bypass the cache (non-temporal stores), and the sizes from which they pay.
+// Copies that bypass the cache (non-temporal stores), and the sizes above which they pay.
 #pragma once
 
 #include <algorithm>
@@ -13,17 +13,17 @@
 
 namespace turnout::core {
 
-// Outputs of this size or more are streamed: they would evict everything else from the cache. For smaller
-// outputs streaming takes twice as long as plain stores.
+// Outputs of this size or more are streamed, because they would evict everything else from the cache. For
+// smaller outputs streaming takes twice as long as plain stores.
 inline constexpr std::int64_t kStreamBytes = 2 << 20;
 
-// The bytes of input that a thread takes at a time: long enough to amortise the hand-out, short enough to
-// balance the threads. Operators that move rows read in order and write to scattered rows, not the other way
+// The bytes of input that a thread takes at a time: enough to amortise the scheduling, few enough to balance
+// the threads. Operators that move rows read sequentially and write to scattered rows, not the other way
 // round: the hardware prefetches sequential reads, and a streamed store does not wait. That takes 1.0 times
 // as long as a plain copy; scattered reads take 1.1 to 1.3 times as long.
 inline constexpr std::int64_t kRangeBytes = (256 << 10) / kGrainDivisor;
 
-// Copies a few bytes inline: for rows of a few elements the call of memcpy takes longer than the copy.
+// Copies a few bytes inline: for rows of a few elements, calling memcpy takes longer than the copy.
 inline void copy_short(void* to, const void* from, std::int64_t bytes) {
   auto* out = static_cast<std::byte*>(to);
   const auto* in = static_cast<const std::byte*>(from);
@@ -43,8 +43,8 @@ struct CopyKernels {
 const CopyKernels& copy_kernels(Isa isa);
 
 // Fills rows [first, last) of `to` tile by tile: make(begin, end, tile) writes rows [begin, end) into a tile
-// on the stack, which is then streamed. Requires row_bytes <= kTileBytes: with longer rows no row would fit
-// the tile and the loop would not end.
+// on the stack, which is then streamed. Requires row_bytes <= kTileBytes: otherwise no row fits the tile and
+// the loop does not end.
 inline constexpr std::int64_t kTileBytes = 16 << 10;
 template <class Make>
 void stream_rows(const CopyKernels& copy, std::byte* to, std::int64_t row_bytes, std::int64_t first,

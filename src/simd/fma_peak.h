@@ -1,4 +1,4 @@
-// The peak rate of fused multiply-adds of this CPU: the floor that matrix products are measured against.
+// The peak rate of fused multiply-adds of this CPU, to which matrix products are compared.
 #pragma once
 
 #include "turnout/context.h"

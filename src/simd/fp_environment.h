@@ -1,5 +1,5 @@
-// Sets the floating-point control register to its defaults during a range of work, and restores what the
-// thread had set.
+// Sets the floating-point control register to its defaults for a range of work, and restores the thread's
+// settings afterwards.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace turnout::core {
 
 enum class Denormals : std::uint8_t {
   kept,
-  flushed,  // for kernels whose results do not need them: each can cost a hundred cycles
+  flushed,  // for kernels whose results do not need denormals: each can cost a hundred cycles
 };
 
 class FpEnvironment {
@@ -26,7 +26,7 @@ class FpEnvironment {
   static constexpr unsigned kDefault = 0x1F80;  // exceptions masked, round to nearest even, denormals kept
   static constexpr unsigned kFlush = 0x8040;    // flush-to-zero (results), denormals-are-zero (operands)
   unsigned saved_;
-#elif defined(__aarch64__)  // the "memory" clobber keeps loads and stores on their side of the change
+#elif defined(__aarch64__)  // the "memory" clobber prevents moving loads and stores across the change
   explicit FpEnvironment(Denormals denormals = Denormals::kept) {
     const std::uint64_t control = denormals == Denormals::kept ? 0 : std::uint64_t{1} << 24;
     __asm__ volatile("mrs %0, fpcr" : "=r"(saved_));

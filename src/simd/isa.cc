@@ -1,4 +1,4 @@
-// Detects the instruction sets of this CPU, and applies TURNOUT_ISA.
+// Detects the instruction sets of this CPU and applies TURNOUT_ISA.
 #include "simd/isa.h"
 
 #include <cstdlib>
@@ -33,7 +33,7 @@ Registers cpuid(unsigned leaf) {
   return r;
 }
 
-// The registers that the system saves when it switches threads. Only for CPUs with OSXSAVE.
+// The registers that the system saves on a thread switch. Only for CPUs with OSXSAVE.
 unsigned saved_registers() {
   unsigned low = 0, high = 0;
   __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
@@ -42,8 +42,8 @@ unsigned saved_registers() {
 
 constexpr bool has(unsigned value, unsigned bits) { return (value & bits) == bits; }
 
-// The last of the sets that this CPU has and the system saves; -1: not even the first. By cpuid and xgetbv,
-// because __builtin_cpu_supports needs a runtime library that not every toolchain links.
+// The last set that this CPU has and whose registers the system saves; -1 if it lacks even the first. Uses
+// cpuid and xgetbv, because __builtin_cpu_supports needs a runtime library that not every toolchain links.
 int detect() {
   constexpr unsigned kSavesYmm = 0x06, kSavesZmm = 0xe6;
   const Registers basic = cpuid(1), extended = cpuid(7);
@@ -79,14 +79,14 @@ const char* wanted_word() {
   return word == nullptr || *word == '\0' ? nullptr : word;
 }
 
-// The instruction set of that name; best: there is none.
+// The instruction set of that name; Isa::best if there is none.
 Isa named(const char* word) {
   for (int i = 0; i < kIsaCount; ++i)
     if (std::strcmp(word, name_of(static_cast<Isa>(i))) == 0) return static_cast<Isa>(i);
   return Isa::best;
 }
 
-// The strongest that is supported, of sets 0 .. last.
+// The strongest supported one of sets 0 .. last.
 std::optional<Isa> strongest(int last) {
   for (int i = last; i >= 0; --i)
     if (is_supported(static_cast<Isa>(i))) return static_cast<Isa>(i);
@@ -105,7 +105,7 @@ Isa best_isa() {
     cap = static_cast<int>(wanted);
   }
   if (const auto isa = strongest(cap)) return *isa;
-  if (const auto isa = strongest(kIsaCount - 1)) return *isa;  // of another kind of CPU
+  if (const auto isa = strongest(kIsaCount - 1)) return *isa;  // the cap is of another architecture
   throw Error(ErrorCode::not_supported,
               "turnout: this CPU lacks SSE4.2, POPCNT, PCLMUL or AES, expected x86-64-v2 with AES or newer");
 }
@@ -121,7 +121,7 @@ Isa resolve_isa(Isa wanted) {
   if (wanted == Isa::best) return best_isa();
   if (is_supported(wanted)) return wanted;
   throw Error(ErrorCode::not_supported, std::string("Options.isa is ") + name_of(wanted) +
-                                            ", expected one that this CPU and this build have, at most " +
+                                            ", expected one that this CPU and this build support, at most " +
                                             name_of(best_isa()));
 }
 

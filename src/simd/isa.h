@@ -10,17 +10,17 @@ namespace turnout::core {
 
 inline constexpr int kIsaCount = 5;
 
-// The best this CPU has, capped by TURNOUT_ISA; Error(not_supported) on a CPU below x86-64-v2,
-// Error(bad_param) when TURNOUT_ISA is the name of no instruction set.
+// The best set of this CPU, capped by TURNOUT_ISA. Throws Error(not_supported) on a CPU below x86-64-v2, and
+// Error(bad_param) if TURNOUT_ISA is not the name of an instruction set.
 Isa best_isa();
 
-// A message when TURNOUT_ISA names a set that is not supported here; else empty.
+// A message if TURNOUT_ISA names a set that is not supported here; otherwise empty.
 std::string isa_note();
 
-// `wanted` if this CPU and this build have it, else Error(not_supported).
+// `wanted` if this CPU and this build support it; otherwise throws Error(not_supported).
 Isa resolve_isa(Isa wanted);
 
-// The instruction set of kernels that are not compiled for avx512_dl, in a context of that set.
+// The instruction set that kernels without avx512_dl code use in a context of `isa`.
 constexpr Isa without_dl(Isa isa) { return isa == Isa::avx512_dl ? Isa::avx512 : isa; }
 
 // One entry per Isa; nullptr if this build has no code for it.

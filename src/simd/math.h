@@ -1,5 +1,5 @@
 // Vector exponentials and logarithms. Include it after simd.h, in the same way. Results are not bit-equal
-// across instruction sets: without a fused multiply-add there is one rounding more.
+// across instruction sets: without a fused multiply-add there is an additional rounding.
 #if defined(TURNOUT_SIMD_MATH_PER_ISA) == defined(HWY_TARGET_TOGGLE)
 #ifdef TURNOUT_SIMD_MATH_PER_ISA
 #undef TURNOUT_SIMD_MATH_PER_ISA
@@ -26,8 +26,8 @@ HWY_INLINE Reduced<D> reduce(D d, hn::Vec<D> x) {
   return {hn::ShiftLeft<23>(hn::BitCast(du, shifted)), hn::Sub(shifted, shifter)};
 }
 
-// exp(x) for -87.33 < x < 88 (-708, 709), within 2 units in the last place; 0 for smaller x and NaN, anything
-// for larger x.
+// exp(x) for -87.33 < x < 88 (-708, 709), within 2 units in the last place; 0 for smaller x and NaN;
+// unspecified for larger x.
 template <class D>
 HWY_INLINE hn::Vec<D> falling_exp(D d, hn::Vec<D> x) {
   if constexpr (sizeof(hn::TFromD<D>) == 8) {
@@ -42,8 +42,8 @@ HWY_INLINE hn::Vec<D> falling_exp(D d, hn::Vec<D> x) {
     const auto middle = hn::MulAdd(hn::Set(d, 0.16666415333747864f), r, hn::Set(d, 0.5f));
     auto y = hn::MulAdd(hn::Set(d, 0.008375137113034725f), r, hn::Set(d, 0.04166608303785324f));
     y = hn::MulAdd(hn::Set(d, 0.0013956052716821432f), rr, y);
-    // 1 last: 1 + r would be rounded before rr / 2 is added, which is lost then whenever r is small, and
-    // always to the same side.
+    // Add 1 last: 1 + r would be rounded before rr / 2 is added. For small r, rr / 2 would then be lost,
+    // always in the same direction.
     y = hn::Add(hn::Set(d, 1.0f), hn::MulAdd(y, hn::Mul(rr, rr), hn::MulAdd(middle, rr, r)));
     const auto scaled = hn::BitCast(d, hn::Add(hn::BitCast(du, y), by.scale));
     return hn::IfThenElseZero(hn::Gt(x, hn::Set(d, -87.33f)), scaled);

@@ -6,14 +6,13 @@
 //   #define HWY_TARGET_INCLUDE "<family>/kernels.cc"
 //   #include "simd/simd.h"
 //
-// AVX-512 code is compiled for avx512, and once more for avx512_dl in files that define HWY_WANT_AVX3_DL
-// before this. Only a file in which Highway uses an instruction of that set should: elsewhere both come out
-// the same.
+// AVX-512 code is compiled for avx512, and again for avx512_dl in files that define HWY_WANT_AVX3_DL before
+// this. Define it only if Highway uses an instruction of that set in the file: otherwise both are the same.
 //
-// simd/isa.h chooses the instruction set, so Highway is used as headers only and nothing of it is linked.
-// Conversions of 16-bit floats are written here, because those of Highway 1.0.3 round wrongly (bf16
-// truncates, NaN becomes infinite). Ours round to nearest even; NaN becomes quiet and keeps its sign and
-// upper payload; subnormals are exact.
+// simd/isa.h chooses the instruction set, so Highway is used as headers only and not linked. This file has
+// its own conversions of 16-bit floats: those of Highway 1.0.3 round wrongly (bf16 truncates, NaN becomes
+// infinite). Ours round to nearest even; NaN becomes quiet and keeps its sign and upper payload; subnormals
+// are exact.
 #ifndef HWY_IS_DEBUG_BUILD
 #define HWY_IS_DEBUG_BUILD 0  // Highway's assertions call a function of its library, which is not linked
 #endif
@@ -24,14 +23,14 @@
 #define TOOLCHAIN_MISS_SYS_AUXV_H
 #elif !defined(TURNOUT_MOST_ISA)
 #error "TURNOUT_MOST_ISA is missing: this target lacks turnout_flags"
-#elif TURNOUT_MOST_ISA == 0  // the instruction sets that this build leaves out
+#elif TURNOUT_MOST_ISA == 0  // the instruction sets that this build omits
 #define HWY_DISABLED_TARGETS (HWY_AVX2 | HWY_AVX3 | HWY_AVX3_DL)
 #elif TURNOUT_MOST_ISA == 1
 #define HWY_DISABLED_TARGETS (HWY_AVX3 | HWY_AVX3_DL)
 #elif TURNOUT_MOST_ISA == 2
 #define HWY_DISABLED_TARGETS HWY_AVX3_DL
 #endif
-#include <hwy/foreach_target.h>  // must come before highway.h
+#include <hwy/foreach_target.h>  // must precede highway.h
 //
 #include <hwy/cache_control.h>
 #include <hwy/highway.h>
@@ -46,9 +45,9 @@
 #ifndef TURNOUT_SIMD_ONCE
 #define TURNOUT_SIMD_ONCE
 
-// The code between the two is in an unnamed namespace: two kernel files may use the same names. Highway's
-// macro comes last: it has a pragma, and in a file that a system header includes g++ 14 drops what follows a
-// pragma in a macro.
+// The code between the two is in an unnamed namespace, so that kernel files may use the same names. Highway's
+// macro comes last: it contains a pragma, and in a file that a system header includes g++ 14 drops what
+// follows a pragma in a macro.
 #define TURNOUT_ISA_BEGIN(family)      \
   namespace turnout::family {          \
   namespace HWY_NAMESPACE {            \
@@ -64,7 +63,7 @@
 namespace turnout::core {
 
 // For compress() below: the indices of the lanes that a mask of 8 lanes (or of 4, as byte indices) keeps.
-// Highway 1.0.3 has such a table as a local constant, which g++ copies to the stack in every call; the copy
+// Highway 1.0.3 has such a table as a local constant, which g++ copies to the stack in every call. The copy
 // takes half the time of a loop that compresses.
 struct CompressTable {
   alignas(64) std::uint8_t lanes[256][8];
@@ -192,7 +191,7 @@ HWY_INLINE void stream_bytes(void* to, const void* from, std::int64_t bytes) {
 
 using F32 = hn::ScalableTag<float>;
 using U32 = hn::RebindToUnsigned<F32>;
-using U16 = hn::Rebind<std::uint16_t, F32>;  // half a register
+using U16 = hn::Rebind<std::uint16_t, F32>;  // fills half a register
 
 // low[j] and high[j] are the two 32-bit halves of table[index[j]]. On AVX2 and SSE4 one 64-bit load fetches
 // both; a gather instruction takes four times as long on Zen 3.

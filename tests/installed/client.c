@@ -1,4 +1,4 @@
-/* A C99 program that uses only the installed headers; it includes the main header under both of its names. */
+/* A C99 program that uses only the installed headers; it includes the main header under both names. */
 #include <mlu_op.h>
 #include <stdio.h>
 #include <turnout/mluop/mlu_op.h>

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Installs the library by the README's own commands, into an empty folder that is then moved. Builds a C++ and a
-# C99 program against that copy, through CMake and through pkg-config, shared and static, and runs them, as well as
-# the programs of the documentation; builds them with the library as a subdirectory; checks the symbols that the
-# libraries export, and what the build refuses. Argument: the source tree.
+# Installs the library with the README's own commands into an empty folder, which is then moved. Builds a C++ and a
+# C99 program against that copy, through CMake and pkg-config, shared and static, and runs them and the programs of
+# the documentation. Builds the library as a subdirectory. Checks the symbols that the libraries export, and which
+# configurations the build rejects. Argument: the source tree.
 set -euo pipefail
 source=$1
 here=$source/tests/installed
@@ -14,7 +14,7 @@ run() { LD_LIBRARY_PATH=${libdir:-} "$1"; passed=$((passed + 1)); }
 
 commands=$(grep -E '^cmake --' "$source/README.md" | sed 's/$/ \&\&/') || fail "README.md has no cmake command"
 commands+=" :"
-# With these the build finds in ccache what the tests have compiled; users need none of them.
+# These options let the build reuse what the tests have compiled (ccache); users need none of them.
 cached=(-G Ninja -DTURNOUT_WERROR=ON -DCMAKE_C_COMPILER_LAUNCHER=ccache -DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
 commands=${commands/--preset release/--preset release ${cached[*]}}
 (cd "$source" && eval "${commands//\/opt\/turnout/$work/first}") >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
@@ -29,7 +29,7 @@ done
 
 sed 's/COMPONENTS [^)]*)/COMPONENTS mlu)/' "$here/CMakeLists.txt" >"$work/CMakeLists.txt"
 if said=$(cmake -S "$work" -B "$work/wrong" -G Ninja -DCMAKE_PREFIX_PATH="$work/prefix" 2>&1); then fail "CMake finds a component mlu"; fi
-grep -q "turnout has no component mlu;" <<<"$(tr -s ' \n' ' ' <<<"$said")" || fail "CMake does not name the component but says $said"
+grep -q "turnout has no component mlu;" <<<"$(tr -s ' \n' ' ' <<<"$said")" || fail "CMake does not name the component: $said"
 passed=$((passed + 1))
 
 for binding in cpp c; do
@@ -62,17 +62,17 @@ mluop_runtime gcc -std=c99 -o "$work/mluop_runtime"
 mluop_runtime g++ -std=c++20 -x c++ -o "$work/mluop_runtime_cpp"
 cpp -static $(pkg-config --static --cflags --libs turnout) -o "$work/cpp_static"
 c -static $(pkg-config --static --cflags --libs turnout-mluop) -o "$work/c_static"
-# Only the headers, as users of the static library see them. (CMake makes them system headers, without warnings.)
+# Only the headers, as users of the static library see them. (CMake includes them as system headers, without warnings.)
 cpp -DTURNOUT_STATIC -fsyntax-only $(pkg-config --cflags turnout)
 passed=$((passed + 1))
 for program in cpp c cpp_static c_static aclnn aclnn_static aclnn_runtime aclnn_runtime_static mluop_runtime mluop_runtime_cpp; do
   run "$work/$program"
 done
 
-# The programs in the pages of the documentation, which print what the pages say.
+# The programs in the documentation must print what the pages show.
 run_snippet() {
   run "$1" >"$1.output"
-  [ ! -e "$1.expected" ] || diff "$1.expected" "$1.output" || fail "$(basename "$1") prints something else"
+  [ ! -e "$1.expected" ] || diff "$1.expected" "$1.output" || fail "$(basename "$1") prints different output"
 }
 python3 "$source/tools/docs/snippets.py" "$work/snippets"
 for file in "$work"/snippets/*.cc; do
@@ -85,7 +85,7 @@ for file in "$work"/snippets/*.c; do
 done
 
 # The symbols that a file defines and exports.
-exports() { nm -DC --defined-only "$1" | grep -v ' A ' | cut -d' ' -f3-; }  # A: the name of a version
+exports() { nm -DC --defined-only "$1" | grep -v ' A ' | cut -d' ' -f3-; }  # A is a version name
 expect_none() { [ -z "$2" ] || fail "$1: $2"; passed=$((passed + 1)); }
 expect_none "libturnout_mluop.so exports more than the C interface" \
   "$(exports "$libdir/libturnout_mluop.so" | grep -vE '^(mluOp|mluop|turnoutLastError)' || true)"
@@ -99,7 +99,7 @@ g++ -shared -o "$work/plugin.so" -Wl,--whole-archive "$libdir/libturnout_mluop.a
 expect_none "a shared library that links the static ones re-exports them" \
   "$(exports "$work/plugin.so" | grep -iE 'turnout|mluop|acl' || true)"
 
-# The SONAME has the major version, or, before 1.0, the major and minor version.
+# The SONAME has the major version or, before 1.0, the major and minor version.
 version=$(sed -n 's/.*TURNOUT_VERSION "\([0-9]*\)\.\([0-9]*\).*/\1.\2/p' "$source/include/turnout/version.h")
 soversion=${version%.*}
 [ "$soversion" != 0 ] || soversion=$version
@@ -109,43 +109,43 @@ for library in turnout turnout_mluop turnout_aclnn; do
   passed=$((passed + 1))
 done
 
-# Every symbol that a library exports has the version of the SONAME.
+# Every exported symbol of a library has the version of the SONAME.
 for library in turnout turnout_mluop turnout_aclnn; do
   expect_none "lib$library.so has symbols without the version TURNOUT_$soversion" \
     "$(exports "$libdir/lib$library.so" | grep -vF "@@TURNOUT_$soversion" || true)"
 done
 
-# The components of the installation: the shared libraries alone, and the rest.
+# The components of the installation: only the shared libraries, and the rest.
 (cd "$source" && cmake --install build/release --prefix "$work/runtime" --component runtime &&
   cmake --install build/release --prefix "$work/development" --component development) >"$work/log"
 expect_none "the component runtime has more than shared libraries" \
   "$(find "$work/runtime" ! -type d ! -name 'libturnout*.so.*' || true)"
 expect_none "the component development has a shared library" \
   "$(find "$work/development" -type f -name '*.so*' || true)"
-expect_none "the components are not all of the installation" \
+expect_none "the two components differ from the whole installation" \
   "$(diff <(cd "$work/prefix" && find . ! -type d | sort) \
     <(cd "$work" && (cd runtime && find . ! -type d; cd ../development && find . ! -type d) | sort) || true)"
 
-# The library as a subdirectory of another project, which installs nothing of it. In build/, for ccache.
+# The library as a subdirectory of another project, which must not install it. In build/, for ccache.
 subdirectory=$source/build/subdirectory
 rm -rf "$subdirectory"
 cmake -S "$here" -B "$subdirectory" "${cached[@]}" -DCMAKE_BUILD_TYPE=Release -DTURNOUT_SOURCE="$source" >"$work/log"
 cmake --build "$subdirectory" -- --quiet
 run "$subdirectory/client_cpp" && run "$subdirectory/client_c_static"
-expect_none "a project installs the libraries that it has as a subdirectory" \
+expect_none "a project installs the libraries of its subdirectory" \
   "$(cmake --install "$subdirectory" --prefix "$work/none" >/dev/null; find "$work/none" -type f 2>/dev/null || true)"
 
-# The preset release as a user has it.
+# The release preset as a user has it.
 cmake --preset release -S "$source" -B "$work/plain" >"$work/log"
 expect_none "the preset release uses ccache or -Werror" "$(grep -rlE --include='*.make' --include='*.ninja' -- 'ccache|-Werror' "$work/plain" || true)"
 
-# Without Highway, or with one that is too old, CMake says what to do.
-refused() {  # options of CMake; then --, and words that it must say
+# Without Highway, or with one that is too old, CMake's error says what to do.
+refused() {  # options of CMake; then --, and words that its output must have
   local options=() said
   while [ "$1" != -- ]; do options+=("$1"); shift; done
-  if said=$(cmake -S "$source" -B "$work/refused" "${options[@]}" 2>&1); then fail "CMake accepts ${options[*]}"; fi
+  if said=$(cmake -S "$source" -B "$work/refused" "${options[@]}" 2>&1); then fail "CMake accepted ${options[*]}"; fi
   for words in "${@:2}"; do
-    grep -q -- "$words" <<<"$(tr -s ' \n' ' ' <<<"$said")" || fail "CMake does not say '$words' but $said"
+    grep -q -- "$words" <<<"$(tr -s ' \n' ' ' <<<"$said")" || fail "expected '$words' in CMake's output: $said"
     passed=$((passed + 1))
   done
   rm -rf "$work/refused"

@@ -91,7 +91,7 @@ def run() -> int:
 
 
 def draw(folder: Path) -> None:
-    """Draws the pictures, or says what is missing."""
+    """Draws the pictures, or prints what is missing."""
     try:
         paths = pictures.draw(folder)
     except ModuleNotFoundError as error:

@@ -16,20 +16,20 @@ Results = np.ndarray | tuple[np.ndarray, ...]
 
 @dataclass
 class Job:
-    """One operator at one size. `plain` is the usual NumPy code; without it, the definition is timed."""
+    """One operator at one size. `plain` is the usual NumPy code; if it is absent, the definition is timed."""
 
     name: str
     scale: str
     run: Callable[[], Results]
     definition: Callable[[], Results]
     bytes_moved: int
-    tolerance: float | None = None  # sum of errors / sum of values; None: bits must be equal
+    tolerance: float | None = None  # sum of errors / sum of values; None if the bits must be equal
     plain: Callable[[], object] | None = None
 
 
 @dataclass
 class Measured:
-    """What a job took, in seconds: the operator, a streamed copy of as many bytes, and plain NumPy."""
+    """The seconds of a job: the operator, a streamed copy of as many bytes, and plain NumPy."""
 
     seconds: float
     copy_seconds: float

@@ -22,7 +22,7 @@ def moe_dispatch(dtype: str, fresh: bool) -> Job:
     out = None if fresh else np.zeros((num_experts * capacity, hidden), dtype=dtype)
 
     def definition() -> np.ndarray:
-        """The definition: one token at a time."""
+        """The definition, one token at a time."""
         expected = np.zeros((num_experts * capacity, hidden), dtype=dtype)
         for i in range(samples):
             if 0 <= indices[i] < num_experts and 0 <= locations[i] < capacity:
@@ -145,7 +145,7 @@ def moe_re_routing() -> Job:
     )
 
     def definition() -> np.ndarray:
-        """The definition: one (rank, expert) block of tokens at a time."""
+        """The definition, one (rank, expert) block of tokens at a time."""
         expected = np.empty_like(tokens)
         for r in range(ranks):
             for e in range(experts):

@@ -26,7 +26,7 @@ SHADES = np.array((0.62, 0.62, 0.78, 0.78, 1.0, 0.4))
 
 
 class Camera:
-    """A perspective view: x to the right and y up, in units of the distance to the screen."""
+    """A perspective view with x to the right and y up, in units of the distance to the screen."""
 
     def __init__(self, eye: tuple[float, ...], target: tuple[float, ...]) -> None:
         self.eye = np.array(eye)
@@ -36,7 +36,7 @@ class Camera:
         self.axes = axes / np.linalg.norm(axes, axis=1, keepdims=True)
 
     def __call__(self, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Places on the screen, and how far away they are."""
+        """Places on the screen, and their distances."""
         right, up, away = np.moveaxis((places - self.eye) @ self.axes.T, -1, 0)
         away = np.maximum(away, 0.01)
         return np.stack((right / away, up / away), axis=-1), away
@@ -52,7 +52,7 @@ def colors_of(height: np.ndarray) -> np.ndarray:
 
 
 def canvas(width: int, height: int, rows: int = 1, columns: int = 1) -> tuple[Figure, list[Axes]]:
-    """A figure of that many pixels with equal views side by side, each as seen by the camera."""
+    """A figure of that many pixels with equal views side by side, each seen by the camera."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -74,7 +74,7 @@ def canvas(width: int, height: int, rows: int = 1, columns: int = 1) -> tuple[Fi
 
 
 def draw_points(axes: Axes, points: np.ndarray) -> None:
-    """Points by height, brighter where they reflect more, nearer ones larger and in front."""
+    """Points coloured by height, brighter if they reflect more, nearer ones larger and in front."""
     places, away = CAMERA(points[:, :3])
     order = np.argsort(-away)
     colors = colors_of(points[:, 2])
@@ -96,13 +96,13 @@ def draw_boxes(axes: Axes, boxes: np.ndarray, colors: list[str], width: float = 
 
 
 def draw_cubes(axes: Axes, sites: np.ndarray, stride: int) -> None:
-    """The sites (batch, z, y, x) of one layer as cubes, far ones first; only the faces that are visible."""
+    """The sites (batch, z, y, x) of one layer as cubes, far ones first; only visible faces."""
     from matplotlib.collections import PolyCollection
 
     size = stride * np.array(VOXEL)
     middles = np.array(RANGE[:3]) + (sites[:, :0:-1] + 0.5) * size
     places, away = CAMERA(middles)
-    middles = middles[(away > 3) & (np.abs(places) < 0.85).all(axis=1)]  # in the view, or at its edge
+    middles = middles[(away > 3) & (np.abs(places) < 0.85).all(axis=1)]  # in the view or at its edge
     middles = middles[np.argsort(-np.linalg.norm(middles - CAMERA.eye, axis=1))]
     visible = ((CAMERA.eye - middles)[:, None] * SIDES).sum(axis=-1) > size / 2 @ np.abs(SIDES).T
     cube, face = np.nonzero(visible)
@@ -115,7 +115,7 @@ def draw_cubes(axes: Axes, sites: np.ndarray, stride: int) -> None:
 
 
 def draw_ego(axes: Axes) -> None:
-    """The vehicle with the sensor."""
+    """The vehicle that carries the sensor."""
     boxes = np.array(
         [(0, 0, 0.55 - SENSOR_HEIGHT, 4.4, 1.8, 0.7, 0), (-0.3, 0, 1.2 - SENSOR_HEIGHT, 2.4, 1.5, 0.6, 0)]
     )
@@ -123,7 +123,7 @@ def draw_ego(axes: Axes) -> None:
 
 
 def label(axes: Axes, x: float, y: float, text: str, color: str = TEXT, size: float = 15) -> None:
-    """A line of text at a place of the view, in fractions of it."""
+    """A line of text at a place of the view, in fractions of the view."""
     frame = {"facecolor": BACKGROUND, "edgecolor": "none", "alpha": 0.75, "boxstyle": "round,pad=0.3"}
     axes.text(x, y, text, color=color, fontsize=size, transform=axes.transAxes, va="center", bbox=frame)
 

@@ -11,7 +11,7 @@ import turnout.check
 from demo.job import Job
 from turnout.simulate import lidar_scan
 
-# Metres: x, y, z; lower limits, upper limits. SPACE has the voxels in z, y, x.
+# Metres: lower limits of x, y, z, then upper limits. SPACE is the number of voxels in z, y, x.
 VOXEL, RANGE, SPACE = (0.075, 0.075, 0.2), (-54, -54, -5, 54, 54, 3.2), (41, 1440, 1440)
 SCANS = 4
 
@@ -40,7 +40,7 @@ def indice_pairs(subm: bool) -> Job:
     options = {"kernel_size": 3, "stride": stride, "padding": 1, "subm": subm}
 
     def definition() -> tuple[np.ndarray, ...]:
-        """The definition: one kernel offset at a time; a dictionary maps each output site to its row."""
+        """The definition, one kernel offset at a time; a dictionary maps each output site to its row."""
         full = (batch, *out_space)
         keys = []
         for offset in np.ndindex(3, 3, 3):
@@ -79,7 +79,7 @@ def convolution(channels: int) -> Job:
     out = np.empty_like(features)
 
     def plain() -> np.ndarray:
-        """One product for each kernel offset, of the rows that have it."""
+        """One product per kernel offset, of the rows that have it."""
         result = np.zeros_like(features)
         for k, count in enumerate(num):
             result[pairs[k, 1, :count]] += features[pairs[k, 0, :count]] @ filters[k]
@@ -112,7 +112,7 @@ def dynamic_scatter(backward: bool) -> Job:
     count, channels = len(cloud()), 64
     coors = turnout.voxelize(cloud(), VOXEL, RANGE)
     random = np.random.default_rng(0)
-    # As after a ReLU: half of the values are 0, so many voxels have several points with the maximum.
+    # As after a ReLU, half of the values are 0, so many voxels have several points with the maximum.
     feats = np.maximum(random.standard_normal((count, channels), dtype=np.float32), 0)
     out = turnout.dynamic_scatter_forward(feats, coors)
     voxel_feats, _, *index = out
@@ -138,7 +138,7 @@ def dynamic_scatter(backward: bool) -> Job:
 
 
 def scatter_sum() -> Job:
-    """The rows of each group summed, as graph networks and set encoders do it."""
+    """Sums the rows of each group, as graph networks and set encoders do."""
     rows, channels, groups = 100_000, 64, 10_000
     random = np.random.default_rng(0)
     src = random.standard_normal((rows, channels), dtype=np.float32)

@@ -1,8 +1,8 @@
-"""Looks at the built documentation in headless Chromium: python tools/docs/browse.py.
+"""Checks the built documentation in headless Chromium: python tools/docs/browse.py.
 
-Every page, at the widths of a phone and of a desktop, and the pages of SHOWN also in the dark theme, with
-screenshots. Fails on a message in the browser's console, on a page that scrolls sideways, on a picture that
-is not shown, and if the search finds nothing.
+It loads every page at the widths of a phone and of a desktop, and the pages of SHOWN also in the dark theme,
+with screenshots. Fails if the browser's console has a message, a page scrolls sideways, a picture is missing
+or the search finds nothing.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SHOWN = [
     "coming_from_mmcv",
 ]
 WIDTHS = [390, 1280]
-# Chromium's window is never narrower than 500, so that the width of a phone is set by emulation.
+# Chromium's window is at least 500 wide, so the width of a phone is emulated.
 _WIDER_THAN_THE_PAGE = """
     const width = document.documentElement.clientWidth;
     const scrolls = element => {
@@ -59,14 +59,14 @@ def browser() -> webdriver.Chrome:
 
 
 def pages() -> list[str]:
-    """The pages that the documentation has, without Sphinx's own."""
+    """The pages of the documentation, without Sphinx's own."""
     html = OUTPUT / "html"
     found = (path.relative_to(html).with_suffix("").as_posix() for path in html.rglob("*.html"))
     return sorted(page for page in found if page not in ("genindex", "search") and not page.startswith("_"))
 
 
 def look(driver: webdriver.Chrome, address: str, page: str, width: int, theme: str) -> list[str]:
-    """What is wrong with one page."""
+    """The faults of one page."""
     size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
     driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     scheme = [{"name": "prefers-color-scheme", "value": theme}]

@@ -20,7 +20,7 @@ def main() -> None:
     command = [sys.executable, "-m", "sphinx", *arguments, str(OUTPUT / "source"), str(OUTPUT / "html")]
     done = subprocess.run(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT / "tools")})
     if done.returncode:
-        shutil.rmtree(OUTPUT / "doctrees", ignore_errors=True)  # the next run shows the warnings again
+        shutil.rmtree(OUTPUT / "doctrees", ignore_errors=True)  # so that the next run repeats the warnings
         raise SystemExit(done.returncode)
     count = links.check(OUTPUT / "html")
     print(f"documentation: {OUTPUT / 'html' / 'index.html'} ({count} links checked)")

@@ -1,7 +1,7 @@
 """Draws the pictures of the documentation as SVG: python tools/docs/figures.py; --check only compares.
 
-Colours come from the page's theme where the drawing is part of a page, and follow the reader's system
-elsewhere.
+A drawing that is part of a page uses the colours of the page's theme; elsewhere it follows the reader's
+system.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def moe_dispatch_split() -> Drawing:
     for part in range(3):
         d.text(668, 68 + 48 * part, f"range {part}", "small")
     d.text(150, 222, "every core reads the whole routing", "small", middle=True)
-    d.text(540, 222, "last[row] has decided who writes", "small", middle=True)
+    d.text(540, 222, "last[row] decides which token is written", "small", middle=True)
     return d
 
 
@@ -270,7 +270,7 @@ def rnnt_loss() -> Drawing:
             d.box(410 + 26 * t, 92 + 26 * r, 26, 26, "a", str(start[t] + r))
     d.arrow(286, 131, 396, 131)
     d.text(341, 120, "ranges[t, r]", "small", middle=True)
-    d.text(10, 246, "the simple loss says which positions matter", "small")
+    d.text(10, 246, "the simple loss shows which positions matter", "small")
     d.text(410, 246, "the joiner and its logits exist for these only", "small")
     return d
 

@@ -16,7 +16,7 @@ _WITHOUT_CONTEXT = "\n\nAlso without `context`: with `default_context()`."
 
 class Item(NamedTuple):
     comment: list[str]
-    declaration: str  # "" for a comment that stands alone
+    declaration: str  # "" for a separate comment
 
 
 def items(header: Path) -> Iterator[Item]:
@@ -48,7 +48,7 @@ def items(header: Path) -> Iterator[Item]:
 
 
 def title(header: Path) -> str:
-    """The message with which a header begins."""
+    """The first paragraph of a header's opening comment."""
     text = header.read_text()
     if text.startswith("/*"):
         text = text[2 : text.index("*/")].split("\n *\n")[0].replace("\n *", "")
@@ -110,7 +110,7 @@ def _complete(declaration: str) -> bool:
 
 
 def _split_comment(declaration: str) -> tuple[str, str]:
-    """A declaration of one line, and the message behind it."""
+    """A declaration of one line, and the comment after it."""
     if "\n" in declaration or not (match := re.fullmatch(r"(.*?;) *// (\w)(.*)", declaration)):
         return declaration, ""
     return match[1], _escaped(match[2].upper() + match[3] + ".")
@@ -132,7 +132,7 @@ def _one_line(code: str) -> str:
 
 
 def _markdown(comment: list[str]) -> str:
-    """Lines that are indented are formulas or tables and stay as they are; other lines are paragraphs."""
+    """Indented lines are formulas or tables and stay as they are; other lines are paragraphs."""
     out: list[str] = []
     literal = False
     for number, line in enumerate(comment):

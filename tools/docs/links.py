@@ -1,4 +1,4 @@
-"""Checks the links within the built pages: each leads to a file, and to an element of it if it names one."""
+"""Checks the links within the built pages: each leads to an existing file and, if it names one, element."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _page(path: Path) -> _Page:
 
 
 def check(folder: Path) -> int:
-    """How many links there are; SystemExit with those that are broken."""
+    """Returns the number of links; raises SystemExit with those that are broken."""
     count, broken = 0, []
     for path in sorted(folder.rglob("*.html")):
         for target in _page(path).targets:

@@ -1,11 +1,10 @@
-"""The code of the Markdown pages, as programs: for python/tests/test_readme.py and tests/installed/run.sh.
+"""Extracts the code of the Markdown pages, for python/tests/test_readme.py and tests/installed/run.sh.
 
-python tools/docs/snippets.py FOLDER writes the C and C++ programs of all pages there. If a page shows what a
-program prints, that is written beside it, to a file .expected.
+python tools/docs/snippets.py FOLDER writes the C and C++ programs of all pages there. If a page shows the
+output of a program, it is written next to the program, to a file .expected.
 
-A block of Python that imports nothing continues the block before it. Blocks of C and C++ are complete
-programs. A block of text right after a program is what the program prints. A block after the comment
-<!-- not run: REASON --> is left out.
+A Python block that imports nothing continues the block before it. C and C++ blocks are complete programs. A
+text block right after a program is its output. A block after <!-- not run: REASON --> is left out.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ class Snippet:
     line: int
     language: str
     code: str
-    output: str | None = None  # what the page says that the program prints
+    output: str | None = None  # the output that the page shows
 
     @property
     def name(self) -> str:
@@ -57,7 +56,7 @@ def snippets(page: Path, language: str) -> list[Snippet]:
         code = match["code"]
         if language == "python" and not re.search(r"^\s*(import|from) ", code, re.MULTILINE):
             if not found:
-                raise ValueError(f"{page}:{line}: this block imports nothing and continues no other block")
+                raise ValueError(f"{page}:{line}: this block imports nothing and has no block before it")
             found[-1].code += "\n" + code
             if match["output"]:
                 found[-1].output = (found[-1].output or "") + match["output"]

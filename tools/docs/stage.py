@@ -1,7 +1,7 @@
-"""Gathers the sources of the documentation in one folder, where Sphinx reads them.
+"""Collects the sources of the documentation in one folder, where Sphinx reads them.
 
-Pages come from docs/, the families' READMEs and the other READMEs. Links between them lead to their pages,
-and links to other files of the repository to copies of these. Comments in a page ask for generated parts:
+Pages are from docs/, the families' READMEs and the other READMEs. Links between them lead to their pages, and
+links to other files of the repository to copies of these. Comments in a page request generated parts:
 
 <!-- python reference of turnout: turnout.scatter ... -->   the docstrings of what these modules export
 <!-- cpp reference of include/turnout/tensor.h ... -->      comments and declarations of headers; also c
@@ -32,7 +32,7 @@ from turnout import _core
 _LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^()\s:#]+)(#[^()\s]*)?\)")
 _WITHOUT_TORCH = "*This part describes functions that need PyTorch, and was built without it.*"
 _OTHERS = {
-    "README.md": "index.md",  # which takes its place
+    "README.md": "index.md",  # which replaces it
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
     "examples/README.md": "examples.md",
@@ -40,7 +40,7 @@ _OTHERS = {
 
 
 def page_of(path: Path) -> Path | None:
-    """Where a file of the repository is a page: docs/numbers.md is numbers.md."""
+    """The page of a file of the repository: docs/numbers.md is numbers.md."""
     name = path.as_posix()
     if name in _OTHERS:
         return Path(_OTHERS[name])
@@ -79,7 +79,7 @@ class Stage:
                 path.unlink()
 
     def write(self, name: Path, text: str) -> None:
-        """Only if it differs, so that Sphinx reads again what has changed."""
+        """Writes only if the text differs, so that Sphinx only reads what has changed."""
         target = self.folder / name
         self.written.add(target)
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -120,7 +120,7 @@ class Stage:
         image, label, target, anchor = match.groups("")
         goal = Path(os.path.normpath(path.parent / target))
         if not (ROOT / goal).exists():
-            self.errors.append(f"{path}: the link to {target} leads to nothing")
+            self.errors.append(f"{path}: the link to {target} is broken")
             return match[0]
         if image and goal.suffix == ".svg" and DRAWING in (svg := (ROOT / goal).read_text()):
             return _picture(label, svg)
@@ -156,7 +156,7 @@ def _with_other_pages(text: str) -> str:
 
 
 def _picture(label: str, svg: str) -> str:
-    """A drawing becomes part of its page, so that it has the colours of the page's theme."""
+    """Makes a drawing part of its page, so that it has the colours of the page's theme."""
     svg = re.sub(r"\n\s*\n", "\n", svg[svg.index("<svg") :]).strip()
     return f'<figure class="drawing" role="img" aria-label="{label}">\n{svg}\n</figure>'
 

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Compares the binary interfaces of the shared libraries with those of another revision, by abidiff. Argument: the
-# revision; default: the last tag that names a release. The SONAME says which revisions are compatible: those of one
-# minor version before 1.0, of one major version after it.
+# Compares the binary interfaces of the shared libraries with those of another revision, using abidiff. Argument: the
+# revision; default: the last release tag. Revisions with the same SONAME are compatible: those of one minor version
+# before 1.0, of one major version after it.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 revision=${1:-$(git describe --tags --abbrev=0 --match 'v[0-9]*' 2>/dev/null || true)}
 if [ -z "$revision" ]; then
-  echo "there is no release tag (v<version>) to compare with; give a revision: ./dev abi <revision>"
+  echo "there is no release tag (v<version>) to compare with; pass a revision: ./dev abi <revision>"
   exit 2
 fi
 work=$(mktemp -d)
@@ -34,7 +34,7 @@ for library in turnout turnout_mluop turnout_aclnn; do
   if [ "$result" = 0 ]; then echo "the same"; fi
   if [ $((result & 8)) -ne 0 ] &&
     [ "$(readelf -d "$old" | grep SONAME)" = "$(readelf -d "$new" | grep SONAME)" ]; then
-    echo "lib$library.so breaks programs that were linked with $revision, and has the same SONAME"
+    echo "lib$library.so breaks programs that were linked with $revision, but has the same SONAME"
     status=1
   fi
 done

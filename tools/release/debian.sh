@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Runs a command in another release of Debian, which debootstrap unpacks into build/debian/<release>. It runs as root,
-# in a mount namespace of its own, with the files of the last commit in /turnout.
+# in its own mount namespace, with the files of the last commit in /turnout.
 #
 #   debian.sh <release> <command...>     for example: debian.sh trixie ./dev test core
 #
-# What the command installs and compiles stays there for the next one.
+# What the command installs and compiles stays there for later commands.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 release=$1
@@ -15,17 +15,17 @@ mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' | gr
 if [ ! -e "$folder/complete" ]; then
   rm -rf "$folder"
   mkdir -p "$folder"
-  # The script serves every release, also those that this debootstrap does not know yet.
+  # This script works for every release, even if debootstrap does not know it yet.
   debootstrap --variant=minbase --include=ca-certificates,git "$release" "$folder" "$mirror" \
     /usr/share/debootstrap/scripts/sid >"$folder.log" 2>&1 || { tail -20 "$folder.log"; exit 1; }
   touch "$folder/complete"
 fi
-# As here: names of hosts, certificates, settings of pip.
+# Copied from this system: name resolution, certificates, pip's settings.
 for file in /etc/resolv.conf /etc/hosts /etc/ssl/certs/ca-certificates.crt /etc/pip.conf; do
   if [ -e "$file" ]; then cp -L "$file" "$folder$file"; fi
 done
 
-# Files that are no longer tracked go; build/ and .venv, which are not tracked, stay.
+# Removes files that are no longer tracked; build/ and .venv, which are not tracked, stay.
 mkdir -p "$folder/turnout"
 find "$folder/turnout" -mindepth 1 -maxdepth 1 ! -name build ! -name .venv -exec rm -rf {} +
 git clone --quiet --no-hardlinks . "$folder/turnout/clone"

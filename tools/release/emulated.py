@@ -13,7 +13,7 @@ from pythons import ROOT, run
 DEBIAN = {"aarch64": "arm64", "x86_64": "amd64"}
 # The Debian release whose Python runs a wheel, by the wheel's tag. No release has Python 3.10.
 SUITES = {"cp311": ("bookworm", "3.11"), "cp312": ("trixie", "3.13")}
-# What that Python and NumPy's wheel need; the latter brings its own OpenBLAS.
+# What that Python and NumPy's wheel need; the wheel contains its own OpenBLAS.
 PACKAGES = [
     "libc6",
     "libgcc-s1",
@@ -31,7 +31,7 @@ SSL = {"bookworm": "libssl3", "trixie": "libssl3t64"}
 
 
 def command_with(wheel: Path, machine: str, log: Path) -> list[str] | None:
-    """A Python that has this wheel and NumPy, as a command; None if there is no Python for the wheel."""
+    """The command of a Python that has this wheel and NumPy; None if there is no Python for the wheel."""
     tag = wheel.name.split("-")[2]
     if tag not in SUITES:
         return None
@@ -58,7 +58,7 @@ def command_with(wheel: Path, machine: str, log: Path) -> list[str] | None:
 
 
 def unpack_debian(work: Path, suite: str, version: str, machine: str, log: Path) -> None:
-    """Unpacks the packages into work/root. It has an apt of its own, so the system's stays as it is."""
+    """Unpacks the packages into work/root, with a separate apt that does not affect the system's."""
     root, apt = work / "root", work / "apt"
     for folder in (root, apt / "lists" / "partial", apt / "cache" / "archives" / "partial"):
         folder.mkdir(parents=True)
@@ -86,5 +86,5 @@ def unpack_debian(work: Path, suite: str, version: str, machine: str, log: Path)
     run("apt", log, "apt-get", *words, "-qq", "download", *names, cwd=apt)
     for package in apt.glob("*.deb"):
         run("unpack", log, "dpkg-deb", "-x", package, root)
-    if not (root / "lib").exists():  # a link that Debian 13 has in another package
+    if not (root / "lib").exists():  # a link that is in another package in Debian 13
         (root / "lib").symlink_to("usr/lib")

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Writes requirements/<group>.txt: the newest versions of a group's packages that work together, each with the hashes
-# of its files on PyPI. Arguments: a Python that has pip-tools; groups of pyproject.toml.
+# of its files on PyPI. Arguments: a Python that has pip-tools, and groups of pyproject.toml.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 python=$1

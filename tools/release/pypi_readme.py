@@ -1,6 +1,6 @@
-"""The README as the package's description, for scikit-build-core: a package index has no files to link to.
+"""Turns the README into the package's description, for scikit-build-core.
 
-Pictures are left out, and links to files of the repository become plain text.
+A package index has no files to link to, so pictures are removed and links to files become plain text.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ def description(readme: str) -> str:
 
 
 def dynamic_metadata(field: str, settings: dict[str, str]) -> dict[str, str]:
-    """Called when a wheel or source distribution is built, in the folder of the repository."""
+    """Called when a wheel or source distribution is built, in the root of the repository."""
     if field != "readme" or settings:
-        raise ValueError(f"{field} is asked for, with {settings}, expected readme without settings")
+        raise ValueError(f"field is {field} with settings {settings}, expected readme without settings")
     text = description(Path("README.md").read_text(encoding="utf-8"))
     return {"content-type": "text/markdown", "text": text}

@@ -3,7 +3,7 @@
     python tools/release/pythons.py [--wheel FILE] [interpreter ...]
 
 Without interpreters: every Python from 3.10 on that is on PATH or was installed by pyenv. With a wheel, that
-one is installed, and nothing is built.
+wheel is installed and nothing is built.
 """
 
 from __future__ import annotations
@@ -49,19 +49,19 @@ def run(what: str, log: Path, *command: object, env: dict[str, str] | None = Non
 
 
 def cpu_minutes() -> float:
-    """What the commands so far have used: unlike their time, it says the same on a busy machine."""
+    """The CPU time of the commands so far; unlike elapsed time, it does not depend on the load."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return (used.ru_utime + used.ru_stime) / 60
 
 
 def answers(interpreter: Path) -> dict | None:
-    """The version of an interpreter, if it is one that runs."""
+    """The version of an interpreter; None if it does not run."""
     done = subprocess.run([interpreter, "-c", QUESTION], text=True, capture_output=True)
     return json.loads(done.stdout) if done.returncode == 0 else None
 
 
 def interpreters(given: list[str]) -> dict[str, Path]:
-    """One interpreter with headers for each version."""
+    """One interpreter with headers per version."""
     paths = [Path(path).absolute() for path in given]
     if not given:
         paths = [Path(found) for name in WANTED if (found := shutil.which(f"python{name}"))]
@@ -71,14 +71,14 @@ def interpreters(given: list[str]) -> dict[str, Path]:
     for path in paths:
         answer = answers(path)
         if answer is None or not answer["headers"]:
-            print(f"{path}: {'no Python that runs' if answer is None else 'has no Python.h'}")
+            print(f"{path}: {'not a working Python' if answer is None else 'has no Python.h'}")
         else:
             found.setdefault(answer["name"], path)
     return found
 
 
 def build(python: Path, work: Path, log: Path) -> Path:
-    """With build isolation, as users build it. The options are those of ./dev test, for ccache."""
+    """Builds with isolation, as users do. The options are those of ./dev test, for ccache."""
     options = ["--config-settings=cmake.define.TURNOUT_WERROR=ON"]
     launchers = {"CC": "cc", "CXX": "c++"}
     if shutil.which("ccache"):
@@ -107,7 +107,7 @@ def check(name: str, interpreter: Path, wheel: Path | None) -> dict[str, str]:
             "tests",
             log,
             *(python, "-m", "pytest", "-q", "-p", "no:cacheprovider"),
-            # Without it a free-threaded Python warns at each import that it turns the GIL on.
+            # Otherwise a free-threaded Python warns at each import that it turns the GIL on.
             env={"TURNOUT_TEST_CORE": "1"} | ({"PYTHON_GIL": "1"} if name.endswith("t") else {}),
             cwd=ROOT / "python" / "tests",
         )

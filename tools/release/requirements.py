@@ -1,7 +1,7 @@
 """The Python packages of a group of pyproject.toml, and the files requirements/<group>.txt that pin them.
 
-requirements.py <group>           prints the requirements of a group: what ./dev installs
-requirements.py <group> <file>    fails if the file does not pin every one of them
+requirements.py <group>           prints the requirements of a group, which ./dev installs
+requirements.py <group> <file>    fails if the file does not pin all of them
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ PROJECT = Path(__file__).resolve().parents[2] / "pyproject.toml"
 
 
 def requirements(group: str) -> list[str]:
-    """With those of the build and of the package itself; "turnout[core,torch]" stands for these groups."""
+    """Includes those of the build and of the package; expands groups such as "turnout[core,torch]"."""
     project = tomllib.loads(PROJECT.read_text())
     extras = project["project"]["optional-dependencies"]
 

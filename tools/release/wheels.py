@@ -1,12 +1,12 @@
-"""Builds the wheels that run on any Linux with glibc 2.17 or newer, and checks and tries them.
+"""Builds wheels that run on any Linux with glibc 2.17 or newer, checks them and tries them out.
 
     python tools/release/wheels.py [--machine x86_64|aarch64] [--quick] [interpreter ...]
 
 One wheel each for Python 3.10 and 3.11, and one for 3.12 and later (abi3). Each is checked by auditwheel and
-abi3audit, installed into an empty environment with NumPy alone, and runs `turnout check` there; a wheel for
-this machine also runs the tests without PyTorch. The last one is built a second time, from the source
-distribution and in another folder, and must have the same bytes. --quick leaves that out, and code for
-AVX-512. All of it is in build/wheels. This needs the packages of requirements/wheel.txt.
+abi3audit, installed with NumPy into a new environment, and runs `turnout check` there; a wheel for this
+machine also runs the tests without PyTorch. The last one is built a second time, from the source distribution
+and in another folder, and must have the same bytes. --quick omits that and the code for AVX-512. All files
+are in build/wheels. This needs the packages of requirements/wheel.txt.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def tag(machine: str) -> str:
 
 @dataclass(frozen=True)
 class Target:
-    """The Python, machine and instruction sets of a wheel, and where the output of commands goes."""
+    """The Python, machine and instruction sets of a wheel, and the log file of the commands."""
 
     python: Path
     machine: str
@@ -50,10 +50,10 @@ class Target:
 
 
 def build(target: Target, source: Path, build_dir: Path, into: Path, **environment: str) -> Path:
-    """A wheel of that source tree. With ccache, what does not depend on Python is compiled once."""
+    """Builds a wheel of that source tree. With ccache, code that does not use Python is compiled once."""
     compilers = build_dir / "zig"
     write_compilers(compilers, target.machine)
-    (build_dir / "CMakeCache.txt").unlink(missing_ok=True)  # has the last version's Python
+    (build_dir / "CMakeCache.txt").unlink(missing_ok=True)  # it has the Python of the previous version
     into.mkdir(parents=True, exist_ok=True)
     question = "import sys; print('%d%d' % sys.version_info[:2], end='')"
     version = subprocess.check_output([target.python, "-c", question], text=True)
@@ -63,7 +63,7 @@ def build(target: Target, source: Path, build_dir: Path, into: Path, **environme
         "SETUPTOOLS_EXT_SUFFIX": f".cpython-{version}-{machine}-linux-gnu.so",
     }
     if shutil.which("ccache"):
-        # The compilers are small programs, written just now. Paths stay as they are, for equal bytes.
+        # The compilers are small programs that were just written. Paths stay unchanged, for equal bytes.
         environment |= {"CCACHE_COMPILERCHECK": "content", "CCACHE_BASEDIR": ""}
         environment |= {f"CMAKE_{language}_COMPILER_LAUNCHER": "ccache" for language in ("C", "CXX")}
     defines = {
@@ -74,7 +74,7 @@ def build(target: Target, source: Path, build_dir: Path, into: Path, **environme
     }
     settings = [f"cmake.define.{name}={value}" for name, value in defines.items()]
     settings += [f"build-dir={build_dir}", "install.strip=false"]
-    # The wheel's platform. As a variable of the environment it would change the name of the ABI too.
+    # The wheel's platform. As an environment variable it would also change the name of the ABI.
     settings.append(f"env._PYTHON_HOST_PLATFORM={tag(machine)}")
     run(
         "build",
@@ -91,7 +91,7 @@ def build(target: Target, source: Path, build_dir: Path, into: Path, **environme
 
 
 def inspect(wheel: Path, machine: str, log: Path) -> None:
-    """What can be said of a wheel without running it."""
+    """Checks that do not run the wheel."""
     size = wheel.stat().st_size
     if size > LARGEST:
         raise StepError(f"{wheel.name} has {size} bytes, expected at most {LARGEST}")
@@ -103,18 +103,18 @@ def inspect(wheel: Path, machine: str, log: Path) -> None:
         needed = {name for name in needed if not name.startswith("ld-linux")}
         if needed - LIBRARIES:
             raise StepError(
-                f"{wheel.name} needs {sorted(needed - LIBRARIES)}, expected libraries of glibc alone"
+                f"{wheel.name} needs {sorted(needed - LIBRARIES)}, expected only libraries of glibc"
             )
         defined = subprocess.check_output(["nm", "-D", "--defined-only", library], text=True).split()[2::3]
         if defined != ["PyInit__core"]:
-            raise StepError(f"{wheel.name} exports {defined}, expected PyInit__core alone")
+            raise StepError(f"{wheel.name} exports {defined}, expected only PyInit__core")
         undefined = subprocess.check_output(["nm", "-D", "--undefined-only", library], text=True)
         if "_Unwind_SetIP@GCC_3.0" not in undefined:
-            raise StepError(f"{wheel.name} has an unwinder of its own, expected that of libgcc_s.so.1")
+            raise StepError(f"{wheel.name} contains an unwinder, expected to use that of libgcc_s.so.1")
         (sbom,) = Path(folder).glob("turnout-*.dist-info/sboms/turnout.cdx.json")
         names = [component["name"] for component in json.loads(sbom.read_text())["components"]]
         if not {"highway", "nanobind", "libc++"} <= set(names):
-            raise StepError(f"the list of components of {wheel.name} has {names} alone")
+            raise StepError(f"the list of components of {wheel.name} has only {names}")
     shown = run("auditwheel", log, sys.executable, "-m", "auditwheel", "show", wheel)
     if f'"{tag(machine)}"' not in shown.replace("\n", " "):
         raise StepError(f"auditwheel: {shown}")
@@ -123,7 +123,7 @@ def inspect(wheel: Path, machine: str, log: Path) -> None:
 
 
 def environment(python: Path, wheel: Path, extra: str, log: Path) -> Path:
-    """A new environment that has the wheel, what it needs, and nothing else."""
+    """A new environment that has only the wheel and what it needs."""
     folder = ROOT / "build" / "wheels" / "environments" / f"{wheel.name}{extra}"
     shutil.rmtree(folder, ignore_errors=True)
     run("venv", log, python, "-m", "venv", folder)
@@ -132,7 +132,7 @@ def environment(python: Path, wheel: Path, extra: str, log: Path) -> Path:
 
 
 def try_here(python: Path, wheel: Path, log: Path) -> str:
-    """Runs the wheel on this machine."""
+    """Runs the wheel's checks and tests on this machine."""
     bin_ = environment(python, wheel, "", log)
     checked = run("check", log, bin_ / "turnout", "check", cwd=bin_)
     bin_ = environment(python, wheel, "[core]", log)
@@ -147,16 +147,16 @@ def try_here(python: Path, wheel: Path, log: Path) -> str:
 
 
 def try_emulated(wheel: Path, machine: str, log: Path) -> str:
-    """Runs `turnout check` by qemu; on small arrays only, as the others take hours."""
+    """Runs `turnout check` under qemu; only on small arrays, because the others take hours."""
     command = command_with(wheel, machine, log)
     if command is None:
-        return "not run: there is no such Python to emulate"
+        return "not run: there is no Python for it to emulate"
     checked = run("check", log, *command, "-m", "turnout", "check", "--quick", cwd=wheel.parent)
     return f"{checked.count(': ok')} checks under qemu"
 
 
 def build_sdist(into: Path, folder: Path, log: Path) -> Path:
-    """Writes the source distribution, unpacks it into the folder, and checks what its README speaks of."""
+    """Writes the source distribution, unpacks it into the folder, and checks the links of its README."""
     for old in into.glob("turnout-*.tar.gz"):
         old.unlink()
     program = "import sys; from scikit_build_core.build import build_sdist; build_sdist(sys.argv[1])"
@@ -167,12 +167,12 @@ def build_sdist(into: Path, folder: Path, log: Path) -> Path:
     (source,) = folder.iterdir()
     links = re.findall(r"\]\((?!https?:)([^)#]+)", (source / "README.md").read_text())
     if missing := [link for link in links if not (source / link).exists()]:
-        raise StepError(f"the README of {archive.name} speaks of {missing}, which it does not have")
+        raise StepError(f"the README of {archive.name} links to {missing}, which it does not have")
     return source
 
 
 def build_again(target: Target, wheel: Path) -> None:
-    """The same wheel, from the source distribution, in another folder and with nothing compiled before."""
+    """Builds the wheel again, from the source distribution, in another folder, without caches."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         source = build_sdist(wheel.parent, folder / "source", target.log)

@@ -1,4 +1,4 @@
-"""The compiler of the wheels: clang, libc++ and the symbols of an old glibc, by PyPI's ziglang."""
+"""The compiler of the wheels: clang, libc++ and the symbols of an old glibc, from PyPI's ziglang."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import importlib.util
 import subprocess
 from pathlib import Path
 
-GLIBC = "2.17"  # the oldest that zig has for aarch64 too; manylinux_2_17 is also called manylinux2014
+GLIBC = "2.17"  # the oldest that zig also has for aarch64; manylinux_2_17 is also called manylinux2014
 
-# The functions of libgcc_s.so.1 by which exceptions are thrown, by their symbol version.
+# The functions of libgcc_s.so.1 that throw exceptions, by symbol version.
 UNWINDER = {
     "GCC_3.0": [
         *("RaiseException", "ForcedUnwind", "Resume", "DeleteException", "Find_FDE"),
@@ -34,10 +34,11 @@ def write_compilers(folder: Path, machine: str) -> None:
 
 
 def write_unwinder(folder: Path) -> None:
-    """Writes a libgcc_s.so.1 that has the names alone, so that a module uses the one of the system.
+    """Writes a libgcc_s.so.1 that has only the names, so that a module uses the system's.
 
-    Else zig links LLVM's libunwind into the module. When the interpreter ends, glibc ends Python's threads by
-    libgcc's unwinder, which hands its own data to the module's functions: libunwind cannot read them.
+    Otherwise zig links LLVM's libunwind into the module. When the interpreter exits, glibc ends Python's
+    threads with libgcc's unwinder, which passes its own data to the module's functions; libunwind cannot read
+    it.
     """
     source, versions = folder / "unwinder.c", folder / "unwinder.map"
     names = [name for group in UNWINDER.values() for name in group]

@@ -1,8 +1,8 @@
 /* Tensors of the two-phase interface of CANN (aclnn), on the CPU. C99 and C++; needs no vendor header.
  *
- * Types, values and functions are declared as CANN declares them, so a program includes these headers in
- * place of the vendor's, not beside them. Any memory will do for tensor data. There are no streams: a call
- * has finished when it returns, and the stream may be NULL. */
+ * Types, values and functions are declared as CANN declares them, so a program includes these headers
+ * instead of the vendor's, never both. Tensor data may be in any memory. Calls are synchronous; the stream
+ * is ignored and may be NULL. */
 #ifndef TURNOUT_ACLNN_ACL_META_H_
 #define TURNOUT_ACLNN_ACL_META_H_
 
@@ -28,7 +28,7 @@ typedef int32_t aclnnStatus;
 #define ACLNN_SUCCESS 0
 #define ACLNN_ERR_PARAM_NULLPTR 161001 /* a required argument is NULL */
 #define ACLNN_ERR_PARAM_INVALID 161002 /* any other fault of an argument */
-#define ACLNN_ERR_INNER 561000         /* memory is out, or a defect of the library */
+#define ACLNN_ERR_INNER 561000         /* out of memory, or a defect of the library */
 
 typedef enum {
   ACL_DT_UNDEFINED = -1,
@@ -57,7 +57,7 @@ typedef enum {
   ACL_FLOAT8_E8M0 = 37,
   ACL_FLOAT6_E3M2 = 38,
   ACL_FLOAT6_E2M3 = 39,
-  ACL_FLOAT4_E2M1 = 40, /* two elements in a byte, as FLOAT4_E1M2 */
+  ACL_FLOAT4_E2M1 = 40, /* two elements in a byte, like FLOAT4_E1M2 */
   ACL_FLOAT4_E1M2 = 41
 } aclDataType;
 
@@ -70,22 +70,22 @@ typedef enum {
 
 /* Creates a view of tensor_data with dims view_dims and strides `stride` (in elements; NULL: row-major) that
  * begins `offset` elements after tensor_data. The format is ignored. storage_dims is the extent of the memory
- * at tensor_data, and the view must not leave it; storage_dims_num 0 means that the extent is not known.
- * FLOAT4 counts elements too: the last dimension must be even and have stride 1, and the offset and the other
- * strides must be even. Returns NULL if an argument is wrong or if there is not enough memory;
+ * at tensor_data, and the view must stay inside it; with storage_dims_num 0 the extent is unknown and not
+ * checked. FLOAT4 also counts elements: the last dimension must be even and have stride 1, and the offset and
+ * the other strides must be even. Returns NULL if an argument is wrong or memory runs out;
  * aclGetRecentErrMsg() gives the reason. */
 TURNOUT_ACLNN_API aclTensor* aclCreateTensor(const int64_t* view_dims, uint64_t view_dims_num,
                                              aclDataType data_type, const int64_t* stride, int64_t offset,
                                              aclFormat format, const int64_t* storage_dims,
                                              uint64_t storage_dims_num, void* tensor_data);
 
-/* Executors keep what they need of a tensor, so a tensor may be destroyed at any time. NULL: 161001. */
+/* An executor does not refer to its tensors, so a tensor may be destroyed at any time. NULL: 161001. */
 TURNOUT_ACLNN_API aclnnStatus aclDestroyTensor(const aclTensor* tensor);
 
-/* Frees an executor that will not run. One that has run is gone: 161002. NULL: 161001. */
+/* Frees an executor that will not run. NULL: 161001. An executor that has run no longer exists: 161002. */
 TURNOUT_ACLNN_API aclnnStatus aclDestroyAclOpExecutor(aclOpExecutor* executor);
 
-/* Why this thread's last call of this interface failed, as one message; "" after a success. Valid until the
+/* The error message of this thread's last call of this interface; "" after a success. Valid until the
  * thread's next call. */
 TURNOUT_ACLNN_API const char* aclGetRecentErrMsg(void);
 

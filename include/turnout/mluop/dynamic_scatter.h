@@ -1,4 +1,4 @@
-/* Dynamic scatter, C interface: features of points reduced by voxel, their gradients, and voxelization. */
+/* Dynamic scatter, C interface: reduces features of points by voxel, with gradients, and voxelizes points. */
 #ifndef TURNOUT_MLUOP_DYNAMIC_SCATTER_H_
 #define TURNOUT_MLUOP_DYNAMIC_SCATTER_H_
 
@@ -12,13 +12,13 @@ extern "C" {
  *
  * feats, grad_feats [N, C]; voxel_feats, grad_voxel_feats [M, C]: float.
  * coors [N, 3]; voxel_coors [M, 3]; point2voxel_map [N], the voxel of a point or -1; voxel_points_count [M],
- * the points of a voxel; voxel_num [1], V: int32.
+ * the number of points of a voxel; voxel_num [1], V: int32.
  *
  * A workspace may have any alignment and must not overlap a tensor. Its content is overwritten. Outputs are
  * written only if the status is SUCCESS. */
 
 /* Bytes of workspace that mluOpDynamicPointToVoxelForward needs for these descriptors. Shapes are not
- * checked: for shapes that no call accepts, the size has no meaning.
+ * checked; the size is meaningful only for shapes that the operator accepts.
  *
  *   BAD_PARAM      handle, workspace_size or a descriptor is NULL
  */
@@ -43,7 +43,7 @@ TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpGetDynamicPointToVoxelForward
  *   BAD_PARAM      handle or a descriptor is NULL; number of dimensions
  *   NOT_SUPPORTED  a tensor is strided
  *   BAD_PARAM      dtype; reduce_type is neither MLUOP_REDUCE_DMAX nor MLUOP_REDUCE_DMEAN
- *   BAD_PARAM      shapes disagree with the above, or are negative; M > N
+ *   BAD_PARAM      shapes disagree with those above, or are negative; M > N
  *   NOT_SUPPORTED  feats or coors has 2^31 elements or more
  *   SUCCESS        N or C is 0: no workspace is needed, and data pointers may be NULL. voxel_num[0] is 0 if
  *                  voxel_num is not NULL; nothing else is read or written
@@ -80,7 +80,7 @@ TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpGetDynamicPointToVoxelBackwar
  * In this order:
  *   BAD_PARAM      handle or a descriptor is NULL
  *   NOT_SUPPORTED  a tensor is strided
- *   BAD_PARAM      dtype; number of dimensions; shapes disagree with the above, or are negative; M > N
+ *   BAD_PARAM      dtype; number of dimensions; shapes disagree with those above, or are negative; M > N
  *   BAD_PARAM      reduce_type is not MLUOP_REDUCE_DMAX
  *   NOT_SUPPORTED  grad_voxel_feats or feats has 2^31 elements or more
  *   SUCCESS        N or C is 0: nothing is read or written, no workspace is needed, data pointers may be NULL
@@ -99,8 +99,8 @@ TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpDynamicPointToVoxelBackward(
     const mluOpTensorDescriptor_t voxel_num_desc, const void* voxel_num, void* workspace,
     const size_t workspace_size, const mluOpTensorDescriptor_t grad_feats_desc, void* grad_feats);
 
-/* The same two functions under the names that other clients use. voxel_num is only read here too. Both
- * queries return the same size. */
+/* The same two functions under the names that other clients use. Both queries return the same size.
+ * voxel_num is not written, although it is not const here. */
 TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API
 mluOpGetDynamicScatterBackwardWorkspaceSize(const mluOpHandle_t handle, const mluOpReduceMode_t reduce_type,
                                             const mluOpTensorDescriptor_t feats_desc, size_t* workspace_size);
@@ -130,22 +130,22 @@ TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpGetVoxelizationWorkspaceSize(
 
 /* The voxel of point p is (z, y, x), each floor((p[j] - coors_range[j]) / voxel_size[j]) for j = x, y, z, if
  * each is in 0 .. round((coors_range[3 + j] - coors_range[j]) / voxel_size[j]) - 1, all in float. Voxels are
- * numbered in the order of their first points. Voxels after the first max_voxels are dropped with their
- * points, and so are the points of a voxel after its first max_points.
+ * numbered in the order of their first points. Voxels beyond the first max_voxels are dropped with their
+ * points, and so are the points of a voxel beyond its first max_points.
  *   voxels[v, k]            = the k-th point of voxel v, all its features
  *   coors[v]                = (z, y, x)
  *   num_points_per_voxel[v] = the number of points stored for v
  *   voxel_num[0]            = the number of voxels
  *   the rest of voxels, coors and num_points_per_voxel = 0
  *
- * points [P, F], 3 <= F: x, y, z and further features; voxel_size [3]; coors_range [6], the lower limits of
+ * points [P, F], 3 <= F: x, y, z and other features; voxel_size [3]; coors_range [6], the lower limits of
  * x, y, z, then the upper limits; voxels [max_voxels, max_points, F]: float. coors [max_voxels, 3];
  * num_points_per_voxel [max_voxels]; voxel_num [1]: int32. voxels may have 2^31 elements or more.
  *
  * In this order:
  *   BAD_PARAM      handle or a descriptor is NULL
  *   BAD_PARAM      deterministic is false; max_points or max_voxels is negative; NDim is not 3
- *   BAD_PARAM      number of dimensions; shapes disagree with the above, or are negative
+ *   BAD_PARAM      number of dimensions; shapes disagree with those above, or are negative
  *   NOT_SUPPORTED  a tensor is strided
  *   BAD_PARAM      dtype
  *   NOT_SUPPORTED  a tensor other than voxels has 2^31 elements or more

@@ -12,19 +12,19 @@
 extern "C" {
 #endif
 
-/* The error of this thread's last call of this interface: one message that names the function, the argument,
- * its value and the expected value; "" after a success. The destroy functions do not change it, so that
- * clean-up code keeps the error. The pointer is valid until the thread's next call. */
+/* The error message of this thread's last call of this interface; "" after a success. It names the function,
+ * the argument, its value and the expected value. The destroy functions do not change it, so that clean-up
+ * code keeps the error. The pointer is valid until the thread's next call. */
 TURNOUT_MLUOP_API const char* MLUOP_WIN_API turnoutLastError(void);
 
 /* ---- Handle. Its number of threads is fixed at creation: TURNOUT_NUM_THREADS, or one per CPU. For clients
- * that look into it, the handle begins with the members that it has in MLU-OPS 1.11.1:
+ * that read its members, the handle begins with those of MLU-OPS 1.11.1:
  *   device, queue, arch         0, the queue that was set, and 592 (MLU590)
  *   device_name                 "CPU"
  *   cluster_num                 1
  *   core_num_per_cluster        the number of threads
  *   nram_size, wram_size, sram_size, clock_rate, l2cache_size, persisting_l2cache_maxsize and
- *   memory_band_width           0: a CPU does not have them, or does not tell
+ *   memory_band_width           0: a CPU does not have or report them
  *   capability_cluster_num      1
  *   capability_job_limit        1, a block
  *   round_mode, atomics_mode    as set
@@ -66,13 +66,13 @@ TURNOUT_MLUOP_API void MLUOP_WIN_API mluOpGetLibVersion(int* major, int* minor, 
 /* Records calls with their data, each in a folder that `turnout replay` runs again. Mode 0, the default,
  * leaves recording to the variable TURNOUT_RECORD; any other mode records every call. */
 TURNOUT_MLUOP_API void MLUOP_WIN_API mluOpSetGenCaseMode(int mode);
-/* Sets the directory of the recorded calls, for all threads. NULL gives BAD_PARAM. "" means the folder
- * `gen_case` of the working directory. A first "{pid}" becomes "pid" and the number of the process, a first
- * "{deviceid}" becomes "deviceid0". */
+/* Sets the directory of recorded calls, for all threads. NULL gives BAD_PARAM. "" means the folder `gen_case`
+ * of the working directory. The first "{pid}" becomes "pid" and the process id, and the first "{deviceid}"
+ * becomes "deviceid0". */
 TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpSetGenCaseDirectory(const char* path);
 /* Returns that directory, or the working directory if none was set. If buffer is NULL, the result is memory
- * that the caller frees with free(); otherwise the result is buffer, which has room for bufferSize bytes.
- * pathLen receives the length without the terminating zero, and 0 after an error; status receives
+ * that the caller releases with free(); otherwise it is buffer, which has room for bufferSize bytes. pathLen
+ * receives the length without the terminating zero, or 0 after an error; status receives
  *   SUCCESS         the directory was returned
  *   BAD_PARAM       buffer is too small: it is returned unchanged
  *   ALLOC_FAILED    out of memory: the result is NULL
@@ -81,7 +81,7 @@ TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpSetGenCaseDirectory(const cha
 TURNOUT_MLUOP_API const char* MLUOP_WIN_API mluOpGetGenCaseDirectory(char* buffer, size_t bufferSize,
                                                                      size_t* pathLen, mluOpStatus_t* status);
 
-/* ---- Tensor descriptors. A call reads them; they may be changed or destroyed right after it. ---- */
+/* ---- Tensor descriptors. A call reads them; they may be changed or destroyed as soon as it returns. ---- */
 
 /* Initially, and after a reset: ARRAY, FLOAT, no dimensions, no elements, on-chip type INVALID, pointer mode
  * DEVICE, position 0, scale 1, offset 0. */
@@ -162,13 +162,13 @@ mluOpGetTensorDescriptorPositionAndScale(const mluOpTensorDescriptor_t desc, int
 TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpGetTensorDescriptorPositionScaleAndOffset(
     const mluOpTensorDescriptor_t desc, int* position, float* scale, int* offset);
 
-/* ---- Groups of tensor descriptors: group_desc is an array of desc_num pointers to descriptors. Unless
- * desc_num is positive and all pointers are set, the functions return BAD_PARAM and do nothing. ---- */
+/* ---- Groups of tensor descriptors: group_desc is an array of desc_num pointers to descriptors. If desc_num
+ * is not positive or a pointer is NULL, the functions return BAD_PARAM and do nothing. ---- */
 
 TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API
 mluOpCreateGroupTensorDescriptors(mluOpTensorDescriptor_t* group_desc[], const int desc_num);
-/* group_dimSize has the sizes of all tensors one after the other. As in MLU-OPS, a tensor that
- * mluOpSetTensorDescriptor refuses stays unchanged, and the status is still SUCCESS. */
+/* group_dimSize has the sizes of all tensors, concatenated. As in MLU-OPS, a tensor that
+ * mluOpSetTensorDescriptor rejects stays unchanged, and the status is still SUCCESS. */
 TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API
 mluOpSetGroupTensorDescriptors(mluOpTensorDescriptor_t* group_desc[],
                                const mluOpTensorLayout_t group_layout[], const mluOpDataType_t group_dtype[],
@@ -177,8 +177,8 @@ TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API
 mluOpDestroyGroupTensorDescriptors(mluOpTensorDescriptor_t* group_desc[], const int desc_num);
 
 /* ---- Tensor sets: an array with setDimNb dimensions whose members are tensor descriptors. The data of the
- * members are one after the other in memory, in row-major order of the members, without gaps. The functions
- * return BAD_PARAM if setDimNb is not that of the set, or if tensorIndex names no member. ---- */
+ * members are contiguous, in row-major order of the members. The functions return BAD_PARAM if setDimNb is
+ * not that of the set, or if tensorIndex is out of range. ---- */
 
 /* BAD_PARAM: setDimNb or a size is negative; there would be 2^31 members or more. */
 TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpCreateTensorSetDescriptor(
@@ -187,7 +187,7 @@ TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API
 mluOpGetTensorSetDescriptor(mluOpTensorSetDescriptor_t tensorSetDesc, int* setDimNb, int setDimSize[]);
 TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API
 mluOpDestroyTensorSetDescriptor(mluOpTensorSetDescriptor_t tensorSetDesc);
-/* BAD_PARAM also where mluOpSetTensorDescriptor refuses the values. */
+/* BAD_PARAM also if mluOpSetTensorDescriptor rejects the values. */
 TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpInitTensorSetMemberDescriptor(
     mluOpTensorSetDescriptor_t tensorSetDesc, const int setDimNb, const int tensorIndex[],
     mluOpTensorLayout_t layout, mluOpDataType_t dtype, const int dimNb, const int dimSize[]);
@@ -197,7 +197,7 @@ TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpInitTensorSetMemberDescriptor
 /* The bytes of all members together, truncated to an int. */
 TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API
 mluOpGetTensorSetDescriptorSize(mluOpTensorSetDescriptor_t tensorSetDesc, int* sizeInBytes);
-/* The descriptor of a member, which belongs to the set, and the address of its data if those of the set begin
+/* The descriptor of a member, which belongs to the set, and the address of its data if the set's data begin
  * at `data`. */
 TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpGetTensorAndDataFromTensorSet(
     mluOpTensorSetDescriptor_t tensorSetDesc, const int setDimNb, const int tensorIndex[], void* data,

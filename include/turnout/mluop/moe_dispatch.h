@@ -17,7 +17,7 @@ extern "C" {
  *
  * A token whose expert or slot is out of range is dropped. If several tokens are routed to one row, the last
  * one wins. Rows without a token keep their content. Every product is one IEEE multiplication. dispatch may
- * share memory with input, wholly or in part: the result is that of a copied input.
+ * overlap input, fully or partly: the result is as if input had been copied first.
  *
  * In this order:
  *   BAD_PARAM      handle or a descriptor is NULL; number of dimensions; dtype; a scalar is negative; a shape
@@ -46,8 +46,10 @@ TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpMoeDispatchForward(
  *                  dtype; a scalar is negative
  *   NOT_SUPPORTED  a tensor is strided; a tensor has 2^31 elements or more
  *   SUCCESS        samples or hidden is 0: nothing is read or written, data pointers may be NULL
+ *   BAD_PARAM      grad_input is NULL or not aligned to its element
  *   SUCCESS        capacity or num_experts is 0: grad_input is set to 0, other data pointers may be NULL
- *   BAD_PARAM      a data pointer is NULL or not aligned to its element; grad_input overlaps another tensor
+ *   BAD_PARAM      another data pointer is NULL or not aligned to its element; grad_input overlaps another
+ *                  tensor
  */
 TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpMoeDispatchBackwardData(
     mluOpHandle_t handle, const mluOpTensorDescriptor_t gates_desc, const void* gates,
@@ -73,9 +75,10 @@ TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpGetMoeDispatchBackwardGateWor
  *   BAD_PARAM      handle or a descriptor is NULL; number of dimensions; dtype; a scalar is negative; a shape
  *                  disagrees with the scalars
  *   NOT_SUPPORTED  a tensor is strided; a tensor has 2^31 elements or more
+ *   BAD_PARAM      samples is not 0 and grad_gates is NULL or not aligned to its element
  *   SUCCESS        a tensor has no elements: grad_gates is set to 0, other data pointers may be NULL
- *   BAD_PARAM      workspace_size is not 0 and workspace is NULL; a data pointer is NULL or not aligned to
- * its element; grad_gates overlaps another tensor
+ *   BAD_PARAM      workspace_size is not 0 and workspace is NULL; another data pointer is NULL or not aligned
+ *                  to its element; grad_gates overlaps another tensor
  */
 TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpMoeDispatchBackwardGate(
     mluOpHandle_t handle, const mluOpTensorDescriptor_t indices_desc, const void* indices,

@@ -1,5 +1,5 @@
-/* Mixture of experts, C interface: regroups tokens that arrive grouped by rank by expert, and the inverse.
- * These functions are an extension: MLU-OPS does not have them. */
+/* Mixture of experts, C interface: regroups tokens by expert that arrive grouped by rank, and the inverse.
+ * MLU-OPS does not have these functions. */
 #ifndef TURNOUT_MLUOP_MOE_RE_ROUTING_H_
 #define TURNOUT_MLUOP_MOE_RE_ROUTING_H_
 
@@ -33,7 +33,7 @@ mluOpGetMoeReRoutingWorkspaceSize(mluOpHandle_t handle, const mluOpTensorDescrip
  *   expert_token_num_type 0, cumsum:  expert_token_num[e] = sum of counts[:, 0 .. e]
  *
  * tokens, permute_tokens [A, H] of one dtype with 1, 2, 4 or 8 bytes; counts [N, E] int32 or int64; scales,
- * permute_scales [A] or [A, S] of one such dtype; idx [A] int32; expert_token_num [E] as counts.
+ * permute_scales [A] or [A, S] of one such dtype; idx [A] int32; expert_token_num [E], same dtype as counts.
  *
  * scales may be absent (descriptor and pointer NULL); permute_scales is then ignored. With A == 0
  * expert_token_num is still written. The workspace may have any alignment and must not overlap a tensor. Its
@@ -69,7 +69,7 @@ TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpMoeReRouting(
  *   NOT_SUPPORTED  a tensor is strided; a tensor has 2^31 elements or more
  *   SUCCESS        A == 0: nothing is read or written, data pointers may be NULL
  *   BAD_PARAM      a data pointer is NULL or not aligned to its element
- *   BAD_PARAM      tokens overlaps another tensor; idx is no permutation
+ *   BAD_PARAM      tokens overlaps another tensor; idx is not a permutation
  */
 TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API
 mluOpMoeReRoutingInverse(mluOpHandle_t handle, const mluOpTensorDescriptor_t permute_tokens_desc,

@@ -16,8 +16,8 @@ extern "C" {
  * an empty lattice; a component outside 0 .. S or 0 .. T is an error. */
 
 /* Bytes of workspace that mluOpMutualInformationForward needs for these descriptors on this handle;
- * opt_boundary_desc may be NULL. Shapes are not checked: for shapes that no call accepts, the size has
- * no meaning.
+ * opt_boundary_desc may be NULL. Shapes are not checked; the size is meaningful only for shapes that the
+ * operator accepts.
  *
  *   BAD_PARAM      handle, workspace_size or a descriptor is NULL
  */
@@ -41,7 +41,7 @@ TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpGetMutualInformationForwardWo
  *   BAD_PARAM      handle or a descriptor is NULL, opt_boundary_desc excepted; number of dimensions
  *   BAD_PARAM      B differs between px, py, p and ans; B, S or T is negative
  *   NOT_SUPPORTED  px.shape[2] is not T+1
- *   BAD_PARAM      py, opt_boundary or p has another shape than the above
+ *   BAD_PARAM      the shape of py, opt_boundary or p is not the one above
  *   NOT_SUPPORTED  a tensor is strided; dtype; a tensor has 2^31 elements or more
  *   SUCCESS        B == 0: nothing is read or written, no workspace is needed, data pointers may be NULL
  *   BAD_PARAM      workspace is NULL and workspace_size is not 0; workspace is too small or overlaps a tensor
@@ -70,13 +70,13 @@ TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpGetMutualInformationBackwardW
  * safe_exp(x) is exp(x), or 0 if x or exp(x) is not finite.
  *
  * px_grad and py_grad are 0 outside the boundary; for an empty lattice that is everywhere. ans_grad is
- * written only with overwrite_ans_grad, and not for an empty lattice. Workspace and outputs as above.
+ * written only with overwrite_ans_grad, and not for an empty lattice. Workspace and outputs are as above.
  *
  * In this order:
  *   BAD_PARAM      handle or a descriptor is NULL, opt_boundary_desc excepted; number of dimensions
  *   BAD_PARAM      B differs between tensors, opt_boundary excepted; B, S or T is negative
  *   NOT_SUPPORTED  px.shape[2] is not T+1
- *   BAD_PARAM      py, opt_boundary, p, px_grad or py_grad has another shape than the above
+ *   BAD_PARAM      the shape of py, opt_boundary, p, px_grad or py_grad is not the one above
  *   NOT_SUPPORTED  a tensor is strided; dtype; a tensor has 2^31 elements or more
  *   SUCCESS        B == 0, or S == 0 and T == 0: nothing is read or written, no workspace is needed, data
  *                  pointers may be NULL

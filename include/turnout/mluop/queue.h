@@ -1,6 +1,6 @@
 /* The queue type, declared exactly as in the vendor's header, so that a file may include both in either
  * order. C99 does not allow a typedef to be repeated, but compilers accept it if one of the two is in a
- * system header. So this declaration has its own file. */
+ * system header. Therefore this declaration has its own file. */
 #ifndef TURNOUT_MLUOP_QUEUE_H_
 #define TURNOUT_MLUOP_QUEUE_H_
 

@@ -1,5 +1,5 @@
-/* Sparse convolution, C interface: the pairs of input and output sites for each kernel offset, and
- * convolutions along these pairs. */
+/* Sparse convolution, C interface: finds the pairs of input and output sites for each kernel offset, and
+ * convolves along these pairs. */
 #ifndef TURNOUT_MLUOP_SPARSE_CONV_H_
 #define TURNOUT_MLUOP_SPARSE_CONV_H_
 
@@ -19,9 +19,9 @@ mluOpCreateSparseConvolutionDescriptor(mluOpSparseConvolutionDescriptor_t* desc)
 TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API
 mluOpDestroySparseConvolutionDescriptor(mluOpSparseConvolutionDescriptor_t desc);
 
-/* Each array has one value for each of the three spatial dimensions. sub_m 0: every site that an input
- * reaches is an output. Any other value, submanifold: the outputs are the input sites. A descriptor may be
- * set repeatedly. An error leaves it unchanged; its number of active outputs never changes here.
+/* Each array has one value for each of the three spatial dimensions. With sub_m 0, every site that an input
+ * reaches is an output. With any other value (submanifold), the outputs are the input sites. A descriptor may
+ * be set repeatedly. An error leaves it unchanged; this function never changes its number of active outputs.
  *
  * In this order, all BAD_PARAM:
  *   desc, pad, stride, dilation, input_space, filter_space or output_space is NULL
@@ -42,9 +42,9 @@ mluOpGetSparseConvolutionNumActOut(mluOpSparseConvolutionDescriptor_t desc, int*
 /* ---- Index pairs. ---- */
 
 /* Bytes of workspace that mluOpGetIndicePairs needs for these descriptors. The workspace holds the arrays
- * whose size follows from the descriptors. Arrays whose size depends on the sites are in memory of the
- * handle, which keeps it for its next call. For 248,636 random sites in 4 x 41 x 1440 x 1440 cells and a
- * submanifold kernel of 3 x 3 x 3, the workspace has 7.5 MB, and the handle adds 12.4 MB.
+ * whose size follows from the descriptors. Arrays whose size depends on the sites are in memory that the
+ * handle keeps for its next call. For 248,636 random sites in 4 x 41 x 1440 x 1440 cells and a submanifold
+ * kernel of 3 x 3 x 3, the workspace has 7.5 MB, and the handle adds 12.4 MB.
  *
  * In this order:
  *   BAD_PARAM      handle, a descriptor or workspace_size is NULL
@@ -63,7 +63,7 @@ TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpGetIndicePairsWorkspaceSize(
  *
  * Without sub_m: the sites o of all pairs are the outputs, numbered in ascending (n, d, h, w).
  * With sub_m:    the outputs are the input sites in their order, and pairs with any other o are dropped. If
- *                sites are equal, all of them are inputs and the last one is the output. pad is used too:
+ *                sites are equal, all of them are inputs and the last one is the output. pad applies too:
  *                unless it is filter_space / 2, the kernel is off-centre. (Python ignores the padding in this
  *                mode, as mmcv and spconv do.)
  *
@@ -83,9 +83,9 @@ TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpGetIndicePairsWorkspaceSize(
  *
  * In this order:
  *   BAD_PARAM      handle, sparse_conv_desc or a descriptor is NULL; number of dimensions
- *   BAD_PARAM      shapes disagree with the above, or are negative
+ *   BAD_PARAM      shapes disagree with those above, or are negative
  *   BAD_PARAM      L > batch_size * volume of input_space
- *   BAD_PARAM      the descriptor was never set; neither dilation nor stride is 1 in one dimension
+ *   BAD_PARAM      the descriptor was never set; in some dimension neither dilation nor stride is 1
  *   BAD_PARAM      KV > 4096; M > batch_size * volume of output_space
  *   NOT_SUPPORTED  a tensor is strided
  *   BAD_PARAM      L > 1000000
@@ -125,18 +125,18 @@ mluopGetIndicePairs(mluOpHandle_t handle, const mluOpSparseConvolutionDescriptor
 
 /* ---- Convolution along pairs. ----
  *
- * features, output_grad, filters and the results are half or float, all alike; indice_pairs [KV, 2, L] is
- * int32, as mluOpGetIndicePairs writes it. indice_num is an array of KV counts in memory of the caller (not
+ * features, output_grad, filters and the results are half or float, all of one type; indice_pairs [KV, 2, L]
+ * is int32, as mluOpGetIndicePairs writes it. indice_num is an array of KV counts in the caller's memory (not
  * the int32 tensor that mluOpGetIndicePairs writes); it is read before the call returns. Only the first
  * indice_num[k] pairs of offset k are read. Sums are in float, and a result is rounded once.
  *
- * The workspace may begin at any address, overlaps no tensor, and its content is lost. Nothing else is
- * written unless the status is SUCCESS. A query says how many bytes the operator needs for the same
- * arguments; its order of checks is that of the operator up to and including "SUCCESS", where the size is 0.
- * A workspace_size of NULL is BAD_PARAM: at the beginning, but for the forward convolution after "SUCCESS".
+ * The workspace may have any alignment and must not overlap a tensor. Its content is overwritten. Outputs are
+ * written only if the status is SUCCESS. A query returns how many bytes the operator needs for the same
+ * arguments. Its checks are those of the operator up to and including "SUCCESS", where the size is 0. A NULL
+ * workspace_size is BAD_PARAM: after "SUCCESS" for the forward convolution, otherwise at the beginning.
  */
 
-/* Filters are in one of three orders, in place; KV is the product of the kernel's extents.
+/* Filters are used in place, in one of three orders; KV is the product of the kernel's extents.
  *   ARRAY, HWCN    [kd, kh, kw, Ci, Co]
  *   NDHWC, NHWC    [Co, kd, kh, kw, Ci]
  *   NCDHW, NCHW    [Co, Ci, kd, kh, kw]
@@ -161,15 +161,16 @@ TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpGetIndiceConvolutionForwardWo
  *   BAD_PARAM      dtype; inverse or sub_m is not 0 or 1
  *   NOT_SUPPORTED  inverse is 1; the layout of filters is not ARRAY, NDHWC or NCDHW
  *   BAD_PARAM      number of dimensions of features, indice_pairs or features_out
- *   NOT_SUPPORTED  L > 1000000; filters has not five dimensions; a tensor is strided; a tensor has 2^31
+ *   NOT_SUPPORTED  L > 1000000; filters does not have five dimensions; a tensor is strided; a tensor has 2^31
  *                  elements or more
- *   BAD_PARAM      shapes disagree with the above, or are negative; features_out has not num_act_out rows
+ *   BAD_PARAM      shapes disagree with those above, or are negative; features_out does not have num_act_out
+ *                  rows
  *   BAD_PARAM      a count is not in 0 .. L
  *   SUCCESS        a tensor has no elements: no workspace is needed, data pointers may be NULL, and
  *                  features_out is 0 if it has elements and is not NULL
  *   BAD_PARAM      data of a tensor is NULL or not aligned to its element; workspace is NULL, too small, or
  *                  overlaps a tensor
- *   BAD_PARAM      features_out overlaps another tensor; a pair names a row that is not there
+ *   BAD_PARAM      features_out overlaps another tensor; a pair names a row that does not exist
  */
 TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpIndiceConvolutionForward(
     mluOpHandle_t handle, const mluOpTensorDescriptor_t features_desc, const void* features,
@@ -178,7 +179,7 @@ TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpIndiceConvolutionForward(
     const int64_t num_act_out, const int64_t inverse, const int64_t sub_m, void* workspace,
     const size_t workspace_size, const mluOpTensorDescriptor_t features_out_desc, void* features_out);
 
-/* Does not ask for sub_m, and says nothing about it. */
+/* Has no sub_m: the size does not depend on it, and it is not checked. */
 TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpGetIndiceConvolutionBackwardDataWorkspaceSize(
     mluOpHandle_t handle, const mluOpTensorDescriptor_t output_grad_desc,
     const mluOpTensorDescriptor_t filters_desc, const mluOpTensorDescriptor_t indice_pairs_desc,
@@ -195,15 +196,14 @@ TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpGetIndiceConvolutionBackwardD
  *   BAD_PARAM      handle, a descriptor or indice_num is NULL; number of dimensions; indice_pairs is not
  *                  [.., 2, ..]
  *   NOT_SUPPORTED  L > 1000000
- *   BAD_PARAM      dtype, of each tensor by itself; the layout of filters is none of the six
+ *   BAD_PARAM      dtype, of each tensor separately; the layout of filters is none of the six
  *   NOT_SUPPORTED  a tensor is strided
  *   BAD_PARAM      inverse or sub_m is not 0 or 1; a count is negative
  *   NOT_SUPPORTED  inverse is 1
- *   BAD_PARAM      filters do not have the number of dimensions of their layout
- *   BAD_PARAM      shapes disagree with the above, or are negative
+ *   BAD_PARAM      the number of dimensions of filters does not match their layout
+ *   BAD_PARAM      shapes disagree with those above, or are negative
  *   BAD_PARAM      a count is not in 0 .. L or not in 0 .. Y
- *   BAD_PARAM      with sub_m: L is not Y, KV is even, or another count than indice_num[KV / 2] is the
- *                  largest
+ *   BAD_PARAM      with sub_m: L is not Y, KV is even, or a count is larger than indice_num[KV / 2]
  *   BAD_PARAM      the dtypes of output_grad, filters and input_grad differ
  *   NOT_SUPPORTED  a tensor has 2^31 elements or more
  *   SUCCESS        a tensor has no elements: as above, of input_grad
@@ -227,14 +227,14 @@ TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpGetIndiceConvolutionBackwardF
  *     transpose(features[indice_pairs[k, 0, j]]) * output_grad[indice_pairs[k, 1, j]]
  *
  * features [L, Ci], output_grad [Y, Co], filters_grad [kd, kh, kw, Ci, Co] or [kh, kw, Ci, Co] whatever its
- * layout is called; 0 for an offset without pairs. sub_m makes no difference.
+ * layout; 0 for an offset without pairs. sub_m is ignored.
  *
  * In this order:
  *   BAD_PARAM      handle, a descriptor or indice_num is NULL; inverse is not 0
  *   NOT_SUPPORTED  a tensor is strided
  *   BAD_PARAM      dtype
  *   NOT_SUPPORTED  a tensor has 2^31 elements or more
- *   BAD_PARAM      number of dimensions; shapes disagree with the above, or are negative; L > 1000000
+ *   BAD_PARAM      number of dimensions; shapes disagree with those above, or are negative; L > 1000000
  *   SUCCESS        a tensor has no elements: as above, of filters_grad
  *   BAD_PARAM      a count is not in 0 .. L
  *   BAD_PARAM      data, workspace, overlap and pairs as above

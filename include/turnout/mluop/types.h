@@ -1,4 +1,4 @@
-/* Types, constants and enumerations of the C interface. Values are those of MLU-OPS 1.11.1. C99 and C++. */
+/* Types, constants and enumerations of the C interface, with the values of MLU-OPS 1.11.1. C99 and C++. */
 #ifndef TURNOUT_MLUOP_TYPES_H_
 #define TURNOUT_MLUOP_TYPES_H_
 
@@ -31,8 +31,8 @@
 #define TURNOUT_MLUOP_INT
 #endif
 
-/* The interface this library implements, not its own version. Do not decode MLUOP_VERSION, which is
- * ambiguous (2101 would also be 2.1.1); call mluOpGetLibVersion. */
+/* The version of MLU-OPS that this library implements, not the library's own. Call mluOpGetLibVersion instead
+ * of decoding MLUOP_VERSION, which is ambiguous (2101 would also be 2.1.1). */
 #define MLUOP_MAJOR 1
 #define MLUOP_MINOR 11
 #define MLUOP_PATCHLEVEL 1
@@ -53,7 +53,7 @@ typedef enum TURNOUT_MLUOP_INT {
   MLUOP_STATUS_INTERNAL_ERROR = 4,
   MLUOP_STATUS_ARCH_MISMATCH = 5,
   MLUOP_STATUS_EXECUTION_FAILED = 6,
-  MLUOP_STATUS_NOT_SUPPORTED = 7, /* 2^31 elements or more, strided tensors, and what an operator says */
+  MLUOP_STATUS_NOT_SUPPORTED = 7, /* 2^31 elements or more, strided tensors, and limits of single operators */
   MLUOP_STATUS_NUMERICAL_OVERFLOW = 8
 } mluOpStatus_t;
 

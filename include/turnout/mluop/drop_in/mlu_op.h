@@ -2,8 +2,8 @@
  * client's include path contains no other header of Turnout. */
 #include "../mlu_op.h"
 
-/* As in MLU-OPS, for programs that use the target turnout::mluop_runtime or the pkg-config file
- * turnout-mluop-runtime. */
+/* MLU-OPS includes cnrt.h too. This is for programs that use the target turnout::mluop_runtime or the
+ * pkg-config file turnout-mluop-runtime. */
 #ifdef TURNOUT_VENDOR_RUNTIME
 #include <cnrt.h>
 #endif

@@ -1,9 +1,9 @@
 /* The part of Cambricon's runtime that programs for MLU-OPS use, on a machine without an accelerator. The
- * only device is 0, its memory is host memory, and queues have nothing to wait for. C99 and C++; everything
- * is inline, so that no library is needed. The values are those of CNRT 6.
+ * only device is 0, its memory is host memory, and calls on queues have finished when they return. C99 and
+ * C++; everything is inline, so that no library is needed. The values are those of CNRT 6.
  *
- * This header is for programs that stay as they are. It has its own folder and its own CMake target,
- * turnout::mluop_runtime, because a program that has the vendor's cnrt.h must not find this one. */
+ * Unmodified programs need this header. It has its own folder and CMake target, turnout::mluop_runtime,
+ * because a program that has the vendor's cnrt.h must not find this one. */
 #ifndef TURNOUT_CNRT_H_
 #define TURNOUT_CNRT_H_
 
@@ -38,11 +38,11 @@ typedef enum {
 } cnrtMemTransDir_t;
 
 struct cnrtNotifier {
-  struct timeval placed; /* zero: not yet */
+  struct timeval placed; /* zero until placed */
 };
 typedef struct cnrtNotifier* cnrtNotifier_t;
 
-/* Ends the program, with the call and its result on stderr, unless the result is cnrtSuccess. */
+/* Unless the result is cnrtSuccess, prints the call and its result to stderr and exits. */
 #define CNRT_CHECK(...)                                                                                  \
   do {                                                                                                   \
     const int turnout_cnrt_result = (int)(__VA_ARGS__);                                                  \
@@ -107,11 +107,11 @@ static inline cnrtRet_t cnrtQueueDestroy(cnrtQueue_t queue) {
   return cnrtSuccess;
 }
 static inline cnrtRet_t cnrtQueueSync(cnrtQueue_t queue) {
-  (void)queue; /* calls return when they are done */
+  (void)queue; /* calls are synchronous */
   return cnrtSuccess;
 }
 
-/* ---- Notifiers, which take times. ---- */
+/* ---- Notifiers, which record times. ---- */
 
 static inline cnrtRet_t cnrtNotifierCreate(cnrtNotifier_t* notifier) {
   if (notifier == NULL) return cnrtErrorArgsInvalid;
@@ -129,7 +129,7 @@ static inline cnrtRet_t cnrtPlaceNotifier(cnrtNotifier_t notifier, cnrtQueue_t q
   gettimeofday(&notifier->placed, NULL);
   return cnrtSuccess;
 }
-/* In microseconds. NotReady: one of the two was not placed. */
+/* In microseconds. NotReady: one of the two has not been placed. */
 static inline cnrtRet_t cnrtNotifierDuration(cnrtNotifier_t start, cnrtNotifier_t end, float* us) {
   if (start == NULL || end == NULL || us == NULL) return cnrtErrorArgsInvalid;
   if (start->placed.tv_sec == 0 || end->placed.tv_sec == 0) return cnrtErrorNotReady;

@@ -1,9 +1,9 @@
 /* The part of CANN's runtime that programs around an aclnn function call: devices, contexts, streams, memory
- * and copies. C99 and C++. These functions are inline and keep no state, so that no library exports CANN's
- * names; only programs that choose this folder get them.
+ * and copies. C99 and C++. These functions are inline and stateless, so that no library exports CANN's names
+ * and only programs that choose this folder get them.
  *
  * The host is device 0, and device memory is host memory. Calls on a stream have finished when they return.
- * A function returns ACL_SUCCESS or the error below; aclGetRecentErrMsg() is about aclnn functions only. */
+ * A function returns ACL_SUCCESS or an error below; aclGetRecentErrMsg() covers aclnn functions only. */
 #ifndef TURNOUT_ACLNN_RUNTIME_ACL_ACL_H_
 #define TURNOUT_ACLNN_RUNTIME_ACL_ACL_H_
 
@@ -26,7 +26,7 @@ static const int ACL_ERROR_NONE = 0;
 static const int ACL_ERROR_INVALID_PARAM = 100000; /* a pointer is NULL, or a size is 0 */
 #define ACL_ERROR_RT_PARAM_INVALID 107000          /* a copy is larger than its target */
 #define ACL_ERROR_RT_INVALID_DEVICEID 107001       /* the device is not 0 */
-#define ACL_ERROR_RT_MEMORY_ALLOCATION 207001      /* there is not enough memory */
+#define ACL_ERROR_RT_MEMORY_ALLOCATION 207001      /* out of memory */
 
 typedef enum aclrtMemcpyKind {
   ACL_MEMCPY_HOST_TO_HOST,
@@ -88,7 +88,7 @@ static inline aclError aclrtMallocHost(void** hostPtr, size_t size) {
 }
 static inline aclError aclrtFreeHost(void* hostPtr) { return aclrtFree(hostPtr); }
 
-/* Copies `count` bytes between any two places; they may overlap. Nothing is copied if count > destMax. */
+/* Copies `count` bytes; source and target may overlap. Nothing is copied if count > destMax. */
 static inline aclError aclrtMemcpy(void* dst, size_t destMax, const void* src, size_t count,
                                    aclrtMemcpyKind kind) {
   (void)kind;
@@ -118,7 +118,7 @@ static inline aclError aclrtMemsetAsync(void* devPtr, size_t maxCount, int32_t v
   return aclrtMemset(devPtr, maxCount, value, count);
 }
 
-/* Streams and contexts are handles without an effect. Each must be destroyed once. */
+/* Streams and contexts are handles without effect. Each must be destroyed once. */
 static inline aclError aclrtCreateStream(aclrtStream* stream) {
   return aclrtMalloc(stream, 1, ACL_MEM_MALLOC_NORMAL_ONLY);
 }
@@ -140,7 +140,7 @@ static inline aclError aclrtSetCurrentContext(aclrtContext context) {
   return context == NULL ? ACL_ERROR_INVALID_PARAM : ACL_SUCCESS;
 }
 
-/* The bytes of an element; 1 for types of which several share a byte, and 0 for types without a size. */
+/* The bytes of an element; 1 for types that share a byte, 0 for types without a size. */
 static inline size_t aclDataTypeSize(aclDataType dataType) {
   switch (dataType) {
     case ACL_DT_UNDEFINED:
