@@ -70,23 +70,15 @@ consteval DTypeSpec like(std::string_view name, DTypes or_one_of = 0) { return {
 consteval DTypeSpec lane_of(std::string_view name) { return {0, name, true}; }
 
 struct ArgumentSpec {
-  std::string_view name;
-  Role role;
-  DTypeSpec dtype;
-  std::string_view dims;
-  bool is_optional = false;
-  std::string_view required_with = {};
-  std::string_view required_when = {};
-  std::string_view when = {};
-  std::string_view may_overlap = {};
-  std::string_view written_if = {};
-  bool by_pointer = false;
-  bool is_shortened = false;
+  Argument argument;  // without the positions of the names below
+  std::string_view dims, like;
+  std::string_view required_with = {}, required_when = {}, when = {}, may_overlap = {}, written_if = {};
   bool is_unused = false;
-  bool has_no_default = false;
-  std::string_view request = {};
-  bool is_cpp_only = false;
-  int new_dtype = -1;
+
+  consteval ArgumentSpec(std::string_view name, Role role, DTypeSpec dtype, std::string_view its_dims)
+      : argument{.name = name, .role = role, .dtypes = dtype.dtypes, .is_lane = dtype.is_lane},
+        dims(its_dims),
+        like(dtype.like) {}
 };
 consteval ArgumentSpec in(std::string_view name, DTypeSpec dtype, std::string_view dims) {
   return {name, Role::in, dtype, dims};
@@ -97,70 +89,70 @@ consteval ArgumentSpec out(std::string_view name, DTypeSpec dtype, std::string_v
 consteval ArgumentSpec inout(std::string_view name, DTypeSpec dtype, std::string_view dims) {
   return {name, Role::inout, dtype, dims};
 }
-consteval ArgumentSpec optional(ArgumentSpec argument) {
-  argument.is_optional = true;
-  return argument;
+consteval ArgumentSpec optional(ArgumentSpec spec) {
+  spec.argument.optional = true;
+  return spec;
 }
-consteval ArgumentSpec or_none(ArgumentSpec argument) {
-  argument.is_optional = argument.has_no_default = true;
-  return argument;
+consteval ArgumentSpec or_none(ArgumentSpec spec) {
+  spec.argument.optional = spec.argument.has_no_default = true;
+  return spec;
 }
-consteval ArgumentSpec required_with(std::string_view name, ArgumentSpec argument) {
-  argument.is_optional = true;
-  argument.required_with = name;
-  return argument;
-}
-
-consteval ArgumentSpec required_when(std::string_view name, std::string_view value, ArgumentSpec argument) {
-  argument.is_optional = true;
-  argument.required_when = name;
-  argument.when = value;
-  return argument;
+consteval ArgumentSpec required_with(std::string_view name, ArgumentSpec spec) {
+  spec.argument.optional = true;
+  spec.required_with = name;
+  return spec;
 }
 
-consteval ArgumentSpec may_overlap(std::string_view name, ArgumentSpec argument) {
-  argument.may_overlap = name;
-  return argument;
+consteval ArgumentSpec required_when(std::string_view name, std::string_view value, ArgumentSpec spec) {
+  spec.argument.optional = true;
+  spec.required_when = name;
+  spec.when = value;
+  return spec;
 }
 
-consteval ArgumentSpec written_if(std::string_view name, ArgumentSpec argument) {
-  if (argument.role != Role::inout) throw "only an inout argument can be written by a flag";
-  argument.written_if = name;
-  return argument;
+consteval ArgumentSpec may_overlap(std::string_view name, ArgumentSpec spec) {
+  spec.may_overlap = name;
+  return spec;
 }
 
-consteval ArgumentSpec by_pointer(ArgumentSpec argument) {
-  argument.by_pointer = true;
-  return argument;
+consteval ArgumentSpec written_if(std::string_view name, ArgumentSpec spec) {
+  if (spec.argument.role != Role::inout) throw "only an inout argument can be written by a flag";
+  spec.written_if = name;
+  return spec;
 }
 
-consteval ArgumentSpec shortened(ArgumentSpec argument) {
-  argument.is_shortened = true;
-  return argument;
+consteval ArgumentSpec by_pointer(ArgumentSpec spec) {
+  spec.argument.by_pointer = true;
+  return spec;
 }
 
-consteval ArgumentSpec on_request(std::string_view name, ArgumentSpec argument) {
-  argument.is_optional = true;
-  argument.request = name;
-  return argument;
+consteval ArgumentSpec shortened(ArgumentSpec spec) {
+  spec.argument.is_shortened = true;
+  return spec;
 }
 
-consteval ArgumentSpec by_default(DType dtype, ArgumentSpec argument) {
-  if (argument.role != Role::out) throw "only an output has a dtype by default";
-  if (!contains(argument.dtype.dtypes, dtype)) throw "the argument does not accept that dtype";
-  argument.new_dtype = static_cast<int>(dtype);
-  return argument;
+consteval ArgumentSpec on_request(std::string_view name, ArgumentSpec spec) {
+  spec.argument.optional = true;
+  spec.argument.request = name;
+  return spec;
 }
 
-consteval ArgumentSpec cpp_only(ArgumentSpec argument) {
-  if (argument.role != Role::in) throw "only an input can be for C++ only";
-  argument.is_optional = argument.is_cpp_only = true;
-  return argument;
+consteval ArgumentSpec by_default(DType dtype, ArgumentSpec spec) {
+  if (spec.argument.role != Role::out) throw "only an output has a dtype by default";
+  if (!contains(spec.argument.dtypes, dtype)) throw "the argument does not accept that dtype";
+  spec.argument.new_dtype = static_cast<std::int8_t>(dtype);
+  return spec;
 }
 
-consteval ArgumentSpec unused(ArgumentSpec argument) {
-  argument.is_optional = argument.is_unused = true;
-  return argument;
+consteval ArgumentSpec cpp_only(ArgumentSpec spec) {
+  if (spec.argument.role != Role::in) throw "only an input can be for C++ only";
+  spec.argument.optional = spec.argument.is_cpp_only = true;
+  return spec;
+}
+
+consteval ArgumentSpec unused(ArgumentSpec spec) {
+  spec.argument.optional = spec.is_unused = true;
+  return spec;
 }
 
 struct ScalarSpec {
@@ -462,7 +454,7 @@ consteval Draft::Draft(std::string_view op_name, std::string_view size_names,
   }
   for (const ArgumentSpec& spec : argument_specs)
     for (std::string_view name : names)
-      if (name == spec.name) throw "a size or scalar has the name of an argument";
+      if (name == spec.argument.name) throw "a size or scalar has the name of an argument";
   for (const ScalarSpec& spec : scalar_specs) {
     if (!spec.is_of_function()) continue;
     Scalar parsed = spec.scalar;
@@ -472,22 +464,11 @@ consteval Draft::Draft(std::string_view op_name, std::string_view size_names,
     scalars.items[static_cast<std::size_t>(scalars.count - 1)] = parsed;
   }
   for (const ArgumentSpec& spec : argument_specs) {
-    Argument parsed;
-    parsed.name = spec.name;
-    parsed.role = spec.role;
-    parsed.optional = spec.is_optional;
-    parsed.dtypes = spec.dtype.dtypes;
-    parsed.is_lane = spec.dtype.is_lane;
-    parsed.by_pointer = spec.by_pointer;
-    parsed.is_shortened = spec.is_shortened;
-    parsed.has_no_default = spec.has_no_default;
-    parsed.request = spec.request;
-    parsed.is_cpp_only = spec.is_cpp_only;
-    parsed.new_dtype = static_cast<std::int8_t>(spec.new_dtype);
-    if (parsed.is_shortened && spec.role != Role::out) throw "only an output can be shortened";
-    if (!parsed.request.empty() && spec.role != Role::out) throw "only an output can be on request";
+    const Argument& parsed = spec.argument;
+    if (parsed.is_shortened && parsed.role != Role::out) throw "only an output can be shortened";
+    if (!parsed.request.empty() && parsed.role != Role::out) throw "only an output can be on request";
     if (spec.is_unused) {
-      if (spec.role != Role::in) throw "only an input can be unused";
+      if (parsed.role != Role::in) throw "only an input can be unused";
       unused.push(parsed);
       continue;
     }
@@ -503,7 +484,7 @@ consteval Draft::Draft(std::string_view op_name, std::string_view size_names,
     const auto position = [&](std::string_view name) {
       return name.empty() ? std::int8_t{-1} : static_cast<std::int8_t>(argument(name));
     };
-    parsed.like = position(spec.dtype.like);
+    parsed.like = position(spec.like);
     parsed.required_with = position(spec.required_with);
     parsed.may_overlap = position(spec.may_overlap);
     if (!spec.required_when.empty()) {

@@ -79,7 +79,7 @@ struct Argument {
   std::string_view request = {};  // an optional result: callers of a binding request it with this flag
   bool is_cpp_only = false;       // an optional input that bindings do not have
   std::int8_t new_dtype = -1;     // of a result that a binding allocates; -1: the first of `dtypes`
-  View<Extent> dims;
+  View<Extent> dims = {};
   constexpr bool is_output() const { return role != Role::in; }
   // The dtype of a new result that is not `like` another argument.
   constexpr DType default_dtype() const {
