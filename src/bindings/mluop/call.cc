@@ -85,7 +85,7 @@ Slot slot_of(const Described& described) {
     absent.data = described.data;  // for the check that refuses data without a descriptor
     return absent;
   }
-  // A scalar has a shape without extents; a descriptor that was never set has none, and no elements.
+  // A scalar has an empty shape; a descriptor that was never set has no shape and no elements.
   static constexpr std::int64_t kScalar[1] = {1};
   const mluOpTensorStruct& desc = *described.desc;
   const std::int64_t* shape = desc.shape.data();

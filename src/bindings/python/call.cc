@@ -230,7 +230,7 @@ std::vector<std::int64_t> PythonCall::integers(nb::handle object, std::string_vi
       PyErr_Clear();
       refuse_count("too many");
     }
-    // An array without dimensions looks like a sequence until it is asked for its length.
+    // A zero-dimensional array looks like a sequence, but has no length.
     if (count < 0) expect_pending(PyExc_TypeError);
   }
   if (count < 0) {

@@ -1,4 +1,4 @@
-// The adapter of Python, and the functions that use it.
+// The adapter for Python, and the functions that use it.
 #include "bindings/python/operators.h"
 
 #include <nanobind/stl/string.h>

@@ -21,8 +21,8 @@ void bound_by_hand(std::string_view op);
 // Marks an operator whose Python function has another name or further scalars: messages and `turnout ops` use
 // those of `function`, which must live as long as the process.
 void bound_as(const PythonFunction& function);
-const PythonFunction* function_of(const core::Signature& signature);  // nullptr: by its own name
-// Operators for which a function was added.
+const PythonFunction* function_of(const core::Signature& signature);  // nullptr: there is none
+// The operators for which bind_operators() has added a function.
 const std::vector<const core::Operator*>& derived_operators();
 
 // One row per operator for python/turnout/torch: its schema, and the shapes of its results as expressions of
