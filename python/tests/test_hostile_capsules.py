@@ -36,8 +36,8 @@ def test_strided_capsules_without_numpy():
         ("dlpack(None, [2, 2])", ".data is null, expected memory"),
         ("dlpack(ROWS, [2, 2], strides=[2**62, 1])", ".strides[0] reaches beyond the address space"),
         ("dlpack(ROWS, [2, 2], strides=[-(2**63), 1])", ".strides[0] reaches beyond the address space"),
-        ("dlpack(ROWS, [2, 2], device=2)", " is on a device of DLPack type 2, expected memory of the CPU"),
-        ("dlpack(ROWS, [2, 2], device=-5)", " is on a device of DLPack type -5, expected memory of the CPU"),
+        ("dlpack(ROWS, [2, 2], device=2)", " is on a device of DLPack type 2, expected CPU memory"),
+        ("dlpack(ROWS, [2, 2], device=-5)", " is on a device of DLPack type -5, expected CPU memory"),
         (
             "dlpack(ROWS, [2, 2], lanes=4)",
             " has dtype of DLPack code 2 with 32 bits and 4 lanes, expected float32, float64, float16, "
@@ -122,7 +122,7 @@ def test_devices_in_every_function():
                 message = refusal(ValueError, function, **given)
                 assert message == (
                     f"{function.__name__}: {elsewhere} is on a device of DLPack type 2, "
-                    "expected memory of the CPU"
+                    "expected CPU memory"
                 ), message
 
         operators = [row["op"] for row in _core.schemas() if hasattr(turnout, row["op"])]

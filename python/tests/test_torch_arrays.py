@@ -160,7 +160,7 @@ def test_other_devices_are_refused(rng, name):
     with pytest.raises(ValueError) as caught:
         turnout.moe_dispatch_forward(**arguments, capacity=5, num_experts=3)
     assert str(caught.value) == (
-        f"moe_dispatch_forward: {name} is on device meta, expected memory of the CPU"
+        f"moe_dispatch_forward: {name} is on device meta, expected CPU memory"
     )
 
 

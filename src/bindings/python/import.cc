@@ -216,7 +216,7 @@ void read_array_struct(nb::handle object, What what, ImportedArray& array) {
 }
 
 [[noreturn]] void refuse_device(What what, const std::string& device) {
-  refuse(what, " is on ", device, ", expected memory of the CPU");
+  refuse(what, " is on ", device, ", expected CPU memory");
 }
 
 void read_dlpack(nb::handle object, const dlpack::DLTensor& from, What what, ImportedArray& array) {
