@@ -30,7 +30,7 @@ OwnedTensor widened(const OwnedTensor& from) {
       if constexpr (std::is_floating_point_v<To>) {
         to[i] = to_float(elements[i]);
       } else {
-        to[i] = elements[i];
+        to[i] = To{elements[i]};
       }
     }
   };
