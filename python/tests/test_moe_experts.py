@@ -156,22 +156,22 @@ def test_quantize_experts(rng):
         (
             8,
             {"w13": np.ones((3, 64, 31), np.int8)},
-            r"w13.shape\[2\] is 31, expected 32 with hidden_states.shape\[1\] = 32",
+            r"w13.shape\[2\] is 31, expected 32 for hidden_states.shape\[1\] = 32",
         ),
         (
             4,
             {"w13": np.ones((3, 64, 32), np.uint8)},
-            r"w13.shape\[2\] is 32, expected 16 bytes of 2 elements with hidden_states.shape\[1\] = 32",
+            r"w13.shape\[2\] is 32, expected 16 bytes of 2 elements for hidden_states.shape\[1\] = 32",
         ),
         (
             4,
             {"w2_scale": np.ones((3, 32, 2), np.float32)},
-            r"w2_scale.shape\[2\] is 2, expected 1, one for 32 elements",
+            r"w2_scale.shape\[2\] is 2, expected 1, one per 32 elements",
         ),
         (
             8,
             {"w13_scale": np.ones((3, 64, 2), np.float32)},
-            r"w13_scale.shape\[2\] is 2, expected 1, one for a row",
+            r"w13_scale.shape\[2\] is 2, expected 1, one per row",
         ),
         (8, {"gated": False}, r"w13.shape\[1\] is 64, expected 32 = w2.shape"),
         (8, {"w2": np.ones((3, 32, 32), np.uint8)}, "w2 has dtype uint8, expected that of w13"),

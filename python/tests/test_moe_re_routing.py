@@ -224,7 +224,7 @@ def out_of(i, value):
     return lambda a: with_entry(a["out"], i, value(a["out"][i]))
 
 
-LEFT = "what the counts before it leave of the 7 rows of tokens"
+LEFT = "the remainder of the 7 rows of tokens"
 HUGE = 2**63 - 1
 NAMES = "permute_tokens, permute_per_token_scales, permute_token_idx, expert_token_num"
 

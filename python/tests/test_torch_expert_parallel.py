@@ -42,7 +42,7 @@ def test_a_missing_rank_is_named(failure):
 
 def test_messages():
     tokens, indices, gates = program.problem("uneven")
-    with pytest.raises(ValueError, match=r"expert_parallel: indices has values outside of 0 \.\. 2"):
+    with pytest.raises(ValueError, match=r"expert_parallel: indices has values outside 0 \.\. 2"):
         turnout.torch.expert_parallel(tokens, indices, gates, None, 3)
     with pytest.raises(
         ValueError, match=r"expert_parallel: experts returned shape \[1, 3\], expected \[48, "

@@ -82,7 +82,7 @@ def test_padded_permute(rng):
     for position, token in enumerate(indices.flatten()):
         expected[token] += probs.flatten()[position] * permuted[position]
     torch.testing.assert_close(output, expected)
-    with pytest.raises(ValueError, match="moe_token_unpermute: restore_shape is missing"):
+    with pytest.raises(ValueError, match="moe_token_unpermute: restore_shape is None"):
         turnout.torch.moe_token_unpermute(permuted, kept, probs, True)
 
 
@@ -314,7 +314,7 @@ def test_messages(rng):
         ),
         (
             lambda: turnout.torch.moe_token_unpermute(tokens, indices, torch.ones(3, 4)),
-            r"moe_token_unpermute: sorted_indices has 14 elements, expected those of probs of shape \[3, 4\]",
+            r"moe_token_unpermute: sorted_indices has 14 elements, expected 12 as probs has shape \[3, 4\]",
         ),
         (
             lambda: turnout.torch.moe_token_unpermute(tokens.int(), indices[:, 0]),

@@ -111,9 +111,9 @@ def test_grouped_experts():
     torch.testing.assert_close(found, y)
     y.sum().backward()
     assert not w13.grad[1].any()
-    with pytest.raises(ValueError, match=r"^grouped_experts: counts add up to 6, expected 7, rows"):
+    with pytest.raises(ValueError, match=r"^grouped_experts: counts sum to 6, expected 7, the number"):
         turnout.torch.grouped_experts(x, counts - torch.tensor([1, 0, 0]), w13=w13, w2=w2)
-    with pytest.raises(ValueError, match=r"^grouped_experts: counts has the shape \[2\], expected \[3\]"):
+    with pytest.raises(ValueError, match=r"^grouped_experts: counts has shape \[2\], expected \[3\]"):
         turnout.torch.grouped_experts(x, counts[:2], w13=w13, w2=w2)
 
 

@@ -81,13 +81,14 @@ def test_what_all_refuse(function):
         f"{name}: boundary[0, 2] is -1, expected 0 .. 3 symbols"
     )
     assert message(boundary=changed(BOX, (1, 1), 5)) == (
-        f"{name}: boundary[1, 1] is 5, expected at most its end boundary[1, 3] = 4"
+        f"{name}: boundary[1, 1] is 5, expected at most boundary[1, 3] = 4"
     )
     assert message(rnnt_type="other") == (
         f"{name}: rnnt_type is 'other', expected one of 'regular', 'modified', 'constrained'"
     )
     assert message(boundary=changed(BOX, (1, 3), 2), rnnt_type="modified") == (
-        f"{name}: row 1 of the batch has 1 frames for 2 symbols, expected at least 2: a symbol takes a frame"
+        f"{name}: row 1 of the batch has 1 frames for 2 symbols, expected at least 2, "
+        "as a symbol takes a frame"
     )
     assert message(text=TEXT.float()).startswith(f"{name}: symbols has dtype float32, expected int32, int64")
     assert message(text=TEXT[:, :2]).startswith(f"{name}: ")

@@ -76,7 +76,7 @@ def test_width():
     """Raised for long texts and lowered for short ones, each with a warning; none for the wanted width."""
     text_is_long = torch.tensor([[0, 0, 9, 3]])
     px, py = torch.zeros(1, 9, 5), torch.zeros(1, 10, 4)
-    with pytest.warns(UserWarning, match="s_range is 2, but 4 is used: with fewer, no way leads through"):
+    with pytest.warns(UserWarning, match="s_range is 2, but 4 is used: with fewer, no path leads through"):
         assert get_rnnt_prune_ranges(px, py, text_is_long, 2).shape == (1, 4, 4)
     with pytest.warns(UserWarning, match="s_range is 99, but 10 is used: each frame has no more positions"):
         assert get_rnnt_prune_ranges(px, py, text_is_long, 99).shape == (1, 4, 10)
