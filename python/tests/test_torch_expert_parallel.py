@@ -11,7 +11,7 @@ pytestmark = pytest.mark.torch
 
 
 def test_one_process():
-    """Without torch.distributed this process has all experts."""
+    """Without torch.distributed, this process has all experts."""
     tokens, indices, gates = program.problem("uneven")
     parameter = program.weights()
     output = turnout.torch.expert_parallel(
@@ -29,7 +29,7 @@ def test_one_process():
 
 @pytest.mark.parametrize("world", [2, 4])
 def test_several_processes_give_the_same(world):
-    """The last step is one whose processes have rows of different widths."""
+    """In the last step, the processes have rows of different widths."""
     outputs = processes.run_well(world, "expert_parallel_program", "same_as_alone_then_another_width")
     assert outputs == ["same\nnamed\n"] * world
 

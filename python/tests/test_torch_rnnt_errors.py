@@ -1,4 +1,4 @@
-"""Refusals of the RNN-T functions: one message that names the function, the argument and the position."""
+"""Error messages of the RNN-T functions name the function, the argument and the position."""
 
 import pytest
 import torch
@@ -60,7 +60,7 @@ def with_text(function, text):
 
 
 @pytest.mark.parametrize("function", LOSSES)
-def test_what_all_refuse(function):
+def test_common_errors(function):
     name = function.__name__
     arguments = LOSSES[function]
     function(*arguments, 0, boundary=BOX)
