@@ -74,7 +74,7 @@ constexpr const Signature& kOutputCache = signature([] {
 });
 
 std::int64_t only_scalar(const Signature& signature, nb::handle object) {
-  const ScalarValue value = PythonCall(signature, false).scalar(object);
+  const ScalarValue value = PythonCall(signature, false).integer(object, signature.scalars[0].name);
   Arguments(signature, nullptr, 0, &value, 1).check();
   return value.value;
 }
