@@ -1,9 +1,9 @@
 """Compares two builds of Turnout, call by call: a revision with this build, or this build with a wheel.
 
-Each build runs in its own process. The two take turns, one burst of calls each, so that both see the machine
-in the same state. A call that is slower by more than the limit is measured again, for longer, and counts only
-if it is slower again. A call that only one of the builds can run is a failure: otherwise a changed signature
-would hide every call of its function.
+Each build runs in its own process. The processes alternate, one burst of calls each, so that both see the
+machine in the same state. A call that is slower by more than the limit is measured again, for longer, and
+counts only if it is slower again. A call that runs in only one build is a failure; otherwise a changed
+signature would hide every call of its function.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def calls_of(family: str) -> Iterator[tuple[str, Callable[[], object]]]:
 
 
 def burst(call: Callable[[], object]) -> float:
-    """Returns the microseconds of a call in the fastest slice, which other processes have disturbed least."""
+    """Returns the microseconds of a call in the fastest slice, which other processes disturbed least."""
     call()
     slices, end = [], time.perf_counter() + BURST
     while (start := time.perf_counter()) < end or len(slices) < 2:

@@ -154,7 +154,7 @@ TEST(AllocationFailures, OfAMessageAreReported) {
       error.set("first");
       EXPECT_TRUE(failing.has_failed());
     }
-    EXPECT_STREQ(error.text(), "turnout: a call failed, and memory for its message is out");
+    EXPECT_STREQ(error.text(), "turnout: a call failed, and there was no memory for its message");
     error.clear();
     EXPECT_STREQ(error.text(), "");
     error.set("second");

@@ -1,7 +1,13 @@
 // Tests the order of checks with signatures made for it: which step ends a call, and with which code.
 #include <gtest/gtest.h>
 
+#include <array>
+#include <limits>
+#include <map>
+#include <random>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "core/check.h"
 #include "core/draft.h"
@@ -207,6 +213,111 @@ TEST(Contiguity, IgnoresUnitAndEmptyDimensions) {
   EXPECT_FALSE(Slot(t).is_contiguous());
   t.shape[2] = 0;
   EXPECT_TRUE(Slot(t).is_contiguous());
+}
+
+// The same operator twice: with the standard order, which may be checked in one pass, and with a copy of it,
+// which is checked step by step.
+void is_not_seven(const Arguments& arguments, const Positions& at) {
+  if (arguments.size(at[0]) == 7) arguments.fail(ErrorCode::bad_param, "seven");
+}
+constexpr auto kSteps = std::to_array(kStandardOrder);
+consteval Draft plain_draft(std::span<const StepSpec> steps) {
+  return Draft{"plain",
+               "batch rows columns",
+               {scalar("factor", 1, 3), choice("mode", "keep zero"), vector("pad", "columns", 0, 2),
+                real("eps", 0, 1)},
+               {in("x", kFloats, "batch?, rows, columns"), optional(in("bias", like("x"), "columns")),
+                required_when("mode", "zero", in("mask", dtypes(DType::boolean), "rows")),
+                required_with("bias", out("bias_grad", lane_of("x"), "columns")),
+                may_overlap("x", out("y", like("x"), "batch?, rows * factor, columns + 1"))},
+               {at_most("rows", "columns + 4")},
+               {{"seven", "", &is_not_seven, "rows"}},
+               steps};
+}
+constexpr const Signature& kInOnePass = signature([] { return plain_draft(kStandardOrder); });
+constexpr const Signature& kStepByStep = signature([] { return plain_draft(kSteps); });
+
+TEST(Order, OnePassDecidesLikeTheSteps) {
+  static_assert(kInOnePass.has_standard_order && !kStepByStep.has_standard_order);
+  std::mt19937 random(1);
+  const auto below = [&](int n) { return static_cast<std::int64_t>(random() % static_cast<unsigned>(n)); };
+  alignas(64) static std::byte memory[8192];
+  std::map<std::string, int> outcomes;
+  for (int round = 0; round < 50000; ++round) {
+    const std::int64_t batch = 1 + below(2), rows = below(9), columns = below(4);
+    const std::int64_t factor = below(20) == 0 ? below(5) : 1 + below(3);
+    const DType dtype = below(2) == 0 ? DType::f32 : DType::f64;
+    const bool has_batch = below(2) == 0, has_bias = below(2) == 0;
+    const std::int64_t mode = below(2);
+    Tensor tensors[] = {Tensor(nullptr, dtype, {batch, rows, columns}), Tensor(nullptr, dtype, {columns}),
+                        Tensor(nullptr, DType::boolean, {rows}), Tensor(nullptr, dtype, {columns}),
+                        Tensor(nullptr, dtype, {batch, rows * factor, columns + 1})};
+    if (!has_batch) {
+      tensors[0] = Tensor(nullptr, dtype, {rows, columns});
+      tensors[4] = Tensor(nullptr, dtype, {rows * factor, columns + 1});
+    }
+    for (int i = 0; i < 5; ++i) tensors[i].data = memory + 1536 * i;
+    if (!has_bias) tensors[1] = tensors[3] = nullptr;
+    if (mode == 0 && below(2) == 0) tensors[2] = nullptr;
+    std::vector<std::int64_t> pad(static_cast<std::size_t>(columns), below(3));
+    double eps = 0.5;
+    // At most two mistakes, so that most checks are the first to fail in some round.
+    for (std::int64_t mistakes = below(3); mistakes > 0; --mistakes) {
+      Tensor& tensor = tensors[below(5)];
+      const auto d = static_cast<std::size_t>(below(3));
+      switch (below(11)) {
+        case 0:
+          tensor = nullptr;
+          break;
+        case 1:
+          tensor.dtype = static_cast<DType>(below(20));
+          break;
+        case 2:
+          tensor.shape[d] = below(4) - 1;
+          break;
+        case 3:
+          tensor.stride[d] = below(5) - 1;
+          break;
+        case 4:
+          tensor.data = nullptr;
+          break;
+        case 5:
+          tensor.data = memory + below(2000);
+          break;
+        case 6:
+          tensor.rank = static_cast<int>(below(4));
+          break;
+        case 7:
+          pad.assign(static_cast<std::size_t>(below(4)), below(4) - 1);
+          break;
+        case 8:
+          eps = below(2) == 0 ? std::numeric_limits<double>::quiet_NaN() : 2;
+          break;
+        case 9:
+          tensors[4].data = tensors[0].data;
+          break;
+        default:
+          tensors[4].shape[d] += 1;
+      }
+    }
+    const std::vector<Slot> slots(std::begin(tensors), std::end(tensors));
+    const ScalarValue scalars[] = {factor, mode, {pad.data(), static_cast<std::int64_t>(pad.size())}, eps};
+    const auto outcome = [&](const Signature& signature) {
+      try {
+        Arguments arguments(signature, slots.data(), 5, scalars, 4);
+        std::string text = arguments.check() ? "runs" : "skipped";
+        for (int name = 0; name < signature.names.count; ++name) text += concat(" ", arguments.size(name));
+        return text;
+      } catch (const Error& error) {
+        return std::string(error.what());
+      }
+    };
+    const std::string found = outcome(kInOnePass);
+    ASSERT_EQ(found, outcome(kStepByStep));
+    ++outcomes[found.substr(0, found.find_first_of("0123456789"))];
+  }
+  EXPECT_GT(outcomes["runs "], 5000);
+  EXPECT_GT(outcomes.size(), 50u);
 }
 
 }  // namespace

@@ -131,7 +131,8 @@ def test_a_page_shows_the_recorded_schemas(tmp_path):
 def test_the_reference_begins_with_main_functions_and_ends_with_gradients():
     text = stage._python_reference("turnout", ["turnout.moe_dispatch", "turnout.moe_routing"])
     names = re.findall(r"autofunction:: (\w+)", text)
-    assert names[:2] == ["moe_dispatch", "moe_combine"]
+    assert names[0] == "moe_dispatch"
+    assert names.index("moe_combine") < names.index("moe_dispatch_forward")
     gradients = ["_backward" in name for name in names]
     assert gradients == sorted(gradients)
     assert sum(gradients) >= 4

@@ -157,7 +157,7 @@ def test_reduce_type(name):
         (
             {"point2voxel_map": lambda x: np.full(10, 77, np.int32)[::2]},
             "point2voxel_map is strided, expected contiguous row-major memory for shape [5]: it is written "
-            "in place, and not by way of a copy",
+            "in place, not through a copy",
         ),
         (
             {"out": lambda out: (*out[:3], out[2][:3])},

@@ -99,16 +99,16 @@ def swapped(array):
         (
             {"out": lambda a: np.zeros((17, 15), np.float32).T},
             "out is strided, expected contiguous row-major memory for shape [15, 17]: it is written in "
-            "place, and not by way of a copy",
+            "place, not through a copy",
         ),
         (
             {"out": lambda a: unaligned(a["out"])},
             "out.data is not aligned to its element size, expected contiguous row-major memory for shape "
-            "[15, 17]: it is written in place, and not by way of a copy",
+            "[15, 17]: it is written in place, not through a copy",
         ),
         (
             {"gates": lambda a: swapped(a["gates"])},
-            "gates has the byte order of another kind of machine, expected this machine's; pass "
+            "gates has a foreign byte order, expected this machine's; pass "
             "gates.astype(gates.dtype.newbyteorder('='))",
         ),
     ],
@@ -199,7 +199,7 @@ def test_producer_of_something_else(rng):
 
     assert broken_call(rng, input=lambda a: Strange()) == (
         ValueError,
-        "input.__dlpack__() returned something else than a DLPack capsule",
+        "input.__dlpack__() returned something other than a DLPack capsule",
     )
 
 

@@ -58,7 +58,7 @@ def test_attributes_that_raise():
         assert refusal(RuntimeError, call, Failing()) == "not at all"
         assert call(Device()).tolist() == [[1, 2], [3, 4]]
         assert refusal(ValueError, call, NoStruct()) == (
-            "moe_re_routing_inverse: permute_tokens.__array_struct__ is not what NumPy's protocol says"
+            "moe_re_routing_inverse: permute_tokens.__array_struct__ does not follow NumPy's protocol"
         )
         """
     )
@@ -184,7 +184,7 @@ def test_large_numbers():
             )
         points = Producer(dlpack(memory([0] * 6), [2, 3]))
         assert refusal(ValueError, turnout.voxelize, points, [1, 10**400, 1], [0, 0, 0, 1, 1, 1]) == (
-            "voxelize: voxel_size[1] is not to be had as a number: int too large to convert to float"
+            "voxelize: voxel_size[1] cannot be converted to a number: int too large to convert to float"
         )
         sites = Producer(dlpack(memory([0] * 10, ctypes.c_int32), [2, 5], code=INT))
         assert refusal(ValueError, turnout.get_indice_pairs, sites, 1, [9] * 4, [65536] * 4) == (

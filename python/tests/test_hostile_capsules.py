@@ -24,9 +24,9 @@ def test_strided_capsules_without_numpy():
 @pytest.mark.parametrize(
     ("capsule", "message"),
     [
-        ("dlpack(ROWS, [2, 2], ndim=-1)", " comes with -1 dimensions, expected 0 or more"),
-        ("dlpack(ROWS, [2, 2], ndim=-(2**31))", " comes with -2147483648 dimensions, expected 0 or more"),
-        ("dlpack(ROWS, None, ndim=2)", " comes with 2 dimensions and without a shape"),
+        ("dlpack(ROWS, [2, 2], ndim=-1)", " has -1 dimensions, expected 0 or more"),
+        ("dlpack(ROWS, [2, 2], ndim=-(2**31))", " has -2147483648 dimensions, expected 0 or more"),
+        ("dlpack(ROWS, None, ndim=2)", " has 2 dimensions and no shape"),
         ("dlpack(ROWS, [1] * 40, ndim=40)", " has 40 dimensions, expected [rows, hidden]"),
         ("dlpack(ROWS, [], ndim=0)", " has 0 dimensions, expected [rows, hidden]"),
         ("dlpack(ROWS, [-2, 2])", ".shape[0] is -2, expected 0 or more"),
@@ -36,8 +36,8 @@ def test_strided_capsules_without_numpy():
         ("dlpack(None, [2, 2])", ".data is null, expected memory"),
         ("dlpack(ROWS, [2, 2], strides=[2**62, 1])", ".strides[0] reaches beyond the address space"),
         ("dlpack(ROWS, [2, 2], strides=[-(2**63), 1])", ".strides[0] reaches beyond the address space"),
-        ("dlpack(ROWS, [2, 2], device=2)", " is on a device of DLPack type 2, expected memory of the CPU"),
-        ("dlpack(ROWS, [2, 2], device=-5)", " is on a device of DLPack type -5, expected memory of the CPU"),
+        ("dlpack(ROWS, [2, 2], device=2)", " is on a device of DLPack type 2, expected CPU memory"),
+        ("dlpack(ROWS, [2, 2], device=-5)", " is on a device of DLPack type -5, expected CPU memory"),
         (
             "dlpack(ROWS, [2, 2], lanes=4)",
             " has dtype of DLPack code 2 with 32 bits and 4 lanes, expected float32, float64, float16, "
@@ -46,9 +46,9 @@ def test_strided_capsules_without_numpy():
         ),
         (
             "_capsule(Managed(), b'used_dltensor')",
-            ".__dlpack__() returned something else than a DLPack capsule",
+            ".__dlpack__() returned something other than a DLPack capsule",
         ),
-        ("_capsule(Managed(), None)", ".__dlpack__() returned something else than a DLPack capsule"),
+        ("_capsule(Managed(), None)", ".__dlpack__() returned something other than a DLPack capsule"),
     ],
 )
 def test_capsules(capsule, message):
@@ -65,16 +65,16 @@ def test_capsules(capsule, message):
 @pytest.mark.parametrize(
     ("capsule", "message"),
     [
-        ("array_struct(ROWS, [2, 2], [8, 4], two=3)", ".__array_struct__ is not what NumPy's protocol says"),
-        ("array_struct(ROWS, [2, 2], [8, 4], nd=-1)", ".__array_struct__ is not what NumPy's protocol says"),
-        ("array_struct(ROWS, None, [8, 4], nd=2)", ".__array_struct__ is not what NumPy's protocol says"),
-        ("array_struct(ROWS, [2, 2], None)", ".__array_struct__ is not what NumPy's protocol says"),
+        ("array_struct(ROWS, [2, 2], [8, 4], two=3)", ".__array_struct__ does not follow NumPy's protocol"),
+        ("array_struct(ROWS, [2, 2], [8, 4], nd=-1)", ".__array_struct__ does not follow NumPy's protocol"),
+        ("array_struct(ROWS, None, [8, 4], nd=2)", ".__array_struct__ does not follow NumPy's protocol"),
+        ("array_struct(ROWS, [2, 2], None)", ".__array_struct__ does not follow NumPy's protocol"),
         (
             "array_struct(ROWS, [2, 2], [8, 4], itemsize=-4)",
-            ".__array_struct__ is not what NumPy's protocol says",
+            ".__array_struct__ does not follow NumPy's protocol",
         ),
-        ("dlpack(ROWS, [2, 2])", ".__array_struct__ is not what NumPy's protocol says"),
-        ("3", ".__array_struct__ is not what NumPy's protocol says"),
+        ("dlpack(ROWS, [2, 2])", ".__array_struct__ does not follow NumPy's protocol"),
+        ("3", ".__array_struct__ does not follow NumPy's protocol"),
         ("array_struct(ROWS, [1] * 40, [4] * 40)", " has 40 dimensions, expected [rows, hidden]"),
         ("array_struct(ROWS, [2, -2], [8, 4])", ".shape[1] is -2, expected 0 or more"),
         ("array_struct(None, [2, 2], [8, 4])", ".data is null, expected memory"),
@@ -122,7 +122,7 @@ def test_devices_in_every_function():
                 message = refusal(ValueError, function, **given)
                 assert message == (
                     f"{function.__name__}: {elsewhere} is on a device of DLPack type 2, "
-                    "expected memory of the CPU"
+                    "expected CPU memory"
                 ), message
 
         operators = [row["op"] for row in _core.schemas() if hasattr(turnout, row["op"])]

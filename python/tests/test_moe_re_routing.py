@@ -322,7 +322,7 @@ NAMES = "permute_tokens, permute_per_token_scales, permute_token_idx, expert_tok
             "out",
             out_of(3, lambda o: np.zeros((3, 2), np.int32)[:, 0]),
             "expert_token_num is strided, expected contiguous row-major memory for shape [3]: it is written "
-            "in place, and not by way of a copy",
+            "in place, not through a copy",
         ),
         (
             "out",

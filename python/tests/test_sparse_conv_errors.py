@@ -168,7 +168,7 @@ def site(row, column, value, dtype=np.int32):
         (
             {"out": out_of(2, lambda o: np.zeros(6, np.int32)[::2])},
             "indice_num is strided, expected contiguous row-major memory for shape [3]: it is written in "
-            "place, and not by way of a copy",
+            "place, not through a copy",
         ),
         (
             {"out": lambda a: with_entry(a["out"], 2, a["out"][1][0, 0])},

@@ -86,7 +86,7 @@ def test_requires_grad_is_refused(rng, name):
     with pytest.raises(ValueError) as caught:
         turnout.moe_dispatch_forward(**arguments, capacity=5, num_experts=3)
     assert str(caught.value) == (
-        f"moe_dispatch_forward: {name} requires grad, which only turnout.torch follows; use that, or pass "
+        f"moe_dispatch_forward: {name} requires grad, which only turnout.torch supports; use it, or pass "
         f"{name}.detach()"
     )
 
@@ -160,7 +160,7 @@ def test_other_devices_are_refused(rng, name):
     with pytest.raises(ValueError) as caught:
         turnout.moe_dispatch_forward(**arguments, capacity=5, num_experts=3)
     assert str(caught.value) == (
-        f"moe_dispatch_forward: {name} is on device meta, expected memory of the CPU"
+        f"moe_dispatch_forward: {name} is on device meta, expected CPU memory"
     )
 
 
@@ -232,6 +232,6 @@ def test_tangents_are_refused():
         turnout.moe_re_routing_inverse(tokens, index)
         turnout.moe_re_routing_inverse(forward_ad.unpack_dual(dual).primal, index)
     assert str(caught.value) == (
-        "moe_re_routing_inverse: permute_tokens has a tangent of forward-mode differentiation, which nothing "
-        "here follows; pass torch.autograd.forward_ad.unpack_dual(permute_tokens).primal"
+        "moe_re_routing_inverse: permute_tokens has a tangent of forward-mode differentiation, which this "
+        "function does not support; pass torch.autograd.forward_ad.unpack_dual(permute_tokens).primal"
     )

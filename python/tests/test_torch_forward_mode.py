@@ -71,7 +71,7 @@ def test_tangents_are_not_dropped(name, how):
     argument = CALLED[name]
     assert str(caught.value) == (
         f"{name}: {argument} has a tangent of forward-mode differentiation, which this operator does not "
-        f"follow; use reverse mode, or pass torch.autograd.forward_ad.unpack_dual({argument}).primal"
+        f"support; use reverse mode, or pass torch.autograd.forward_ad.unpack_dual({argument}).primal"
     )
 
 

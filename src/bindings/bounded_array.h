@@ -1,5 +1,5 @@
-// An array of at most N elements, on the stack. It constructs as many as it is told to: the largest number of
-// arguments would take as long to set up as a small call takes.
+// An array of at most N elements on the stack, of which it constructs only as many as needed: constructing
+// the largest number of arguments would take as long as a small call.
 #pragma once
 
 #include <cstddef>

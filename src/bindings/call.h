@@ -1,19 +1,19 @@
-// One call of an operator through a binding: reads the arguments, computes the shapes of results, and runs
-// the operator. Every runtime uses it through an adapter:
+// One call of an operator through a binding: reads the arguments, computes the shapes of the results and runs
+// the operator. Every runtime provides an adapter:
 //
 //   bool is_passed(int i)                     whether the caller passes parameter i
-//   bool is_given(int i)                      likewise, and not as None
-//   Tensor tensor(int i, int argument, bool is_written)      parameter i as an input, or as one in place
+//   bool is_given(int i)                      whether it passes a value other than None
+//   Tensor tensor(int i, int argument, bool is_written)      parameter i, an input that may be written in place
 //   int64_t integer(int i), double real(int i), bool flag(int i)
-//   int64_t choice(int i, const Scalar&)      a value of an enum, which the caller gives by its name
+//   int64_t choice(int i, const Scalar&)      an enum value that the caller passes by name
 //   vector<int64_t> integers(int i, int64_t length, bool may_be_single)   length -1: unknown
 //   vector<double> reals(int i, int64_t length)
-//   bool has_out(int r), Tensor out(int r, int argument)     result r, if the caller gives its memory
+//   bool has_out(int r), Tensor out(int r, int argument)     result r, if the caller passes memory for it
 //   Tensor new_result(int r, int argument, DType, shape, rank)
-//   void no_result(int r, int argument, DType)     result r is absent in this call
+//   void no_result(int r, int argument, DType)     this call does not have result r
 //   void shorten(int r, Tensor&, int64_t rows), void check_rows(int r)
 //   CallerNames names()
-//   void run(f, is_last)                      f(caller), where operators run
+//   void run(f, is_last)                      calls f(caller) on the runtime's threads
 //   void refuse(text)                         throws Error(bad_param), "function: text"
 #pragma once
 
@@ -76,14 +76,14 @@ class OperatorCall {
         [&](const Caller& caller) {
           rows = prepared_ != nullptr ? prepared_->run(caller, tensors_.data(), scalars_.data())
                                       : op_.invoke(caller, tensors_.data(), scalars_.data());
-          prepared_.reset();  // its memory may be large: not with an interpreter's lock
+          prepared_.reset();  // frees large memory without the interpreter's lock
         },
         /*is_last=*/true);
     for_shortened([&](int r, Tensor& tensor) { adapter_.shorten(r, tensor, rows); });
   }
 
  private:
-  // Whether this call does not have a result: its input is not given, or nobody asks for it.
+  // Whether this call lacks a result, because its input is absent or the caller does not request it.
   bool is_absent(int position) {
     const core::Argument& argument = signature_.arguments[position];
     if (argument.required_with >= 0) return tensors_[argument.required_with].is_absent();
@@ -114,7 +114,7 @@ class OperatorCall {
     }
   }
 
-  // Whether this call writes to an input. Reads its flag, once: an object could say something else later.
+  // Whether this call writes to an input. Reads the flag only once, because an object may change its answer.
   bool is_written(int position) {
     const std::int8_t flag = signature_.arguments[position].written_if;
     if (flag < 0) return false;
@@ -155,13 +155,13 @@ class OperatorCall {
     if (scalar.is_flag) return adapter_.flag(i);
     if (!scalar.values.empty() && !scalar.is_code) return adapter_.choice(i, scalar);
     const std::int64_t value = adapter_.integer(i);
-    // Before the function has it as an enum, which may not hold it.
+    // Checked before the conversion to an enum, which may not be able to hold the value.
     if (scalar.is_code && (value < scalar.min || value > scalar.max))
       adapter_.refuse(core::concat(scalar.name, " is ", value, ", expected ", core::range_text(scalar)));
     return value;
   }
 
-  // A result that the caller gives keeps what it holds.
+  // A result that the caller passes keeps its content.
   void choose_fills() {
     bool is_given = true;
     for (int argument : schema_.results())
@@ -177,7 +177,7 @@ class OperatorCall {
     for (int i = 0; i < signature_.arguments.count; ++i) {
       if (tensors_[i].is_absent()) continue;
       has_results |= signature_.arguments[i].is_output();
-      // A result that the caller gives does not determine a size that the operator finds.
+      // A result that the caller passes does not determine a size that the operator finds.
       if (!has_found_size(i)) slots[i] = core::Slot(tensors_[i]);
     }
     const core::CallerNames names = adapter_.names();
@@ -185,7 +185,7 @@ class OperatorCall {
                               signature_.scalars.count, {}, 1, Isa::best, &names);
     for (int name = signature_.scalars.count; name < signature_.names.count; ++name)
       if (is_final(kind_of(name)) && given_[name] != core::kUnknownExtent) arguments.bind(name, given_[name]);
-    // The operator repeats all checks. Before it, shapes that fit are enough to allocate small results.
+    // The operator repeats all checks. Matching shapes are enough to allocate small results.
     if (op_.has_own_sizes() || !arguments.passes_plain_shapes()) check(arguments);
     bool is_found = true;
     for (int name = signature_.scalars.count; name < signature_.names.count; ++name)
@@ -229,7 +229,7 @@ class OperatorCall {
   }
 
   core::SizeKind kind_of(int name) const { return signature_.size_kinds[name - signature_.scalars.count]; }
-  // Whether a size is what the caller gives, if the caller gives it.
+  // Whether a size that the caller passes is used unchanged.
   static bool is_final(core::SizeKind kind) {
     return kind == core::SizeKind::shapes || kind == core::SizeKind::either;
   }
@@ -244,7 +244,7 @@ class OperatorCall {
     if (size < 0) adapter_.refuse(core::concat(signature_.names[name], " is ", size, ", expected 0 or more"));
   }
 
-  // Binds the sizes that the operator has found; returns whether these are all.
+  // Binds the sizes that the operator has found. Returns whether all are known.
   bool bind_found(core::Arguments& arguments, const std::int64_t* sizes) {
     bool is_complete = true;
     for (int name = signature_.scalars.count; name < signature_.names.count; ++name) {
@@ -259,7 +259,7 @@ class OperatorCall {
     return is_complete;
   }
 
-  // Allocates the results that the caller does not give, if their sizes are known.
+  // Allocates the results that the caller does not pass, if their sizes are known.
   void new_results(core::Arguments& arguments) {
     for (std::size_t r = 0; r < schema_.results().size(); ++r) {
       const int argument = schema_.results()[r], result = static_cast<int>(r);
@@ -272,7 +272,7 @@ class OperatorCall {
     }
   }
 
-  // Whether a result takes so little memory that it may be allocated for a call that is refused afterwards.
+  // Whether a result is small enough to be allocated for a call that may still be refused.
   static bool is_small(const std::int64_t* shape, int rank) {
     constexpr std::int64_t kMostElements = 1 << 16;
     std::int64_t elements = 1;
@@ -281,13 +281,13 @@ class OperatorCall {
     return true;
   }
 
-  // Whether a result has a row for each that the operator finds before it writes.
+  // Whether the operator finds the number of rows of a result before it writes.
   bool has_exact_rows(int position) const {
     const core::Argument& argument = signature_.arguments[position];
     return argument.is_shortened && kind_of(argument.dims[0].names[0]) == core::SizeKind::computed;
   }
 
-  // Of a result that the caller gives, the call uses as many rows as the operator has found.
+  // Shortens results that the caller passes to the number of rows that the operator has found.
   void use_first_rows(const core::Arguments& arguments, core::Slot* slots) {
     for (std::size_t r = 0; r < schema_.results().size(); ++r) {
       const int position = schema_.results()[r], result = static_cast<int>(r);

@@ -11,8 +11,8 @@
 
 namespace turnout::bindings {
 
-// Each thread's message is in memory that its first failing call allocates. Where there is none, text() says
-// that instead. A message that is too long is cut.
+// The first failing call of a thread allocates the memory for its messages. If that fails, text() says so. A
+// message that is too long is truncated.
 class LastError {
  public:
   static constexpr std::size_t kBytes = 1024;  // with the final zero
@@ -38,7 +38,7 @@ class LastError {
 
  private:
   static char* no_memory() noexcept {
-    static char text[] = "turnout: a call failed, and memory for its message is out";
+    static char text[] = "turnout: a call failed, and there was no memory for its message";
     return text;
   }
   // The memory of this thread; nullptr: it has none.

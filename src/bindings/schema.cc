@@ -20,7 +20,7 @@ bool has_name(const Extent& extent, int name) {
   return std::any_of(extent.names.begin(), extent.names.end(), [&](std::int8_t one) { return one == name; });
 }
 
-// Whether a scalar is part of a shape, so that a traced call may have a symbol for it.
+// Whether a scalar is part of a shape, so that it may be symbolic in a traced call.
 bool is_in_shapes(const core::Signature& signature, int name) {
   for (const Argument& argument : signature.arguments)
     for (const Extent& extent : argument.dims)
@@ -82,7 +82,8 @@ Schema::Schema(const core::Signature& signature, Convention convention)
   }
 }
 
-// Bindings choose a fill, and functional ones have no flag to write to an argument.
+// Bindings choose the fill themselves, and functional ones have no flags that make an operator write to an
+// argument.
 bool Schema::is_parameter(int scalar) const {
   if (signature_.scalars[scalar].is_fill) return false;
   return convention_ == Convention::in_place ||

@@ -1,8 +1,7 @@
-// What callers of a binding pass to an operator, and what they get back. Everything follows from the
-// operator's Signature.
+// The parameters and results of an operator in a binding, derived from its Signature.
 //
 // The order of parameters is the same in every binding: inputs in the Signature's order, scalars, then sizes
-// that no input determines. Those that have a default follow those that have none.
+// that no input determines. Parameters without a default precede those with one.
 #pragma once
 
 #include <cstdint>
@@ -16,9 +15,9 @@ namespace turnout::bindings {
 
 // How callers of a binding pass arguments.
 enum class Convention : std::uint8_t {
-  // Operators write to no argument, and have what their gradients need: torch, exported models.
+  // Operators write to no argument, and take what their gradients need: torch, exported models.
   functional,
-  // Operators write to arguments if a flag says so: see core::written_if().
+  // Operators write to an argument if a flag is set: see core::written_if().
   in_place,
 };
 
@@ -35,7 +34,7 @@ struct Parameter {
 
   Kind kind;
   std::string_view name;
-  int position;  // in the Signature's list of what it is; of a request: that of the result
+  int position;  // in the Signature's list of its kind; for a request, that of the result
   bool has_default;
 };
 
@@ -47,7 +46,7 @@ class Schema {
   const std::vector<Parameter>& parameters() const { return parameters_; }
   // Positions of the results in the Signature's arguments.
   const std::vector<int>& results() const { return results_; }
-  // Whether the operator's results keep what a given `out` holds: see core::fill().
+  // Whether results keep the content of a given `out`: see core::fill().
   bool has_fill() const { return has_fill_; }
   // Whether the operator has a size that neither the caller nor a result determines.
   bool finds_sizes() const { return finds_sizes_; }

@@ -66,6 +66,21 @@ std::string range_text(const Scalar& scalar) {
   return concat(single ? "" : "one of ", range, " (", scalar.values, ")");
 }
 
+std::int64_t first_out_of_range(const Scalar& scalar, const ScalarValue& given) {
+  const std::int64_t count = scalar.is_vector ? given.value : 1;
+  if (scalar.is_real) {
+    const double* values = scalar.is_vector ? given.reals : &given.real;
+    for (std::int64_t k = 0; k < count; ++k)  // quiet comparisons: the caller's thread may trap on NaN
+      if (!std::isgreaterequal(values[k], scalar.least) || !std::islessequal(values[k], scalar.most))
+        return k;
+  } else {
+    const std::int64_t* values = scalar.is_vector ? given.values : &given.value;
+    for (std::int64_t k = 0; k < count; ++k)
+      if (values[k] < scalar.min || values[k] > scalar.max) return k;
+  }
+  return -1;
+}
+
 std::int64_t length_of(const Signature& signature, const Scalar& vector, const Slot* slots) {
   const Extent& length = vector.length;
   if (length.names.count == 0) return length.factor + length.add;
@@ -140,6 +155,10 @@ std::int64_t Arguments::evaluate(const Extent& extent) const {
 }
 
 bool Arguments::check() {
+  if (passes_all_but_data()) {
+    for (const DataCheck& data : signature_.data_checks) data.check(*this, data.at);
+    return true;
+  }
   for (const Step& step : signature_.order) {
     switch (step.check) {
       case Check::scalars:
@@ -207,75 +226,6 @@ void Arguments::check_metadata() {
         break;
     }
   }
-}
-
-bool Arguments::binds_extents(const Slot& slot, const Argument& argument) {
-  const bool dropped = slot.rank == argument.dims.count - 1;
-  if (slot.rank != argument.dims.count && !dropped) return false;
-  int d = 0;
-  for (const Extent& extent : argument.dims) {
-    const int name = extent.names.count == 1 ? extent.names[0] : -1;
-    if (dropped && extent.optional) {
-      if (sizes_[name] >= 0) return false;
-      sizes_[name] = kAbsent;
-      continue;
-    }
-    if (d == slot.rank) return false;  // a required dimension is missing
-    const std::int64_t actual = slot.shape[d++];
-    if (name >= 0 && sizes_[name] == kUnbound && extent.factor == 1) sizes_[name] = actual - extent.add;
-    if (name >= 0 && sizes_[name] < 0) return false;  // from a negative extent or an optional dimension
-    const std::int64_t expected =
-        name >= 0 && extent.factor == 1 ? saturating_sum(sizes_[name], extent.add) : evaluate(extent);
-    if (actual < 0 || actual != expected) return false;
-  }
-  return d == slot.rank;
-}
-
-bool Arguments::passes_plain_shapes() {
-  std::int64_t before[kMaxNames];
-  std::copy_n(sizes_, signature_.names.count, before);
-  for (int i = 0; i < signature_.arguments.count; ++i) {
-    if (!slots_[i].present || binds_extents(slots_[i], signature_.arguments[i])) continue;
-    std::copy_n(before, signature_.names.count, sizes_);
-    return false;
-  }
-  return true;
-}
-
-bool Arguments::passes_plain_metadata() {
-  for (int i = 0; i < signature_.scalars.count; ++i) {
-    const Scalar& scalar = signature_.scalars[i];
-    const ScalarValue& given = scalars_[i];
-    const bool fits = scalar.is_real ? given.real >= scalar.least && given.real <= scalar.most
-                                     : given.value >= scalar.min && given.value <= scalar.max;
-    if (scalar.is_vector || !fits) return false;
-  }
-  for (int i = 0; i < signature_.arguments.count; ++i) {
-    const Argument& argument = signature_.arguments[i];
-    const Slot& slot = slots_[i];
-    if (!slot.present) {
-      if (argument.is_output()) continue;
-      if (!argument.optional || argument.required_with >= 0 || argument.required_when >= 0) return false;
-      continue;
-    }
-    bool fits = contains(argument.dtypes, slot.dtype);
-    if (argument.like >= 0) {
-      const Slot& other = slots_[argument.like];
-      fits = argument.is_lane ? slot.dtype == lane_dtype(other.dtype)
-                              : fits || (other.present && other.dtype == slot.dtype);
-    }
-    if (!fits) return false;
-  }
-  std::int64_t before[kMaxNames];
-  std::copy_n(sizes_, signature_.names.count, before);
-  if (!passes_plain_shapes()) return false;
-  for (const Rule& rule : signature_.rules) {
-    const std::int64_t right = evaluate(rule.right);
-    if (right == kUnbound || evaluate(rule.left) <= right) continue;
-    std::copy_n(before, signature_.names.count, sizes_);
-    return false;
-  }
-  return true;
 }
 
 void Arguments::check_argument(const Step& step, int i) {
@@ -487,22 +437,12 @@ void Arguments::check_scalar(const Step& step, int i) const {
   if (!step.looks_at(i)) return;
   const Scalar& scalar = signature_.scalars[i];
   const ScalarValue& given = scalars_[i];
-  const std::int64_t count = scalar.is_vector ? given.value : 1;
-  for (std::int64_t k = 0; k < count; ++k) {
-    std::string found;
-    if (scalar.is_real) {
-      const double value = scalar.is_vector ? given.reals[k] : given.real;
-      // Quiet comparisons: the caller's thread may trap on NaN.
-      if (std::isgreaterequal(value, scalar.least) && std::islessequal(value, scalar.most)) continue;
-      found = number_text(value);
-    } else {
-      const std::int64_t value = scalar.is_vector ? given.values[k] : given.value;
-      if (value >= scalar.min && value <= scalar.max) continue;
-      found = concat(value);
-    }
-    const std::string where = scalar.is_vector ? concat("[", k, "]") : "";
-    fail(step.code, concat(name(scalar.name), where, " is ", found, ", expected ", range_text(scalar)));
-  }
+  const std::int64_t k = first_out_of_range(scalar, given);
+  if (k < 0) return;
+  const std::string where = scalar.is_vector ? concat("[", k, "]") : "";
+  const std::string found = scalar.is_real ? number_text(scalar.is_vector ? given.reals[k] : given.real)
+                                           : concat(scalar.is_vector ? given.values[k] : given.value);
+  fail(step.code, concat(name(scalar.name), where, " is ", found, ", expected ", range_text(scalar)));
 }
 
 void Arguments::check_vector_lengths(const Step& step) const {

@@ -99,8 +99,8 @@ class Arguments {
   // absent and extents may be kUnknownExtent. For callers that trace a call instead of running it.
   void check_metadata();
 
-  // The same in one pass, for arguments without vectors and with extents that passes_plain_shapes() can
-  // decide. Returns false, and binds nothing, if check_metadata() must decide.
+  // The same in one pass, for extents that passes_plain_shapes() can decide. Returns false, and binds nothing,
+  // if check_metadata() must decide.
   bool passes_plain_metadata();
   // Checks only whether ranks and extents fit together, and binds the sizes. Returns false, and binds
   // nothing, if check_metadata() must decide.
@@ -141,6 +141,11 @@ class Arguments {
   [[noreturn]] void fail(ErrorCode code, const std::string& what) const;  // "op: what"
 
  private:
+  // All steps of the standard order but that of the data, in one pass, for arguments that all have elements.
+  // Returns false if the steps must decide, one by one; they find the same sizes.
+  bool passes_all_but_data();
+  bool passes_rules_and_lengths() const;
+  bool may_be_absent(const Argument& argument) const;
   bool binds_extents(const Slot& slot, const Argument& argument);
   void check_argument(const Step& step, int argument);
   void check_absent(const Step& step, const Argument& argument, const void* data) const;
@@ -207,6 +212,8 @@ std::string dtypes_text(const Signature& signature, const Argument& argument,
 std::string shape_text(const Slot& slot);                               // "[2, 3]"
 std::string_view value_name(const Scalar& scalar, std::int64_t value);  // the name of an enum value
 std::string range_text(const Scalar& scalar);                           // "1 .. 64", "a finite number"
+// The position of the first value that is not in the scalar's range, or -1.
+std::int64_t first_out_of_range(const Scalar& scalar, const ScalarValue& given);
 
 std::string concat_parts(std::initializer_list<std::string> parts);
 inline std::string text_of(std::string_view s) { return std::string(s); }

@@ -70,23 +70,15 @@ consteval DTypeSpec like(std::string_view name, DTypes or_one_of = 0) { return {
 consteval DTypeSpec lane_of(std::string_view name) { return {0, name, true}; }
 
 struct ArgumentSpec {
-  std::string_view name;
-  Role role;
-  DTypeSpec dtype;
-  std::string_view dims;
-  bool is_optional = false;
-  std::string_view required_with = {};
-  std::string_view required_when = {};
-  std::string_view when = {};
-  std::string_view may_overlap = {};
-  std::string_view written_if = {};
-  bool by_pointer = false;
-  bool is_shortened = false;
+  Argument argument;  // without the positions of the names below
+  std::string_view dims, like;
+  std::string_view required_with = {}, required_when = {}, when = {}, may_overlap = {}, written_if = {};
   bool is_unused = false;
-  bool has_no_default = false;
-  std::string_view request = {};
-  bool is_cpp_only = false;
-  int new_dtype = -1;
+
+  consteval ArgumentSpec(std::string_view name, Role role, DTypeSpec dtype, std::string_view its_dims)
+      : argument{.name = name, .role = role, .dtypes = dtype.dtypes, .is_lane = dtype.is_lane},
+        dims(its_dims),
+        like(dtype.like) {}
 };
 consteval ArgumentSpec in(std::string_view name, DTypeSpec dtype, std::string_view dims) {
   return {name, Role::in, dtype, dims};
@@ -97,70 +89,70 @@ consteval ArgumentSpec out(std::string_view name, DTypeSpec dtype, std::string_v
 consteval ArgumentSpec inout(std::string_view name, DTypeSpec dtype, std::string_view dims) {
   return {name, Role::inout, dtype, dims};
 }
-consteval ArgumentSpec optional(ArgumentSpec argument) {
-  argument.is_optional = true;
-  return argument;
+consteval ArgumentSpec optional(ArgumentSpec spec) {
+  spec.argument.optional = true;
+  return spec;
 }
-consteval ArgumentSpec or_none(ArgumentSpec argument) {
-  argument.is_optional = argument.has_no_default = true;
-  return argument;
+consteval ArgumentSpec or_none(ArgumentSpec spec) {
+  spec.argument.optional = spec.argument.has_no_default = true;
+  return spec;
 }
-consteval ArgumentSpec required_with(std::string_view name, ArgumentSpec argument) {
-  argument.is_optional = true;
-  argument.required_with = name;
-  return argument;
-}
-
-consteval ArgumentSpec required_when(std::string_view name, std::string_view value, ArgumentSpec argument) {
-  argument.is_optional = true;
-  argument.required_when = name;
-  argument.when = value;
-  return argument;
+consteval ArgumentSpec required_with(std::string_view name, ArgumentSpec spec) {
+  spec.argument.optional = true;
+  spec.required_with = name;
+  return spec;
 }
 
-consteval ArgumentSpec may_overlap(std::string_view name, ArgumentSpec argument) {
-  argument.may_overlap = name;
-  return argument;
+consteval ArgumentSpec required_when(std::string_view name, std::string_view value, ArgumentSpec spec) {
+  spec.argument.optional = true;
+  spec.required_when = name;
+  spec.when = value;
+  return spec;
 }
 
-consteval ArgumentSpec written_if(std::string_view name, ArgumentSpec argument) {
-  if (argument.role != Role::inout) throw "only an inout argument can be written by a flag";
-  argument.written_if = name;
-  return argument;
+consteval ArgumentSpec may_overlap(std::string_view name, ArgumentSpec spec) {
+  spec.may_overlap = name;
+  return spec;
 }
 
-consteval ArgumentSpec by_pointer(ArgumentSpec argument) {
-  argument.by_pointer = true;
-  return argument;
+consteval ArgumentSpec written_if(std::string_view name, ArgumentSpec spec) {
+  if (spec.argument.role != Role::inout) throw "only an inout argument can be written by a flag";
+  spec.written_if = name;
+  return spec;
 }
 
-consteval ArgumentSpec shortened(ArgumentSpec argument) {
-  argument.is_shortened = true;
-  return argument;
+consteval ArgumentSpec by_pointer(ArgumentSpec spec) {
+  spec.argument.by_pointer = true;
+  return spec;
 }
 
-consteval ArgumentSpec on_request(std::string_view name, ArgumentSpec argument) {
-  argument.is_optional = true;
-  argument.request = name;
-  return argument;
+consteval ArgumentSpec shortened(ArgumentSpec spec) {
+  spec.argument.is_shortened = true;
+  return spec;
 }
 
-consteval ArgumentSpec by_default(DType dtype, ArgumentSpec argument) {
-  if (argument.role != Role::out) throw "only an output has a dtype by default";
-  if (!contains(argument.dtype.dtypes, dtype)) throw "the argument does not accept that dtype";
-  argument.new_dtype = static_cast<int>(dtype);
-  return argument;
+consteval ArgumentSpec on_request(std::string_view name, ArgumentSpec spec) {
+  spec.argument.optional = true;
+  spec.argument.request = name;
+  return spec;
 }
 
-consteval ArgumentSpec cpp_only(ArgumentSpec argument) {
-  if (argument.role != Role::in) throw "only an input can be for C++ only";
-  argument.is_optional = argument.is_cpp_only = true;
-  return argument;
+consteval ArgumentSpec by_default(DType dtype, ArgumentSpec spec) {
+  if (spec.argument.role != Role::out) throw "only an output has a dtype by default";
+  if (!contains(spec.argument.dtypes, dtype)) throw "the argument does not accept that dtype";
+  spec.argument.new_dtype = static_cast<std::int8_t>(dtype);
+  return spec;
 }
 
-consteval ArgumentSpec unused(ArgumentSpec argument) {
-  argument.is_optional = argument.is_unused = true;
-  return argument;
+consteval ArgumentSpec cpp_only(ArgumentSpec spec) {
+  if (spec.argument.role != Role::in) throw "only an input can be for C++ only";
+  spec.argument.optional = spec.argument.is_cpp_only = true;
+  return spec;
+}
+
+consteval ArgumentSpec unused(ArgumentSpec spec) {
+  spec.argument.optional = spec.is_unused = true;
+  return spec;
 }
 
 struct ScalarSpec {
@@ -271,6 +263,26 @@ inline constexpr StepSpec kStandardOrder[] = {{Check::present},    {Check::ranks
                                               {Check::contiguous}, {Check::outputs_empty}, {Check::pointers},
                                               {Check::overlap},    {Check::data}};
 
+// A wrong word of a Draft. g++ prints it as the template argument of WrongWord, but does not print the
+// arguments of a function that throws; clang 14 does, and prints a template argument as numbers.
+struct Mistake {
+  char text[56] = {};
+  constexpr void set(std::string_view what, std::string_view word) {
+    if (text[0] != 0) return;  // the first mistake is the cause of the others
+#if defined(__clang__)
+    throw "a Signature has a wrong word; see the arguments of this call of set()";
+#endif
+    std::size_t length = 0;
+    for (const std::string_view part : {what, std::string_view(" "), word})
+      for (const char c : part)
+        if (length + 1 < sizeof(text)) text[length++] = c;
+  }
+};
+template <Mistake kMistake>
+struct WrongWord {
+  static_assert(kMistake.text[0] == 0, "a Signature has a wrong word; see the argument of WrongWord");
+};
+
 // A signature during compilation: lists of fixed capacity, larger than needed.
 class Draft {
  public:
@@ -302,22 +314,31 @@ class Draft {
   List<Part, 32> only_of;  // in `only`
   List<Selection, 96> only;
   ScratchBytes scratch;
+  bool has_standard_order;
+  Mistake mistake;
 
  private:
-  constexpr int argument(std::string_view name) const {
-    for (int i = 0; i < arguments.count; ++i)
-      if (arguments[i].name == name) return i;
-    throw "no such argument";
+  template <class List, class T>
+  constexpr int find(const List& list, std::string_view T::*its_name, std::string_view mistake_text,
+                     std::string_view name) {
+    for (int i = 0; i < list.count; ++i)
+      if (list[i].*its_name == name) return i;
+    mistake.set(mistake_text, name);
+    return 0;
   }
-  constexpr int size(std::string_view name) const {
+  constexpr int argument(std::string_view name) {
+    return find(arguments, &Argument::name, "no such argument:", name);
+  }
+  constexpr int size(std::string_view name) {
     for (int i = 0; i < names.count; ++i)
       if (names[i] == name) return i;
-    throw "no such size";
+    mistake.set("no such size or scalar:", name);
+    return 0;
   }
-  constexpr Extent parse_extent(std::string_view text) const;
-  constexpr Positions positions(std::string_view list) const;
-  constexpr std::int64_t value_of(int scalar, std::string_view value) const;
-  constexpr Selection selection(Check check, std::string_view text) const;
+  constexpr Extent parse_extent(std::string_view text);
+  constexpr Positions positions(std::string_view list);
+  constexpr std::int64_t value_of(int scalar, std::string_view value);
+  constexpr Selection selection(Check check, std::string_view text);
 };
 
 // -- parsing, at compile time ------------------------------------------------------------------------------
@@ -329,7 +350,7 @@ constexpr std::int64_t number(std::string_view text) {
   return value;
 }
 
-constexpr Extent Draft::parse_extent(std::string_view text) const {
+constexpr Extent Draft::parse_extent(std::string_view text) {
   Extent extent;
   if (text.back() == '?') {
     extent.optional = true;
@@ -350,7 +371,8 @@ constexpr Extent Draft::parse_extent(std::string_view text) const {
       extent.factor *= number(factor);
     } else if (factor.substr(0, 7) == "volume(" && factor.back() == ')') {
       const int vector = size(factor.substr(7, factor.size() - 8));
-      if (vector >= scalars.count || !scalars[vector].is_vector) throw "volume of a non-vector";
+      if (vector >= scalars.count || !scalars[vector].is_vector)
+        mistake.set("volume() of a name that is not a vector:", names[vector]);
       extent.names.push(static_cast<std::int8_t>(vector));
     } else {
       extent.names.push(static_cast<std::int8_t>(size(factor)));
@@ -359,7 +381,7 @@ constexpr Extent Draft::parse_extent(std::string_view text) const {
   return extent;
 }
 
-constexpr Positions Draft::positions(std::string_view list) const {
+constexpr Positions Draft::positions(std::string_view list) {
   Positions found;
   split(list, ' ', [&](std::string_view name) {
     for (int i = 0; i < names.count; ++i)
@@ -370,35 +392,24 @@ constexpr Positions Draft::positions(std::string_view list) const {
 }
 
 // The number of the value name `value` of a scalar.
-constexpr std::int64_t Draft::value_of(int scalar, std::string_view value) const {
+constexpr std::int64_t Draft::value_of(int scalar, std::string_view value) {
   std::int64_t next = scalars[scalar].min, found = -1;
   split(scalars[scalar].values, ' ', [&](std::string_view name) {
     if (name == value) found = next;
     ++next;
   });
-  if (found < 0) throw "the scalar has no such value";
+  if (found < 0) mistake.set("the scalar has no such value:", value);
   return found;
 }
 
-constexpr Selection Draft::selection(Check check, std::string_view text) const {
-  if (check == Check::scalars) {
-    for (int i = 0; i < scalars.count; ++i)
-      if (scalars[i].name == text) return {static_cast<std::int8_t>(i), -1};
-    throw "no such scalar";
-  }
-  if (check == Check::rules) {
-    for (int i = 0; i < rules.count; ++i)
-      if (rules[i].name == text) return {static_cast<std::int8_t>(i), -1};
-    throw "no such rule";
-  }
-  if (check == Check::data) {
-    for (int i = 0; i < data_checks.count; ++i)
-      if (data_checks[i].name == text) return {static_cast<std::int8_t>(i), -1};
-    throw "no such data check";
-  }
+constexpr Selection Draft::selection(Check check, std::string_view text) {
+  const auto whole = [](int position) { return Selection{static_cast<std::int8_t>(position), -1}; };
+  if (check == Check::scalars) return whole(find(scalars, &Scalar::name, "no such scalar:", text));
+  if (check == Check::rules) return whole(find(rules, &Rule::name, "no such rule:", text));
+  if (check == Check::data) return whole(find(data_checks, &DataCheck::name, "no such data check:", text));
   const std::size_t dot = text.find('.');
   const int position = argument(text.substr(0, dot));
-  if (dot == std::string_view::npos) return {static_cast<std::int8_t>(position), -1};
+  if (dot == std::string_view::npos) return whole(position);
   const std::int64_t dim = number(text.substr(dot + 1));
   if (dim >= dims_of[position].count) throw "no such dimension";
   return {static_cast<std::int8_t>(position), static_cast<std::int8_t>(dim)};
@@ -409,7 +420,7 @@ consteval Draft::Draft(std::string_view op_name, std::string_view size_names,
                        std::initializer_list<ArgumentSpec> argument_specs,
                        std::initializer_list<RuleSpec> rule_specs, std::initializer_list<DataCheck> checks,
                        std::span<const StepSpec> steps, ScratchBytes scratch_bytes)
-    : op(op_name), scratch(scratch_bytes) {
+    : op(op_name), scratch(scratch_bytes), has_standard_order(steps.data() == kStandardOrder) {
   for (const ScalarSpec& spec : scalar_specs) {
     if (spec.is_unused) {
       unused_flags.push(spec.scalar);
@@ -443,7 +454,7 @@ consteval Draft::Draft(std::string_view op_name, std::string_view size_names,
   }
   for (const ArgumentSpec& spec : argument_specs)
     for (std::string_view name : names)
-      if (name == spec.name) throw "a size or scalar has the name of an argument";
+      if (name == spec.argument.name) throw "a size or scalar has the name of an argument";
   for (const ScalarSpec& spec : scalar_specs) {
     if (!spec.is_of_function()) continue;
     Scalar parsed = spec.scalar;
@@ -453,22 +464,11 @@ consteval Draft::Draft(std::string_view op_name, std::string_view size_names,
     scalars.items[static_cast<std::size_t>(scalars.count - 1)] = parsed;
   }
   for (const ArgumentSpec& spec : argument_specs) {
-    Argument parsed;
-    parsed.name = spec.name;
-    parsed.role = spec.role;
-    parsed.optional = spec.is_optional;
-    parsed.dtypes = spec.dtype.dtypes;
-    parsed.is_lane = spec.dtype.is_lane;
-    parsed.by_pointer = spec.by_pointer;
-    parsed.is_shortened = spec.is_shortened;
-    parsed.has_no_default = spec.has_no_default;
-    parsed.request = spec.request;
-    parsed.is_cpp_only = spec.is_cpp_only;
-    parsed.new_dtype = static_cast<std::int8_t>(spec.new_dtype);
-    if (parsed.is_shortened && spec.role != Role::out) throw "only an output can be shortened";
-    if (!parsed.request.empty() && spec.role != Role::out) throw "only an output can be on request";
+    const Argument& parsed = spec.argument;
+    if (parsed.is_shortened && parsed.role != Role::out) throw "only an output can be shortened";
+    if (!parsed.request.empty() && parsed.role != Role::out) throw "only an output can be on request";
     if (spec.is_unused) {
-      if (spec.role != Role::in) throw "only an input can be unused";
+      if (parsed.role != Role::in) throw "only an input can be unused";
       unused.push(parsed);
       continue;
     }
@@ -484,7 +484,7 @@ consteval Draft::Draft(std::string_view op_name, std::string_view size_names,
     const auto position = [&](std::string_view name) {
       return name.empty() ? std::int8_t{-1} : static_cast<std::int8_t>(argument(name));
     };
-    parsed.like = position(spec.dtype.like);
+    parsed.like = position(spec.like);
     parsed.required_with = position(spec.required_with);
     parsed.may_overlap = position(spec.may_overlap);
     if (!spec.required_when.empty()) {
@@ -493,9 +493,9 @@ consteval Draft::Draft(std::string_view op_name, std::string_view size_names,
     }
     if (!spec.written_if.empty()) {
       const int flag = size(spec.written_if);
-      if (flag >= scalars.count || !scalars[flag].is_flag) throw "written_if needs the name of a flag";
-      if (!scalars[flag].has_default || scalars[flag].default_value != 0)
-        throw "the flag of written_if needs the default no";
+      const bool is_flag = flag < scalars.count && scalars[flag].is_flag;
+      if (!is_flag || !scalars[flag].has_default || scalars[flag].default_value != 0)
+        mistake.set("written_if names no flag that is off by default:", spec.written_if);
       parsed.written_if = static_cast<std::int8_t>(flag);
     }
     if (parsed.may_overlap < 0) continue;
@@ -526,6 +526,7 @@ consteval Draft::Draft(std::string_view op_name, std::string_view size_names,
 template <class Make>
 struct StoredSignature {
   static constexpr Draft kDraft = Make{}();
+  static constexpr WrongWord<kDraft.mistake> kNoMistake{};
 
   template <class T, int kCount, int N>
   static constexpr std::array<T, kCount> exact(const List<T, N>& list) {
@@ -564,10 +565,10 @@ struct StoredSignature {
     }
     return items;
   }();
-  static constexpr Signature kSignature{kDraft.op,          view(kNames),     view(kSizeKinds),
-                                        view(kScalars),     view(kArguments), view(kUnused),
-                                        view(kUnusedFlags), view(kSizeFlags), view(kRules),
-                                        view(kDataChecks),  view(kOrder),     kDraft.scratch};
+  static constexpr Signature kSignature{
+      kDraft.op,     view(kNames),       view(kSizeKinds),         view(kScalars), view(kArguments),
+      view(kUnused), view(kUnusedFlags), view(kSizeFlags),         view(kRules),   view(kDataChecks),
+      view(kOrder),  kDraft.scratch,     kDraft.has_standard_order};
 };
 
 template <class Make>

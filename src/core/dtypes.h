@@ -26,7 +26,7 @@ constexpr bool contains(DTypes set, DType dtype) {
 // Whether `data` is aligned to the size of an element. True for a value that is not a DType: it has no size.
 inline bool is_aligned(const void* data, DType dtype) {
   const auto size = static_cast<std::uintptr_t>(size_of(dtype));
-  return size == 0 || std::bit_cast<std::uintptr_t>(data) % size == 0;
+  return size == 0 || (std::bit_cast<std::uintptr_t>(data) & (size - 1)) == 0;  // a power of two
 }
 
 inline constexpr DTypes kFloats = dtypes(DType::f32, DType::f64, DType::f16, DType::bf16);

@@ -79,7 +79,7 @@ struct Argument {
   std::string_view request = {};  // an optional result: callers of a binding request it with this flag
   bool is_cpp_only = false;       // an optional input that bindings do not have
   std::int8_t new_dtype = -1;     // of a result that a binding allocates; -1: the first of `dtypes`
-  View<Extent> dims;
+  View<Extent> dims = {};
   constexpr bool is_output() const { return role != Role::in; }
   // The dtype of a new result that is not `like` another argument.
   constexpr DType default_dtype() const {
@@ -202,6 +202,7 @@ struct Signature {
   View<DataCheck> data_checks;
   View<Step> order;
   ScratchBytes scratch;  // for C functions with a workspace or a query of its size
+  bool has_standard_order = false;
 
   // The position of an argument, and of a size or scalar, in Arguments. A misspelt name does not compile.
   consteval int argument(std::string_view name) const {

@@ -10,10 +10,6 @@ using namespace core;
 using namespace bindings;
 namespace {
 
-Dims to_dims(const std::vector<std::int64_t>& values) {
-  return {values.data(), static_cast<int>(values.size())};
-}
-
 // Not an operator: it has no tensors.
 constexpr PythonFunction kShape{
     "indice_pairs_output_shape", kOutputShape, "output_shape=", {flag("subm"), flag("transpose")}};
@@ -25,15 +21,18 @@ nb::object output_shape(nb::handle spatial_shape, nb::handle kernel_size, nb::ha
   SpelledParams given;
   given.subm = call.flag(subm, "subm");
   given.transpose = call.flag(transpose, "transpose");
-  given.spatial_shape = to_dims(call.vector(spatial_shape, 1, Dims::kMax, ""));
-  const auto read = [&](nb::handle object) {
-    return to_dims(call.vector(object, given.spatial_shape.count(), "len(spatial_shape)"));
+  const auto read = [&](nb::handle object, std::string_view name, const PythonCall::Length& length) -> Dims {
+    const std::vector<std::int64_t> values = call.integers(object, name, length);
+    return {values.data(), static_cast<int>(values.size())};
   };
-  given.kernel_size = read(kernel_size);
-  given.stride = read(stride);
-  given.padding = read(padding);
-  given.dilation = read(dilation);
-  given.output_padding = read(output_padding);
+  given.spatial_shape = read(spatial_shape, "spatial_shape", {1, Dims::kMax});
+  const std::int64_t rank = given.spatial_shape.count();
+  const PythonCall::Length per_axis{rank, rank, "len(spatial_shape)", rank};
+  given.kernel_size = read(kernel_size, "kernel_size", per_axis);
+  given.stride = read(stride, "stride", per_axis);
+  given.padding = read(padding, "padding", per_axis);
+  given.dilation = read(dilation, "dilation", per_axis);
+  given.output_padding = read(output_padding, "output_padding", per_axis);
   const Dims shape = checked_output_shape(read_spelled(kShape.name, given));
   nb::list extents;
   for (int d = 0; d < shape.count(); ++d) extents.append(shape[d]);

@@ -1,14 +1,14 @@
-"""The names of fast_rnnt: ``turnout.compat.fast_rnnt``.
+"""The functions of fast_rnnt: ``turnout.compat.fast_rnnt``.
 
-They are those of k2 with ``return_grad`` as the last argument of every loss, and with another order in
-:func:`get_rnnt_logprobs_joint`. Texts without symbols are not refused, and gradients that ``return_grad``
-gives are not changed by ``backward()``.
+They are k2's with ``return_grad`` as the last argument of every loss, and with another order of arguments in
+:func:`get_rnnt_logprobs_joint`. Unlike fast_rnnt, they accept texts without symbols, and ``backward()`` does
+not change the gradients that ``return_grad`` returns.
 
 Example:
     >>> from turnout.compat import fast_rnnt
     >>> logits, symbols = torch.zeros(1, 2, 2, 4), torch.tensor([[3]])  # two frames, one symbol, four classes
     >>> loss = fast_rnnt.rnnt_loss(logits, symbols, termination_symbol=0)
-    >>> round(loss.neg().exp().item(), 5)  # two ways of three steps: 2 / 4**3
+    >>> round(loss.neg().exp().item(), 5)  # two paths of three steps: 2 / 4**3
     0.03125
 """
 
@@ -29,7 +29,8 @@ from turnout.torch import (
     rnnt_loss_smoothed,
 )
 from turnout.torch.messages import own_messages
-from turnout.torch.rnnt_loss import Grads, pruned_loss
+from turnout.torch.rnnt_loss import Grads
+from turnout.torch.rnnt_loss_pruned import pruned_loss
 
 __all__ = [
     "do_rnnt_pruning",
@@ -51,7 +52,7 @@ __all__ = [
 
 
 def with_cuda() -> bool:
-    """Whether tensors may be on a GPU: no."""
+    """Returns False: tensors cannot be on a GPU."""
     return False
 
 
@@ -111,7 +112,7 @@ def get_rnnt_logprobs_joint(
 def do_rnnt_pruning(
     am: torch.Tensor, lm: torch.Tensor, ranges: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """:func:`turnout.torch.do_rnnt_pruning` of rows of one width."""
+    """:func:`turnout.torch.do_rnnt_pruning` for ``am`` and ``lm`` of the same width."""
     if am.shape[-1] != lm.shape[-1]:
         raise ValueError(
             f"do_rnnt_pruning: am.shape[2] is {am.shape[-1]}, expected {lm.shape[-1]} as lm.shape[2]"

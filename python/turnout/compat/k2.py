@@ -1,16 +1,14 @@
-"""The names of k2 that are about the RNN-T loss: ``turnout.compat.k2``.
+"""k2's functions for the RNN-T loss: ``turnout.compat.k2``.
 
 Example:
     >>> from turnout.compat import k2
     >>> logits, symbols = torch.zeros(1, 2, 2, 4), torch.tensor([[3]])  # two frames, one symbol, four classes
     >>> loss = k2.rnnt_loss(logits, symbols, termination_symbol=0)
-    >>> round(loss.neg().exp().item(), 5)  # two ways of three steps: 2 / 4**3
+    >>> round(loss.neg().exp().item(), 5)  # two paths of three steps: 2 / 4**3
     0.03125
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 import torch
 
@@ -31,7 +29,7 @@ from turnout.torch import (
 )
 from turnout.torch.messages import own_messages
 from turnout.torch.rnnt_logprobs import pruned_steps
-from turnout.torch.rnnt_loss import pruned_loss
+from turnout.torch.rnnt_loss_pruned import pruned_loss
 
 __all__ = [
     "do_rnnt_pruning",
@@ -56,35 +54,8 @@ __all__ = [
 with_cuda = False
 
 
-@own_messages()
-def rnnt_loss_pruned(
-    logits: torch.Tensor,
-    symbols: torch.Tensor,
-    ranges: torch.Tensor,
-    termination_symbol: int,
-    boundary: torch.Tensor | None = None,
-    rnnt_type: str = "regular",
-    delay_penalty: float = 0.0,
-    reduction: str = "mean",
-    use_hat_loss: bool = False,
-    *,
-    return_grad: bool = False,
-    zero_infinity: bool = False,
-    overwrite_logits: bool = False,
-    fastemit_lambda: float = 0.0,
-) -> Any:
-    """:func:`turnout.torch.rnnt_loss_pruned`, with its keywords.
-
-    With one position per frame, the constrained type has no path: the loss is infinite, not an error.
-    """
-    return pruned_loss(
-        *(logits, symbols, ranges, termination_symbol, boundary, rnnt_type, delay_penalty, reduction),
-        use_hat_loss,
-        return_grad=return_grad,
-        zero_infinity=zero_infinity,
-        overwrite_logits=overwrite_logits,
-        fastemit_lambda=fastemit_lambda,
-    )
+# With one position per frame, the constrained type has no path: the loss is infinite, not an error.
+rnnt_loss_pruned = own_messages("rnnt_loss_pruned")(pruned_loss)
 
 
 @own_messages()
@@ -104,7 +75,7 @@ def get_hat_logprobs_pruned(
     return steps.px, steps.py
 
 
-# What users of k2 import besides.
+# Other names that users of k2 import.
 _OTHERS = frozenset(
     {
         *("CtcLoss", "DenseFsaVec", "Fsa", "MWERLoss", "OnlineDenseIntersecter", "RaggedShape"),

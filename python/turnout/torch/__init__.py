@@ -18,6 +18,7 @@ from turnout.torch import mutual_information as _mutual_information
 from turnout.torch import nn
 from turnout.torch import rnnt_logprobs as _rnnt_logprobs
 from turnout.torch import rnnt_loss as _rnnt_loss
+from turnout.torch import rnnt_loss_pruned as _rnnt_loss_pruned
 from turnout.torch import rnnt_pruning as _rnnt_pruning
 from turnout.torch import scatter as _scatter
 from turnout.torch import voxel_index as _voxel_index
@@ -37,6 +38,7 @@ from turnout.torch.mutual_information import *
 from turnout.torch.registration import refuse_missing_gradients
 from turnout.torch.rnnt_logprobs import *
 from turnout.torch.rnnt_loss import *
+from turnout.torch.rnnt_loss_pruned import *
 from turnout.torch.rnnt_pruning import *
 from turnout.torch.scatter import *
 from turnout.torch.voxel_index import *
@@ -57,6 +59,7 @@ __all__ += _moe_routing.__all__
 __all__ += _mutual_information.__all__
 __all__ += _rnnt_logprobs.__all__
 __all__ += _rnnt_loss.__all__
+__all__ += _rnnt_loss_pruned.__all__
 __all__ += _rnnt_pruning.__all__
 __all__ += _scatter.__all__
 __all__ += _voxel_index.__all__

@@ -1,4 +1,4 @@
-"""Errors that name the function that was called, and the arguments that it has."""
+"""Makes error messages name the function that was called, and its arguments."""
 
 from __future__ import annotations
 
@@ -16,19 +16,18 @@ from turnout import _core
 P = ParamSpec("P")
 R = TypeVar("R")
 
-# Operators and functions of this package: the names that its messages begin with.
+# Operators and functions of this package, with whose names its messages begin.
 _functions = {row["op"] for row in (*_core.signatures(), *_core.functions())}
 
 
 def own_messages(
     name: str | None = None, *, of_class: bool = False, **arguments: str
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Decorates a function that is made of operators, so that its error messages name it and not them.
+    """Decorates a function that calls operators, so that error messages name the function and not them.
 
-    ``name`` is what the messages call it instead of its own name; for a method ``of_class`` that is the name
-    of the object's class. ``arguments`` are those that an operator has under another name:
-    ``kernel_size="ksize"``. An argument that is annotated as a tensor but is something else, such as a NumPy
-    array, is named as well. A call that succeeds takes 0.1 us longer.
+    ``name`` replaces the function's name in messages; a method ``of_class`` has the name of its class.
+    ``arguments`` maps names of an operator to those of the function: ``kernel_size="ksize"``. Messages also
+    name an argument that is annotated as a tensor and is not one. A call that succeeds takes 0.1 us longer.
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
@@ -54,12 +53,12 @@ def own_messages(
 
 
 def _no_tensor(function: Callable, called: str, args: tuple, kwargs: dict) -> TypeError | None:
-    """The error about an argument that should be a torch tensor and is not; None: there is none."""
+    """Returns the error for an argument that should be a torch tensor and is not, or None."""
     signature = inspect.signature(function)
     try:
         bound = signature.bind(*args, **kwargs).arguments
     except TypeError:
-        return None  # Python's own message names what is missing
+        return None  # Python's message names the argument
     for name, value in bound.items():
         wanted = str(signature.parameters[name].annotation).replace(" ", "")
         if wanted in ("torch.Tensor", "torch.Tensor|None"):
@@ -80,7 +79,7 @@ def _no_tensor(function: Callable, called: str, args: tuple, kwargs: dict) -> Ty
     return None
 
 
-# What torch says when a scalar is of another type than in the operator's schema, with much around it.
+# Part of torch's message for a scalar whose type differs from the operator's schema.
 _schema_mismatch = re.compile(
     r"turnout::\w+\(\) Expected a value of type '(.+?)' for argument '(\w+)' but instead found type '(.+?)'"
 )
@@ -95,7 +94,7 @@ _plain_types = {
 
 
 def _renamed(error: Exception, called: str, arguments: dict[str, str]) -> Exception | None:
-    """The same message about the function that was called; None: there is nothing to change."""
+    """Returns the error with the name of the function that was called, or None if nothing changes."""
     if isinstance(error, DynamicOutputShapeException):
         return NotImplementedError(
             f"{called}: a size depends on values, for which fake tensors need a mode with a ShapeEnv"

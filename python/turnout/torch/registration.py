@@ -1,4 +1,4 @@
-"""Torch operators, by one loop over the registry of the library, and their gradients."""
+"""Registers the torch operators, in one loop over the library's registry, and their gradients."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _is_grad_enabled = torch.is_grad_enabled
 _is_in_torch_func = torch._C._are_functorch_transforms_active
 _below_autograd = torch._C._after_autograd_keyset
 _cpu_key = torch._C.DispatchKey.CPU
-# The key sets of plain CPU tensors: no mode, no subclass, nothing to trace. There are few of them, and
-# looking up their bits takes 0.6 us less than asking the set each time.
+# The key sets of plain CPU tensors, without modes, subclasses and tracing. There are few of them, and looking
+# up their bits takes 0.6 us less than querying the key set.
 _plain_keysets: set[int] = set()
 _cpu_kernels: dict[str, Callable] = {}
 _has_gradient: set[str] = set()
@@ -66,10 +66,10 @@ def constant(*names: str) -> None:
 
 
 def refuse_missing_gradients() -> None:
-    """No operator drops a gradient silently: one without :func:`gradient` refuses tensors that require grad.
+    """Makes operators without a :func:`gradient` refuse tensors that require grad.
 
-    Called when all gradients are known. An operator whose results are integers or :func:`constant` has
-    nothing to refuse.
+    Operators whose results are integers or :func:`constant` have no gradient to refuse. Called when all
+    gradients are known.
     """
     for name, row in _rows.items():
         if name in _constants:
@@ -96,11 +96,11 @@ def gradient(
     ``saved`` has the tensors that ``saves`` names, arguments or results, all arguments that are not tensors,
     and ``needs``, which says for each argument whether its gradient is needed. ``shapes`` names arguments of
     which only the shape is needed: ``saved.x_shape``. ``constant`` names results without a gradient. Without
-    ``materialize``, the gradient of a result that was not used is None and not zeros. Names are checked when
-    the module is imported.
+    ``materialize``, the gradient of an unused result is None instead of zeros. Names are checked when the
+    module is imported.
 
-    What a call does not need is not kept: ``saves`` may have an entry for each value of the argument ``by``,
-    and ``saved`` has None for a tensor that the entry of a call does not name.
+    ``saves`` may have an entry for each value of the argument ``by``, so that a call keeps no more than it
+    needs. ``saved`` then has None for tensors that the entry does not name.
     """
     if name not in _rows:
         raise ValueError(f"gradient: there is no operator {name}")
@@ -135,7 +135,7 @@ def gradient(
     values_of = _picker(values)
     shaped_of = _picker([arguments.index(one) for one in shapes.split()])
     # The first argument of forward() is the key set, which has no gradient.
-    needs_type = _record("Needs", ["keyset", *arguments])
+    needs_of = _RecordsByValues("Needs", ["keyset", *arguments])
     gradient_names = (None, *arguments)
     differentiable = frozenset(of.split())
     shape_names = [f"{one}_shape" for one in shapes.split()]
@@ -155,11 +155,11 @@ def gradient(
 
     def decorate(function: Callable) -> Callable:
         def backward(ctx, *grads):
-            needs = needs_type(*ctx.needs_input_grad)
+            needs = needs_of[ctx.needs_input_grad]
             found = function(saved_type(*ctx.saved_tensors, *ctx.turnout_values, needs), *grads)
-            for one in found:
-                if one not in differentiable:
-                    raise ValueError(f"gradient of {name}: returns {one}, expected one of {of}")
+            if not differentiable.issuperset(found):
+                unknown = ", ".join(found.keys() - differentiable)
+                raise ValueError(f"gradient of {name}: returns {unknown}, expected one of {of}")
             return tuple(map(found.get, gradient_names))
 
         _has_gradient.add(name)
@@ -171,12 +171,22 @@ def gradient(
 
 
 def _record(name: str, fields: list[str]) -> Callable[..., Any]:
-    """A class with these attributes. Those of a named tuple take 1 us more of each backward pass."""
+    """A class with these attributes. A named tuple would take 1 us more per backward pass."""
     return make_dataclass(name, fields, slots=True, eq=False)
 
 
+class _RecordsByValues(dict):
+    """Records by their values, each created once, which saves 0.4 us per backward pass."""
+
+    def __init__(self, name: str, fields: list[str]) -> None:
+        self._make = _record(name, fields)
+
+    def __missing__(self, values: tuple) -> Any:
+        return self.setdefault(values, self._make(*values))
+
+
 def _picker(positions: list[int]) -> Callable[[Sequence], tuple]:
-    """The entries at these positions. A comprehension in their place takes 0.1 us more of each call."""
+    """Returns the entries at these positions. A comprehension would take 0.1 us more per call."""
     if len(positions) > 1:
         return itemgetter(*positions)
     if positions:
@@ -186,11 +196,12 @@ def _picker(positions: list[int]) -> Callable[[Sequence], tuple]:
 
 
 def _below(op, cpu: Callable) -> Callable:
-    """The operator without autograd, for the kernels that implement it."""
+    """The operator below autograd, for key sets that are not in ``_plain_keysets`` yet.
+
+    For the others, kernels call ``cpu`` themselves, which saves 0.1 us per call.
+    """
 
     def below(keyset, arguments):
-        if keyset.raw_repr() in _plain_keysets:
-            return cpu(*arguments)
         lower = keyset & _below_autograd
         if lower.highestPriorityTypeId() == _cpu_key:
             _plain_keysets.add(keyset.raw_repr())
@@ -202,10 +213,10 @@ def _below(op, cpu: Callable) -> Callable:
 
 
 def _autograd_kernel(op, cpu: Callable, save: Callable, backward: Callable) -> Callable:
-    """What ``torch.library.register_autograd`` makes, with less around the call.
+    """Does what ``torch.library.register_autograd`` does, with less overhead.
 
-    On plain CPU tensors the CPU kernel is called without a second way through the dispatcher. A small
-    moe_re_routing takes 10 us instead of 14, and 26 instead of 44 when a gradient is recorded.
+    On plain CPU tensors it calls the CPU kernel without dispatching again. A small moe_re_routing takes 10 us
+    instead of 14, and 26 us instead of 44 with a recorded gradient.
     """
     defaults = [argument.default_value for argument in op._schema.arguments]
     arity = len(defaults)
@@ -214,21 +225,22 @@ def _autograd_kernel(op, cpu: Callable, save: Callable, backward: Callable) -> C
     below = _below(op, cpu)
 
     def forward(ctx, keyset, *arguments):
-        output = below(keyset, arguments)
+        plain = keyset.raw_repr() in _plain_keysets
+        output = cpu(*arguments) if plain else below(keyset, arguments)
         save(ctx, arguments, output)
         return output
 
-    # The node of the graph has this name, and Backward behind it.
+    # The node of the graph has this name with the suffix Backward.
     node = "".join(part.capitalize() for part in op._opname.split("_"))
     methods = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
     differentiable: Any = type(node, (torch.autograd.Function,), methods)
 
     def forward_on_one_level(ctx, keyset, *arguments):
-        with torch.enable_grad():  # which the levels below this one look at
+        with torch.enable_grad():  # for the levels below this one
             return forward(ctx, keyset, *arguments)
 
-    # Inside of torch.func a kernel is called for one level of transforms, and below() goes on to the next.
-    # A torch.autograd.Function would start again at the first.
+    # Inside torch.func a kernel runs for one level of transforms, and below() continues with the next. A
+    # torch.autograd.Function would start again with the first.
     on_one_level: Any = type(
         node, (_SingleLevelFunction,), {**methods, "forward": staticmethod(forward_on_one_level)}
     )
@@ -237,7 +249,7 @@ def _autograd_kernel(op, cpu: Callable, save: Callable, backward: Callable) -> C
         if forward_ad._current_level >= 0:
             refuse_tangents(op._opname, dict(zip(names, arguments, strict=False)))
         if _is_grad_enabled():
-            if len(arguments) < arity:  # torch leaves out what has its default value
+            if len(arguments) < arity:  # torch omits arguments that have their default value
                 arguments = (*arguments, *defaults[len(arguments) :])
             for i in tensors:
                 if arguments[i] is not None and arguments[i].requires_grad:
@@ -245,13 +257,13 @@ def _autograd_kernel(op, cpu: Callable, save: Callable, backward: Callable) -> C
                         return differentiable.apply(keyset, *arguments)
                     with enable_single_level_autograd_function():
                         return on_one_level.apply(keyset, *arguments)
-        return below(keyset, arguments)
+        return cpu(*arguments) if keyset.raw_repr() in _plain_keysets else below(keyset, arguments)
 
     return kernel
 
 
 def _vmap_rule(op) -> Callable:
-    """One call for each sample of ``torch.vmap``: what torch does too, with a warning."""
+    """Calls the operator for each sample of ``torch.vmap``, as torch does, but without a warning."""
 
     def rule(info, dims, *arguments):
         if info.batch_size == 0:
@@ -279,9 +291,9 @@ def _stacked(op, parts: Sequence[torch.Tensor]) -> torch.Tensor:
 
 
 def _refusing_kernel(op, cpu: Callable, refuse: Sequence[str]) -> Callable:
-    """An operator without a derivative must not drop a gradient in silence.
+    """The kernel of an operator without a gradient, which refuses tensors that require grad.
 
-    The CPU kernel could not tell: torch.func hands it tensors that are bare of what it follows.
+    The CPU kernel cannot refuse them: torch.func passes it tensors that are stripped of their tracking state.
     """
     refused = {i: argument.name for i, argument in enumerate(op._schema.arguments) if argument.name in refuse}
     below = _below(op, cpu)
@@ -298,16 +310,16 @@ def _refusing_kernel(op, cpu: Callable, refuse: Sequence[str]) -> Callable:
                         f"{op._opname}: {refused[i]} requires grad, but this operator has no gradient yet; "
                         f"pass {refused[i]}.detach(), or call it under torch.no_grad()"
                     )
-        return below(keyset, arguments)
+        return cpu(*arguments) if keyset.raw_repr() in _plain_keysets else below(keyset, arguments)
 
     return kernel
 
 
 def refuse_tangents(op: str, arguments: dict[str, object]) -> None:
-    """No operator has a derivative of forward mode, and none drops a tangent in silence.
+    """Refuses tensors with tangents, because no operator supports forward-mode differentiation.
 
-    Called only while ``forward_ad._current_level``, which is that of torch.func as well, is 0 or more: to
-    look at tensors for a tangent takes 1 us for each.
+    Called only if ``forward_ad._current_level``, which torch.func shares, is 0 or more: looking for a tangent
+    takes 1 us per tensor.
     """
     if not torch._C._is_fwd_grad_enabled():
         return
@@ -315,7 +327,7 @@ def refuse_tangents(op: str, arguments: dict[str, object]) -> None:
         if isinstance(value, torch.Tensor) and forward_ad.unpack_dual(value).tangent is not None:
             raise NotImplementedError(
                 f"{op}: {name} has a tangent of forward-mode differentiation, which this operator does not "
-                f"follow; use reverse mode, or pass torch.autograd.forward_ad.unpack_dual({name}).primal"
+                f"support; use reverse mode, or pass torch.autograd.forward_ad.unpack_dual({name}).primal"
             )
 
 

@@ -75,12 +75,27 @@ _refuse_second_derivatives("rnnt_logprobs_fused_backward")
 _refuse_second_derivatives("rnnt_logprobs_simple_backward")
 
 
-def _step_grads(saved, px_grad, py_grad):
-    """Both gradients; that of an unused step is zeros."""
-    return (
-        torch.zeros_like(saved.px) if px_grad is None else px_grad,
-        torch.zeros_like(saved.py) if py_grad is None else py_grad,
-    )
+def _gradient_of_steps(op, *, of, saves):
+    """Decorates the gradient of an operator that returns steps, as a function of both gradients of steps."""
+
+    def decorate(function):
+        @gradient(
+            op,
+            of=of,
+            saves=f"{saves} boundary normalizer px py",
+            constant="normalizer nan_at",
+            materialize=False,
+        )
+        def _(saved, px_grad, py_grad, *_):
+            if px_grad is None and py_grad is None:
+                return {}
+            px_grad = torch.zeros_like(saved.px) if px_grad is None else px_grad
+            py_grad = torch.zeros_like(saved.py) if py_grad is None else py_grad
+            return function(saved, (px_grad, py_grad))
+
+        return function
+
+    return decorate
 
 
 def _overwritten(refuse, backward, logits, *arguments):
@@ -93,17 +108,8 @@ def _overwritten(refuse, backward, logits, *arguments):
     return grad
 
 
-@gradient(
-    "rnnt_logprobs_joint_forward",
-    of="logits",
-    saves="logits symbols boundary normalizer px py",
-    constant="normalizer nan_at",
-    materialize=False,
-)
-def _(saved, px_grad, py_grad, *_):
-    if px_grad is None and py_grad is None:
-        return {}
-    grads = _step_grads(saved, px_grad, py_grad)
+@_gradient_of_steps("rnnt_logprobs_joint_forward", of="logits", saves="logits symbols")
+def _(saved, grads):
     arguments = (
         *(saved.logits, saved.symbols, saved.normalizer, *grads),
         *(saved.termination_symbol, saved.boundary),
@@ -113,17 +119,8 @@ def _(saved, px_grad, py_grad, *_):
     return {"logits": _joint_backward(*arguments)}
 
 
-@gradient(
-    "rnnt_logprobs_pruned_forward",
-    of="logits",
-    saves="logits symbols ranges boundary normalizer px py",
-    constant="normalizer nan_at",
-    materialize=False,
-)
-def _(saved, px_grad, py_grad, *_):
-    if px_grad is None and py_grad is None:
-        return {}
-    grads = _step_grads(saved, px_grad, py_grad)
+@_gradient_of_steps("rnnt_logprobs_pruned_forward", of="logits", saves="logits symbols ranges")
+def _(saved, grads):
     arguments = (
         *(saved.logits, saved.symbols, saved.ranges, saved.normalizer, *grads),
         *(saved.termination_symbol, saved.boundary, saved.use_hat_loss),
@@ -133,17 +130,10 @@ def _(saved, px_grad, py_grad, *_):
     return {"logits": _pruned_backward(*arguments)}
 
 
-@gradient(
-    "rnnt_logprobs_fused_forward",
-    of="am lm weight bias",
-    saves="am lm weight symbols ranges bias boundary normalizer px py",
-    constant="normalizer nan_at",
-    materialize=False,
+@_gradient_of_steps(
+    "rnnt_logprobs_fused_forward", of="am lm weight bias", saves="am lm weight symbols ranges bias"
 )
-def _(saved, px_grad, py_grad, *_):
-    if px_grad is None and py_grad is None:
-        return {}
-    grads = _step_grads(saved, px_grad, py_grad)
+def _(saved, grads):
     am_grad, lm_grad, weight_grad, bias_grad = _fused_backward(
         *(saved.am, saved.lm, saved.weight, saved.symbols, saved.ranges, saved.normalizer, *grads),
         *(saved.activation, saved.termination_symbol, saved.bias, saved.boundary, saved.use_hat_loss),
@@ -152,17 +142,8 @@ def _(saved, px_grad, py_grad, *_):
     return found if saved.bias is None else {**found, "bias": bias_grad}
 
 
-@gradient(
-    "rnnt_logprobs_simple_forward",
-    of="lm am",
-    saves="lm am symbols boundary normalizer px py",
-    constant="normalizer nan_at",
-    materialize=False,
-)
-def _(saved, px_grad, py_grad, *_):
-    if px_grad is None and py_grad is None:
-        return {}
-    grads = _step_grads(saved, px_grad, py_grad)
+@_gradient_of_steps("rnnt_logprobs_simple_forward", of="lm am", saves="lm am symbols")
+def _(saved, grads):
     lm_grad, am_grad = _simple_backward(
         *(saved.lm, saved.am, saved.symbols, saved.normalizer, *grads),
         *(saved.termination_symbol, saved.boundary),

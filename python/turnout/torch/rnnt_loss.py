@@ -1,4 +1,4 @@
-"""The RNN-T losses, with k2's arguments: whole, simple, smoothed and pruned."""
+"""The RNN-T losses over whole lattices, with k2's arguments: of given logits, simple and smoothed."""
 
 from __future__ import annotations
 
@@ -11,21 +11,13 @@ from turnout.torch.mutual_information import mutual_information_recursion
 from turnout.torch.rnnt_logprobs import (
     RnntType,
     Steps,
-    fused_steps,
     is_modified,
     joint_steps,
-    pruned_steps,
     simple_steps,
     smoothed_steps,
 )
 
-__all__ = [
-    "rnnt_loss",
-    "rnnt_loss_pruned",
-    "rnnt_loss_pruned_fused",
-    "rnnt_loss_simple",
-    "rnnt_loss_smoothed",
-]
+__all__ = ["rnnt_loss", "rnnt_loss_simple", "rnnt_loss_smoothed"]
 
 Grads = tuple[torch.Tensor, torch.Tensor]
 Reduction = Literal["none", "mean", "sum"]
@@ -50,14 +42,14 @@ class ScaledGradient(torch.autograd.Function):
         return grad * ctx.factor, None
 
 
-def _check_options(op: str, rnnt_type: str, reduction: str) -> None:
+def check_options(op: str, rnnt_type: str, reduction: str) -> None:
     if reduction not in _REDUCTIONS:
         expected = ", ".join(f"'{name}'" for name in _REDUCTIONS)
         raise ValueError(f"{op}: reduction is {reduction!r}, expected one of {expected}")
     is_modified(op, rnnt_type)
 
 
-def _loss(
+def loss_of(
     steps: Steps,
     boundary: torch.Tensor | None,
     delay_penalty: float,
@@ -68,7 +60,7 @@ def _loss(
 ) -> torch.Tensor | tuple[torch.Tensor, Grads]:
     px, py = steps.px, steps.py
     if delay_penalty > 0:
-        # A reward for early symbols and a penalty for late ones, around the middle of the frames.
+        # Rewards symbols before the middle of the frames, and penalises those after it.
         frames = torch.tensor([py.shape[2]], device=px.device) if boundary is None else boundary[:, 3]
         t = torch.arange(px.shape[2], dtype=px.dtype, device=px.device)
         px = px + delay_penalty * ((frames.to(px.dtype).reshape(-1, 1, 1) - 1) / 2 - t)
@@ -79,7 +71,7 @@ def _loss(
         scores, grads = mutual_information_recursion(px, py, boundary, return_grad=True)
     else:
         scores = mutual_information_recursion(px, py, boundary)
-    # The recursion drops some NaN. A factor makes the gradients NaN too.
+    # The recursion drops some NaN. The factor makes the loss and the gradients NaN.
     factor = torch.ones_like(scores).masked_fill(steps.is_bad, torch.nan)
     loss = -scores * factor
     if zero_infinity:
@@ -136,7 +128,7 @@ def rnnt_loss(
     overwrite_logits: bool = False,
     fastemit_lambda: float = 0.0,
 ) -> torch.Tensor | tuple[torch.Tensor, Grads]:
-    """The RNN-T loss of given logits: minus the log of the sum over all alignments of their probabilities.
+    """The RNN-T loss of given logits: the negative log of the sum of the probabilities of all alignments.
 
     ::
 
@@ -145,47 +137,46 @@ def rnnt_loss(
         py[b, s, t] = logits[b, t, s, termination_symbol] - n  no symbol in this frame
         loss[b] = -mutual_information_recursion(px, py, boundary)[b]
 
-    Computed in float32, or float64 for float64, whatever autocast says; gradients have the dtype of the
+    Computed in float32, or in float64 for float64, regardless of autocast; gradients have the dtype of the
     logits. Logits outside the boundary are not read, and their gradients are 0. Logits whose sum is not
-    finite make the loss and the gradients of their row NaN: ``reduction="none"`` shows which row it is. The
-    loss of a row without a way through the lattice is infinite, its gradients are 0. There is no second
-    derivative.
+    finite make the loss and the gradients of their row NaN; ``reduction="none"`` shows which row it is. A row
+    without a path through the lattice has an infinite loss and gradients of 0. There is no second derivative.
 
     Args:
         logits: ``[batch, frames, symbols + 1, classes]``, float32, float64, float16 or bfloat16.
         symbols: ``[batch, symbols]``, int64 or int32, each within ``0 .. classes - 1`` inside the boundary;
-            what is outside is not looked at.
+            symbols outside are ignored.
         termination_symbol: the class of the blank.
         boundary: ``[batch, 4]``, int64: s_begin, t_begin, s_end, t_end with begin <= end; all symbols and
             frames if None.
-        rnnt_type: 'regular'; 'modified', where a symbol takes a frame; or 'constrained', where it also takes
-            the blank behind it. For the latter two each row has as many frames as symbols, or more.
+        rnnt_type: 'regular'; 'modified', where a symbol consumes a frame; or 'constrained', where it also
+            includes the blank after it. The latter two need at least as many frames as symbols in each row.
         delay_penalty: if above 0, this times ``(frames - 1) / 2 - t`` is added to px.
         reduction: 'none', 'mean' or 'sum', over the batch.
-        return_grad: returns ``(loss, (px_grad, py_grad))``: how often each step is taken, whatever the
+        return_grad: returns ``(loss, (px_grad, py_grad))``: how often each step is taken, regardless of the
             reduction.
         zero_infinity: an infinite loss becomes 0.
-        overwrite_logits: the gradient is written where the logits are, which saves their memory once. What
-            else needs the logits for its gradient then says that they were modified.
-        fastemit_lambda: FastEmit regularisation: gradients of symbols times ``1 + fastemit_lambda``. The
-            loss stays.
+        overwrite_logits: writes the gradient to the memory of the logits. Other functions that need the
+            logits for their gradients then raise an error that says that they were modified.
+        fastemit_lambda: FastEmit regularisation: multiplies gradients of symbols by ``1 + fastemit_lambda``
+            and leaves the loss unchanged.
 
     Example:
         >>> logits = torch.zeros(1, 2, 2, 4)  # two frames, one symbol, four equally likely classes
         >>> symbols = torch.tensor([[3]])
         >>> logits = logits.requires_grad_()
         >>> loss = turnout.torch.rnnt_loss(logits, symbols, termination_symbol=0)
-        >>> round(loss.neg().exp().item(), 5)  # two ways of three steps: 2 / 4**3
+        >>> round(loss.neg().exp().item(), 5)  # two paths of three steps: 2 / 4**3
         0.03125
         >>> loss.backward()
         >>> [round(x, 4) for x in logits.grad[0, 0, 0].tolist()]
         [-0.25, 0.25, 0.25, -0.25]
     """
-    _check_options("rnnt_loss", rnnt_type, reduction)
+    check_options("rnnt_loss", rnnt_type, reduction)
     steps = joint_steps(
         "rnnt_loss", logits, symbols, termination_symbol, boundary, rnnt_type, overwrite_logits
     )
-    return _loss(steps, boundary, delay_penalty, reduction, return_grad, zero_infinity, fastemit_lambda)
+    return loss_of(steps, boundary, delay_penalty, reduction, return_grad, zero_infinity, fastemit_lambda)
 
 
 @overload
@@ -238,7 +229,7 @@ def rnnt_loss_simple(
     Args:
         lm: ``[batch, symbols + 1, classes]``.
         am: ``[batch, frames, classes]``, dtype of ``lm``.
-        return_grad: as for :func:`rnnt_loss`; the gradients say what :func:`get_rnnt_prune_ranges` keeps.
+        return_grad: as for :func:`rnnt_loss`; :func:`get_rnnt_prune_ranges` takes the gradients.
 
     The other arguments are those of :func:`rnnt_loss`.
 
@@ -246,14 +237,14 @@ def rnnt_loss_simple(
         >>> lm, am = torch.zeros(1, 2, 4), torch.zeros(1, 2, 4)  # one symbol, two frames, four classes
         >>> symbols = torch.tensor([[3]])
         >>> loss, (px_grad, py_grad) = turnout.torch.rnnt_loss_simple(lm, am, symbols, 0, return_grad=True)
-        >>> round(loss.neg().exp().item(), 5)  # two ways of three steps: 2 / 4**3
+        >>> round(loss.neg().exp().item(), 5)  # two paths of three steps: 2 / 4**3
         0.03125
         >>> [round(x, 4) for x in px_grad.flatten().tolist()]
         [0.5, 0.5, 0.0]
     """
-    _check_options("rnnt_loss_simple", rnnt_type, reduction)
+    check_options("rnnt_loss_simple", rnnt_type, reduction)
     steps = simple_steps("rnnt_loss_simple", lm, am, symbols, termination_symbol, boundary, rnnt_type)
-    return _loss(steps, boundary, delay_penalty, reduction, return_grad, zero_infinity, fastemit_lambda)
+    return loss_of(steps, boundary, delay_penalty, reduction, return_grad, zero_infinity, fastemit_lambda)
 
 
 @overload
@@ -307,7 +298,7 @@ def rnnt_loss_smoothed(
     zero_infinity: bool = False,
     fastemit_lambda: float = 0.0,
 ) -> torch.Tensor | tuple[torch.Tensor, Grads]:
-    """:func:`rnnt_loss_simple` whose steps are interpolated with those of ``lm`` and of ``am`` alone.
+    """:func:`rnnt_loss_simple` with steps interpolated with those of ``lm`` alone and of ``am`` alone.
 
     ::
 
@@ -316,8 +307,8 @@ def rnnt_loss_smoothed(
         am_only[b, t] = log_softmax(am[b, t] + log(mean))
         px = (1 - lm_only_scale - am_only_scale) px_simple + lm_only_scale lm_only + am_only_scale am_only
 
-    each at the symbol, and ``py`` likewise at the termination symbol. Rows of a batch depend on each other
-    through the mean, and so do their gradients.
+    each at the symbol, and ``py`` in the same way at the termination symbol. Through the mean, rows of a
+    batch and their gradients depend on each other.
 
     Example:
         >>> lm, am = torch.zeros(1, 2, 4), torch.zeros(1, 2, 4)  # one symbol, two frames, four classes
@@ -326,222 +317,9 @@ def rnnt_loss_smoothed(
         >>> round(loss.neg().exp().item(), 5)
         0.03125
     """
-    _check_options("rnnt_loss_smoothed", rnnt_type, reduction)
+    check_options("rnnt_loss_smoothed", rnnt_type, reduction)
     steps = smoothed_steps(
         *("rnnt_loss_smoothed", lm, am, symbols, termination_symbol),
         *(lm_only_scale, am_only_scale, boundary, rnnt_type),
     )
-    return _loss(steps, boundary, delay_penalty, reduction, return_grad, zero_infinity, fastemit_lambda)
-
-
-@overload
-def rnnt_loss_pruned(
-    logits: torch.Tensor,
-    symbols: torch.Tensor,
-    ranges: torch.Tensor,
-    termination_symbol: int,
-    boundary: torch.Tensor | None = None,
-    rnnt_type: RnntType = "regular",
-    delay_penalty: float = 0.0,
-    reduction: Reduction = "mean",
-    use_hat_loss: bool = False,
-    *,
-    return_grad: Literal[False] = False,
-    zero_infinity: bool = False,
-    overwrite_logits: bool = False,
-    fastemit_lambda: float = 0.0,
-) -> torch.Tensor: ...
-@overload
-def rnnt_loss_pruned(
-    logits: torch.Tensor,
-    symbols: torch.Tensor,
-    ranges: torch.Tensor,
-    termination_symbol: int,
-    boundary: torch.Tensor | None = None,
-    rnnt_type: RnntType = "regular",
-    delay_penalty: float = 0.0,
-    reduction: Reduction = "mean",
-    use_hat_loss: bool = False,
-    *,
-    return_grad: Literal[True],
-    zero_infinity: bool = False,
-    overwrite_logits: bool = False,
-    fastemit_lambda: float = 0.0,
-) -> tuple[torch.Tensor, Grads]: ...
-@own_messages()
-def rnnt_loss_pruned(
-    logits: torch.Tensor,
-    symbols: torch.Tensor,
-    ranges: torch.Tensor,
-    termination_symbol: int,
-    boundary: torch.Tensor | None = None,
-    rnnt_type: RnntType = "regular",
-    delay_penalty: float = 0.0,
-    reduction: Reduction = "mean",
-    use_hat_loss: bool = False,
-    *,
-    return_grad: bool = False,
-    zero_infinity: bool = False,
-    overwrite_logits: bool = False,
-    fastemit_lambda: float = 0.0,
-) -> torch.Tensor | tuple[torch.Tensor, Grads]:
-    """:func:`rnnt_loss` of a lattice of which each frame keeps a few positions.
-
-    Args:
-        logits: ``[batch, frames, rows, classes]``: row r of frame t is position ``ranges[b, t, r]``.
-        ranges: ``[batch, frames, rows]``, int64, from :func:`get_rnnt_prune_ranges`: consecutive positions
-            within ``0 .. symbols`` in every frame inside the boundary.
-        use_hat_loss: the blank, which must be 0, has a probability of its own,
-            ``py = logsigmoid(logits[0])``, and the other classes share the rest.
-
-    The other arguments are those of :func:`rnnt_loss`.
-
-    Example:
-        >>> logits = torch.zeros(1, 2, 2, 4)  # two frames that keep two positions, four classes
-        >>> symbols, ranges = torch.tensor([[3]]), torch.tensor([[[0, 1], [0, 1]]])
-        >>> loss = turnout.torch.rnnt_loss_pruned(logits, symbols, ranges, termination_symbol=0)
-        >>> round(loss.neg().exp().item(), 5)  # nothing is pruned here: 2 / 4**3, as that of rnnt_loss
-        0.03125
-    """
-    _check_options("rnnt_loss_pruned", rnnt_type, reduction)
-    _refuse_single_rows("rnnt_loss_pruned", ranges, symbols, rnnt_type)
-    return pruned_loss(
-        *(logits, symbols, ranges, termination_symbol, boundary, rnnt_type, delay_penalty, reduction),
-        use_hat_loss,
-        return_grad=return_grad,
-        zero_infinity=zero_infinity,
-        overwrite_logits=overwrite_logits,
-        fastemit_lambda=fastemit_lambda,
-    )
-
-
-def pruned_loss(
-    logits: torch.Tensor,
-    symbols: torch.Tensor,
-    ranges: torch.Tensor,
-    termination_symbol: int,
-    boundary: torch.Tensor | None,
-    rnnt_type: str,
-    delay_penalty: float,
-    reduction: str,
-    use_hat_loss: bool = False,
-    *,
-    return_grad: bool = False,
-    zero_infinity: bool = False,
-    overwrite_logits: bool = False,
-    fastemit_lambda: float = 0.0,
-) -> torch.Tensor | tuple[torch.Tensor, Grads]:
-    """:func:`rnnt_loss_pruned` that also accepts the constrained type with one position per frame.
-
-    Such a lattice has no path, so its loss is infinite. k2 and fast_rnnt return that instead of an error.
-    """
-    _check_options("rnnt_loss_pruned", rnnt_type, reduction)
-    steps = pruned_steps(
-        *("rnnt_loss_pruned", logits, symbols, ranges, termination_symbol, boundary, rnnt_type),
-        *(use_hat_loss, overwrite_logits),
-    )
-    return _loss(steps, boundary, delay_penalty, reduction, return_grad, zero_infinity, fastemit_lambda)
-
-
-@overload
-def rnnt_loss_pruned_fused(
-    am: torch.Tensor,
-    lm: torch.Tensor,
-    weight: torch.Tensor,
-    symbols: torch.Tensor,
-    ranges: torch.Tensor,
-    activation: Literal["tanh", "relu"] | None,
-    termination_symbol: int,
-    bias: torch.Tensor | None = None,
-    boundary: torch.Tensor | None = None,
-    rnnt_type: RnntType = "regular",
-    delay_penalty: float = 0.0,
-    reduction: Reduction = "mean",
-    use_hat_loss: bool = False,
-    *,
-    return_grad: Literal[False] = False,
-    zero_infinity: bool = False,
-    fastemit_lambda: float = 0.0,
-) -> torch.Tensor: ...
-@overload
-def rnnt_loss_pruned_fused(
-    am: torch.Tensor,
-    lm: torch.Tensor,
-    weight: torch.Tensor,
-    symbols: torch.Tensor,
-    ranges: torch.Tensor,
-    activation: Literal["tanh", "relu"] | None,
-    termination_symbol: int,
-    bias: torch.Tensor | None = None,
-    boundary: torch.Tensor | None = None,
-    rnnt_type: RnntType = "regular",
-    delay_penalty: float = 0.0,
-    reduction: Reduction = "mean",
-    use_hat_loss: bool = False,
-    *,
-    return_grad: Literal[True],
-    zero_infinity: bool = False,
-    fastemit_lambda: float = 0.0,
-) -> tuple[torch.Tensor, Grads]: ...
-@own_messages()
-def rnnt_loss_pruned_fused(
-    am: torch.Tensor,
-    lm: torch.Tensor,
-    weight: torch.Tensor,
-    symbols: torch.Tensor,
-    ranges: torch.Tensor,
-    activation: Literal["tanh", "relu"] | None,
-    termination_symbol: int,
-    bias: torch.Tensor | None = None,
-    boundary: torch.Tensor | None = None,
-    rnnt_type: RnntType = "regular",
-    delay_penalty: float = 0.0,
-    reduction: Reduction = "mean",
-    use_hat_loss: bool = False,
-    *,
-    return_grad: bool = False,
-    zero_infinity: bool = False,
-    fastemit_lambda: float = 0.0,
-) -> torch.Tensor | tuple[torch.Tensor, Grads]:
-    """A joiner and :func:`rnnt_loss_pruned` in one, whose logits are never stored as a whole.
-
-    ::
-
-        am_rows, lm_rows = do_rnnt_pruning(am, lm, ranges)
-        logits = torch.nn.functional.linear(activation(am_rows + lm_rows), weight, bias)
-        rnnt_loss_pruned(logits, symbols, ranges, ...)
-
-    with the same value and gradients to rounding. The backward call computes the logits again, a tile of rows
-    at a time, from the sums that the forward call keeps.
-
-    Args:
-        am: ``[batch, frames, width]``: the encoder's projection.
-        lm: ``[batch, symbols + 1, width]``: the decoder's.
-        weight: ``[classes, width]``: the output layer; all four of one dtype.
-        activation: 'tanh', 'relu' or None.
-        bias: ``[classes]`` or None.
-
-    The other arguments are those of :func:`rnnt_loss_pruned`.
-
-    Example:
-        >>> am, lm, weight = torch.zeros(1, 2, 5), torch.zeros(1, 2, 5), torch.ones(4, 5)
-        >>> symbols, ranges = torch.tensor([[3]]), torch.tensor([[[0, 1], [0, 1]]])
-        >>> loss = turnout.torch.rnnt_loss_pruned_fused(am, lm, weight, symbols, ranges, "tanh", 0)
-        >>> round(loss.neg().exp().item(), 5)  # tanh(0) gives equal logits: 2 / 4**3
-        0.03125
-    """
-    _check_options("rnnt_loss_pruned_fused", rnnt_type, reduction)
-    _refuse_single_rows("rnnt_loss_pruned_fused", ranges, symbols, rnnt_type)
-    steps = fused_steps(
-        *("rnnt_loss_pruned_fused", am, lm, weight, symbols, ranges, activation),
-        *(termination_symbol, bias, boundary, rnnt_type, use_hat_loss),
-    )
-    return _loss(steps, boundary, delay_penalty, reduction, return_grad, zero_infinity, fastemit_lambda)
-
-
-def _refuse_single_rows(op: str, ranges: torch.Tensor, symbols: torch.Tensor, rnnt_type: str) -> None:
-    if rnnt_type == "constrained" and ranges.shape[-1] == 1 and symbols.shape[-1] > 0:
-        raise ValueError(
-            f"{op}: ranges.shape[2] is 1, expected 2 or more with rnnt_type 'constrained', whose symbols "
-            "need the position behind them in the same frame"
-        )
+    return loss_of(steps, boundary, delay_penalty, reduction, return_grad, zero_infinity, fastemit_lambda)

@@ -1,4 +1,4 @@
-"""Calls that are traced, as torch.compile does: tensors have shapes and no values."""
+"""Traced calls, as in torch.compile, whose tensors have shapes but no values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 from turnout import _core
 
 Scalars = dict[str, Any]
-# What the signatures call the values of a scalar that torch's operator takes as a string.
+# The signatures' names for the values of scalars that torch's operators take as strings.
 _choices = {
     (row["op"], scalar["name"]): scalar["values"].split()
     for row in _core.signatures()
@@ -20,14 +20,14 @@ _choices = {
 
 
 def _name_of(dtype: torch.dtype) -> str:
-    """The name in error messages, which NumPy shares: ``float32``."""
+    """The name in error messages, as in NumPy: ``float32``."""
     return str(dtype).removeprefix("torch.")
 
 
 def value_of(number: int | torch.SymInt) -> int | None:
-    """An integer, or that of the example which is traced, or None where there is none.
+    """The value of an integer, in a traced call that of the example, or None if it is unknown.
 
-    No guard is made: what one example refuses is refused for it alone, and the call itself checks again.
+    It adds no guard: an error is that of the example alone, and the call itself checks again.
     """
     if isinstance(number, torch.SymInt):
         node: Any = number.node
@@ -40,7 +40,7 @@ def values_of(numbers: Any) -> tuple[int | None, ...]:
 
 
 def checked(op: torch._ops.OpOverload, fake: Callable) -> Callable:
-    """The shape function, behind the checks that a real call has of devices, ranks, dtypes and shapes."""
+    """The shape function, after the checks of devices, ranks, dtypes and shapes that a real call has."""
     schema = [(argument.name, argument.default_value) for argument in op._schema.arguments]
 
     def kernel(*arguments, **named):
@@ -81,11 +81,11 @@ def _plain_scalars(op: str, given: Scalars) -> Scalars:
 
 
 def derived_fake(row: dict[str, Any]) -> Callable:
-    """The shape function of an operator, from the expressions that its Signature has for the results."""
+    """The shape function of an operator, from the shapes of the results in its Signature."""
     op = row["op"]
     names = [parameter["name"] for parameter in row["parameters"]]
     given = [one["name"] for one in row["parameters"] if one["kind"] == "size"]
-    # The sizes of which a call returns less than there is room for, and the first result that has each.
+    # The sizes that shortened results start with, and the first result that has each.
     counted: dict[str, str] = {}
     for result in row["results"]:
         if result["is_shortened"] and result["dims"][0][0][0] in given:
@@ -111,14 +111,14 @@ def derived_fake(row: dict[str, Any]) -> Callable:
     return fake
 
 
-# How operators whose sizes the library computes find them without data, where that is possible.
+# Functions that find computed sizes of operators without data.
 _computed: dict[str, Callable[[dict[str, Any]], Any]] = {}
 
 
 def computed_size(op: str) -> Callable[[Callable], Callable]:
-    """Decorates a function of the arguments by name: the computed size of ``op``, or None if data decides.
+    """Decorates a function that finds the computed size of ``op`` from a dict of its arguments.
 
-    Of several sizes it returns a dict of those that it knows.
+    It returns None if the size depends on data; for several sizes, a dict of those that it knows.
     """
 
     def decorate(function: Callable) -> Callable:
@@ -131,7 +131,7 @@ def computed_size(op: str) -> Callable[[Callable], Callable]:
 def _sizes_of(
     parameters: list[dict[str, Any]], bound: dict[str, Any]
 ) -> tuple[dict[str, Any], dict[tuple[str, ...], list]]:
-    """The sizes that shapes and integers state; None for an optional dimension that is absent."""
+    """The sizes that shapes and integers determine; None for an optional dimension that is absent."""
     sizes: dict[str, Any] = {
         one["name"]: bound[one["name"]]
         for one in parameters
@@ -189,7 +189,7 @@ def _new_result(
 
 
 def absent_result(result: dict[str, Any], bound: dict[str, Any]) -> torch.Tensor:
-    """An empty tensor in the place of a result that a call does not have."""
+    """An empty tensor in place of a result that a call does not have."""
     like = bound.get(result["like"])
     if like is not None:
         return like.new_empty((0,))
@@ -198,7 +198,7 @@ def absent_result(result: dict[str, Any], bound: dict[str, Any]) -> torch.Tensor
 
 
 def refuse_devices(op: str, bound: Scalars) -> None:
-    """Tensors of one call are on one device."""
+    """Refuses a call whose tensors are on several devices."""
     first = None
     for name, value in bound.items():
         if not isinstance(value, torch.Tensor):
@@ -211,7 +211,7 @@ def refuse_devices(op: str, bound: Scalars) -> None:
 
 
 def refusing(op: torch._ops.OpOverload) -> Callable:
-    """The kernel of everything but plain tensors on the CPU, and of meta tensors: a message that says so."""
+    """The kernel for tensors other than plain CPU and meta tensors, which it refuses."""
     names = [argument.name for argument in op._schema.arguments]
 
     def kernel(*arguments):
@@ -238,9 +238,9 @@ def refusing(op: torch._ops.OpOverload) -> Callable:
 
 
 def unknown_size(op: str, size: str, is_optional: bool = False) -> torch.SymInt:
-    """A size that depends on values. Fake tensors have a symbol for it, meta tensors nothing.
+    """A symbol for a size that depends on values. Fake tensors have symbols, meta tensors do not.
 
-    ``is_optional``: the caller could have given it.
+    ``is_optional``: the caller could have passed it.
     """
     try:
         context = torch.library.get_ctx()

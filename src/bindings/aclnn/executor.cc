@@ -1,4 +1,4 @@
-// Executors of the aclnn interface: made by phase 1, run and freed by phase 2.
+// Executors of the aclnn interface: phase 1 creates them, phase 2 runs and frees them.
 #include "bindings/aclnn/executor.h"
 
 #include <algorithm>
@@ -27,8 +27,8 @@ namespace turnout::bindings::aclnn {
 using namespace core;
 namespace {
 
-// Executors that have not run. A pointer is looked up here before it is followed, so that an executor that
-// has run is an error and not a use of freed memory.
+// Executors that have not run. Pointers are looked up here before they are dereferenced, so that passing an
+// executor twice is an error and not a use of freed memory.
 class Waiting {
  public:
   static void add(std::unique_ptr<aclOpExecutor> executor) {
@@ -36,14 +36,14 @@ class Waiting {
     executors().insert(executor.get());
     static_cast<void>(executor.release());
   }
-  // nullptr: there is none of this address.
+  // Returns nullptr if the executor is unknown.
   static std::unique_ptr<aclOpExecutor> take(aclOpExecutor* executor) {
     const std::lock_guard lock(mutex);
     return std::unique_ptr<aclOpExecutor>(executors().erase(executor) == 1 ? executor : nullptr);
   }
 
  private:
-  // Requires the lock. Never destroyed: calls may come until the process ends.
+  // Requires the lock. Never destroyed, because calls may arrive until the process ends.
   static std::set<aclOpExecutor*>& executors() {
     static std::set<aclOpExecutor*>* all = nullptr;
     if (all == nullptr) all = new std::set<aclOpExecutor*>;
@@ -65,8 +65,8 @@ std::array<ScalarValue, kMostScalars> scalars_of(const aclOpExecutor& executor) 
   return scalars;
 }
 
-// The arguments of an executor, as a signature sees them. Arguments reads the scalars when it is constructed,
-// so it is the last member.
+// The arguments of an executor for a signature. `arguments` is the last member, because its constructor reads
+// the scalars.
 struct Bound {
   const std::array<Slot, kMostTensors> slots;
   const std::array<ScalarValue, kMostScalars> scalars;
@@ -80,8 +80,7 @@ struct Bound {
                   workspace, context.threads(), context.isa()) {}
 };
 
-// Replaces strided inputs by contiguous copies. The copies are in `memory`, which has bytes_of_copies() for
-// them.
+// Replaces strided inputs by contiguous copies in `memory`, which has room for bytes_of_copies().
 void copy_strided_inputs(Context& context, const Signature& signature, aclOpExecutor& executor,
                          Scratch& memory) {
   for (int i = 0; i < executor.tensor_count; ++i) {
@@ -97,7 +96,7 @@ void copy_strided_inputs(Context& context, const Signature& signature, aclOpExec
   }
 }
 
-// The first argument that must not be NULL and is, or has no data; -1: none.
+// The first argument that is NULL or has no data although it is required, or -1.
 int null_argument(const Signature& signature, const aclOpExecutor& executor) {
   for (int i = 0; i < executor.tensor_count; ++i) {
     const Argument& argument = signature.arguments[i];
@@ -112,7 +111,7 @@ int null_argument(const Signature& signature, const aclOpExecutor& executor) {
 }  // namespace
 
 std::size_t bytes_of_copies(const Arguments& arguments) {
-  constexpr std::int64_t kMost = kSizeMax / (2 * kMostTensors);  // more than there is; the sum does not wrap
+  constexpr std::int64_t kMost = kSizeMax / (2 * kMostTensors);  // so that the sum does not overflow
   std::size_t bytes = 0;
   for (int i = 0; i < arguments.signature().arguments.count; ++i) {
     const Slot& slot = arguments.slot(i);
@@ -160,8 +159,8 @@ aclnnStatus execute(const Operation& operation, const Workspace& workspace,
       return refuse(ACLNN_ERR_PARAM_NULLPTR, concat(signature.op, ": executor is NULL"));
     const std::unique_ptr<aclOpExecutor> taken = Waiting::take(executor);
     if (taken == nullptr || taken->operation != &operation)
-      return refuse(ACLNN_ERR_PARAM_INVALID, concat(signature.op, ": executor is none that ",
-                                                    operation.query.op, " made and that has not run"));
+      return refuse(ACLNN_ERR_PARAM_INVALID, concat(signature.op, ": executor was not created by ",
+                                                    operation.query.op, ", or has already run"));
     Context& context = default_context();
     Bound bound(*taken, signature, workspace, context);
     check_and_log(bound.arguments);
@@ -192,7 +191,7 @@ aclnnStatus aclDestroyAclOpExecutor(aclOpExecutor* executor) {
   try {
     if (executor == nullptr) return refuse(ACLNN_ERR_PARAM_NULLPTR, concat(kName, " is NULL"));
     if (Waiting::take(executor) == nullptr)
-      return refuse(ACLNN_ERR_PARAM_INVALID, concat(kName, " has run already, or is none"));
+      return refuse(ACLNN_ERR_PARAM_INVALID, concat(kName, " is unknown, or has already run"));
     return succeed();
   } catch (...) {
     return fail_as_thrown();

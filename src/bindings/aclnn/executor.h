@@ -1,5 +1,5 @@
-// The binding of CANN's two-phase interface (aclnn): tensors in, an executor between the phases, a status
-// and a message out. Nothing is thrown through it.
+// The binding of CANN's two-phase interface (aclnn). Phase 1 checks tensors and returns an executor, phase 2
+// runs it; both return a status and set the last error. No exception leaves it.
 #pragma once
 
 #include <cstddef>
@@ -29,8 +29,8 @@ struct Operation {
   void (*body)(const Caller& caller, const Tensor* tensors, const std::int64_t* scalars);
 };
 
-// Whether the library has no DType for this type and can move it all the same: views of it are views of
-// bytes, which have dtype kForeign until the operation accepts them.
+// Whether the library has no DType for this type but can move it as bytes. Views of it have dtype kForeign
+// until the operation accepts them.
 bool is_type_of_bytes(aclDataType type);
 
 // The scratch memory for contiguous copies of strided inputs. An operation that accepts them adds it to the
@@ -43,7 +43,7 @@ aclnnStatus prepare(const Operation& operation, std::initializer_list<const aclT
                     std::initializer_list<std::int64_t> scalars, std::uint64_t* workspace_size,
                     aclOpExecutor** executor) noexcept;
 
-// Phase 2: runs the executor if it is one of this operation that has not run, and frees it.
+// Phase 2: runs and frees an executor of this operation that has not run.
 aclnnStatus execute(const Operation& operation, const core::Workspace& workspace,
                     aclOpExecutor* executor) noexcept;
 

@@ -32,7 +32,7 @@ aclnnStatus fail_as_thrown() noexcept {
     const bool of_caller = error.code() == ErrorCode::bad_param || error.code() == ErrorCode::not_supported;
     return refuse(of_caller ? ACLNN_ERR_PARAM_INVALID : ACLNN_ERR_INNER, error.what());
   } catch (const std::bad_alloc&) {
-    return refuse(ACLNN_ERR_INNER, "turnout: memory is out");
+    return refuse(ACLNN_ERR_INNER, "turnout: out of memory");
   } catch (const std::exception& error) {
     return refuse(ACLNN_ERR_INNER, error.what());
   } catch (...) {

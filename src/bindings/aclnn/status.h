@@ -9,7 +9,7 @@ namespace turnout::bindings::aclnn {
 
 aclnnStatus succeed() noexcept;
 aclnnStatus refuse(aclnnStatus status, std::string_view message) noexcept;
-// Inside a catch block: the status of what was caught.
+// Requires a catch block: returns the status of the current exception.
 aclnnStatus fail_as_thrown() noexcept;
 
 }  // namespace turnout::bindings::aclnn

@@ -3,6 +3,7 @@
 #include <bit>
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "bindings/aclnn/executor.h"
 #include "bindings/aclnn/status.h"
@@ -16,42 +17,25 @@ using turnout::DType;
 namespace {
 
 DType dtype_of_acl(aclDataType type) {
-  switch (type) {
-    case ACL_FLOAT:
-      return DType::f32;
-    case ACL_FLOAT16:
-      return DType::f16;
-    case ACL_BF16:
-      return DType::bf16;
-    case ACL_DOUBLE:
-      return DType::f64;
-    case ACL_INT8:
-      return DType::i8;
-    case ACL_UINT8:
-      return DType::u8;
-    case ACL_INT16:
-      return DType::i16;
-    case ACL_UINT16:
-      return DType::u16;
-    case ACL_INT32:
-      return DType::i32;
-    case ACL_UINT32:
-      return DType::u32;
-    case ACL_INT64:
-      return DType::i64;
-    case ACL_UINT64:
-      return DType::u64;
-    case ACL_BOOL:
-      return DType::boolean;
-    case ACL_FLOAT8_E4M3FN:
-      return DType::f8_e4m3fn;
-    case ACL_FLOAT8_E5M2:
-      return DType::f8_e5m2;
-    case ACL_FLOAT8_E8M0:
-      return DType::f8_e8m0;
-    default:
-      return kForeign;
-  }
+  static constexpr std::pair<aclDataType, DType> kTypes[] = {{ACL_FLOAT, DType::f32},
+                                                             {ACL_FLOAT16, DType::f16},
+                                                             {ACL_BF16, DType::bf16},
+                                                             {ACL_DOUBLE, DType::f64},
+                                                             {ACL_INT8, DType::i8},
+                                                             {ACL_UINT8, DType::u8},
+                                                             {ACL_INT16, DType::i16},
+                                                             {ACL_UINT16, DType::u16},
+                                                             {ACL_INT32, DType::i32},
+                                                             {ACL_UINT32, DType::u32},
+                                                             {ACL_INT64, DType::i64},
+                                                             {ACL_UINT64, DType::u64},
+                                                             {ACL_BOOL, DType::boolean},
+                                                             {ACL_FLOAT8_E4M3FN, DType::f8_e4m3fn},
+                                                             {ACL_FLOAT8_E5M2, DType::f8_e5m2},
+                                                             {ACL_FLOAT8_E8M0, DType::f8_e8m0}};
+  for (const auto& [acl, dtype] : kTypes)
+    if (acl == type) return dtype;
+  return kForeign;
 }
 
 bool is_float4(aclDataType type) { return type == ACL_FLOAT4_E2M1 || type == ACL_FLOAT4_E1M2; }
@@ -62,7 +46,7 @@ std::int64_t elements_behind(const void* data, std::int64_t size) {
   return static_cast<std::int64_t>(std::min<std::uintptr_t>(bytes, kSizeMax)) / size;
 }
 
-// Elements of the memory that a view may touch, counted from tensor_data; saturates.
+// The end of the elements that a view may touch, counted from tensor_data; saturates.
 std::int64_t end_of(const turnout::Tensor& view, std::int64_t offset) {
   std::int64_t last = offset;
   for (int d = 0; d < view.rank; ++d) {
@@ -72,7 +56,8 @@ std::int64_t end_of(const turnout::Tensor& view, std::int64_t offset) {
   return saturating_sum(last, 1);
 }
 
-// Makes a view of FLOAT4, two elements in a byte, one of bytes. Returns why this is not possible, or "".
+// Turns a view of FLOAT4, which has two elements per byte, into a view of bytes. Returns why this is
+// impossible, or "".
 std::string make_view_of_bytes(turnout::Tensor& view, std::int64_t& offset) {
   constexpr std::string_view kWhy = ", because two elements of FLOAT4 share a byte";
   if (view.rank == 0) return concat("view_dims_num is 0, expected 1 or more", kWhy);

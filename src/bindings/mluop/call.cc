@@ -1,5 +1,4 @@
-// The C binding, and the functions of the C interface that concern no tensor: handle, queue, names, last
-// error.
+// The C binding, and the C functions without tensors: handle, queue, names, last error.
 #include "bindings/mluop/call.h"
 
 #include <strings.h>
@@ -86,7 +85,7 @@ Slot slot_of(const Described& described) {
     absent.data = described.data;  // for the check that refuses data without a descriptor
     return absent;
   }
-  // A scalar has a shape without extents; a descriptor that was never set has none, and no elements.
+  // A scalar has an empty shape; a descriptor that was never set has no shape and no elements.
   static constexpr std::int64_t kScalar[1] = {1};
   const mluOpTensorStruct& desc = *described.desc;
   const std::int64_t* shape = desc.shape.data();
@@ -140,7 +139,7 @@ mluOpStatus_t fail_as_thrown(bool logged) noexcept {
     if (!logged) log_quietly(error.what());
     return fail(status_of(error.code()), error.what());
   } catch (const std::bad_alloc&) {
-    return fail(MLUOP_STATUS_ALLOC_FAILED, "turnout: memory is out");
+    return fail(MLUOP_STATUS_ALLOC_FAILED, "turnout: out of memory");
   } catch (const std::exception& error) {
     log_quietly(error.what());
     return fail(MLUOP_STATUS_INTERNAL_ERROR, error.what());

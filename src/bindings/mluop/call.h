@@ -1,4 +1,5 @@
-// The binding of the C interface: descriptors in, a status and a message out. Nothing is thrown through it.
+// The binding of the C interface: takes descriptors, returns a status and sets the last error. No exception
+// leaves it.
 #pragma once
 
 #include <cstdint>
@@ -73,11 +74,11 @@ mluOpStatus_t succeed() noexcept;
 [[gnu::format(printf, 2, 3)]] mluOpStatus_t refuse(std::string_view function, const char* what, ...) noexcept;
 mluOpStatus_t refuse_null(std::string_view function, const char* argument,
                           mluOpStatus_t status = MLUOP_STATUS_BAD_PARAM) noexcept;
-// To be called in a catch block: returns the status of the exception. `logged`: an Error is already in the
+// Requires a catch block: returns the status of the current exception. `logged`: an Error is already in the
 // log.
 mluOpStatus_t fail_as_thrown(bool logged = false) noexcept;
 
-// Pairs of functions that keep a value in a handle or descriptor, and give it back.
+// Setters and getters of a member of a handle or descriptor.
 template <class Owner, class T>
 mluOpStatus_t keep(const char* function, const char* owner_name, Owner* owner, T Owner::*member,
                    T value) noexcept {

@@ -74,7 +74,7 @@ mluOpStatus_t set_dims(const char* function, mluOpTensorDescriptor_t desc, int r
   if (rank > 0 && strided && stride == nullptr) return refuse_null(function, "dimStride");
   try {
     const auto size = static_cast<std::size_t>(rank);
-    desc->stride.reserve(size);  // if memory is out, these two fail, and have changed nothing
+    desc->stride.reserve(size);  // both may run out of memory, before anything has changed
     desc->shape.reserve(size);
     desc->shape.assign(shape, shape + rank);
     if (strided) {

@@ -24,14 +24,14 @@ Tensor PythonCall::import(nb::handle object, int position, bool for_writing) {
   has_torch_ |= array.type.is_torch;
   if (!use_torch_threads_ && array.type.is_torch) {
     if (array.requires_grad && is_grad_enabled())
-      refuse_it(concat(" requires grad, which only turnout.torch follows; use that, or pass ", what[1],
+      refuse_it(concat(" requires grad, which only turnout.torch supports; use it, or pass ", what[1],
                        ".detach()"));
     if (has_tangent(object))
       refuse_it(
-          concat(" has a tangent of forward-mode differentiation, which nothing here follows; pass "
+          concat(" has a tangent of forward-mode differentiation, which this function does not support; pass "
                  "torch.autograd.forward_ad.unpack_dual(",
                  what[1], ").primal"));
-    // torch itself resolves such a tensor before it calls a kernel of ours.
+    // torch resolves such a tensor before it calls a kernel.
     if (is_negated(object, what))
       refuse_it(concat(" is a negated view, expected a plain tensor; pass ", what[1], ".resolve_neg()"));
   }
@@ -41,12 +41,12 @@ Tensor PythonCall::import(nb::handle object, int position, bool for_writing) {
   if (for_writing && array.read_only) refuse_it(" is read-only, expected memory that can be written to");
   if (const Slot slot(array.tensor); slot.rank <= kMaxRank && !slot.is_empty()) {
     const bool is_strided =
-        array.odd_strides != nullptr || (signature_.needs_contiguous(position) && !slot.is_contiguous());
+        array.odd_strides != nullptr || (!slot.is_contiguous() && signature_.needs_contiguous(position));
     if (is_strided || !is_aligned(array.tensor.data, array.tensor.dtype)) {
       if (for_writing)
         refuse_it(concat(is_strided ? " is strided" : ".data is not aligned to its element size",
                          ", expected contiguous row-major memory for shape ", shape_text(slot),
-                         ": it is written in place, and not by way of a copy"));
+                         ": it is written in place, not through a copy"));
       copy(array, argument.name);
     }
   }
@@ -63,7 +63,7 @@ void PythonCall::copy(ImportedArray& array, std::string_view name) {
   std::int64_t stride[kMaxRank], reach = 0;
   for (int d = 0; d < tensor.rank; ++d) {
     stride[d] = 0;
-    if (tensor.shape[d] == 1) continue;  // whose stride may be anything
+    if (tensor.shape[d] == 1) continue;  // its stride is arbitrary
     std::int64_t step = array.odd_strides == nullptr ? tensor.stride[d] : array.odd_strides[d];
     std::int64_t length = 0;
     const bool overflows = (array.odd_strides == nullptr && __builtin_mul_overflow(step, size, &step)) ||
@@ -119,7 +119,7 @@ Tensor PythonCall::out(const Place& where, const std::int64_t* shape, int rank, 
                       : argument.is_lane ? lane_dtype(like.dtype)
                                          : like.dtype);
   std::int64_t dims[kMaxRank] = {};
-  rank = std::min(rank, kMaxRank);  // what has more is refused by the operator
+  rank = std::min(rank, kMaxRank);  // the operator refuses a higher rank
   for (int d = 0; d < rank; ++d) dims[d] = std::max<std::int64_t>(shape[d], 0);
   NewArray made = new_array(like.object, like.type, dtype, dims, rank, what, new_bytes_);
   new_bytes_ += static_cast<std::size_t>(Slot(made.tensor).elements() * size_of(dtype));
@@ -150,35 +150,6 @@ void PythonCall::shorten(int result, Tensor& tensor, std::int64_t rows) {
   if (tensor.shape[0] == rows) return;
   tensor.shape[0] = rows;
   results_[result] = first_rows(result, rows);
-}
-
-Tensor PythonCall::no_out() {
-  ++next_argument_;
-  results_[result_count_++] = nb::none();
-  return nullptr;
-}
-
-std::array<nb::handle, kMaxArguments> PythonCall::outs(nb::handle tuple) const {
-  std::array<nb::handle, kMaxArguments> entries;
-  entries.fill(Py_None);
-  if (tuple.is_none()) return entries;
-  std::size_t count = 0;
-  for (int i = next_argument_; i < signature_.arguments.count; ++i)
-    count += signature_.arguments[i].is_output();
-  const auto expected = [&] {
-    std::string names;
-    for (int i = next_argument_; i < signature_.arguments.count; ++i)
-      if (signature_.arguments[i].is_output())
-        names += concat(names.empty() ? "" : ", ", signature_.arguments[i].name);
-    return concat(", expected a tuple of ", names, "; None allocates");
-  };
-  if (!nb::isinstance<nb::tuple>(tuple))
-    throw nb::type_error(concat(op_, ": out is of type ", type_text(tuple), expected()).c_str());
-  const auto given = nb::borrow<nb::tuple>(tuple);
-  if (given.size() != count)
-    refuse(concat("out has ", static_cast<std::int64_t>(given.size()), " entries", expected()));
-  for (std::size_t i = 0; i < count; ++i) entries[i] = given[i];
-  return entries;
 }
 
 nb::object PythonCall::result() const {
@@ -230,16 +201,12 @@ double PythonCall::number(nb::handle object, std::string_view name) const {
     PyErr_Clear();
     refuse_type(object, name, "a number");
   }
-  refuse(concat(name, " is not to be had as a number: ", take_message()));
-}
-
-std::int64_t PythonCall::scalar(nb::handle object) {
-  return integer(object, signature_.scalars[next_scalar_++].name);
+  refuse(concat(name, " cannot be converted to a number: ", take_message()));
 }
 
 std::vector<std::int64_t> PythonCall::integers(nb::handle object, std::string_view name,
                                                const Length& length) const {
-  // The value of an element; its place in the sequence, or -1: messages have the name alone.
+  // The value of an element. `place` is its position in the sequence; -1 if it is not in one.
   const auto one = [&](nb::handle entry, Py_ssize_t place) -> std::int64_t {
     if (PyLong_CheckExact(entry.ptr())) {
       int overflow = 0;
@@ -247,7 +214,7 @@ std::vector<std::int64_t> PythonCall::integers(nb::handle object, std::string_vi
       if (overflow == 0) return value;
     }
     const std::string where = place < 0 ? text_of(name) : concat(name, "[", std::int64_t{place}, "]");
-    if (PyBool_Check(entry.ptr())) refuse_type(entry, where, "an integer");  // a flag in the wrong place
+    if (PyBool_Check(entry.ptr())) refuse_type(entry, where, "an integer");  // likely a misplaced flag
     return integer(entry, where);
   };
   const auto refuse_count = [&](const std::string& count) {
@@ -263,7 +230,7 @@ std::vector<std::int64_t> PythonCall::integers(nb::handle object, std::string_vi
       PyErr_Clear();
       refuse_count("too many");
     }
-    // An array without dimensions looks like a sequence until it is asked for its length.
+    // A zero-dimensional array looks like a sequence, but has no length.
     if (count < 0) expect_pending(PyExc_TypeError);
   }
   if (count < 0) {
@@ -283,30 +250,8 @@ std::vector<std::int64_t> PythonCall::integers(nb::handle object, std::string_vi
   return values;
 }
 
-std::vector<std::int64_t> PythonCall::vector(nb::handle object, std::int64_t least, std::int64_t most,
-                                             std::string_view origin) {
-  const Scalar& scalar = signature_.scalars[next_scalar_++];
-  return integers(object, scalar.name, {least, most, origin});
-}
-
-std::vector<std::int64_t> PythonCall::vector(nb::handle object, std::int64_t length,
-                                             std::string_view origin) {
-  const Scalar& scalar = signature_.scalars[next_scalar_++];
-  return vector(object, length, origin, scalar.name);
-}
-
-std::vector<std::int64_t> PythonCall::vector(nb::handle object, std::int64_t length, std::string_view origin,
-                                             std::string_view name) const {
-  return integers(object, name, {length, length, origin, length});
-}
-
-std::vector<double> PythonCall::numbers(nb::handle object) {
-  const Argument& argument = signature_.arguments[next_argument_++];
-  return numbers(object, name_of(argument), argument.dims[0].factor);
-}
-
 std::vector<double> PythonCall::numbers(nb::handle object, std::string_view name, std::int64_t length) const {
-  // Tensors of torch have elements but are no sequences; sets have them in no order.
+  // torch tensors have elements but are not sequences; sets have no order.
   const bool is_ordered =
       PySequence_Check(object.ptr()) != 0 || array_type_of(object).protocol != Protocol::none;
   const nb::object entries =
@@ -317,7 +262,7 @@ std::vector<double> PythonCall::numbers(nb::handle object, std::string_view name
   }
   std::vector<double> values;
   values.reserve(static_cast<std::size_t>(length));
-  // Reads at most one element too many: a sequence may be endless.
+  // Reads at most one element too many, because an iterable may be infinite.
   std::int64_t count = 0;
   for (; count <= length; ++count) {
     const nb::object entry = nb::steal(staying_at_exit([&] { return PyIter_Next(entries.ptr()); }));
@@ -330,9 +275,9 @@ std::vector<double> PythonCall::numbers(nb::handle object, std::string_view name
       PyErr_Clear();
       refuse_type(entry, where, "a number");
     }
-    refuse(concat(where, " is not to be had as a number: ", take_message()));
+    refuse(concat(where, " cannot be converted to a number: ", take_message()));
   }
-  if (PyErr_Occurred() != nullptr) refuse(concat(name, " does not give its elements: ", take_message()));
+  if (PyErr_Occurred() != nullptr) refuse(concat(name, " cannot be iterated: ", take_message()));
   if (count == length) return values;
   const Py_ssize_t all = count < length ? static_cast<Py_ssize_t>(count) : PyObject_Size(object.ptr());
   if (all < 0) take_message();
@@ -342,7 +287,7 @@ std::vector<double> PythonCall::numbers(nb::handle object, std::string_view name
 
 bool PythonCall::flag(nb::handle object, std::string_view name) const {
   if (PyBool_Check(object.ptr())) return object.is(Py_True);
-  // NumPy's own bool is no integer; its type is called bool, or bool_ before NumPy 2.
+  // NumPy's bool is not an integer; its type is called bool, or bool_ before NumPy 2.
   if (type_text(object).substr(0, 4) == "bool") {
     const int is_true = staying_at_exit([&] { return PyObject_IsTrue(object.ptr()); });
     if (is_true < 0) nb::raise_python_error();
@@ -352,15 +297,6 @@ bool PythonCall::flag(nb::handle object, std::string_view name) const {
   const std::int64_t value = integer(object, name);
   if (value != 0 && value != 1) refuse(concat(name, " is ", value, ", expected True or False"));
   return value == 1;
-}
-
-std::int64_t PythonCall::choice_value(nb::handle object) {
-  const std::int64_t value = scalar(object);
-  const Scalar& choice = signature_.scalars[next_scalar_ - 1];
-  if (value < choice.min || value > choice.max)
-    refuse(
-        concat(choice.name, " is ", value, ", expected one of 0 .. ", choice.max, " (", choice.values, ")"));
-  return value;
 }
 
 std::int64_t PythonCall::named_value(nb::handle object, const Scalar& choice) const {

@@ -1,4 +1,4 @@
-// One call from Python: objects become tensors, the operator runs without the GIL, the result goes back.
+// One call from Python: turns objects into tensors, runs the operator without the GIL, returns the results.
 //
 //   nb::object scale(nb::handle x, nb::handle factor, nb::handle y, bool use_torch_threads) {
 //     PythonCall call(kScaleFunction, use_torch_threads);          // arguments in the order of its signature
@@ -13,7 +13,6 @@
 #include <nanobind/nanobind.h>
 
 #include <algorithm>
-#include <array>
 #include <initializer_list>
 #include <optional>
 #include <span>
@@ -35,17 +34,10 @@ namespace turnout::bindings {
 
 class PythonCall {
  public:
-  // use_torch_threads: the call comes from turnout.torch, which looks after gradients itself. It uses torch's
-  // threads, and so does any call with a torch tensor. The first `known_scalars` of the signature come from
-  // an object, and not from the caller.
-  PythonCall(const PythonFunction& function, bool use_torch_threads, int known_scalars = 0)
-      : signature_(function.signature),
-        op_(function.name),
-        renames_(function.renames),
-        use_torch_threads_(use_torch_threads),
-        next_scalar_(known_scalars),
-        results_(signature_.arguments.count),
-        seen_(signature_.arguments.count) {}
+  // use_torch_threads: the call is from turnout.torch, which handles gradients itself. It uses torch's threads,
+  // as does any call with a torch tensor.
+  PythonCall(const PythonFunction& function, bool use_torch_threads)
+      : PythonCall(function.signature, function.name, function.renames, use_torch_threads) {}
   PythonCall(const core::Signature& signature, bool use_torch_threads)
       : PythonCall(signature, signature.op, kOwnNames, use_torch_threads) {}
   PythonCall(const core::Signature& signature, std::string_view name, const core::Renames& renames,
@@ -54,83 +46,47 @@ class PythonCall {
         op_(name),
         renames_(renames),
         use_torch_threads_(use_torch_threads),
-        next_scalar_(0),
         results_(signature_.arguments.count),
         seen_(signature_.arguments.count) {}
 
-  // Inputs that do not lie row by row in memory are copied.
+  // Strided inputs are copied.
   ConstTensor in(nb::handle object);
   ConstTensor optional_in(nb::handle object);  // None: absent
-  // An input that was read by an earlier call: results are arrays of the same library.
+  // An input that an earlier call has read: results are arrays of its library.
   void kind(nb::handle object, DType dtype);
-  std::int64_t scalar(nb::handle object);
-  // A scalar that is an enum. The range is checked here, because a value out of range may not fit the enum.
-  template <class Enum>
-  Enum choice(nb::handle object) {
-    return static_cast<Enum>(choice_value(object));
-  }
-  // The same, given as one of the names that the signature has for its values.
+  // A scalar that is an enum, given as one of the names that the signature has for its values.
   template <class Enum>
   Enum named_choice(nb::handle object, std::string_view name) {
     const auto* scalar = std::find_if(signature_.scalars.begin(), signature_.scalars.end(),
                                       [&](const core::Scalar& one) { return one.name == name; });
     return static_cast<Enum>(named_value(object, *scalar));
   }
-
-  // A vector scalar: a sequence of least .. most integers. `origin` is what determines its length, for error
-  // messages: "indices.shape[1] - 1".
-  std::vector<std::int64_t> vector(nb::handle object, std::int64_t least, std::int64_t most,
-                                   std::string_view origin);
-  // A sequence of `length` integers, or one integer for all elements.
-  std::vector<std::int64_t> vector(nb::handle object, std::int64_t length, std::string_view origin);
-  // The same for a value that the signature does not have.
-  std::vector<std::int64_t> vector(nb::handle object, std::int64_t length, std::string_view origin,
-                                   std::string_view name) const;
-  bool flag(nb::handle object, std::string_view name) const;             // True or False, also as 1 or 0
-  std::int64_t integer(nb::handle object, std::string_view name) const;  // that the signature does not have
-  double number(nb::handle object, std::string_view name) const;         // likewise; any real number
-
-  // An argument that is a vector of fixed length: a sequence of numbers, or an array of any dtype.
-  std::vector<double> numbers(nb::handle object);
-
-  // An argument that the operator reads, and writes to if is_written; it is not returned. It may be read-only
-  // if it is not written.
-  Tensor inout(nb::handle object, bool is_written) { return import(object, next_argument_++, is_written); }
-
-  // A result. None allocates an array of this shape; negative extents count as 0, and the operator's checks
-  // refuse them later. The array is of the library of the argument whose dtype it shares, or of the first
-  // one.
-  Tensor out(nb::handle object, std::initializer_list<std::int64_t> shape) {
-    return out(place(object), shape);
-  }
-  // The same, with the dtype of an array that is allocated, if the signature allows several.
-  Tensor out(nb::handle object, std::initializer_list<std::int64_t> shape, DType dtype) {
-    return out(place(object), shape.begin(), static_cast<int>(shape.size()), dtype);
-  }
-  Tensor out(nb::handle object, const ConstTensor& same_shape) { return out(place(object), same_shape); }
-  // A result whose shape is known later than those of the ones after it: its place first, then out().
-  struct Place {
-    nb::handle object;
-    int argument, result;
+  // How many elements a vector has. `origin` says where the number is from, or which one is expected. One
+  // integer stands for `single` elements; -1: it must be a sequence.
+  struct Length {
+    std::int64_t least, most;
+    std::string_view origin = {};
+    std::int64_t single = -1;
   };
-  Place place(nb::handle object) { return {object, next_argument_++, result_count_++}; }
-  Tensor out(const Place& where, std::initializer_list<std::int64_t> shape) {
-    return out(where, shape.begin(), static_cast<int>(shape.size()));
+  std::vector<std::int64_t> integers(nb::handle object, std::string_view name, const Length& length) const;
+  bool flag(nb::handle object, std::string_view name) const;  // True or False, also as 1 or 0
+  std::int64_t integer(nb::handle object, std::string_view name) const;
+  double number(nb::handle object, std::string_view name) const;  // any real number
+
+  // A result. None allocates an array of this shape, by the library of the argument whose dtype it shares, or
+  // of the first argument. Negative extents count as 0; the operator's checks refuse them later.
+  Tensor out(nb::handle object, std::initializer_list<std::int64_t> shape) {
+    return out(place(object), shape.begin(), static_cast<int>(shape.size()));
   }
-  Tensor out(const Place& where, const ConstTensor& same_shape, std::optional<DType> dtype = {}) {
-    return out(where, same_shape.shape, same_shape.rank, dtype);
+  Tensor out(nb::handle object, const ConstTensor& same_shape) {
+    return out(place(object), same_shape.shape, same_shape.rank);
   }
   // Returns only the first rows of a result to the caller; `tensor` is what out() returned for it. If the
-  // number of rows is known only after the work, check_rows() first refuses an array that cannot be sliced.
+  // number of rows is known only after the call, check_rows() refuses arrays that cannot be sliced before it.
   void check_rows(int result) const;
   void shorten(int result, Tensor& tensor, std::int64_t rows);
-  // An optional result that this call does not have: None, and an absent tensor.
-  Tensor no_out();
-  // out= of an operator with several results, one by one: a tuple in their order, or None for all. The
-  // results are the outputs among the arguments that are left.
-  std::array<nb::handle, core::kMaxArguments> outs(nb::handle tuple) const;
 
-  // Checks these arguments against a signature; errors have the caller's names.
+  // Checks these arguments against a signature; error messages use the caller's names.
   void check(const core::Signature& signature, std::initializer_list<core::Slot> slots,
              std::initializer_list<core::ScalarValue> scalars = {}) const;
   [[noreturn]] void refuse(const std::string& why) const;  // "function: why"
@@ -140,32 +96,27 @@ class PythonCall {
   void run(const Body& body) const {
     run_step(body, /*is_last=*/true);
   }
-  // The same for an operator that runs before, because sizes of results depend on the data. The line that
-  // run() logs is about both.
+  // Runs an operator before that, if the sizes of results depend on the data. run() logs one line for both.
   template <class Body>
   void prepare(const Body& body) const {
     run_step(body, /*is_last=*/false);
   }
-  // This call goes on where another one has prepared it.
+  // Continues a call that another one has prepared.
   void continue_after(const PythonCall& prepared) { steps_ = prepared.steps_; }
 
-  nb::object result() const;  // what out() gave; several as a tuple
+  nb::object result() const;  // the results of out(); several as a tuple
 
  protected:
-  // The same for an argument at this position, which may be asked for in any order.
+  struct Place {
+    nb::handle object;
+    int argument, result;
+  };
+  // The argument at this position; positions may be read in any order.
   Tensor import(nb::handle object, int position, bool for_writing);
   Tensor out(const Place& where, const std::int64_t* shape, int rank, std::optional<DType> chosen = {});
   std::vector<double> numbers(nb::handle object, std::string_view name, std::int64_t length) const;
   std::int64_t named_value(nb::handle object, const core::Scalar& choice) const;
   [[noreturn]] void refuse_type(nb::handle object, std::string_view name, std::string_view expected) const;
-  // How many elements a vector has; `origin` says where the number is from, or which one is expected. One
-  // integer stands for `single` elements; -1: it must be a sequence.
-  struct Length {
-    std::int64_t least, most;
-    std::string_view origin = {};
-    std::int64_t single = -1;
-  };
-  std::vector<std::int64_t> integers(nb::handle object, std::string_view name, const Length& length) const;
   core::CallerNames caller_names() const {
     return {.op = op_, .renames = renames_, .note = copied_, .dtype_name = &library_name};
   }
@@ -193,10 +144,10 @@ class PythonCall {
   Context& context() const;
   std::string_view name_of(const core::Argument& argument) const { return renames_(argument.name); }
   void copy(ImportedArray& array, std::string_view name);
-  // The argument of whose library a new result is: the one whose dtype it has, or the first that is given.
+  // The argument whose library allocates a new result: the one whose dtype it has, or the first that is given.
   const Seen& library_of(const core::Argument& argument) const;
   nb::object first_rows(int result, std::int64_t rows) const;
-  std::int64_t choice_value(nb::handle object);
+  Place place(nb::handle object) { return {object, next_argument_++, result_count_++}; }
 
   static constexpr core::Renames kOwnNames = {};
   const core::Signature& signature_;
@@ -205,17 +156,16 @@ class PythonCall {
   const bool use_torch_threads_;
   bool has_torch_ = false;  // an argument is a torch tensor
   int next_argument_ = 0;
-  int next_scalar_;
   BoundedArray<nb::object, core::kMaxArguments> results_;
   BoundedArray<Seen, core::kMaxArguments> seen_;
-  std::size_t new_bytes_ = 0;          // of results that were allocated, and may not have been written yet
+  std::size_t new_bytes_ = 0;          // of allocated results, whose pages may not be in use yet
   std::vector<core::Scratch> copies_;  // of strided inputs
   std::string copied_;                 // their names, for the log: "copied points coors"
-  mutable core::Steps steps_;          // that prepare() has run
+  mutable core::Steps steps_;          // run by prepare()
 };
 
-// Adds a function with positional arguments; python/turnout gives them names. Arguments accept None, so that
-// a missing array gets our error message rather than nanobind's.
+// Adds a function with positional arguments, which python/turnout names. Arguments accept None, so that a
+// missing array gets our error message rather than nanobind's.
 template <class Result, class... Arguments>
 void define(nb::module_& module, const char* name, Result (*function)(Arguments...)) {
   module.def(
@@ -229,7 +179,7 @@ void define(nb::module_& module, const char* name, Result (*function)(Arguments.
 // turnout::Error becomes ValueError, NotImplementedError, MemoryError or RuntimeError, with the same
 // message.
 void register_errors();
-// f(), or nullptr with Python's exception set.
+// Returns f(), or nullptr with Python's exception set.
 PyObject* raise_pending(const std::exception_ptr& pending);
 template <class F>
 PyObject* raising_errors(const F& f) {

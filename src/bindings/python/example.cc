@@ -1,4 +1,4 @@
-// Calls that are made from the registry alone.
+// Calls of operators that are made from the registry.
 #include "bindings/python/example.h"
 
 #include <nanobind/stl/string.h>
@@ -50,7 +50,7 @@ nb::object scalar_of(const Example& values, int i) {
 nb::dict example(const std::string& op) {
   const Operator& its = operator_named(op);
   const Signature& signature = its.for_bindings();
-  // What callers of a binding pass may lack names of the operator's own Signature.
+  // The Signature for bindings may lack names of the operator's own Signature.
   std::string text;
   split(its.example, ' ', [&](std::string_view part) {
     const bool is_name = position_of(signature, part.substr(0, part.find('='))) <
@@ -87,7 +87,7 @@ nb::dict example(const std::string& op) {
       case Parameter::Kind::request:
         call[name] = true;
         break;
-      default:  // an argument that only gradients need
+      default:  // only gradients need it
         break;
     }
   }
@@ -104,7 +104,7 @@ nb::list defined_operators() {
 std::int64_t check_definition(const std::string& op, std::int64_t draws, std::uint64_t seed) {
   const Operator& its = operator_named(op);
   if (its.definition == nullptr)
-    throw Error(ErrorCode::not_supported, concat(op, ": has no definition to compare with"));
+    throw Error(ErrorCode::not_supported, concat(op, ": there is no definition to compare with"));
   const WithoutGil release;
   Context one({.threads = 1}), two({.threads = 2});
   Context* const contexts[] = {&one, &two, &default_context()};

@@ -1,4 +1,4 @@
-// Results in memory that goes back to the output cache when the array dies.
+// Allocates results. Large ones are in memory of the output cache, to which it returns with the array.
 #include "bindings/python/export.h"
 
 #include <array>
@@ -51,8 +51,8 @@ nb::tuple python_shape(const std::int64_t* shape, int rank) {
   return nb::steal<nb::tuple>(tuple);
 }
 
-// Imported when the first result is made, because importing NumPy takes a tenth of a second. Not a function
-// static: another thread would wait for it with the GIL, for which the import here waits.
+// Imported for the first result, because importing NumPy takes a tenth of a second. Not a function static:
+// another thread would wait for it with the GIL, which this import needs.
 struct NumPy {
   nb::object empty = nb::module_::import_("numpy").attr("empty");
   nb::object ndarray = nb::module_::import_("numpy").attr("ndarray");
@@ -61,7 +61,7 @@ struct NumPy {
 NumPy* loaded_numpy = nullptr;
 NumPy& numpy() {
   if (loaded_numpy == nullptr) {
-    auto* made = new NumPy;  // another thread may come here meanwhile; either's is good
+    auto* made = new NumPy;  // another thread may do the same; either object will do
     loaded_numpy = made;
   }
   return *loaded_numpy;
@@ -78,7 +78,7 @@ nb::object make_numpy_dtype(DType dtype, What what) {
     if (!error.matches(PyExc_Exception)) throw;  // an interrupt
     throw Error(ErrorCode::not_supported,
                 concat(what[0], ": ", what[1], " has dtype ", name,
-                       ", which NumPy has with the package ml_dtypes only; install it, or pass out="));
+                       ", which NumPy supports only with the package ml_dtypes; install it, or pass out="));
   }
 }
 
@@ -108,7 +108,7 @@ struct TorchMemory {
   dlpack::ManagedTensorVersioned managed{};
   std::int64_t shape[kMaxRank] = {};
   std::int64_t stride[kMaxRank] = {};
-  OutputBuffer cached;  // else the elements follow this header in the same block
+  OutputBuffer cached;  // if it is empty, the elements follow this header in the same block
 };
 
 void release(dlpack::ManagedTensorVersioned* managed) {

@@ -1,5 +1,5 @@
-// A function of Python as data: what it runs, and what Python calls it and its arguments. Messages, the log
-// and the command `turnout ops` all take their names from here.
+// A Python function as data: its operator, and the Python names of the function and its arguments, which error
+// messages, the log and `turnout ops` use.
 #pragma once
 
 #include <initializer_list>
@@ -12,7 +12,7 @@ namespace turnout::bindings {
 
 class PythonFunction {
  public:
-  // changes: as for Renames. python_scalars: what Python has instead of scalars that it does not have.
+  // changes: as for Renames. python_scalars: Python's replacements for scalars of the operator.
   consteval PythonFunction(std::string_view python_name, const core::Signature& its_signature,
                            std::string_view changes = "",
                            std::initializer_list<core::ScalarSpec> python_scalars = {})
@@ -26,7 +26,7 @@ class PythonFunction {
   core::List<core::ScalarSpec, 4> scalars;
 };
 
-// Adds a function to those of `turnout ops`, with the GIL held.
+// Adds a function to those of `turnout ops`; requires the GIL.
 void list_function(const PythonFunction& function);
 
 }  // namespace turnout::bindings

@@ -1,4 +1,4 @@
-// The GIL given up, and taken back in a way that survives the end of the interpreter.
+// Releases the GIL, and acquires it again in a way that survives the end of the interpreter.
 #pragma once
 
 #include <cxxabi.h>
@@ -10,16 +10,15 @@
 
 namespace turnout::bindings {
 
-// Returns f(). If f asks for the GIL after the interpreter has ended, Python ends the thread by unwinding its
-// stack. Destructors on the way would drop references without the GIL, while the interpreter is taken apart,
-// and functions that are noexcept, as some of nanobind's are, would end the process with a message. So the
-// thread waits here until the process has ended. Where Python code of the user may run, f is a call of
-// Python's C interface and nothing else.
+// Returns f(). If f requests the GIL after the interpreter has ended, Python ends the thread by unwinding its
+// stack. Destructors would then drop references without the GIL during finalisation, and noexcept functions,
+// of which nanobind has some, would abort the process. So the thread waits here until the process has ended.
+// Where the user's Python code may run, f is a single call of Python's C interface.
 template <class F>
 decltype(auto) staying_at_exit(F&& f) {
   try {
     return std::forward<F>(f)();
-#if defined(_LIBCPP_VERSION)  // has no type for the unwinding, which is the only exception that is not of C++
+#if defined(_LIBCPP_VERSION)  // has no type for the unwinding, the only exception that is not a C++ one
   } catch (...) {
     if (std::current_exception() != nullptr) throw;
     for (;;) pause();
@@ -40,7 +39,8 @@ class WithoutGil {
   WithoutGil(const WithoutGil&) = delete;
   WithoutGil& operator=(const WithoutGil&) = delete;
 
-  // Takes the GIL for a moment. true: a handler has raised an exception, which stays pending.
+  // Runs pending signal handlers with the GIL. Returns true if one has raised an exception, which stays
+  // pending.
   bool run_signal_handlers() {
     staying_at_exit([this] { PyEval_RestoreThread(state_); });
     const bool has_raised = PyErr_CheckSignals() != 0;

@@ -1,4 +1,4 @@
-// Three protocols, one result: where the elements are, of which type, in which shape.
+// Imports arrays by NumPy's __array_struct__, DLPack's exchange API or __dlpack__().
 #include "bindings/python/import.h"
 
 #include <array>
@@ -37,7 +37,7 @@ struct Names {
 const Names* loaded_names = nullptr;
 const Names& names() { return *loaded_names; }
 
-// What torch is asked for, when there is a tensor of it.
+// torch's functions and modules, loaded for the first torch tensor.
 struct Torch {
   nb::object is_grad_enabled = nb::module_::import_("torch").attr("is_grad_enabled");
   nb::object forward_ad = nb::module_::import_("torch.autograd.forward_ad");
@@ -47,13 +47,13 @@ struct Torch {
 const Torch* loaded_torch = nullptr;
 const Torch& torch() {
   if (loaded_torch == nullptr) {
-    const auto* made = new Torch;  // another thread may come here meanwhile; either's is good
+    const auto* made = new Torch;  // another thread may do the same; either object will do
     loaded_torch = made;
   }
   return *loaded_torch;
 }
 
-// The attribute, or nothing; another exception than AttributeError passes through.
+// The attribute, or an invalid object. Exceptions other than AttributeError propagate.
 nb::object attribute(nb::handle object, const nb::object& name) {
   PyObject* found = staying_at_exit([&] { return PyObject_GetAttr(object.ptr(), name.ptr()); });
   if (found == nullptr) expect_pending(PyExc_AttributeError);
@@ -71,9 +71,9 @@ const dlpack::ExchangeApi* exchange_api_of(nb::handle type) {
   return api != nullptr && api->version.major == dlpack::kMajor && api->tensor_from_object ? api : nullptr;
 }
 
-// Asked once per type. At the first tensor, calls with such ones move to torch's threads.
+// Called once per type. From the first torch tensor on, calls with torch tensors use torch's threads.
 bool is_torch_type(nb::handle type) {
-  // Torch is not imported for this: without it no object can be its tensor.
+  // Does not import torch: unless it is imported, no object is a torch tensor.
   const nb::dict modules = nb::borrow<nb::dict>(PyImport_GetModuleDict());
   if (!modules.contains("torch")) return false;
   const nb::object tensor = attribute(modules["torch"], nb::str("Tensor"));
@@ -119,7 +119,7 @@ DType dtype_of(const dlpack::DataType& type) {
 std::string dtype_name(nb::handle array) {
   const nb::object dtype = attribute(array, names().dtype);
   if (!dtype.is_valid()) return "unknown";
-  const nb::object name = attribute(dtype, nb::str("name"));  // NumPy: "complex64"; others print well
+  const nb::object name = attribute(dtype, nb::str("name"));  // of NumPy; str() of other libraries will do
   const std::string text = str_of(name.is_valid() ? name : dtype);
   constexpr std::string_view kTorch = "torch.";
   return text.starts_with(kTorch) ? text.substr(kTorch.size()) : text;
@@ -197,7 +197,7 @@ void read_array_struct(nb::handle object, What what, ImportedArray& array) {
                         (from->rank == 0 || (from->shape != nullptr && from->strides != nullptr));
   if (!is_whole) {
     PyErr_Clear();
-    refuse(what, ".__array_struct__ is not what NumPy's protocol says");
+    refuse(what, ".__array_struct__ does not follow NumPy's protocol");
   }
   Tensor& to = array.tensor;
   to.data = from->data;
@@ -205,8 +205,8 @@ void read_array_struct(nb::handle object, What what, ImportedArray& array) {
   to.dtype = numpy_dtype(object, from->kind, from->item_size);
   array.read_only = (from->flags & kWriteable) == 0;
   if ((from->flags & kNativeByteOrder) == 0 && from->item_size > 1)
-    refuse(what, " has the byte order of another kind of machine, expected this machine's; pass ", what[1],
-           ".astype(", what[1], ".dtype.newbyteorder('='))");
+    refuse(what, " has a foreign byte order, expected this machine's; pass ", what[1], ".astype(", what[1],
+           ".dtype.newbyteorder('='))");
   for (int d = 0; d < std::min(from->rank, kMaxRank); ++d) {
     to.shape[d] = from->shape[d];
     to.stride[d] = from->item_size == 0 ? 0 : from->strides[d] / from->item_size;
@@ -216,7 +216,7 @@ void read_array_struct(nb::handle object, What what, ImportedArray& array) {
 }
 
 [[noreturn]] void refuse_device(What what, const std::string& device) {
-  refuse(what, " is on ", device, ", expected memory of the CPU");
+  refuse(what, " is on ", device, ", expected CPU memory");
 }
 
 void read_dlpack(nb::handle object, const dlpack::DLTensor& from, What what, ImportedArray& array) {
@@ -226,9 +226,9 @@ void read_dlpack(nb::handle object, const dlpack::DLTensor& from, What what, Imp
     refuse_device(what, concat("a device of DLPack type ", std::int64_t{from.device.type}));
   }
   if (from.ndim < 0 || (from.ndim > 0 && from.shape == nullptr))
-    refuse(what, " comes with ", std::int64_t{from.ndim}, " dimensions",
-           from.ndim < 0 ? ", expected 0 or more" : " and without a shape");
-  // A data pointer that is null stays so: it is legal for an array without elements.
+    refuse(what, " has ", std::int64_t{from.ndim}, " dimensions",
+           from.ndim < 0 ? ", expected 0 or more" : " and no shape");
+  // A null pointer stays null: it is legal for an array without elements.
   auto* data = static_cast<std::byte*>(from.data);
   Tensor tensor(data == nullptr ? nullptr : data + from.byte_offset, dtype_of(from.dtype), from.shape,
                 from.ndim);
@@ -238,8 +238,8 @@ void read_dlpack(nb::handle object, const dlpack::DLTensor& from, What what, Imp
   array.dlpack_type = from.dtype;
 }
 
-// Why torch does not give access to a tensor. Its own words go on with a backtrace, and are about DLPack.
-// Returns for a dtype that is not ours.
+// Throws the reason why torch does not export a tensor; torch's message is about DLPack and ends in a
+// backtrace. Returns if the reason is a dtype that Turnout does not have.
 void explain_torch(nb::handle object, const std::string& message, What what, ImportedArray& array) {
   if (str_of(object.attr("device").attr("type")) != "cpu")
     refuse_device(what, "device " + str_of(object.attr("device")));
@@ -276,13 +276,13 @@ void read_capsule(nb::handle object, What what, ImportedArray& array) {
     if (!array.type.is_torch) refuse(what, " does not give access to its memory: ", message);
     return explain_torch(object, message, what, array);
   }
-  // The capsule keeps its name, so that its own destructor gives the memory back after the call.
+  // The capsule keeps its name, so that its destructor releases the memory after the call.
   array.keep = nb::steal(capsule);
   if (PyCapsule_IsValid(capsule, "dltensor_versioned")) {
     const auto* managed =
         static_cast<dlpack::ManagedTensorVersioned*>(PyCapsule_GetPointer(capsule, "dltensor_versioned"));
     if (managed->version.major != dlpack::kMajor)
-      refuse(what, " comes as DLPack version ", std::int64_t{managed->version.major}, ", expected 1");
+      refuse(what, " uses DLPack version ", std::int64_t{managed->version.major}, ", expected 1");
     array.read_only = (managed->flags & dlpack::kReadOnly) != 0;
     read_dlpack(object, managed->tensor, what, array);
   } else if (PyCapsule_IsValid(capsule, "dltensor")) {
@@ -290,14 +290,14 @@ void read_capsule(nb::handle object, What what, ImportedArray& array) {
                 static_cast<dlpack::ManagedTensor*>(PyCapsule_GetPointer(capsule, "dltensor"))->tensor, what,
                 array);
   } else {
-    refuse(what, ".__dlpack__() returned something else than a DLPack capsule");
+    refuse(what, ".__dlpack__() returned something other than a DLPack capsule");
   }
 }
 
-// What no array can have, whatever its producer says.
+// Refuses extents that no array can have.
 void check_extents(nb::handle object, What what, const ImportedArray& array) {
   const Tensor& tensor = array.tensor;
-  if (tensor.rank > kMaxRank || tensor.dtype == kForeign) return;  // refused for that
+  if (tensor.rank > kMaxRank || tensor.dtype == kForeign) return;  // refused later
   std::int64_t bytes = size_of(tensor.dtype);
   bool is_empty = false, overflows = false;
   for (int d = 0; d < tensor.rank; ++d) {
@@ -316,8 +316,8 @@ void check_extents(nb::handle object, What what, const ImportedArray& array) {
 }  // namespace
 
 ArrayType array_type_of(nb::handle object) {
-  // Types live as long as this table. A program has a few array types; what does not fit is examined each
-  // time.
+  // The table keeps its types alive. Programs have few array types; those that do not fit are examined in
+  // every call.
   constexpr std::size_t kMostTypes = 16;
   static auto& known = *new std::vector<ArrayType>;
   const nb::handle type = object.type();
@@ -348,7 +348,7 @@ ImportedArray import_array(nb::handle object, What what, bool for_writing) {
       }
       break;
     case Protocol::capsule:
-      // Torch before 2.10, whose __dlpack__() refuses a tensor that requires grad; the caller judges that.
+      // Torch before 2.10: __dlpack__() refuses a tensor that requires grad, which the caller decides.
       read_capsule(array.requires_grad ? object.attr("detach")() : nb::borrow(object), what, array);
       break;
     case Protocol::none:
@@ -370,8 +370,8 @@ bool is_negated(nb::handle tensor, What what) {
 }
 
 bool has_tangent(nb::handle tensor) {
-  // Without a level, which is the usual case, there are no tangents. Each tensor of each call comes here, and
-  // an attribute of the module would take 0.05 us.
+  // Usually there is no level, and so there are no tangents. This runs for every tensor of every call; reading
+  // an attribute of the module instead would take 0.05 us.
   PyObject* level = PyDict_GetItem(torch().globals, names().current_level.ptr());
   if (level == nullptr || !PyLong_Check(level) || PyLong_AsLong(level) < 0) return false;
   return !torch().unpack_dual(tensor).attr("tangent").is_none();

@@ -34,7 +34,7 @@ std::vector<std::int64_t> integers(nb::handle list) {
   return values;
 }
 
-// Also keeps the array that the tensor refers to.
+// Also adds the array that the tensor refers to to `keep`.
 Tensor tensor_of(nb::handle object, std::vector<ImportedArray>& keep) {
   Tensor tensor;
   tensor.rank = -1;
@@ -62,7 +62,8 @@ void invoke(const char* op, const nb::list& arguments, const nb::list& scalars) 
   const Signature& signature = *called.signature;
   if (static_cast<int>(arguments.size()) != signature.arguments.count ||
       static_cast<int>(scalars.size()) != signature.scalars.count)
-    throw Error(ErrorCode::bad_param, concat("invoke: ", op, " has another number of arguments or scalars"));
+    throw Error(ErrorCode::bad_param,
+                concat("invoke: ", op, ": arguments or scalars differ in number from its Signature"));
   std::vector<ImportedArray> keep;
   std::vector<Tensor> tensors;
   for (nb::handle one : arguments) tensors.push_back(tensor_of(one, keep));
@@ -89,7 +90,7 @@ void invoke(const char* op, const nb::list& arguments, const nb::list& scalars) 
       values.emplace_back(nb::cast<std::int64_t>(one));
     }
   }
-  // A call that was refused before its results were allocated has none: only its checks can be repeated.
+  // A call that was refused before its results were allocated has none, so only its checks can be repeated.
   std::vector<Slot> slots(tensors.begin(), tensors.end());
   for (int i = 0; i < signature.arguments.count; ++i) {
     if (!signature.arguments[i].is_output() || signature.arguments[i].optional ||

@@ -1,4 +1,4 @@
-// Signatures, row by row.
+// Lists Signatures as dictionaries.
 #include "bindings/python/listing.h"
 
 #include <nanobind/stl/string.h>

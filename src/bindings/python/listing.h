@@ -1,4 +1,4 @@
-// What the operators and the functions of Python accept, as lists of dictionaries.
+// The Signatures of operators and of Python functions, as lists of dictionaries.
 #pragma once
 
 #include <nanobind/nanobind.h>

@@ -1,4 +1,4 @@
-// The Python extension module turnout._core: one line per family, and what is about the library as a whole.
+// The Python extension module turnout._core: the families' bindings and functions of the whole library.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 
@@ -38,7 +38,7 @@ using namespace core;
 
 namespace {
 
-// Bytes of scratch memory that no call uses, in the contexts that Python has.
+// Unused bytes of scratch memory in Python's contexts.
 std::size_t idle_scratch() {
   std::size_t bytes = default_context().state().arenas.idle_bytes();
   if (&torch_context() != &default_context()) bytes += torch_context().state().arenas.idle_bytes();
@@ -62,7 +62,7 @@ nb::dict info() {
   return entry;
 }
 
-// What the functions accept that have no tensors.
+// Signatures of functions without tensors.
 constexpr const Signature& kSetNumThreads = signature([] {
   return Draft{"set_num_threads", "", {scalar("threads", 0, kMaxThreads)}, {}};
 });
@@ -74,7 +74,7 @@ constexpr const Signature& kOutputCache = signature([] {
 });
 
 std::int64_t only_scalar(const Signature& signature, nb::handle object) {
-  const ScalarValue value = PythonCall(signature, false).scalar(object);
+  const ScalarValue value = PythonCall(signature, false).integer(object, signature.scalars[0].name);
   Arguments(signature, nullptr, 0, &value, 1).check();
   return value.value;
 }
@@ -99,7 +99,7 @@ void trim() {
   output_cache().trim();
 }
 
-// The floor of the benchmarks: the bytes of one array to another, past the cache, on all threads.
+// Copies one array to another on all threads, past the cache: the benchmarks' lower bound.
 void copy_bytes(nb::handle to, nb::handle from) {
   static constexpr std::string_view kTo[2] = {"stream_copy", "to"}, kFrom[2] = {"stream_copy", "from"};
   const ImportedArray target = import_array(to, kTo, true), source = import_array(from, kFrom, false);
@@ -134,14 +134,14 @@ void bind_library(nb::module_& module) {
   define(module, "set_output_cache_limit", &set_output_cache_limit);
   define(module, "trim", &trim);
   module.def("find_torch_threads", &find_torch_threads);
-  // For the tests, whose functions stand in for torch's.
+  // For tests, which replace torch's functions.
   module.def("use_torch_threads", [](std::uintptr_t parallel_for, std::uintptr_t get_num_threads) {
     use_torch_threads({std::bit_cast<decltype(TorchFunctions::parallel_for)>(parallel_for),
                        std::bit_cast<decltype(TorchFunctions::get_num_threads)>(get_num_threads)});
   });
   module.def("torch_runs", &torch_runs);
   define(module, "stream_copy", &copy_bytes);
-  // The floor of matrix products: floating-point operations per second of this thread.
+  // The lower bound of matrix products: floating-point operations per second of this thread.
   module.def("fma_peak", [] {
     const WithoutGil release;
     return fma_peak(default_context().isa());
@@ -160,7 +160,7 @@ void bind_library(nb::module_& module) {
 NB_MODULE(_core, module) {
   using namespace turnout;
   using namespace turnout::bindings;
-  nb::set_leak_warnings(false);  // nothing is printed unasked, not even about arrays alive at exit
+  nb::set_leak_warnings(false);  // the library prints nothing, not even about arrays alive at exit
   load_import();
   watch_forks();
   watch_main_thread();

@@ -1,4 +1,4 @@
-// The adapter of Python, and the functions that use it.
+// The adapter for Python, and the functions that use it.
 #include "bindings/python/operators.h"
 
 #include <nanobind/stl/string.h>
@@ -18,7 +18,7 @@ namespace turnout::bindings {
 using namespace core;
 namespace {
 
-// A function of Python: an operator, how Python spells its names, and which threads it uses.
+// A Python function: an operator, its names in Python, and which threads it uses.
 struct OperatorFunction {
   const Operator& op;
   Schema schema;
@@ -30,7 +30,7 @@ struct OperatorFunction {
   OperatorFunction(const Operator& its_op, bool torch)
       : op(its_op),
         schema(its_op.for_bindings(), torch ? Convention::functional : Convention::in_place),
-        // The only result of a function is what its caller passes as `out`.
+        // Callers pass the only result of a function as `out`.
         renames(schema.results().size() == 1
                     ? Renames(its_op.for_bindings().arguments[schema.results()[0]].name, "out")
                     : Renames()),
@@ -66,12 +66,12 @@ class PythonAdapter : public PythonCall {
   bool flag(int i) const { return PythonCall::flag(object(i), name(i)); }
   std::int64_t choice(int i, const Scalar& scalar) const { return named_value(object(i), scalar); }
   std::vector<std::int64_t> integers(int i, std::int64_t length, bool may_be_single) const {
-    // The operator's checks refuse another number of elements, unless it is too large to be read.
+    // The operator's checks refuse a wrong number of elements, except one too large to be read.
     const std::string expected = length < 0 ? "" : concat(length);
     const std::int64_t single = !may_be_single ? -1 : length < 0 ? 1 : length;
     std::vector<std::int64_t> values =
         PythonCall::integers(object(i), name(i), {0, kMaxRank, expected, single});
-    // torch has lists alone: its list of one value stands for all elements.
+    // torch has only lists: a list of one value stands for all elements.
     if (may_be_single && function_.use_torch_threads && values.size() == 1 && length > 1)
       values.resize(static_cast<std::size_t>(length), values[0]);
     return values;
@@ -86,7 +86,7 @@ class PythonAdapter : public PythonCall {
   }
   void no_result(int result, int argument, DType dtype) {
     if (function_.use_torch_threads) {
-      // A torch operator always returns tensors: absent_result() of turnout.torch says the same.
+      // A torch operator always returns tensors. absent_result() of turnout.torch does the same.
       constexpr std::int64_t kNoElements = 0;
       PythonCall::out({Py_None, argument, result}, &kNoElements, 1, dtype);
     } else {
@@ -122,7 +122,7 @@ class PythonAdapter : public PythonCall {
     for (std::size_t i = 0, next = 0; i < results.size(); ++i)
       if (is_wanted(results[i])) outs_[static_cast<int>(i)] = given[next++];
   }
-  // Whether `out` has an entry for a result: not if the caller can ask for it and does not.
+  // Whether `out` has an entry for a result, which results that the caller does not request lack.
   bool is_wanted(int argument) const {
     const auto& parameters = function_.schema.parameters();
     for (std::size_t p = 0; p < parameters.size(); ++p)

@@ -11,22 +11,22 @@
 
 namespace turnout::bindings {
 
-// Adds a function for every operator that the module does not have yet: to the module for NumPy and whatever
-// speaks DLPack, and to its attribute `torch` the same on torch's threads. They take their parameters by
-// position, in the order of the operator's Schema, and then `out`; python/turnout gives them names.
+// Adds a function for every operator that the module does not have yet: to the module for NumPy and DLPack
+// arrays, and to its submodule `torch` one that uses torch's threads. They take the parameters of the
+// operator's Schema by position, and then `out`; python/turnout names them.
 void bind_operators(nanobind::module_& module);
 
-// An operator whose function has another name in Python: none is added for it.
+// Marks an operator that has a hand-written function of another name, so that none is added for it.
 void bound_by_hand(std::string_view op);
-// An operator that Python's users call by another name, or with further scalars: messages and `turnout ops`
-// have those of `function`, which lives as long as the process.
+// Marks an operator whose Python function has another name or further scalars: messages and `turnout ops` use
+// those of `function`, which must live as long as the process.
 void bound_as(const PythonFunction& function);
-const PythonFunction* function_of(const core::Signature& signature);  // nullptr: by its own name
-// Operators for which a function was added.
+const PythonFunction* function_of(const core::Signature& signature);  // nullptr: there is none
+// The operators for which bind_operators() has added a function.
 const std::vector<const core::Operator*>& derived_operators();
 
-// One row per operator of the registry, for python/turnout/torch: its schema, and the shapes of its results
-// as expressions over sizes.
+// One row per operator for python/turnout/torch: its schema, and the shapes of its results as expressions of
+// sizes.
 nanobind::list schemas();
 
 }  // namespace turnout::bindings

@@ -1,4 +1,4 @@
-// Finds out which thread is Python's main thread: after a fork() it is the one that has forked.
+// Finds Python's main thread, which after a fork() is the thread that forked.
 #include "bindings/python/signals.h"
 
 #include <atomic>

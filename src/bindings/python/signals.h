@@ -1,4 +1,4 @@
-// Work without the GIL that Ctrl-C can end.
+// Runs work without the GIL that Ctrl-C can interrupt.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -12,12 +12,12 @@ namespace turnout::bindings {
 
 namespace nb = nanobind;
 
-// Whether this thread is the one on which Python runs the handlers of signals.
+// Whether this is the thread on which Python runs signal handlers.
 bool is_main_thread();
-void watch_main_thread();  // when the module is loaded
+void watch_main_thread();  // called when the module is loaded
 
-// Runs f() without the GIL. On the main thread, the handlers of signals run every 50 ms meanwhile, with the
-// GIL; if one raises an exception, as that of Ctrl-C does, f() ends early and the exception goes on.
+// Runs f() without the GIL. On the main thread, signal handlers run every 50 ms with the GIL; if one raises an
+// exception, as that of Ctrl-C does, f() ends early and the exception propagates.
 template <class F>
 void run_without_gil(const F& f) {
   try {

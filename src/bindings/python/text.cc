@@ -1,4 +1,4 @@
-// How objects become text: each step may run code of the object's class, and fail.
+// Converts Python objects to text. Each step may run code of the object's class, and may fail.
 #include "bindings/python/text.h"
 
 #include <string_view>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t kMostBytes = 200;
 
-// The first line of a str, as UTF-8 of at most kMostBytes; "?" with an exception pending for what is no str.
+// The first line of a str, as UTF-8 of at most kMostBytes; "?" with an exception pending for other objects.
 std::string first_line(PyObject* text) {
   const nb::object bytes =
       nb::steal(text == nullptr ? nullptr : PyUnicode_AsEncodedString(text, "utf-8", "backslashreplace"));
@@ -23,11 +23,11 @@ std::string first_line(PyObject* text) {
   std::string_view line = whole.substr(0, whole.find('\n'));
   if (line.size() <= kMostBytes) return std::string(line);
   std::size_t end = kMostBytes;
-  while (end > 0 && (static_cast<unsigned char>(line[end]) & 0xC0) == 0x80) --end;  // not inside a character
+  while (end > 0 && (static_cast<unsigned char>(line[end]) & 0xC0) == 0x80) --end;  // not within a character
   return concat(line.substr(0, end), "...");
 }
 
-// Steals a reference to the text, or takes nullptr and an exception for "?".
+// Steals a reference to the text. nullptr with a pending exception gives "?".
 std::string take_text(PyObject* text) {
   const nb::object owned = nb::steal(text);
   std::string line = first_line(text);

@@ -1,4 +1,4 @@
-// Looks functions of torch's stable C interface up in the library that torch has loaded.
+// Looks up functions of torch's stable C interface in the library that torch has loaded.
 #include "bindings/python/torch_threads.h"
 
 #include <dlfcn.h>

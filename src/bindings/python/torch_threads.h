@@ -1,4 +1,4 @@
-// Work of calls with torch tensors on torch's threads.
+// Makes calls with torch tensors use torch's threads.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -7,8 +7,8 @@ namespace turnout::bindings {
 
 namespace nb = nanobind;
 
-// From now on torch_context() works on the threads of the imported module `torch`. Releases of torch without
-// the functions for it leave calls the library's own threads. With the GIL; a second call does nothing.
+// Makes torch_context() use the threads of the imported module `torch`, if this release of torch has the
+// functions for it. Requires the GIL; a second call does nothing.
 void find_torch_threads(nb::handle torch);
 
 }  // namespace turnout::bindings

@@ -1,4 +1,4 @@
-// Checks of calls that are traced, where only the dtypes and shapes of arguments are known.
+// Checks traced calls, of which only the dtypes and shapes of arguments are known.
 #include "bindings/python/traced.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace turnout::bindings {
 using namespace core;
 namespace {
 
-// An argument of a call that is traced: (dtype, shape), with None for an extent that is not known.
+// An argument of a traced call: (dtype, shape), with None for an unknown extent.
 struct Description {
   std::int64_t shape[kMaxRank] = {};
   Slot slot;
@@ -66,7 +66,7 @@ void check_metadata(const std::string& op, const nb::dict& arguments, const nb::
       return object.is_none() ? scalar.min : nb::cast<std::int64_t>(object);
     };
     const double legal = std::clamp(scalar.default_real, scalar.least, scalar.most);
-    if (scalar.is_real && !scalar.is_vector) {  // a range that traced values cannot break
+    if (scalar.is_real && !scalar.is_vector) {  // traced values cannot leave its range
       values.emplace_back(legal);
       continue;
     }
@@ -81,7 +81,7 @@ void check_metadata(const std::string& op, const nb::dict& arguments, const nb::
       continue;
     }
     for (nb::handle element : nb::cast<nb::tuple>(given)) elements[i].push_back(value_of(element));
-    // torch's way: a list of one value stands for all elements.
+    // As in torch, a list of one value stands for all elements.
     const std::int64_t length = length_of(signature, scalar, slots);
     if (scalar.has_default && elements[i].size() == 1 && length > 1)
       elements[i].resize(static_cast<std::size_t>(length), elements[i][0]);

@@ -1,4 +1,4 @@
-// Checks of calls that are traced, where only the dtypes and shapes of arguments are known.
+// Checks traced calls, of which only the dtypes and shapes of arguments are known.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -10,9 +10,9 @@ namespace turnout::bindings {
 
 namespace nb = nanobind;
 
-// Checks a call of which only dtypes and shapes are known, against the operator's signature. Arguments and
-// scalars come by name. What is not named is absent, or has the least value that is allowed; so has a scalar
-// that is None, and an element of a vector. `sizes` has those that no shape determines, where they are known.
+// Checks a call against the operator's signature. Arguments and scalars are passed by name. An argument that is
+// not named is absent; a scalar that is not named or is None, also as an element of a vector, has the least
+// value that is allowed. `sizes` has the known sizes that no shape determines.
 void check_metadata(const std::string& op, const nb::dict& arguments, const nb::dict& scalars,
                     const nb::dict& sizes);
 

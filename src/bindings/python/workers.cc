@@ -1,4 +1,4 @@
-// Finds out at the first call whether this process is a worker.
+// Finds out in the first call whether this process is a worker.
 #include "bindings/python/workers.h"
 
 #include <atomic>
@@ -35,7 +35,7 @@ void choose_threads_of_process() {
   if (std::getenv("TURNOUT_NUM_THREADS") != nullptr) return;
   try {
     if (is_daemonic()) default_context().set_threads(1);
-  } catch (const std::exception&) {  // a module of that name that is another: nothing is known
+  } catch (const std::exception&) {  // another module of that name
   }
 }
 
