@@ -81,6 +81,7 @@ class DrawnCall {
   DrawnCall(const core::Operator& op, const Schema& schema, const Drawn& drawn, Context& context)
       : schema_(schema), signature_(*op.signature), drawn_(drawn), context_(context) {
     results.resize(schema.results().size());
+    rooms.resize(schema.results().size());
     gives_results.assign(schema.results().size(), false);
   }
 
@@ -113,6 +114,7 @@ class DrawnCall {
   Tensor new_result(int r, int, DType dtype, const std::int64_t* shape, int rank) {
     OwnedTensor& result = results[static_cast<std::size_t>(r)] = OwnedTensor(dtype, shape, rank);
     std::memset(result.memory.data(), 0x5A, result.memory.size() * 8);
+    rooms[static_cast<std::size_t>(r)] = result;
     return result.tensor;
   }
   void no_result(int r, int, DType) { results[static_cast<std::size_t>(r)] = {}; }
@@ -134,6 +136,7 @@ class DrawnCall {
   }
 
   std::vector<OwnedTensor> results;
+  std::vector<OwnedTensor> rooms;  // the new results before they are shortened
   std::vector<bool> gives_results;
 
  private:

@@ -47,8 +47,6 @@ struct PythonIndex {
   nb::object map;  // point2voxel_map, from which the index can be restored
 };
 
-constexpr int kIndexScalars = 2;  // points and voxels, which the index knows
-
 nb::object index_new(nb::handle coors, bool use_torch_threads) {
   PythonCall call(kIndex, use_torch_threads);
   const ConstTensor rows = call.in(coors);
@@ -84,9 +82,9 @@ void restore_index(PythonIndex& on, nb::handle map, bool use_torch_threads) {
 }
 
 nb::object index_reduce(const PythonIndex& on, nb::handle feats, nb::handle reduce_type, nb::handle out) {
-  PythonCall call(kIndexReduce, on.use_torch_threads, kIndexScalars);
+  PythonCall call(kIndexReduce, on.use_torch_threads);
   const ConstTensor x = call.in(feats);
-  const auto reduce = call.named_choice<Reduce>(reduce_type);
+  const auto reduce = call.named_choice<Reduce>(reduce_type, "reduce_type");
   const Tensor voxel_feats = call.out(out, {on.index->voxels(), x.shape[1]});
   call.run([&](const Caller& caller) { on.index->reduce(x, voxel_feats, reduce, caller); });
   return call.result();
@@ -94,11 +92,11 @@ nb::object index_reduce(const PythonIndex& on, nb::handle feats, nb::handle redu
 
 nb::object index_reduce_backward(const PythonIndex& on, nb::handle grad_voxel_feats, nb::handle feats,
                                  nb::handle voxel_feats, nb::handle reduce_type, nb::handle out) {
-  PythonCall call(kIndexReduceBackward, on.use_torch_threads, kIndexScalars);
+  PythonCall call(kIndexReduceBackward, on.use_torch_threads);
   const ConstTensor grad = call.in(grad_voxel_feats);
   const ConstTensor x = call.optional_in(feats);
   const ConstTensor reduced = call.optional_in(voxel_feats);
-  const auto reduce = call.named_choice<Reduce>(reduce_type);
+  const auto reduce = call.named_choice<Reduce>(reduce_type, "reduce_type");
   const Tensor grad_feats = call.out(out, {on.index->points(), grad.shape[1]});
   call.run(
       [&](const Caller& caller) { on.index->reduce_backward(grad, x, reduced, grad_feats, reduce, caller); });
@@ -106,7 +104,7 @@ nb::object index_reduce_backward(const PythonIndex& on, nb::handle grad_voxel_fe
 }
 
 nb::object index_first_points(const PythonIndex& on) {
-  PythonCall call(kIndexFirstPoints, on.use_torch_threads, kIndexScalars);
+  PythonCall call(kIndexFirstPoints, on.use_torch_threads);
   call.kind(on.map, DType::i32);
   const Tensor first_point = call.out(nb::none(), {on.index->voxels()});
   call.run([&](const Caller& caller) { on.index->first_points(first_point, caller); });

@@ -12,6 +12,7 @@
 
 #include <nanobind/nanobind.h>
 
+#include <algorithm>
 #include <initializer_list>
 #include <optional>
 #include <span>
@@ -34,16 +35,9 @@ namespace turnout::bindings {
 class PythonCall {
  public:
   // use_torch_threads: the call is from turnout.torch, which handles gradients itself. It uses torch's threads,
-  // as does any call with a torch tensor. The first `known_scalars` of the signature are members of an object
-  // and not arguments.
-  PythonCall(const PythonFunction& function, bool use_torch_threads, int known_scalars = 0)
-      : signature_(function.signature),
-        op_(function.name),
-        renames_(function.renames),
-        use_torch_threads_(use_torch_threads),
-        next_scalar_(known_scalars),
-        results_(signature_.arguments.count),
-        seen_(signature_.arguments.count) {}
+  // as does any call with a torch tensor.
+  PythonCall(const PythonFunction& function, bool use_torch_threads)
+      : PythonCall(function.signature, function.name, function.renames, use_torch_threads) {}
   PythonCall(const core::Signature& signature, bool use_torch_threads)
       : PythonCall(signature, signature.op, kOwnNames, use_torch_threads) {}
   PythonCall(const core::Signature& signature, std::string_view name, const core::Renames& renames,
@@ -52,7 +46,6 @@ class PythonCall {
         op_(name),
         renames_(renames),
         use_torch_threads_(use_torch_threads),
-        next_scalar_(0),
         results_(signature_.arguments.count),
         seen_(signature_.arguments.count) {}
 
@@ -63,8 +56,10 @@ class PythonCall {
   void kind(nb::handle object, DType dtype);
   // A scalar that is an enum, given as one of the names that the signature has for its values.
   template <class Enum>
-  Enum named_choice(nb::handle object) {
-    return static_cast<Enum>(named_value(object, signature_.scalars[next_scalar_++]));
+  Enum named_choice(nb::handle object, std::string_view name) {
+    const auto* scalar = std::find_if(signature_.scalars.begin(), signature_.scalars.end(),
+                                      [&](const core::Scalar& one) { return one.name == name; });
+    return static_cast<Enum>(named_value(object, *scalar));
   }
   // How many elements a vector has. `origin` says where the number is from, or which one is expected. One
   // integer stands for `single` elements; -1: it must be a sequence.
@@ -161,7 +156,6 @@ class PythonCall {
   const bool use_torch_threads_;
   bool has_torch_ = false;  // an argument is a torch tensor
   int next_argument_ = 0;
-  int next_scalar_;
   BoundedArray<nb::object, core::kMaxArguments> results_;
   BoundedArray<Seen, core::kMaxArguments> seen_;
   std::size_t new_bytes_ = 0;          // of allocated results, whose pages may not be in use yet
