@@ -155,11 +155,9 @@ std::int64_t Arguments::evaluate(const Extent& extent) const {
 }
 
 bool Arguments::check() {
-  if (passes_all_but_data()) {
-    for (const DataCheck& data : signature_.data_checks) data.check(*this, data.at);
-    return true;
-  }
+  const bool only_data_is_left = passes_all_but_data();
   for (const Step& step : signature_.order) {
+    if (only_data_is_left && step.check != Check::data) continue;
     switch (step.check) {
       case Check::scalars:
         for (int i = 0; i < signature_.scalars.count; ++i) check_scalar(step, i);

@@ -141,7 +141,7 @@ class Arguments {
   [[noreturn]] void fail(ErrorCode code, const std::string& what) const;  // "op: what"
 
  private:
-  // All steps of the standard order but that of the data, in one pass, for arguments that all have elements.
+  // Whether the arguments pass all steps but those of data and workspace, in any order, and all have elements.
   // Returns false if the steps must decide, one by one; they find the same sizes.
   bool passes_all_but_data();
   bool passes_rules_and_lengths() const;

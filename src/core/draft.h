@@ -314,7 +314,7 @@ class Draft {
   List<Part, 32> only_of;  // in `only`
   List<Selection, 96> only;
   ScratchBytes scratch;
-  bool has_standard_order;
+  bool passes_in_any_order = true;
   Mistake mistake;
 
  private:
@@ -420,7 +420,7 @@ consteval Draft::Draft(std::string_view op_name, std::string_view size_names,
                        std::initializer_list<ArgumentSpec> argument_specs,
                        std::initializer_list<RuleSpec> rule_specs, std::initializer_list<DataCheck> checks,
                        std::span<const StepSpec> steps, ScratchBytes scratch_bytes)
-    : op(op_name), scratch(scratch_bytes), has_standard_order(steps.data() == kStandardOrder) {
+    : op(op_name), scratch(scratch_bytes) {
   for (const ScalarSpec& spec : scalar_specs) {
     if (spec.is_unused) {
       unused_flags.push(spec.scalar);
@@ -509,15 +509,22 @@ consteval Draft::Draft(std::string_view op_name, std::string_view size_names,
     data_checks.push(check);
   }
   scratch.at = positions(scratch.looks_at);
+  bool has_data = false, has_shapes = false;
   for (const StepSpec& spec : steps) {
     if (spec.check == Check::workspace && scratch.bytes == nullptr)
       throw "no size to compare a workspace with";
     Part part{only.count, 0};
     split(spec.only, ' ',
           [&](std::string_view text) { only.push(selection(spec.check, text)), ++part.count; });
+    has_data |= spec.check == Check::data;
+    has_shapes |= spec.check == Check::shapes && spec.only.empty();
+    if (spec.check == Check::workspace || spec.check == Check::workspace_null ||
+        (spec.check == Check::shapes && has_data))
+      passes_in_any_order = false;
     order.push({spec.check, spec.code, {}});
     only_of.push(part);
   }
+  passes_in_any_order &= has_shapes;
 }
 
 // -- storage -----------------------------------------------------------------------------------------------
@@ -566,9 +573,9 @@ struct StoredSignature {
     return items;
   }();
   static constexpr Signature kSignature{
-      kDraft.op,     view(kNames),       view(kSizeKinds),         view(kScalars), view(kArguments),
-      view(kUnused), view(kUnusedFlags), view(kSizeFlags),         view(kRules),   view(kDataChecks),
-      view(kOrder),  kDraft.scratch,     kDraft.has_standard_order};
+      kDraft.op,     view(kNames),       view(kSizeKinds),          view(kScalars), view(kArguments),
+      view(kUnused), view(kUnusedFlags), view(kSizeFlags),          view(kRules),   view(kDataChecks),
+      view(kOrder),  kDraft.scratch,     kDraft.passes_in_any_order};
 };
 
 template <class Make>

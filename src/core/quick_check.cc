@@ -84,7 +84,7 @@ bool Arguments::passes_rules_and_lengths() const {
 }
 
 bool Arguments::passes_all_but_data() {
-  if (!signature_.has_standard_order || !passes_plain_metadata()) return false;
+  if (!signature_.passes_in_any_order || !passes_plain_metadata()) return false;
   struct {
     std::uintptr_t first, last;
   } ranges[kMaxArguments];
@@ -92,7 +92,10 @@ bool Arguments::passes_all_but_data() {
     const Slot& slot = slots_[i];
     ranges[i] = {};
     if (!slot.present) {
-      if (slot.data != nullptr || !may_be_absent(signature_.arguments[i])) return false;
+      const bool is_checked =
+          std::any_of(signature_.order.begin(), signature_.order.end(),
+                      [&](const Step& step) { return step.check == Check::present && step.looks_at(i); });
+      if (slot.data != nullptr || (is_checked && !may_be_absent(signature_.arguments[i]))) return false;
       continue;
     }
     std::int64_t bytes = size_of(slot.dtype), step = 1;
@@ -101,7 +104,7 @@ bool Arguments::passes_all_but_data() {
       if (__builtin_mul_overflow(step, slot.shape[d], &step)) return false;
     }
     if (slot.data == nullptr || !is_aligned(slot.data, slot.dtype) ||
-        __builtin_mul_overflow(bytes, step, &bytes) || bytes == 0)
+        __builtin_mul_overflow(bytes, step, &bytes) || bytes == 0 || step >= kLargeElements)
       return false;
     const auto first = std::bit_cast<std::uintptr_t>(slot.data);
     ranges[i] = {first, first + static_cast<std::uintptr_t>(bytes)};

@@ -202,7 +202,9 @@ struct Signature {
   View<DataCheck> data_checks;
   View<Step> order;
   ScratchBytes scratch;  // for C functions with a workspace or a query of its size
-  bool has_standard_order = false;
+  // Whether the order makes no difference if all checks pass: a step binds all sizes, no data check precedes
+  // it, and no step checks the workspace.
+  bool passes_in_any_order = true;
 
   // The position of an argument, and of a size or scalar, in Arguments. A misspelt name does not compile.
   consteval int argument(std::string_view name) const {
