@@ -1,0 +1,84 @@
+"""Rules that hold for every operator: strided inputs, recording and replaying."""
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from conftest import same_bits
+from test_strided import LAYOUTS
+from varied_calls import ARRAYS, CALLS, OPERATORS, results_of
+
+from turnout import cli
+
+# Weights are used where they are. Their strides choose the algorithm, which may add in another order.
+USED_IN_PLACE = {("moe_experts", "w13"), ("moe_experts", "w2")}
+
+
+def assert_same(results, expected, exact=True):
+    for actual, wanted in zip(results, expected, strict=True):
+        if exact:
+            assert same_bits(actual, wanted)
+        else:
+            np.testing.assert_allclose(actual, wanted, rtol=1e-6)
+
+
+@pytest.mark.parametrize("op", OPERATORS)
+def test_the_calls_are_varied(op):
+    """Equal values would hide an element that is read from the wrong place."""
+    arrays = {name: value for name, value in CALLS[op].items() if isinstance(value, np.ndarray)}
+    assert [name for name, value in arrays.items() if len(np.unique(value)) < 2] == []
+    assert any(len(np.unique(result)) > 1 for result in results_of(op, CALLS[op]))
+
+
+@pytest.mark.parametrize(("op", "name"), ARRAYS)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_each_strided_input(op, name, layout):
+    call = CALLS[op]
+    strided = LAYOUTS[layout](call[name])
+    assert layout in ("fortran", "unaligned") or not strided.flags.c_contiguous
+    exact = (op, name) not in USED_IN_PLACE
+    assert_same(results_of(op, call | {name: strided}), results_of(op, call), exact)
+
+
+@pytest.mark.parametrize("op", OPERATORS)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_all_inputs_strided(op, layout):
+    call = {
+        name: LAYOUTS[layout](value) if isinstance(value, np.ndarray) else value
+        for name, value in CALLS[op].items()
+    }
+    exact = all((op, name) not in USED_IN_PLACE for name in call)
+    assert_same(results_of(op, call), results_of(op, CALLS[op]), exact)
+
+
+PROGRAM = """
+import pickle, sys
+import turnout
+for name, arguments in pickle.load(open(sys.argv[1], "rb")):
+    getattr(turnout, name)(**arguments)
+"""
+
+
+def test_recorded_calls_of_every_operator_are_replayed(tmp_path, capsys):
+    folder, calls = tmp_path / "calls", tmp_path / "calls.pickle"
+    names = {"voxelize_hard": "voxelize"}
+    calls.write_bytes(pickle.dumps([(names.get(op, op), call) for op, call in CALLS.items()]))
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(calls)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=os.environ | {"TURNOUT_RECORD": str(folder)},
+    )
+    assert done.returncode == 0, done.stderr
+    recorded = {json.loads((path / "call.json").read_text())["op"]: path for path in folder.iterdir()}
+    assert sorted(recorded) == sorted(OPERATORS)
+    for op, path in recorded.items():
+        assert cli.main(["replay", str(path)]) == 0, op
+        said = capsys.readouterr().out
+        assert said.count("same bits in") >= len(results_of(op, CALLS[op])), said
+        assert "as recorded" in said and "NOT" not in said

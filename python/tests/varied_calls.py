@@ -1,0 +1,71 @@
+"""A valid call of every operator with varied data. The registry's own example is mostly zeros."""
+
+import numpy as np
+
+import turnout
+from turnout import _core
+
+OPERATORS = [row["op"] for row in _core.schemas()]
+# Operators that a public function of another name calls.
+FUNCTIONS = {"voxelize_hard": turnout.voxelize}
+# An index must have been made from the pairs that it is passed with, which vary.
+LEFT_OUT = {("indice_convolution_forward", "index"), ("indice_convolution_backward_data", "index")}
+
+
+def function_of(op):
+    return FUNCTIONS[op] if op in FUNCTIONS else getattr(turnout, op)
+
+
+def results_of(op, arguments):
+    results = function_of(op)(**arguments)
+    return results if isinstance(results, tuple) else (results,)
+
+
+def candidates(rng, example):
+    """Integers that an argument may accept, those with most conditions first."""
+    if example.shape[1:] == (4,):  # boundaries, which begin before their end, or coordinates
+        ends = rng.integers(2, 4, (len(example), 2))
+        yield np.concatenate((rng.integers(0, 2, ends.shape), ends), axis=1)
+        yield np.concatenate((np.zeros_like(ends), ends), axis=1)
+    if example.ndim == 3 and example.any():  # windows that move on
+        yield example + np.sort(rng.integers(0, 2, (*example.shape[:-1], 1)), axis=-2)
+    for most in (3, 2, 1):
+        yield rng.integers(0, most + 1, example.shape)
+    for most in (4, 1):  # ends of groups
+        yield np.sort(rng.integers(0, most + 1, example.shape), axis=-1)
+    yield rng.permutation(example.size).reshape(example.shape)
+    yield rng.permutation(example.ravel()).reshape(example.shape)  # with the same sum
+
+
+def is_accepted(op, arguments):
+    try:
+        results_of(op, arguments)
+    except ValueError:
+        return False
+    return True
+
+
+def varied(op):
+    """Arguments of a call that succeeds. Every array has different values."""
+    rng = np.random.default_rng(20240607)
+    call = {name: value for name, value in _core.example(op).items() if (op, name) not in LEFT_OUT}
+    for name, value in call.items():
+        if isinstance(value, np.ndarray) and value.dtype.kind == "f":
+            values = rng.integers(1, 5, value.shape) / 2  # few, so that maxima have equals
+            values.flat[-1] = 2.5
+            call[name] = values.astype(value.dtype)
+    for name, value in call.items():
+        if not isinstance(value, np.ndarray) or value.dtype.kind == "f":
+            continue
+        for candidate in candidates(rng, value):
+            other = candidate.astype(value.dtype)
+            if len(np.unique(other)) > 1 and is_accepted(op, call | {name: other}):
+                call[name] = other
+                break
+    return call
+
+
+CALLS = {op: varied(op) for op in OPERATORS}
+ARRAYS = [
+    (op, name) for op, call in CALLS.items() for name, value in call.items() if isinstance(value, np.ndarray)
+]
