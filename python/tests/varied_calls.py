@@ -11,6 +11,9 @@ FUNCTIONS = {"voxelize_hard": turnout.voxelize}
 # An index must have been made from the pairs that it is passed with, which vary.
 LEFT_OUT = {("indice_convolution_forward", "index"), ("indice_convolution_backward_data", "index")}
 
+# The mode that reads all arguments, if the example has another one.
+MODES = {"dynamic_scatter_backward": {"reduce_type": "max"}}
+
 
 def function_of(op):
     return FUNCTIONS[op] if op in FUNCTIONS else getattr(turnout, op)
@@ -24,9 +27,10 @@ def results_of(op, arguments):
 def candidates(rng, example):
     """Integers that an argument may accept, those with most conditions first."""
     if example.shape[1:] == (4,):  # boundaries, which begin before their end, or coordinates
-        ends = rng.integers(2, 4, (len(example), 2))
-        yield np.concatenate((rng.integers(0, 2, ends.shape), ends), axis=1)
-        yield np.concatenate((np.zeros_like(ends), ends), axis=1)
+        begins, ends = rng.integers(0, 2, (2, len(example), 2))
+        yield np.concatenate((begins, ends + [2, 4]), axis=1)
+        yield np.concatenate((0 * begins, ends + [2, 4]), axis=1)
+        yield np.concatenate((begins, ends + 2), axis=1)
     if example.ndim == 3 and example.any():  # windows that move on
         yield example + np.sort(rng.integers(0, 2, (*example.shape[:-1], 1)), axis=-2)
     for most in (3, 2, 1):
@@ -34,7 +38,9 @@ def candidates(rng, example):
     for most in (4, 1):  # ends of groups
         yield np.sort(rng.integers(0, most + 1, example.shape), axis=-1)
     yield rng.permutation(example.size).reshape(example.shape)
-    yield rng.permutation(example.ravel()).reshape(example.shape)  # with the same sum
+    if example.any():  # counts, with the same sum
+        parts = np.full(example.size, 1 / example.size)
+        yield rng.multinomial(example.sum(), parts).reshape(example.shape)
 
 
 def is_accepted(op, arguments):
@@ -49,6 +55,7 @@ def varied(op):
     """Arguments of a call that succeeds. Every array has different values."""
     rng = np.random.default_rng(20240607)
     call = {name: value for name, value in _core.example(op).items() if (op, name) not in LEFT_OUT}
+    call |= MODES.get(op, {})
     for name, value in call.items():
         if isinstance(value, np.ndarray) and value.dtype.kind == "f":
             values = rng.integers(1, 5, value.shape) / 2  # few, so that maxima have equals
