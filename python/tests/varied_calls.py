@@ -27,10 +27,11 @@ def results_of(op, arguments):
 def candidates(rng, example):
     """Integers that an argument may accept, those with most conditions first."""
     if example.shape[1:] == (4,):  # boundaries, which begin before their end, or coordinates
-        begins, ends = rng.integers(0, 2, (2, len(example), 2))
-        yield np.concatenate((begins, ends + [2, 4]), axis=1)
-        yield np.concatenate((0 * begins, ends + [2, 4]), axis=1)
-        yield np.concatenate((begins, ends + 2), axis=1)
+        begins, extra = rng.integers(0, 2, (2, len(example), 2))
+        ends = extra + np.array([2, 4])
+        yield np.concatenate((begins, ends), axis=1)
+        yield np.concatenate((np.zeros_like(begins), ends), axis=1)
+        yield np.concatenate((begins, extra + 2), axis=1)
     if example.ndim == 3 and example.any():  # windows that move on
         yield example + np.sort(rng.integers(0, 2, (*example.shape[:-1], 1)), axis=-2)
     for most in (3, 2, 1):
